@@ -1,0 +1,38 @@
+/*
+ * An exact decimal number, read from its text and never turned into a double.
+ *
+ * The value is  0.d1d2d3... x 10^exp,  d1 and the last digit not zero. `digits` points at d1 inside
+ * the text that was parsed, which must outlive the decimal; a '.' between the digits is stepped
+ * over. Zero has no digits, and is never negative.
+ */
+#ifndef SM_BASE_DECIMAL_H
+#define SM_BASE_DECIMAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+typedef struct sm_decimal {
+    const char *digits;
+    size_t count;
+    int64_t exp;
+    bool negative;
+} sm_decimal;
+
+/* Reads the grammar of a JSON number. False if `s` is anything else. */
+bool sm_decimal_parse(sm_str s, sm_decimal *out);
+
+/* Negative, zero or positive. Exact at any length. */
+int sm_decimal_compare(const sm_decimal *a, const sm_decimal *b);
+
+static inline bool sm_decimal_integer(const sm_decimal *d)
+{
+    return d->exp >= (int64_t)d->count;
+}
+
+/* Copies at most `n` digits, without the point, and returns how many. */
+size_t sm_decimal_digits(const sm_decimal *d, char *out, size_t n);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * Every bound on what comes from outside (I12), in one place.
+ */
+#ifndef SM_BASE_LIMITS_H
+#define SM_BASE_LIMITS_H
+
+/* A JSON document: bytes, nesting, and values (names count as values). The depth is also the size
+ * of the fixed stacks that walk a document, so it is a ceiling and not only a default. */
+#define SM_JSON_BYTES_MAX  (1u << 20)
+#define SM_JSON_DEPTH_MAX  128u
+#define SM_JSON_VALUES_MAX 250000u
+
+/* The parts of a call, in bytes. */
+#define SM_SCOPE_MAX 512u
+#define SM_STEP_MAX  256u
+#define SM_TOOL_MAX  256u
+#define SM_KEY_MAX   512u
+
+/* A contract file, and what is in it. */
+#define SM_CONTRACT_BYTES_MAX (1u << 20)
+#define SM_CONTRACT_DEPTH_MAX 48u
+#define SM_TOOLS_MAX          10000u
+#define SM_VARIANTS_MAX       64u
+#define SM_POINTERS_MAX       256u  /* in one list */
+#define SM_POINTER_TOKENS_MAX 32u   /* in one pointer */
+#define SM_PATTERN_MAX        512u  /* bytes of a regular expression */
+#define SM_PATTERN_REPEAT_MAX 1000u /* product of all its repeat counts */
+#define SM_REPORT_MAX         200u  /* errors and warnings reported about one file */
+
+/* Memory that one request may use for its documents and projections. */
+#define SM_ARENA_MAX ((size_t)64 << 20)
+
+#endif

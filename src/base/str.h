@@ -1,0 +1,33 @@
+/* A borrowed run of bytes. It owns nothing, is not NUL-terminated, and may hold NUL bytes. */
+#ifndef SM_BASE_STR_H
+#define SM_BASE_STR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+typedef struct sm_str {
+    const char *p;
+    size_t n;
+} sm_str;
+
+/* A string literal as an sm_str, and the two arguments of a "%.*s". */
+#define SM_STR(literal) ((sm_str){(literal), sizeof(literal) - 1})
+#define SM_FMT(s)       (int)(s).n, (s).p
+
+static inline sm_str sm_str_from(const char *text)
+{
+    return (sm_str){text, text == NULL ? 0 : strlen(text)};
+}
+
+static inline bool sm_str_eq(sm_str a, sm_str b)
+{
+    return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
+
+static inline bool sm_str_is(sm_str a, const char *text)
+{
+    return sm_str_eq(a, sm_str_from(text));
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* The rules for the parts of a call. */
+#include "core/call.h"
+
+#include "base/limits.h"
+#include "base/utf8.h"
+
+/* Whether all bytes are printable ASCII, which nearly every part of a call is. Eight at a time: a
+ * byte's high bit is set if it is not ASCII, below the space, or (by a carry) above '~'. */
+static bool printable(sm_str s)
+{
+    const uint64_t ones = 0x0101010101010101u;
+    uint64_t odd = 0, x;
+    size_t i = 0;
+    for (; i + 8 <= s.n; i += 8) {
+        memcpy(&x, s.p + i, 8);
+        odd |= x | (x - ones * 0x20) | (x + ones);
+    }
+    for (; i < s.n; i++) {
+        x = (unsigned char)s.p[i];
+        odd |= x | (x - 0x20) | (x + 1);
+    }
+    return (odd & ones * 0x80) == 0;
+}
+
+static sm_err check_part(const char *what, sm_str part, size_t most, sm_fault *fault)
+{
+    if (part.n > 0 && part.n <= most && printable(part))
+        return SM_OK;
+    if (part.n == 0)
+        return sm_fault_set(fault, SM_E_BAD_ARGUMENTS, "the %s is empty", what);
+    if (part.n > most)
+        return sm_fault_set(fault, SM_E_BAD_ARGUMENTS,
+                            "the %s is %zu bytes long; at most %zu are allowed", what, part.n,
+                            most);
+    if (!sm_utf8_valid(part))
+        return sm_fault_set(fault, SM_E_BAD_ARGUMENTS, "the %s is not valid UTF-8", what);
+    for (size_t i = 0; i < part.n; i++) {
+        unsigned char c = (unsigned char)part.p[i];
+        if (c < 0x20 || c == 0x7F)
+            return sm_fault_set(fault, SM_E_BAD_ARGUMENTS,
+                                "the %s has a control character (0x%02X) at byte %zu", what, c,
+                                i + 1);
+    }
+    return SM_OK;
+}
+
+/* Prefixes of a scope match whole segments, so each segment must be there to be seen. */
+static sm_err check_segments(sm_str scope, sm_fault *fault)
+{
+    for (size_t i = 0; i <= scope.n; i++) {
+        bool before = i == 0 || scope.p[i - 1] == '/';
+        bool after = i == scope.n || scope.p[i] == '/';
+        if (before && after)
+            return sm_fault_set(fault, SM_E_BAD_ARGUMENTS,
+                                "the scope \"%.*s\" has an empty segment; write it like "
+                                "tenant/agent/run, without '/' at either end",
+                                SM_FMT(scope));
+    }
+    return SM_OK;
+}
+
+sm_err sm_call_check(const sm_call *call, sm_fault *fault)
+{
+    sm_err e = check_part("tool", call->tool, SM_TOOL_MAX, fault);
+    if (e == SM_OK)
+        e = check_part("scope", call->scope, SM_SCOPE_MAX, fault);
+    if (e == SM_OK)
+        e = check_segments(call->scope, fault);
+    if (e == SM_OK && call->step.p != NULL)
+        e = check_part("step", call->step, SM_STEP_MAX, fault);
+    if (e == SM_OK && call->key.p != NULL)
+        e = check_part("key", call->key, SM_KEY_MAX, fault);
+    return e;
+}

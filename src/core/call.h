@@ -1,0 +1,23 @@
+/* A call: what somebody wants done, in the words that its key is made of. */
+#ifndef SM_CORE_CALL_H
+#define SM_CORE_CALL_H
+
+#include "base/error.h"
+#include "base/str.h"
+#include "json/json.h"
+
+/* `step` and `key` are absent when their `p` is NULL. Everything is borrowed. */
+typedef struct sm_call {
+    sm_str scope; /* within which equal calls are the same action; segments separated by '/' */
+    sm_str step;
+    sm_str tool;
+    sm_str key;          /* the caller's own */
+    const sm_json *args; /* any JSON value */
+    sm_str args_text;    /* what `args` was read from, for positions; may be empty */
+} sm_call;
+
+/* Checks everything but the arguments: present, bounded, UTF-8, no control characters, and no empty
+ * segment in the scope. SM_E_BAD_ARGUMENTS with a sentence. */
+sm_err sm_call_check(const sm_call *call, sm_fault *fault);
+
+#endif
