@@ -100,7 +100,8 @@ void *sm_arena_alloc(sm_arena *a, size_t n)
 {
     if (n > SIZE_MAX - ALIGN - RED_ZONE)
         return NULL;
-    size_t need = (n + RED_ZONE + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    /* Even no bytes take some room: a NULL for them would read as a failure. */
+    size_t need = ((n == 0 ? 1 : n) + RED_ZONE + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     if ((size_t)(a->end - a->cur) < need && chunk_new(a, need) == NULL)
         return NULL;
     char *p = a->cur;

@@ -16,7 +16,8 @@ typedef struct pair {
     size_t path; /* length of the pointer to them */
 } pair;
 
-bool sm_json_same_scalar(const sm_json *a, const sm_json *b)
+/* Whether two scalars of any type have the same canonical form. */
+static bool same_scalar(const sm_json *a, const sm_json *b)
 {
     if (a->type != b->type)
         return false;
@@ -77,7 +78,7 @@ sm_err sm_json_diff(const sm_json *a, const sm_json *b, sm_json_diff_fn *tell, v
             assert(depth < SM_JSON_DEPTH_MAX);
             stack[depth++] = (pair){.a = a, .b = b, .path = path.len};
         } else if (a == NULL || b == NULL || a->type >= SM_JSON_ARRAY ||
-                   !sm_json_same_scalar(a, b)) {
+                   !same_scalar(a, b)) {
             if (path.err == SM_OK && !tell(context, sm_buf_view(&path), a, b))
                 break;
         }
@@ -89,4 +90,17 @@ sm_err sm_json_diff(const sm_json *a, const sm_json *b, sm_json_diff_fn *tell, v
     sm_err e = path.err;
     sm_buf_fini(&path);
     return e;
+}
+
+static bool on_difference(void *context, sm_str pointer, const sm_json *a, const sm_json *b)
+{
+    (void)pointer, (void)a, (void)b;
+    *(bool *)context = false;
+    return false;
+}
+
+bool sm_json_equal(const sm_json *a, const sm_json *b)
+{
+    bool equal = true;
+    return sm_json_diff(a, b, on_difference, &equal) == SM_OK && equal;
 }

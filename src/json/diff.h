@@ -12,7 +12,7 @@ typedef bool sm_json_diff_fn(void *context, sm_str pointer, const sm_json *a, co
 /* SM_E_NOMEM or SM_E_LIMIT if a pointer could not be written; SM_OK otherwise. */
 sm_err sm_json_diff(const sm_json *a, const sm_json *b, sm_json_diff_fn *tell, void *context);
 
-/* Whether two scalars of any type have the same canonical form. */
-bool sm_json_same_scalar(const sm_json *a, const sm_json *b);
+/* Whether two values have the same canonical form. False if that cannot be told (out of memory). */
+bool sm_json_equal(const sm_json *a, const sm_json *b);
 
 #endif

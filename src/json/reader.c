@@ -174,7 +174,10 @@ static sm_err read_escape(reader *r, const char **p, char **w)
     case 'r': *(*w)++ = '\r'; return SM_OK;
     case 't': *(*w)++ = '\t'; return SM_OK;
     case 'u': break;
-    default: return fail_at(r, at, "unknown escape; write \\\\ for a backslash");
+    default:
+        if (at + 1 == r->end)
+            return fail_at(r, r->end, "the text ends inside a string");
+        return fail_at(r, at, "unknown escape; write \\\\ for a backslash");
     }
     int32_t unit = read_hex4(at + 2);
     if (unit < 0)
@@ -430,9 +433,11 @@ sm_err sm_json_read(sm_arena *a, sm_str text, const sm_json_limits *limits, cons
     if (text.n > limits->bytes)
         return fail(&r, SM_E_LIMIT, limits->bytes, "the document is too large");
     sm_str copy = sm_arena_text(a, text);
-    /* A value takes two bytes at least, itself and what separates it from the next. */
-    size_t most = text.n / 2 + 3;
-    r.cap = most < limits->values ? (uint32_t)most : limits->values;
+    /* A value takes two bytes at least, itself and what separates it from the next; only a container
+     * that is never closed takes one. One more than the limit, so that a name may be read before
+     * its value is found to be too many. */
+    size_t most = (text.n + (text.n < limits->depth ? text.n : limits->depth)) / 2 + 2;
+    r.cap = (most < limits->values ? (uint32_t)most : limits->values) + 1;
     r.nodes = sm_arena_alloc(a, r.cap * sizeof *r.nodes);
     if (copy.p == NULL || r.nodes == NULL)
         return fail(&r, SM_E_NOMEM, 0, sm_err_text(SM_E_NOMEM));

@@ -1,0 +1,49 @@
+/* semel canon: the canonical bytes of a JSON document. */
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "cli/cli.h"
+#include "json/canon.h"
+
+static int run(const cli_command *self, int argc, char **argv)
+{
+    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
+    int c = cli_option(self, argc, argv, options);
+    if (c != -1)
+        return c == 'h' ? CLI_OK : CLI_USAGE;
+    if (argc - optind > 1)
+        return cli_usage(self, "one FILE at most, or stdin");
+    const char *path = optind < argc ? argv[optind] : NULL;
+
+    sm_arena arena;
+    sm_buf text = {0}, out;
+    sm_arena_init(&arena, SM_ARENA_MAX);
+    sm_buf_init(&out, SM_ARENA_MAX);
+    const sm_json *root;
+    int code = cli_read_json(path, NULL, &arena, &text, &root);
+    if (code == CLI_OK) {
+        sm_fault fault = {.text = "out of memory"};
+        sm_err e = sm_json_canon(root, &out, sm_buf_view(&text), &fault);
+        if (e == SM_OK)
+            fwrite(out.p, 1, out.len, stdout);
+        else
+            code = cli_fault(cli_input_name(path), &fault);
+    }
+    sm_buf_fini(&out);
+    sm_buf_fini(&text);
+    sm_arena_fini(&arena);
+    return code;
+}
+
+const cli_command cli_canon = {
+    .name = "canon",
+    .summary = "the canonical bytes of a JSON document",
+    .help = "  echo '{\"b\": 1.0, \"a\": \"\\u0041\"}' | semel canon      prints {\"a\":\"A\",\"b\":1}\n"
+            "  semel canon arguments.json | sha256sum\n\n"
+            "Usage: semel canon [FILE]\n\n"
+            "Reads one JSON document from FILE, or from stdin if there is none or it is -, and\n"
+            "writes its canonical form (RFC 8785; integers keep all their digits) without a\n"
+            "newline. Two documents that mean the same give the same bytes.\n\n"
+            "Bad input: the place and the reason on stderr, nothing on stdout, exit code 65.\n",
+    .run = run,
+};

@@ -1,0 +1,239 @@
+/* Messages, input and output for the commands. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/suggest.h"
+#include "base/utf8.h"
+
+const char *cli_color(FILE *to, cli_style style)
+{
+    static const char *const codes[] = {"\033[0m",  "\033[1m",  "\033[2m",
+                                        "\033[31m", "\033[33m", "\033[32m"};
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    if ((no != NULL && *no != '\0') || term == NULL || strcmp(term, "dumb") == 0)
+        return "";
+    return isatty(fileno(to)) ? codes[style] : "";
+}
+
+void cli_print(FILE *to, sm_str text)
+{
+    for (size_t i = 0; i < text.n;) {
+        const unsigned char *p = (const unsigned char *)text.p + i;
+        size_t step = sm_utf8_step(p, text.n - i);
+        bool c1 = step == 2 && p[0] == 0xC2 && p[1] < 0xA0;
+        if (step == 0 || *p < 0x20 || *p == 0x7F || c1) {
+            for (size_t j = 0; j < (step == 0 ? 1 : step); j++)
+                fprintf(to, "\\x%02X", p[j]);
+        } else {
+            fwrite(p, 1, step, to);
+        }
+        i += step == 0 ? 1 : step;
+    }
+}
+
+static void print_message(const char *format, va_list args)
+{
+    char text[2048];
+    vsnprintf(text, sizeof text, format, args);
+    cli_print(stderr, sm_str_from(text));
+    fputc('\n', stderr);
+}
+
+int cli_fail(int code, const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "semel: ");
+    va_start(args, format);
+    print_message(format, args);
+    va_end(args);
+    return code;
+}
+
+int cli_usage(const cli_command *self, const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "semel%s%s: ", self == NULL ? "" : " ", self == NULL ? "" : self->name);
+    va_start(args, format);
+    print_message(format, args);
+    va_end(args);
+    fprintf(stderr, "Try: semel help%s%s\n", self == NULL ? "" : " ",
+            self == NULL ? "" : self->name);
+    return CLI_USAGE;
+}
+
+void cli_print_help(const cli_command *command)
+{
+    printf("%ssemel %s%s: %s\n\n%s", cli_color(stdout, CLI_BOLD), command->name,
+           cli_color(stdout, CLI_PLAIN), command->summary, command->help);
+}
+
+int cli_option(const cli_command *self, int argc, char **argv, const struct option *options)
+{
+    opterr = 0;
+    int c = getopt_long(argc, argv, ":h", options, NULL);
+    if (c == 'h') {
+        cli_print_help(self);
+        return c;
+    }
+    if (c != '?' && c != ':')
+        return c;
+    const char *given = argv[optind - 1];
+    if (c == ':') {
+        cli_usage(self, "%s needs a value", given);
+        return '?';
+    }
+    sm_nearest nearest = {0};
+    sm_str wrong = {given, strcspn(given, "=")};
+    while (wrong.n > 0 && *wrong.p == '-') {
+        wrong.p++;
+        wrong.n--;
+    }
+    bool known = false;
+    for (const struct option *o = options; o->name != NULL; o++) {
+        sm_nearest_try(&nearest, wrong, sm_str_from(o->name));
+        known |= sm_str_is(wrong, o->name);
+    }
+    sm_str near = sm_nearest_get(&nearest, wrong);
+    if (known)
+        cli_usage(self, "--%.*s does not take a value", SM_FMT(wrong));
+    else if (near.p != NULL && strncmp(given, "--", 2) == 0)
+        cli_usage(self, "unknown option %s; did you mean --%.*s?", given, SM_FMT(near));
+    else
+        cli_usage(self, "unknown option %s", given);
+    return '?';
+}
+
+int cli_code(sm_err e)
+{
+    switch (e) {
+    case SM_OK: return CLI_OK;
+    case SM_E_NOMEM:
+    case SM_E_CRYPTO: return CLI_INTERNAL;
+    case SM_E_IO: return CLI_IO;
+    default: return CLI_DATA;
+    }
+}
+
+const char *cli_input_name(const char *path)
+{
+    return path == NULL || strcmp(path, "-") == 0 ? "(stdin)" : path;
+}
+
+int cli_fault(const char *input, const sm_fault *fault)
+{
+    if (fault->line == 0)
+        return cli_fail(cli_code(fault->code), "%s: %s", input, fault->text);
+    return cli_fail(cli_code(fault->code), "%s:%u:%u: %s", input, fault->line, fault->column,
+                    fault->text);
+}
+
+int cli_read(const char *path, size_t limit, sm_buf *out)
+{
+    const char *name = cli_input_name(path);
+    bool standard = path == NULL || strcmp(path, "-") == 0;
+    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return cli_fail(CLI_IO, "%s: %s", name, strerror(errno));
+    if (standard && isatty(fd))
+        fprintf(stderr, "Reading from the terminal; end with Ctrl-D.\n");
+    sm_buf_init(out, limit + 1);
+    int code = CLI_OK;
+    while (out->len <= limit) {
+        size_t want = limit + 1 - out->len;
+        if (!sm_buf_reserve(out, want < 65536 ? want : 65536)) {
+            code = cli_fail(CLI_INTERNAL, "%s: %s", name, sm_err_text(out->err));
+            break;
+        }
+        size_t room = out->cap - out->len;
+        ssize_t n = read(fd, out->p + out->len, room < want ? room : want);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            code = cli_fail(CLI_IO, "%s: %s", name, strerror(errno));
+        if (n <= 0)
+            break;
+        out->len += (size_t)n;
+    }
+    if (!standard)
+        close(fd);
+    if (code == CLI_OK && out->len > limit)
+        code = cli_fail(CLI_DATA, "%s: larger than the limit of %zu bytes", name, limit);
+    return code;
+}
+
+int cli_read_json(const char *path, const char *text, sm_arena *a, sm_buf *bytes,
+                  const sm_json **out)
+{
+    const char *name = text != NULL ? "--args" : cli_input_name(path);
+    if (text != NULL) {
+        sm_buf_init(bytes, SM_ARENA_MAX);
+        sm_buf_text(bytes, text);
+        if (bytes->err != SM_OK)
+            return cli_fail(cli_code(bytes->err), "%s: %s", name, sm_err_text(bytes->err));
+    } else {
+        int code = cli_read(path, SM_JSON_BYTES_MAX, bytes);
+        if (code != CLI_OK)
+            return code;
+    }
+    sm_fault fault;
+    sm_err e = sm_json_read(a, sm_buf_view(bytes), &sm_json_default_limits, out, &fault);
+    return e == SM_OK ? CLI_OK : cli_fault(name, &fault);
+}
+
+void cli_print_report(const char *path, const sm_report *report, bool warnings)
+{
+    for (uint32_t i = 0; i < report->count; i++) {
+        const sm_finding *f = &report->items[i];
+        bool error = f->severity == SM_ERROR;
+        if (!error && !warnings)
+            continue;
+        fprintf(stderr, "%s", cli_color(stderr, CLI_BOLD));
+        cli_print(stderr, sm_str_from(path));
+        fprintf(stderr, ":%u:%u: %s%s:%s ", f->line, f->column,
+                cli_color(stderr, error ? CLI_RED : CLI_YELLOW), error ? "error" : "warning",
+                cli_color(stderr, CLI_PLAIN));
+        cli_print(stderr, f->text);
+        fputc('\n', stderr);
+    }
+    if (report->dropped > 0)
+        fprintf(stderr, "... and %u more\n", report->dropped);
+}
+
+int cli_read_contracts(const char *path, bool warnings, sm_contracts **out)
+{
+    *out = NULL;
+    sm_err e;
+    if (path == NULL) {
+        e = sm_contracts_none(out);
+        return e == SM_OK ? CLI_OK : cli_fail(cli_code(e), "%s", sm_err_text(e));
+    }
+    sm_buf text = {0};
+    sm_report report = {0};
+    int code = cli_read(path, SM_CONTRACT_BYTES_MAX, &text);
+    if (code != CLI_OK)
+        goto cleanup;
+    e = sm_report_init(&report, sm_buf_view(&text));
+    if (e == SM_OK)
+        e = sm_contracts_read(sm_str_from(path), sm_buf_view(&text), out, &report);
+    cli_print_report(cli_input_name(path), &report, warnings);
+    code = cli_code(e);
+    if (e != SM_OK && report.errors == 0)
+        cli_fail(code, "%s: %s", path, sm_err_text(e));
+cleanup:
+    sm_report_fini(&report);
+    sm_buf_fini(&text);
+    return code;
+}
+
+int cli_done(int code)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return cli_fail(CLI_IO, "cannot write the output: %s", strerror(errno));
+    return code;
+}

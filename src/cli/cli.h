@@ -1,0 +1,91 @@
+/*
+ * What the commands share: exit codes, messages, reading input, and the table of commands.
+ *
+ * Data goes to stdout and talk to stderr. Nothing is printed on stdout before it is known that the
+ * command succeeds.
+ */
+#ifndef SM_CLI_CLI_H
+#define SM_CLI_CLI_H
+
+#include <getopt.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "core/contract.h"
+
+/* As in sysexits.h. */
+enum {
+    CLI_OK = 0,
+    CLI_DIFFERENT = 1, /* what diff(1) says when its files differ */
+    CLI_USAGE = 64,
+    CLI_DATA = 65,
+    CLI_UNAVAILABLE = 69,
+    CLI_INTERNAL = 70,
+    CLI_IO = 74,
+    CLI_TRY_AGAIN = 75,
+};
+
+typedef struct cli_command {
+    const char *name; /* one word, or two such as "contract check" */
+    const char *summary;
+    const char *help; /* examples first */
+    int (*run)(const struct cli_command *self, int argc, char **argv);
+} cli_command;
+
+extern const cli_command cli_canon, cli_key, cli_diff;
+extern const cli_command cli_contract_check, cli_contract_show, cli_contract_diff;
+
+/* The demonstration that runs without arguments. */
+int cli_demo(void);
+
+/* Prints "semel: ..." and returns the code. */
+int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Prints what is wrong with the command line and how to get help; returns CLI_USAGE. */
+int cli_usage(const cli_command *self, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* getopt_long for a command: a returned '?' has been explained already. "--help" is handled: it
+ * prints the help and returns 'h', on which the command should return CLI_OK. `values` gets the
+ * argument. Options are given as long options only, each with its `val`. */
+int cli_option(const cli_command *self, int argc, char **argv, const struct option *options);
+
+/* Prints a command's help. */
+void cli_print_help(const cli_command *command);
+
+/* The exit code that an error calls for. */
+int cli_code(sm_err e);
+
+/* Prints a fault about a named input, with its position if it has one; returns the exit code. */
+int cli_fault(const char *input, const sm_fault *fault);
+
+/* Reads a file, or stdin if the path is NULL or "-", up to `limit` bytes and one more. Explains a
+ * failure and returns the exit code. */
+int cli_read(const char *path, size_t limit, sm_buf *out);
+
+/* What to call an input in messages. */
+const char *cli_input_name(const char *path);
+
+/* Reads and parses a JSON document from a file or stdin, or from `text` if that is not NULL. `bytes`
+ * keeps the text. Explains a failure and returns the exit code. */
+int cli_read_json(const char *path, const char *text, sm_arena *a, sm_buf *bytes,
+                  const sm_json **out);
+
+/* Reads a contract file, printing its errors (its warnings too if asked); NULL as the path gives
+ * the contract of no file. */
+int cli_read_contracts(const char *path, bool warnings, sm_contracts **out);
+
+/* Prints findings the way compilers do. */
+void cli_print_report(const char *path, const sm_report *report, bool warnings);
+
+/* Prints text with control characters made visible. */
+void cli_print(FILE *to, sm_str text);
+
+/* Escape sequences if the stream is a terminal that wants them, else "". */
+typedef enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_RED, CLI_YELLOW, CLI_GREEN } cli_style;
+const char *cli_color(FILE *to, cli_style style);
+
+/* Flushes stdout; CLI_IO, explained, if something could not be written, else `code`. */
+int cli_done(int code);
+
+#endif

@@ -1,0 +1,494 @@
+/* semel contract check, show and diff. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/utf8.h"
+#include "cli/cli.h"
+#include "json/canon.h"
+
+static const char *plural(uint32_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* ---- check -----------------------------------------------------------------------------------*/
+
+static void put_findings(sm_buf *b, const sm_report *r, sm_severity severity)
+{
+    bool first = true;
+    sm_buf_byte(b, '[');
+    for (uint32_t i = 0; i < r->count; i++) {
+        if (r->items[i].severity != severity)
+            continue;
+        sm_buf_printf(b, "%s{\"line\":%u,\"column\":%u,\"message\":", first ? "" : ",",
+                      r->items[i].line, r->items[i].column);
+        sm_json_put_string(b, sm_utf8_valid(r->items[i].text) ? r->items[i].text
+                                                              : SM_STR("(not valid UTF-8)"));
+        sm_buf_byte(b, '}');
+        first = false;
+    }
+    sm_buf_byte(b, ']');
+}
+
+static void print_check_json(const char *path, const sm_report *r, const sm_contracts *set)
+{
+    sm_buf b;
+    sm_buf_init(&b, SM_ARENA_MAX);
+    sm_buf_text(&b, "{\"file\":");
+    sm_json_put_string(&b, sm_utf8_valid(sm_str_from(path)) ? sm_str_from(path)
+                                                            : SM_STR("(not valid UTF-8)"));
+    sm_buf_printf(&b, ",\"valid\":%s", r->errors == 0 ? "true" : "false");
+    if (set != NULL)
+        sm_buf_printf(&b, ",\"tools\":%u", set->tool_count);
+    sm_buf_text(&b, ",\"errors\":");
+    put_findings(&b, r, SM_ERROR);
+    sm_buf_text(&b, ",\"warnings\":");
+    put_findings(&b, r, SM_WARNING);
+    sm_buf_text(&b, "}\n");
+    fwrite(b.p, 1, b.len, stdout);
+    sm_buf_fini(&b);
+}
+
+static int check_file(const char *path, bool strict, bool json)
+{
+    sm_buf text = {0};
+    sm_report report = {0};
+    sm_contracts *set = NULL;
+    const char *name = cli_input_name(path);
+    int code = cli_read(path, SM_CONTRACT_BYTES_MAX, &text);
+    if (code != CLI_OK)
+        goto cleanup;
+    sm_err e = sm_report_init(&report, sm_buf_view(&text));
+    if (e == SM_OK)
+        e = sm_contracts_read(sm_str_from(path), sm_buf_view(&text), &set, &report);
+    code = cli_code(e);
+    if (e != SM_OK && report.errors == 0) {
+        cli_fail(code, "%s: %s", name, sm_err_text(e));
+        goto cleanup;
+    }
+    if (strict && report.warnings > 0)
+        code = CLI_DATA;
+    if (json) {
+        print_check_json(name, &report, set);
+        goto cleanup;
+    }
+    cli_print_report(name, &report, true);
+    if (e == SM_OK)
+        printf("%s: %u tool%s, no errors, %u warning%s\n", name, set->tool_count,
+               plural(set->tool_count), report.warnings, plural(report.warnings));
+    else
+        fprintf(stderr, "%s: %u error%s, %u warning%s\n", name, report.errors,
+                plural(report.errors), report.warnings, plural(report.warnings));
+cleanup:
+    sm_contracts_free(set);
+    sm_report_fini(&report);
+    sm_buf_fini(&text);
+    return code;
+}
+
+static int run_check(const cli_command *self, int argc, char **argv)
+{
+    static const struct option table[] = {{"strict", no_argument, NULL, 's'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
+    bool strict = false, json = false;
+    int c;
+    while ((c = cli_option(self, argc, argv, table)) != -1) {
+        switch (c) {
+        case 's': strict = true; break;
+        case 'j': json = true; break;
+        case 'h': return CLI_OK;
+        default: return CLI_USAGE;
+        }
+    }
+    if (argc - optind != 1)
+        return cli_usage(self, "one FILE is needed");
+    return check_file(argv[optind], strict, json);
+}
+
+/* ---- show ------------------------------------------------------------------------------------*/
+
+typedef struct row {
+    char *name, *value, *origin;
+} row;
+
+typedef struct listing {
+    const sm_contracts *set;
+    const sm_contract *c;
+    row *rows;
+    size_t count, cap;
+    bool failed;
+} listing;
+
+static char *origin_text(const listing *list, sm_layer layer, const sm_json *given)
+{
+    static const char *const words[] = {
+        [SM_FROM_BUILT_IN] = "built in",       [SM_FROM_CLASS] = "class",
+        [SM_FROM_UNLISTED] = "unlisted tools", [SM_FROM_DERIVED] = "follows from the others",
+        [SM_FROM_DEFAULTS] = "defaults, ",     [SM_FROM_TOOL] = "",
+        [SM_FROM_VARIANT] = "variant, ",
+    };
+    char text[512];
+    if (given != NULL) {
+        uint32_t line, column;
+        sm_text_position(list->set->text, given->at, &line, &column);
+        snprintf(text, sizeof text, "%s%.*s:%u:%u", words[layer], SM_FMT(list->set->name), line,
+                 column);
+    } else if (layer == SM_FROM_CLASS) {
+        snprintf(text, sizeof text, "class %s", sm_class_name(list->c->class));
+    } else {
+        snprintf(text, sizeof text, "%s", words[layer]);
+    }
+    return strdup(text);
+}
+
+static void add_row(void *context, const char *name, sm_str json, sm_layer layer,
+                    const sm_json *given)
+{
+    listing *list = context;
+    if (list->count == list->cap) {
+        size_t cap = list->cap == 0 ? 64 : list->cap * 2;
+        row *rows = realloc(list->rows, cap * sizeof *rows);
+        if (rows == NULL) {
+            list->failed = true;
+            return;
+        }
+        list->rows = rows;
+        list->cap = cap;
+    }
+    row *r = &list->rows[list->count++];
+    *r = (row){strdup(name), strndup(json.p, json.n), origin_text(list, layer, given)};
+    if (r->name == NULL || r->value == NULL || r->origin == NULL)
+        list->failed = true;
+}
+
+static void listing_free(listing *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        free(list->rows[i].name);
+        free(list->rows[i].value);
+        free(list->rows[i].origin);
+    }
+    free(list->rows);
+}
+
+/* A JSON string without its quotes and escapes reads better in a table; other values stay. */
+static sm_str bare(const char *json)
+{
+    sm_str s = sm_str_from(json);
+    if (s.n >= 2 && s.p[0] == '"' && memchr(s.p, '\\', s.n) == NULL)
+        return (sm_str){s.p + 1, s.n - 2};
+    return s;
+}
+
+#define NAME_WIDTH  24
+#define VALUE_WIDTH 40
+
+static void print_rows(const listing *list, const listing *base)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const row *r = &list->rows[i];
+        bool same = false;
+        for (size_t j = 0; base != NULL && j < base->count && !same; j++)
+            same = strcmp(base->rows[j].name, r->name) == 0 &&
+                   strcmp(base->rows[j].value, r->value) == 0 &&
+                   strcmp(base->rows[j].origin, r->origin) == 0;
+        if (same)
+            continue; /* a variant's rows that are the tool's */
+        sm_str value = bare(r->value);
+        printf("  %-*s ", NAME_WIDTH, r->name);
+        cli_print(stdout, value);
+        size_t width = sm_utf8_count(value);
+        /* A long value gets its origin on a line of its own. */
+        if (width > VALUE_WIDTH)
+            printf("\n  %-*s %-*s", NAME_WIDTH, "", VALUE_WIDTH, "");
+        else
+            printf("%*s", (int)(VALUE_WIDTH - width), "");
+        printf(" %s", cli_color(stdout, CLI_DIM));
+        cli_print(stdout, sm_str_from(r->origin));
+        printf("%s\n", cli_color(stdout, CLI_PLAIN));
+    }
+}
+
+static void put_rows(sm_buf *b, const listing *list)
+{
+    sm_buf_byte(b, '{');
+    for (size_t i = 0; i < list->count; i++) {
+        if (i > 0)
+            sm_buf_byte(b, ',');
+        sm_json_put_string(b, sm_str_from(list->rows[i].name));
+        sm_buf_printf(b, ":{\"value\":%s,\"from\":", list->rows[i].value);
+        sm_json_put_string(b, sm_str_from(list->rows[i].origin));
+        sm_buf_byte(b, '}');
+    }
+    sm_buf_byte(b, '}');
+}
+
+static void list_contract(listing *list, const sm_contracts *set, const sm_contract *c)
+{
+    *list = (listing){.set = set, .c = c};
+    sm_contract_show(c, add_row, list);
+}
+
+static void print_variants(const sm_contracts *set, const sm_contract *c, const listing *base)
+{
+    for (uint32_t i = 0; i < c->variant_count; i++) {
+        sm_buf when;
+        sm_buf_init(&when, SM_CONTRACT_BYTES_MAX);
+        sm_json_canon(c->variants[i].given, &when, (sm_str){0}, NULL);
+        printf("\n%svariant %u%s, when ", cli_color(stdout, CLI_BOLD), i + 1,
+               cli_color(stdout, CLI_PLAIN));
+        cli_print(stdout, sm_buf_view(&when));
+        putchar('\n');
+        sm_buf_fini(&when);
+        listing list;
+        list_contract(&list, set, &c->variants[i].contract);
+        print_rows(&list, base);
+        listing_free(&list);
+    }
+}
+
+static void print_show(const sm_contracts *set, const char *tool, const sm_tool *entry,
+                       const sm_contract *c)
+{
+    listing list;
+    list_contract(&list, set, c);
+    printf("%s", cli_color(stdout, CLI_BOLD));
+    cli_print(stdout, sm_str_from(tool));
+    printf("%s", cli_color(stdout, CLI_PLAIN));
+    if (entry == NULL) {
+        printf(", which is not listed\n");
+    } else {
+        uint32_t line, column;
+        sm_text_position(set->text, entry->given->at, &line, &column);
+        printf(", listed as \"%.*s\" at %.*s:%u:%u\n", SM_FMT(entry->name), SM_FMT(set->name), line,
+               column);
+    }
+    print_rows(&list, NULL);
+    print_variants(set, c, &list);
+    listing_free(&list);
+}
+
+static void print_show_json(const sm_contracts *set, const char *tool, const sm_tool *entry,
+                            const sm_contract *c)
+{
+    sm_buf b;
+    sm_buf_init(&b, 4 * SM_ARENA_MAX);
+    sm_buf_text(&b, "{\"tool\":");
+    sm_json_put_string(&b, sm_str_from(tool));
+    if (entry != NULL) {
+        sm_buf_text(&b, ",\"listed_as\":");
+        sm_json_put_string(&b, entry->name);
+    }
+    sm_buf_text(&b, ",\"contract\":");
+    listing list;
+    list_contract(&list, set, c);
+    put_rows(&b, &list);
+    listing_free(&list);
+    sm_buf_text(&b, ",\"variants\":[");
+    for (uint32_t i = 0; i < c->variant_count; i++) {
+        sm_buf_text(&b, i > 0 ? ",{\"when\":" : "{\"when\":");
+        sm_json_canon(c->variants[i].given, &b, (sm_str){0}, NULL);
+        sm_buf_text(&b, ",\"contract\":");
+        list_contract(&list, set, &c->variants[i].contract);
+        put_rows(&b, &list);
+        listing_free(&list);
+        sm_buf_byte(&b, '}');
+    }
+    sm_buf_text(&b, "]}\n");
+    fwrite(b.p, 1, b.len, stdout);
+    sm_buf_fini(&b);
+}
+
+static int run_show(const cli_command *self, int argc, char **argv)
+{
+    static const struct option table[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+    bool json = false;
+    int c;
+    while ((c = cli_option(self, argc, argv, table)) != -1) {
+        if (c == 'h')
+            return CLI_OK;
+        if (c != 'j')
+            return CLI_USAGE;
+        json = true;
+    }
+    if (argc - optind != 2)
+        return cli_usage(self, "a FILE and a TOOL are needed");
+    const char *path = argv[optind], *tool = argv[optind + 1];
+    sm_call call = {.scope = SM_STR("default"), .tool = sm_str_from(tool)};
+    sm_fault fault;
+    if (sm_call_check(&call, &fault) != SM_OK)
+        return cli_usage(self, "%s", fault.text);
+    sm_contracts *set;
+    int code = cli_read_contracts(path, false, &set);
+    if (code != CLI_OK)
+        return code;
+    const sm_contract *contract = sm_contracts_find(set, sm_str_from(tool));
+    const sm_tool *entry = sm_contracts_tool(set, sm_str_from(tool));
+    if (contract == NULL)
+        code = cli_fail(CLI_DATA, "%s: \"%s\" is not listed, and unlisted tools are hidden", path,
+                        tool);
+    else if (json)
+        print_show_json(set, tool, entry, contract);
+    else
+        print_show(set, tool, entry, contract);
+    sm_contracts_free(set);
+    return code;
+}
+
+/* ---- diff ------------------------------------------------------------------------------------*/
+
+typedef struct comparison {
+    const sm_contracts *old, *new;
+    bool json;
+    uint32_t changed, same;
+    sm_buf out;
+} comparison;
+
+/* The contract that an entry of one file comes under in the other. A pattern is looked for by its
+ * own text; names that it alone listed are unlisted in the other file. NULL if hidden there. */
+static const sm_contract *counterpart(const sm_contracts *set, const sm_tool *t)
+{
+    if (!t->glob)
+        return sm_contracts_find(set, t->name);
+    for (uint32_t i = 0; i < set->tool_count; i++) {
+        if (sm_str_eq(set->tools[i].name, t->name))
+            return &set->tools[i].contract;
+    }
+    return set->unlisted == SM_UNLISTED_HIDE ? NULL : &set->unlisted_contract;
+}
+
+static void identity_text(const sm_contract *c, sm_buf *b)
+{
+    sm_buf_init(b, SM_ARENA_MAX);
+    if (c != NULL)
+        sm_contract_identity(c, b);
+    else
+        sm_buf_text(b, "hidden");
+}
+
+static void compare_entry(comparison *k, sm_str name, const sm_contract *old,
+                          const sm_contract *new)
+{
+    sm_buf before, after;
+    identity_text(old, &before);
+    identity_text(new, &after);
+    /* A tool that is hidden on one side has no calls there whose retries could be missed. */
+    bool same = old == NULL || new == NULL || sm_str_eq(sm_buf_view(&before), sm_buf_view(&after));
+    if (same) {
+        k->same++;
+    } else if (k->json) {
+        sm_buf_text(&k->out, k->changed > 0 ? ",{\"tool\":" : "{\"tool\":");
+        sm_json_put_string(&k->out, name);
+        sm_buf_text(&k->out, ",\"old\":");
+        sm_json_put_string(&k->out, sm_buf_view(&before));
+        sm_buf_text(&k->out, ",\"new\":");
+        sm_json_put_string(&k->out, sm_buf_view(&after));
+        sm_buf_byte(&k->out, '}');
+    } else {
+        printf("%s", cli_color(stdout, CLI_BOLD));
+        cli_print(stdout, name);
+        printf("%s: the identity changes\n  old  ", cli_color(stdout, CLI_PLAIN));
+        cli_print(stdout, sm_buf_view(&before));
+        printf("\n  new  ");
+        cli_print(stdout, sm_buf_view(&after));
+        putchar('\n');
+    }
+    k->changed += !same;
+    sm_buf_fini(&before);
+    sm_buf_fini(&after);
+}
+
+static void compare_files(comparison *k)
+{
+    for (uint32_t i = 0; i < k->old->tool_count; i++) {
+        const sm_tool *t = &k->old->tools[i];
+        compare_entry(k, t->name, &t->contract, counterpart(k->new, t));
+    }
+    for (uint32_t i = 0; i < k->new->tool_count; i++) {
+        const sm_tool *t = &k->new->tools[i];
+        bool known = false;
+        for (uint32_t j = 0; j < k->old->tool_count && !known; j++)
+            known = sm_str_eq(k->old->tools[j].name, t->name);
+        if (!known)
+            compare_entry(k, t->name, counterpart(k->old, t), &t->contract);
+    }
+}
+
+static int run_diff(const cli_command *self, int argc, char **argv)
+{
+    static const struct option table[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+    comparison k = {0};
+    int c;
+    while ((c = cli_option(self, argc, argv, table)) != -1) {
+        if (c == 'h')
+            return CLI_OK;
+        if (c != 'j')
+            return CLI_USAGE;
+        k.json = true;
+    }
+    if (argc - optind != 2)
+        return cli_usage(self, "two files are needed, OLD and NEW");
+    sm_contracts *old = NULL, *new = NULL;
+    int code = cli_read_contracts(argv[optind], false, &old);
+    if (code == CLI_OK)
+        code = cli_read_contracts(argv[optind + 1], false, &new);
+    if (code == CLI_OK) {
+        k.old = old;
+        k.new = new;
+        sm_buf_init(&k.out, SM_ARENA_MAX);
+        compare_files(&k);
+        if (k.json)
+            printf("{\"changed\":[%.*s],\"unchanged\":%u}\n", (int)k.out.len,
+                   k.out.p == NULL ? "" : k.out.p, k.same);
+        else
+            printf("%u tool%s with a changed identity, %u without.%s\n", k.changed,
+                   plural(k.changed), k.same,
+                   k.changed == 0 ? ""
+                                  : " Retries across the change are not recognised: let running\n"
+                                    "work settle before switching.");
+        sm_buf_fini(&k.out);
+        code = k.changed > 0 ? CLI_DIFFERENT : CLI_OK;
+    }
+    sm_contracts_free(old);
+    sm_contracts_free(new);
+    return code;
+}
+
+const cli_command cli_contract_check = {
+    .name = "contract check",
+    .summary = "every mistake in a contract file, and what looks like one",
+    .help = "  semel contract check shop.yaml\n\n"
+            "Usage: semel contract check FILE [--strict] [--json]\n\n"
+            "  --strict  warnings fail too\n"
+            "  --json    as one JSON object\n\n"
+            "Reports all errors and warnings with line, column and what to write instead. Exit\n"
+            "code 0 if there are no errors, 65 if there are.\n",
+    .run = run_check,
+};
+
+const cli_command cli_contract_show = {
+    .name = "contract show",
+    .summary = "what applies to a tool, and where each value came from",
+    .help = "  semel contract show shop.yaml stripe.charge\n\n"
+            "Usage: semel contract show FILE TOOL [--json]\n\n"
+            "Lists the effective contract of TOOL: what is built in, what its class says, what\n"
+            "the file's defaults, the tool's entry and its variants give.\n",
+    .run = run_show,
+};
+
+const cli_command cli_contract_diff = {
+    .name = "contract diff",
+    .summary = "which tools' identity changes between two contract files",
+    .help = "  semel contract diff shop.yaml shop-new.yaml\n\n"
+            "Usage: semel contract diff OLD NEW [--json]\n\n"
+            "A tool's identity is what decides which calls share a key. Where it changes, a retry\n"
+            "of a call made before the change is not recognised after it. Exit code 0 if no\n"
+            "identity changes, 1 if one does.\n",
+    .run = run_diff,
+};

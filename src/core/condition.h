@@ -1,0 +1,27 @@
+/*
+ * Conditions on a document: does a field exist, equal a value, exceed an amount, match a pattern?
+ *
+ * In a list of conditions one that holds is enough; the operators of one condition must all hold.
+ * What a condition cannot be asked of (the field is missing, or of another type than the operator
+ * needs) counts as the caller says: as true where that is the careful answer (approval), as false
+ * where it is not (variants, probes).
+ */
+#ifndef SM_CORE_CONDITION_H
+#define SM_CORE_CONDITION_H
+
+#include "core/field.h"
+
+typedef struct sm_condition sm_condition;
+
+typedef struct sm_conditions {
+    const sm_condition *v;
+    uint32_t n;
+} sm_conditions;
+
+/* A custom reader: a list of mappings with `field` and at least one operator. */
+void sm_conditions_read(sm_loader *l, const sm_json *value, void *out);
+
+/* Whether any of the conditions holds. `unknown` is what an unanswerable operator counts as. */
+bool sm_conditions_hold(const sm_conditions *list, const sm_json *document, bool unknown);
+
+#endif

@@ -1,0 +1,387 @@
+/*
+ * What must fit together in an effective contract, and what probably does not do what its author
+ * meant. The first are errors, the second warnings; both say what to write instead.
+ */
+#include <ctype.h>
+
+#include "base/duration.h"
+#include "core/contract.h"
+
+typedef struct check {
+    sm_loader *l;
+    const sm_contracts *set;
+    const sm_tool *tool;
+    const sm_contract *c;
+} check;
+
+/* Where to point for a field: at its value, or at the tool's name if nobody wrote it. */
+static const sm_json *place(const check *k, sm_contract_field id)
+{
+    const sm_json *given = k->c->origin[id].given;
+    return given != NULL ? given : k->tool->given;
+}
+
+/* The same for a field inside a mapping. */
+static const sm_json *inner_place(const check *k, sm_contract_field id, const char *name)
+{
+    const sm_json *inner = sm_json_find(k->c->origin[id].given, sm_str_from(name));
+    return inner != NULL ? inner : place(k, id);
+}
+
+/* Whether the tool or its variant gives a field, rather than the file's defaults. */
+static bool given_here(const check *k, sm_contract_field id)
+{
+    return k->c->origin[id].layer >= SM_FROM_TOOL;
+}
+
+static bool chain_has(const check *k, sm_doubt step)
+{
+    for (uint8_t i = 0; i < k->c->on_in_doubt.count; i++) {
+        if (k->c->on_in_doubt.steps[i] == step)
+            return true;
+    }
+    return false;
+}
+
+/* The downstream's idempotency, wherever it is declared; NULL if it is not. */
+static const sm_idempotency *downstream(const check *k)
+{
+    if (k->c->origin[SM_F_IDEMPOTENCY].given != NULL)
+        return &k->c->idempotency;
+    return sm_json_find(k->c->origin[SM_F_UPSTREAM].given, SM_STR("idempotency")) != NULL
+               ? &k->c->upstream.idempotency
+               : NULL;
+}
+
+static const sm_json *downstream_place(const check *k)
+{
+    return k->c->origin[SM_F_IDEMPOTENCY].given != NULL
+               ? place(k, SM_F_IDEMPOTENCY)
+               : inner_place(k, SM_F_UPSTREAM, "idempotency");
+}
+
+static const char *duration(char text[SM_DURATION_TEXT], int64_t ms)
+{
+    sm_duration_text(ms, text);
+    return text;
+}
+
+/* ---- errors ----------------------------------------------------------------------------------*/
+
+static void check_key(const check *k)
+{
+    const sm_key_rule *key = &k->c->key;
+    bool hash = key->strategy == SM_KEY_HASH, fields = key->strategy == SM_KEY_FIELDS;
+    if (fields && key->fields.n == 0)
+        sm_complain(k->l, place(k, SM_F_KEY),
+                    "key: the strategy fields needs the pointers; write key: { fields: "
+                    "[/order_id] }");
+    if (key->fields.n > 0 && !fields)
+        sm_complain(k->l, inner_place(k, SM_F_KEY, "fields"),
+                    "key: fields belongs to the strategy fields, not %s; remove one of them",
+                    sm_strategy_name(key->strategy));
+    if (key->ignore.n > 0 && fields)
+        sm_complain(k->l, inner_place(k, SM_F_KEY, "ignore"),
+                    "key: fields names all that counts, so there is nothing to ignore; remove one "
+                    "of them");
+    else if (key->ignore.n > 0 && !hash)
+        sm_complain(k->l, inner_place(k, SM_F_KEY, "ignore"),
+                    "key: ignore belongs to the strategy hash, not %s; remove it",
+                    sm_strategy_name(key->strategy));
+    if (key->match.n > 0 && (key->strategy == SM_KEY_UNIQUE || key->strategy == SM_KEY_NONE))
+        sm_complain(k->l, inner_place(k, SM_F_KEY, "match"),
+                    "key: with the strategy %s no call meets an earlier one to match; remove match",
+                    sm_strategy_name(key->strategy));
+    for (uint32_t i = 0; i < key->match.n; i++) {
+        for (uint32_t j = 0; fields && j < key->fields.n; j++) {
+            if (sm_pointer_overlap(&key->match.v[i], &key->fields.v[j]))
+                sm_complain(k->l, inner_place(k, SM_F_KEY, "match"),
+                            "key: %.*s is part of the identity already; remove it from match",
+                            SM_FMT(key->match.v[i].text));
+        }
+    }
+    if (key->strategy == SM_KEY_STEP && k->c->step == SM_NEED_OPTIONAL)
+        sm_complain(k->l, place(k, SM_F_STEP),
+                    "the strategy step names an action by its step; write step: required");
+}
+
+static void check_windows(const check *k)
+{
+    const sm_contract *c = k->c;
+    char a[SM_DURATION_TEXT], b[SM_DURATION_TEXT];
+    if (c->class != SM_CLASS_READ && c->result_window_ms > c->window_ms)
+        sm_complain(k->l, place(k, SM_F_RESULT_WINDOW),
+                    "result_window (%s) is longer than window (%s): the outcome cannot outlive its "
+                    "key; write result_window: %s or a longer window",
+                    duration(a, c->result_window_ms), duration(b, c->window_ms), b);
+    if (c->upstream.retry.backoff_ms > c->upstream.retry.max_backoff_ms)
+        sm_complain(k->l, inner_place(k, SM_F_UPSTREAM, "retry"),
+                    "retry: backoff (%s) is longer than max_backoff (%s); swap them",
+                    duration(a, c->upstream.retry.backoff_ms),
+                    duration(b, c->upstream.retry.max_backoff_ms));
+}
+
+static void check_idempotency(const check *k)
+{
+    const sm_idempotency *d = downstream(k);
+    if (d == NULL)
+        return;
+    const sm_json *at = downstream_place(k);
+    bool upstream = k->c->origin[SM_F_UPSTREAM].given != NULL;
+    int names = (d->header.p != NULL) + (d->meta.p != NULL) + (d->argument.p != NULL);
+    if (names != 1)
+        sm_complain(k->l, at, "idempotency: say how the key travels, with one of header, meta or "
+                              "argument");
+    else if (d->header.p != NULL && !upstream)
+        sm_complain(k->l, at, "idempotency: a header needs an upstream; without one, write meta or "
+                              "argument");
+    else if (d->meta.p != NULL && upstream)
+        sm_complain(k->l, at, "idempotency: meta is for MCP tools; for an upstream, write header "
+                              "or argument");
+    if (k->c->origin[SM_F_IDEMPOTENCY].given != NULL &&
+        sm_json_find(k->c->origin[SM_F_UPSTREAM].given, SM_STR("idempotency")) != NULL)
+        sm_complain(k->l, at, "idempotency is given both here and under upstream; remove one");
+}
+
+static void check_doubt(const check *k)
+{
+    const sm_contract *c = k->c;
+    const sm_json *at = place(k, SM_F_ON_IN_DOUBT);
+    const sm_idempotency *d = downstream(k);
+    char a[SM_DURATION_TEXT], b[SM_DURATION_TEXT];
+    if (chain_has(k, SM_DOUBT_RESEND) && d == NULL)
+        sm_complain(k->l, at,
+                    "resend is safe only where the downstream recognises a key; declare it with "
+                    "upstream: { idempotency: { header: Idempotency-Key, window: 24h } }, or "
+                    "remove resend");
+    if (chain_has(k, SM_DOUBT_RESEND) && d != NULL && d->window_ms < c->lease_ms)
+        sm_complain(k->l, at,
+                    "resend: the downstream forgets a key after %s, before the lease (%s) is over; "
+                    "write a lease shorter than that, or remove resend",
+                    duration(a, d->window_ms), duration(b, c->lease_ms));
+    if (chain_has(k, SM_DOUBT_PROBE) && c->origin[SM_F_PROBE].given == NULL)
+        sm_complain(k->l, at,
+                    "probe names no tool; add probe: { tool: NAME, applied: { when: [...] } }, or "
+                    "remove it from the chain");
+    if (given_here(k, SM_F_PROBE) && !chain_has(k, SM_DOUBT_PROBE))
+        sm_advise(k->l, place(k, SM_F_PROBE),
+                  "probe is declared but never used; write on_in_doubt: [probe, hold]");
+    if (chain_has(k, SM_DOUBT_RERUN) &&
+        (c->class == SM_CLASS_IRREVERSIBLE || c->class == SM_CLASS_WRITE))
+        sm_advise(k->l, at,
+                  "rerun repeats the effect after a crash; if that is safe, write class: "
+                  "write_idempotent, else remove rerun");
+}
+
+static void check_other_tool(const check *k, sm_contract_field id, sm_str name, bool read)
+{
+    if (name.p == NULL)
+        return;
+    const sm_json *at = inner_place(k, id, "tool");
+    if (!k->tool->glob && sm_str_eq(name, k->tool->name)) {
+        sm_complain(k->l, at, "a tool cannot be its own %s; name another tool",
+                    read ? "probe" : "compensation");
+        return;
+    }
+    const sm_tool *other = sm_contracts_tool(k->set, name);
+    if (other == NULL)
+        sm_advise(k->l, at, "\"%.*s\" is not listed in this file; add it with class: %s",
+                  SM_FMT(name), read ? "read" : "write");
+    else if (read && other->contract.class != SM_CLASS_READ)
+        sm_complain(k->l, at, "a probe only looks: \"%.*s\" must have class: read, it has %s",
+                    SM_FMT(name), sm_class_name(other->contract.class));
+    else if (!read && other->contract.class == SM_CLASS_READ)
+        sm_complain(k->l, at, "\"%.*s\" has class: read and so undoes nothing; name a tool that "
+                              "writes",
+                    SM_FMT(name));
+}
+
+static const sm_pointer *first_overlap(const sm_pointers *list, const sm_pointer *with, uint32_t n)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        for (uint32_t j = 0; j < n; j++) {
+            if (sm_pointer_overlap(&list->v[i], &with[j]))
+                return &list->v[i];
+        }
+    }
+    return NULL;
+}
+
+/* What is never stored cannot be used later from what is stored. */
+static void check_redact(const check *k)
+{
+    const sm_contract *c = k->c;
+    const sm_json *at = place(k, SM_F_REDACT);
+    if (c->redact.n == 0)
+        return;
+    if (chain_has(k, SM_DOUBT_RESEND) ||
+        (chain_has(k, SM_DOUBT_RERUN) && c->origin[SM_F_UPSTREAM].given != NULL))
+        sm_complain(k->l, at, "redact: resend and rerun send the stored arguments again, and "
+                              "redacted ones are not stored; remove one of them");
+    const sm_pointer *p = first_overlap(&c->redact, c->probe.args.from, c->probe.args.count);
+    if (p == NULL)
+        p = first_overlap(&c->redact, c->compensate.args.from, c->compensate.args.count);
+    if (p != NULL)
+        sm_complain(k->l, at, "redact: %.*s is needed for the arguments of probe or compensate",
+                    SM_FMT(p->text));
+    p = first_overlap(&c->redact, c->key.match.v, c->key.match.n);
+    if (p != NULL)
+        sm_complain(k->l, at, "redact: %.*s is under key.match, which compares it with the stored "
+                              "value; remove one of them",
+                    SM_FMT(p->text));
+}
+
+static void check_read(const check *k)
+{
+    if (k->c->class != SM_CLASS_READ)
+        return;
+    if (given_here(k, SM_F_APPROVAL) && k->c->approval.on)
+        sm_complain(k->l, place(k, SM_F_APPROVAL),
+                    "a read passes through without a record, so nobody can approve it; write "
+                    "class: write");
+    static const sm_contract_field idle[] = {SM_F_KEY,      SM_F_WINDOW,      SM_F_RESULT_WINDOW,
+                                             SM_F_LEASE,    SM_F_ON_HIT,      SM_F_FAILURES,
+                                             SM_F_ON_DRIFT, SM_F_ON_IN_DOUBT, SM_F_ON_REPEAT,
+                                             SM_F_BARRIER,  SM_F_COMPENSATE};
+    for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++) {
+        if (given_here(k, idle[i]))
+            sm_advise(k->l, place(k, idle[i]),
+                      "%s has no effect on a read, which is not remembered; remove it",
+                      sm_contract_group.fields[idle[i]].name);
+    }
+}
+
+static void check_guards(const check *k)
+{
+    const sm_loop_rule *loop = &k->c->loop;
+    if (loop->on && (loop->warn > loop->block || loop->block > loop->trip))
+        sm_complain(k->l, place(k, SM_F_LOOP),
+                    "loop: warn, block and trip must not decrease; write for example warn: 3, "
+                    "block: 5, trip: 8");
+}
+
+/* ---- lints -----------------------------------------------------------------------------------*/
+
+/* Whether a name is one that changes with every try: compared in lower case, letters and digits
+ * only, so that requestId and request_id are one. */
+static bool changes_each_time(sm_str name)
+{
+    static const char *const names[] = {
+        "timestamp", "ts",     "time",      "now",     "createdat",  "sentat",  "requestedat",
+        "uuid",      "guid",   "nonce",     "random",  "requestid",  "reqid",   "callid",
+        "toolcallid", "tooluseid", "traceid", "spanid", "correlationid", "traceparent", "attempt",
+        "retrycount",
+    };
+    char flat[32];
+    size_t n = 0;
+    for (size_t i = 0; i < name.n; i++) {
+        unsigned char c = (unsigned char)name.p[i];
+        if (!isalnum(c))
+            continue;
+        if (n == sizeof flat - 1)
+            return false;
+        flat[n++] = (char)tolower(c);
+    }
+    flat[n] = '\0';
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(flat, names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool ignored(const sm_key_rule *key, sm_str name)
+{
+    const sm_pointer one = {.tokens = &name, .count = 1};
+    return first_overlap(&key->ignore, &one, 1) != NULL;
+}
+
+static void lint_identity(const check *k)
+{
+    const sm_contract *c = k->c;
+    for (uint32_t i = 0; c->key.strategy == SM_KEY_FIELDS && i < c->key.fields.n; i++) {
+        const sm_pointer *p = &c->key.fields.v[i];
+        if (changes_each_time(p->tokens[p->count - 1]))
+            sm_advise(k->l, inner_place(k, SM_F_KEY, "fields"),
+                      "%.*s looks like something that changes with every try: retries would not be "
+                      "recognised; name what identifies the action instead",
+                      SM_FMT(p->text));
+    }
+    for (uint32_t i = 0; c->key.strategy == SM_KEY_HASH; i++) {
+        sm_str name = sm_schema_property(c->input, i);
+        if (name.p == NULL)
+            break;
+        if (changes_each_time(name) && !ignored(&c->key, name))
+            sm_advise(k->l, place(k, c->origin[SM_F_KEY].given != NULL ? SM_F_KEY : SM_F_INPUT),
+                      "the identity includes /%.*s, which looks like something that changes with "
+                      "every try; write key: { ignore: [/%.*s] }",
+                      SM_FMT(name), SM_FMT(name));
+    }
+    if (c->class == SM_CLASS_IRREVERSIBLE && c->key.strategy == SM_KEY_HASH)
+        sm_advise(k->l, place(k, SM_F_KEY),
+                  "an irreversible tool identified by all its arguments runs again when a model "
+                  "rewords one of them; write key: { fields: [...] } with what names the action");
+}
+
+static void lint_windows(const check *k)
+{
+    const sm_contract *c = k->c;
+    const sm_idempotency *d = downstream(k);
+    char a[SM_DURATION_TEXT], b[SM_DURATION_TEXT];
+    if (d != NULL && c->class != SM_CLASS_READ && c->window_ms > d->window_ms)
+        sm_advise(k->l, downstream_place(k),
+                  "the downstream remembers a key for %s, the contract for %s: after that, only "
+                  "the ledger keeps the effect from happening twice",
+                  duration(a, d->window_ms), duration(b, c->window_ms));
+    if (c->class == SM_CLASS_IRREVERSIBLE && c->origin[SM_F_WINDOW].layer == SM_FROM_DEFAULTS &&
+        c->window_ms < (int64_t)7 * 86400000)
+        sm_advise(k->l, k->tool->given,
+                  "the file's defaults shorten the window of this irreversible tool to %s (its "
+                  "class has 7d); give it a window of its own",
+                  duration(a, c->window_ms));
+}
+
+static void lint_secrets(const check *k)
+{
+    const sm_headers *headers = &k->c->upstream.headers;
+    const sm_json *given = sm_json_find(k->c->origin[SM_F_UPSTREAM].given, SM_STR("headers"));
+    for (uint32_t i = 0; i < headers->n; i++) {
+        const sm_json *value = sm_json_find(given, headers->v[i].name);
+        if (value != NULL && sm_header_secret(&headers->v[i]))
+            sm_advise(k->l, value,
+                      "%.*s looks like a secret written out; keep it in the environment and write "
+                      "\"${NAME}\"",
+                      SM_FMT(headers->v[i].name));
+    }
+}
+
+static void lint_probe(const check *k)
+{
+    const sm_contract *c = k->c;
+    if (c->class == SM_CLASS_IRREVERSIBLE && chain_has(k, SM_DOUBT_PROBE) &&
+        c->probe.absent.when.n > 0 && !c->probe.authoritative)
+        sm_advise(k->l, inner_place(k, SM_F_PROBE, "absent"),
+                  "an irreversible tool runs again after \"absent\" only if the probe is the last "
+                  "word; if it is, write authoritative: true");
+}
+
+void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_tool *tool,
+                       const sm_contract *c)
+{
+    check k = {l, set, tool, c};
+    check_read(&k);
+    check_other_tool(&k, SM_F_PROBE, c->probe.tool, true);
+    check_other_tool(&k, SM_F_COMPENSATE, c->compensate.tool, false);
+    check_idempotency(&k);
+    check_guards(&k);
+    lint_secrets(&k);
+    if (c->class == SM_CLASS_READ)
+        return;
+    check_key(&k);
+    check_windows(&k);
+    check_doubt(&k);
+    check_redact(&k);
+    lint_identity(&k);
+    lint_windows(&k);
+    lint_probe(&k);
+}

@@ -1,0 +1,469 @@
+/* The tables behind a tool's contract: what each field is called, takes and defaults to. */
+#include "core/contract.h"
+
+#include <stdio.h>
+#include <strings.h>
+
+#include "base/duration.h"
+#include "base/limits.h"
+#include "json/canon.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define SECONDS(n)   ((int64_t)(n) * 1000)
+#define ANY          ((int64_t)1000000000)
+
+static const char *const class_names[] = {"read", "write_idempotent", "write", "irreversible", NULL};
+static const char *const strategy_names[] = {"hash",     "fields", "step", "explicit",
+                                             "unique", "none",   NULL};
+static const char *const drift_names[] = {"replay", "conflict", NULL};
+static const char *const hit_names[] = {"replay", "replay_success", "fail", NULL};
+static const char *const failures_names[] = {"retry", "replay", NULL};
+static const char *const repeat_names[] = {"replay", "run", NULL};
+static const char *const mode_names[] = {"enforce", "observe", NULL};
+static const char *const need_names[] = {"optional", "required", NULL};
+static const char *const doubt_names[] = {"resend", "probe", "rerun", "hold", NULL};
+static const char *const via_names[] = {"any", "gateway", NULL};
+static const char *const style_names[] = {"bare", "quoted", NULL};
+static const char *const method_names[] = {"GET", "POST", "PUT", "PATCH", "DELETE", NULL};
+static const char *const body_names[] = {"json", "form", "none", NULL};
+static const char *const per_names[] = {"run", "agent", "tenant", "day", NULL};
+
+const char *sm_class_name(int class_)
+{
+    return class_names[class_];
+}
+
+const char *sm_strategy_name(int strategy)
+{
+    return strategy_names[strategy];
+}
+
+bool sm_header_secret(const sm_header *h)
+{
+    static const char *const words[] = {"authorization", "cookie", "token", "secret",
+                                        "password",      "api-key", "apikey"};
+    if (memmem(h->value.p, h->value.n, "${", 2) != NULL)
+        return false;
+    for (size_t i = 0; i < COUNT(words); i++) {
+        size_t n = strlen(words[i]);
+        for (size_t at = 0; at + n <= h->name.n; at++) {
+            if (strncasecmp(h->name.p + at, words[i], n) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Text that looks like a variable where none is filled in would be sent as it stands. */
+static bool check_no_variable(sm_loader *l, const sm_json *value)
+{
+    sm_str s = sm_json_text(value);
+    if (memmem(s.p, s.n, "${", 2) == NULL)
+        return true;
+    sm_complain(l, value, "environment variables (${...}) are filled in only in values under "
+                          "upstream.headers; write the text out");
+    return false;
+}
+
+static void read_literal(sm_loader *l, const sm_json *value, void *out)
+{
+    static const sm_field text = {.name = "this", .kind = SM_KIND_STRING};
+    if (sm_field_read(l, &text, value, out))
+        check_no_variable(l, value);
+}
+
+static void read_url(sm_loader *l, const sm_json *value, void *out)
+{
+    read_literal(l, value, out);
+    if (value->type != SM_JSON_STRING)
+        return;
+    sm_str s = sm_json_text(value);
+    bool http = (s.n > 7 && memcmp(s.p, "http://", 7) == 0) ||
+                (s.n > 8 && memcmp(s.p, "https://", 8) == 0);
+    for (size_t i = 0; i < s.n; i++)
+        http &= (unsigned char)s.p[i] > 0x20 && s.p[i] != 0x7F;
+    if (!http)
+        sm_complain(l, value, "url: expected http://... or https://... without blanks, found %s",
+                    sm_found(l, value));
+    const char *host = http ? (const char *)memmem(s.p, s.n, "//", 2) + 2 : s.p;
+    size_t rest = s.n - (size_t)(host - s.p);
+    const char *slash = memchr(host, '/', rest), *at = memchr(host, '@', rest);
+    if (http && at != NULL && (slash == NULL || at < slash))
+        sm_complain(l, value, "url: a password does not belong in a URL; send it in a header, as "
+                              "${NAME}");
+}
+
+static void read_fill(sm_loader *l, const sm_json *value, void *out)
+{
+    sm_fill *fill = out;
+    if (value->type != SM_JSON_OBJECT) {
+        sm_complain(l, value, "fill: expected a mapping such as { /currency: usd }, found %s",
+                    sm_found(l, value));
+        return;
+    }
+    sm_pointer *pointers = sm_loader_alloc(l, value->len, sizeof *pointers);
+    sm_places *places = sm_places_new(l->arena);
+    if (pointers == NULL || places == NULL) {
+        l->failed = true;
+        return;
+    }
+    uint32_t n = 0;
+    const sm_json *name = value + 1;
+    for (uint32_t i = 0; i < value->len; i++, name = sm_json_next(name + 1)) {
+        if (!sm_read_pointer(l, name, &pointers[n]) || !sm_check_plain(l, name + 1))
+            continue;
+        bool covered = false;
+        for (uint32_t j = 0; j < n && !covered; j++) {
+            covered = sm_pointer_overlap(&pointers[j], &pointers[n]);
+            if (covered)
+                sm_complain(l, name, "fill: %.*s and %.*s are inside one another; give one value",
+                            SM_FMT(pointers[n].text), SM_FMT(pointers[j].text));
+        }
+        if (covered)
+            continue;
+        if (sm_places_add(places, l->arena, &pointers[n], name + 1) != SM_OK)
+            l->failed = true;
+        n++;
+    }
+    *fill = (sm_fill){.places = places, .pointers = pointers, .count = n};
+}
+
+static void read_chain(sm_loader *l, const sm_json *value, void *out)
+{
+    static const sm_field one = {.name = "on_in_doubt", .kind = SM_KIND_ENUM, .names = doubt_names};
+    sm_chain chain = {0};
+    bool list = value->type == SM_JSON_ARRAY;
+    if (list && value->len == 0) {
+        sm_complain(l, value, "on_in_doubt: expected resend, probe, rerun or hold, or a list of "
+                              "them, found an empty one");
+        return;
+    }
+    const sm_json *item = list ? value + 1 : value;
+    for (uint32_t i = 0; i < (list ? value->len : 1); i++, item = sm_json_next(item)) {
+        int step;
+        if (!sm_field_read(l, &one, item, &step))
+            continue;
+        if (chain.count > 0 && chain.steps[chain.count - 1] == SM_DOUBT_HOLD) {
+            sm_complain(l, item, "on_in_doubt: nothing comes after hold; move it to the end");
+            return;
+        }
+        if (chain.count > 0 && memchr(chain.steps, step, chain.count) != NULL) {
+            sm_complain(l, item, "on_in_doubt: %s is there already; remove one of them",
+                        doubt_names[step]);
+            continue;
+        }
+        chain.steps[chain.count++] = (uint8_t)step;
+    }
+    if (chain.count > 0 && chain.steps[chain.count - 1] != SM_DOUBT_HOLD)
+        chain.steps[chain.count++] = SM_DOUBT_HOLD; /* every chain ends there */
+    *(sm_chain *)out = chain;
+}
+
+static void show_chain(const void *value, sm_buf *out)
+{
+    const sm_chain *chain = value;
+    for (uint8_t i = 0; i < chain->count; i++)
+        sm_buf_printf(out, "%s\"%s\"", i == 0 ? "[" : ",", doubt_names[chain->steps[i]]);
+    sm_buf_text(out, chain->count == 0 ? "[]" : "]");
+}
+
+/* A header that carries a secret is shown by its variable's name, never by its value. */
+static void show_headers(const void *value, sm_buf *out)
+{
+    const sm_headers *headers = value;
+    sm_buf_byte(out, '{');
+    for (uint32_t i = 0; i < headers->n; i++) {
+        const sm_header *h = &headers->v[i];
+        if (i > 0)
+            sm_buf_byte(out, ',');
+        sm_json_put_string(out, h->name);
+        sm_buf_byte(out, ':');
+        sm_json_put_string(out, sm_header_secret(h) ? SM_STR("(hidden)") : h->value);
+    }
+    sm_buf_byte(out, '}');
+}
+
+static void read_argument_map(sm_loader *l, const sm_json *value, void *out)
+{
+    sm_argument_map *map = out;
+    if (value->type != SM_JSON_OBJECT) {
+        sm_complain(l, value,
+                    "args: expected a mapping of pointers, the other tool's argument to this "
+                    "one's, such as { /order_id: /order_id }; found %s",
+                    sm_found(l, value));
+        return;
+    }
+    sm_pointer *to = sm_loader_alloc(l, value->len, sizeof *to);
+    sm_pointer *from = sm_loader_alloc(l, value->len, sizeof *from);
+    if (to == NULL || from == NULL)
+        return;
+    uint32_t n = 0;
+    const sm_json *name = value + 1;
+    for (uint32_t i = 0; i < value->len; i++, name = sm_json_next(name + 1)) {
+        bool right = sm_read_pointer(l, name, &to[n]);
+        n += sm_read_pointer(l, name + 1, &from[n]) && right;
+    }
+    *map = (sm_argument_map){to, from, n};
+}
+
+static bool header_name(sm_str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i], lower = (char)(c | 0x20);
+        bool token = (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9') ||
+                     (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
+        if (!token)
+            return false;
+    }
+    return s.n > 0;
+}
+
+/* A value is visible text; a "${" must be a whole "${NAME}". */
+static void check_header_value(sm_loader *l, const sm_json *value)
+{
+    sm_str s = sm_json_text(value);
+    for (size_t i = 0; i < s.n; i++) {
+        if ((unsigned char)s.p[i] < 0x20 || s.p[i] == 0x7F) {
+            sm_complain(l, value, "a header's value must not contain control characters");
+            return;
+        }
+        if (s.p[i] != '$' || i + 1 == s.n || s.p[i + 1] != '{')
+            continue;
+        size_t n = i + 2;
+        while (n < s.n && (s.p[n] == '_' || ((s.p[n] | 0x20) >= 'a' && (s.p[n] | 0x20) <= 'z') ||
+                           (n > i + 2 && s.p[n] >= '0' && s.p[n] <= '9')))
+            n++;
+        if (n == i + 2 || n == s.n || s.p[n] != '}') {
+            sm_complain(l, value, "an environment variable is written ${NAME}, with letters, "
+                                  "digits and _ in its name");
+            return;
+        }
+    }
+}
+
+static void read_headers(sm_loader *l, const sm_json *value, void *out)
+{
+    if (value->type != SM_JSON_OBJECT) {
+        sm_complain(l, value, "headers: expected a mapping of names to values, found %s",
+                    sm_found(l, value));
+        return;
+    }
+    sm_header *v = sm_loader_alloc(l, value->len, sizeof *v);
+    if (v == NULL)
+        return;
+    const sm_json *name = value + 1;
+    for (uint32_t i = 0; i < value->len; i++, name = sm_json_next(name + 1)) {
+        v[i] = (sm_header){sm_json_text(name), sm_json_text(name + 1)};
+        if (!header_name(v[i].name))
+            sm_complain(l, name, "\"%.*s\" is not a header name", SM_FMT(v[i].name));
+        if (name[1].type != SM_JSON_STRING)
+            sm_complain(l, name + 1, "a header's value must be a text; write it in quotes");
+        else
+            check_header_value(l, name + 1);
+    }
+    *(sm_headers *)out = (sm_headers){v, value->len};
+}
+
+static const sm_field case_fields[] = {
+    {"when", SM_KIND_CUSTOM, SM_FIELD(sm_probe_case, when), SM_FIELD_REQUIRED,
+     .read = sm_conditions_read},
+    {"outcome", SM_KIND_POINTER, SM_FIELD(sm_probe_case, outcome)},
+};
+static const sm_group applied_group = {case_fields, 2, .size = sizeof(sm_probe_case)};
+static const sm_group absent_group = {case_fields, 1, .size = sizeof(sm_probe_case)};
+
+static const sm_field probe_fields[] = {
+    {"tool", SM_KIND_CUSTOM, SM_FIELD(sm_probe, tool), SM_FIELD_REQUIRED, .read = read_literal},
+    {"args", SM_KIND_CUSTOM, SM_FIELD(sm_probe, args), .read = read_argument_map},
+    {"applied", SM_KIND_GROUP, SM_FIELD(sm_probe, applied), SM_FIELD_REQUIRED,
+     .group = &applied_group},
+    {"absent", SM_KIND_GROUP, SM_FIELD(sm_probe, absent), .group = &absent_group},
+    {"settle", SM_KIND_DURATION, SM_FIELD(sm_probe, settle_ms), SM_FIELD_ZERO},
+    {"authoritative", SM_KIND_SWITCH, SM_FIELD(sm_probe, authoritative)},
+};
+static const sm_probe probe_defaults = {.settle_ms = SECONDS(30)};
+static const sm_group probe_group = {probe_fields, COUNT(probe_fields), &probe_defaults,
+                                     sizeof(sm_probe), NULL};
+
+static const sm_field compensate_fields[] = {
+    {"tool", SM_KIND_CUSTOM, SM_FIELD(sm_compensate, tool), SM_FIELD_REQUIRED,
+     .read = read_literal},
+    {"args", SM_KIND_CUSTOM, SM_FIELD(sm_compensate, args), .read = read_argument_map},
+};
+static const sm_group compensate_group = {compensate_fields, COUNT(compensate_fields), NULL,
+                                          sizeof(sm_compensate), NULL};
+
+static const sm_field key_fields[] = {
+    {"strategy", SM_KIND_ENUM, SM_FIELD(sm_key_rule, strategy), .names = strategy_names},
+    {"fields", SM_KIND_POINTERS, SM_FIELD(sm_key_rule, fields)},
+    {"ignore", SM_KIND_POINTERS, SM_FIELD(sm_key_rule, ignore)},
+    {"match", SM_KIND_POINTERS, SM_FIELD(sm_key_rule, match)},
+};
+static const sm_group key_group = {key_fields, COUNT(key_fields), NULL, sizeof(sm_key_rule),
+                                   "strategy"};
+
+static const sm_field approval_fields[] = {
+    {"when", SM_KIND_CUSTOM, SM_FIELD(sm_approval, when), .read = sm_conditions_read},
+    {"quorum", SM_KIND_COUNT, SM_FIELD(sm_approval, quorum), .min = 1, .max = 16},
+    {"expires", SM_KIND_DURATION, SM_FIELD(sm_approval, expires_ms)},
+    {"via", SM_KIND_ENUM, SM_FIELD(sm_approval, via), .names = via_names},
+    {"self_approval", SM_KIND_SWITCH, SM_FIELD(sm_approval, self_approval)},
+};
+static const sm_approval approval_defaults = {.on = true, .quorum = 1, .expires_ms = SECONDS(3600)};
+static const sm_group approval_group = {approval_fields, COUNT(approval_fields), &approval_defaults,
+                                        sizeof(sm_approval), NULL};
+
+static const sm_field idempotency_fields[] = {
+    {"header", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, header), .read = read_literal},
+    {"meta", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, meta), .read = read_literal},
+    {"argument", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, argument), .read = read_literal},
+    {"style", SM_KIND_ENUM, SM_FIELD(sm_idempotency, style), .names = style_names},
+    {"window", SM_KIND_DURATION, SM_FIELD(sm_idempotency, window_ms), SM_FIELD_FOREVER},
+};
+static const sm_idempotency idempotency_defaults = {.window_ms = SECONDS(24 * 3600)};
+static const sm_group idempotency_group = {idempotency_fields, COUNT(idempotency_fields),
+                                           &idempotency_defaults, sizeof(sm_idempotency), NULL};
+
+static const sm_field retry_fields[] = {
+    {"attempts", SM_KIND_COUNT, SM_FIELD(sm_retry, attempts), .min = 1, .max = 100},
+    {"backoff", SM_KIND_DURATION, SM_FIELD(sm_retry, backoff_ms)},
+    {"max_backoff", SM_KIND_DURATION, SM_FIELD(sm_retry, max_backoff_ms)},
+};
+#define RETRY_DEFAULTS {.attempts = 3, .backoff_ms = 200, .max_backoff_ms = SECONDS(5)}
+static const sm_retry retry_defaults = RETRY_DEFAULTS;
+static const sm_group retry_group = {retry_fields, COUNT(retry_fields), &retry_defaults,
+                                     sizeof(sm_retry), NULL};
+
+static const sm_field upstream_fields[] = {
+    {"url", SM_KIND_CUSTOM, SM_FIELD(sm_upstream, url), SM_FIELD_REQUIRED, .read = read_url},
+    {"method", SM_KIND_ENUM, SM_FIELD(sm_upstream, method), .names = method_names},
+    {"headers", SM_KIND_CUSTOM, SM_FIELD(sm_upstream, headers), .read = read_headers,
+     .show = show_headers},
+    {"body", SM_KIND_ENUM, SM_FIELD(sm_upstream, body), .names = body_names},
+    {"timeout", SM_KIND_DURATION, SM_FIELD(sm_upstream, timeout_ms)},
+    {"idempotency", SM_KIND_GROUP, SM_FIELD(sm_upstream, idempotency),
+     .group = &idempotency_group},
+    {"retry", SM_KIND_GROUP, SM_FIELD(sm_upstream, retry), .group = &retry_group},
+    {"rejects_before_work", SM_KIND_SWITCH, SM_FIELD(sm_upstream, rejects_before_work)},
+};
+static const sm_upstream upstream_defaults = {
+    .method = 1, .timeout_ms = SECONDS(30), .retry = RETRY_DEFAULTS};
+static const sm_group upstream_group = {upstream_fields, COUNT(upstream_fields), &upstream_defaults,
+                                        sizeof(sm_upstream), NULL};
+
+static const sm_field loop_fields[] = {
+    {"warn", SM_KIND_COUNT, SM_FIELD(sm_loop_rule, warn), .min = 2, .max = ANY},
+    {"block", SM_KIND_COUNT, SM_FIELD(sm_loop_rule, block), .min = 2, .max = ANY},
+    {"trip", SM_KIND_COUNT, SM_FIELD(sm_loop_rule, trip), .min = 2, .max = ANY},
+    {"max_cycle", SM_KIND_COUNT, SM_FIELD(sm_loop_rule, max_cycle), .min = 1, .max = 32},
+    {"volatile", SM_KIND_POINTERS, SM_FIELD(sm_loop_rule, volatile_results)},
+    {"mode", SM_KIND_ENUM, SM_FIELD(sm_loop_rule, mode), .names = mode_names},
+};
+static const sm_loop_rule loop_defaults = {
+    .on = true, .warn = 3, .block = 5, .trip = 8, .max_cycle = 4};
+static const sm_group loop_group = {loop_fields, COUNT(loop_fields), &loop_defaults,
+                                    sizeof(sm_loop_rule), NULL};
+
+static const sm_field budget_fields[] = {
+    {"per", SM_KIND_ENUM, SM_FIELD(sm_budget_rule, per), SM_FIELD_REQUIRED, .names = per_names},
+    {"calls", SM_KIND_COUNT, SM_FIELD(sm_budget_rule, calls), .min = 0, .max = ANY},
+    {"tokens", SM_KIND_COUNT, SM_FIELD(sm_budget_rule, tokens), .min = 0, .max = ANY * ANY},
+    {"cost", SM_KIND_MONEY, SM_FIELD(sm_budget_rule, cost)},
+};
+static const sm_budget_rule budget_defaults = {.calls = -1, .tokens = -1};
+static const sm_group budget_group = {budget_fields, COUNT(budget_fields), &budget_defaults,
+                                      sizeof(sm_budget_rule), NULL};
+
+static void read_budget(sm_loader *l, const sm_json *value, void *out)
+{
+    bool list = value->type == SM_JSON_ARRAY;
+    uint32_t n = list ? value->len : 1;
+    sm_budget_rule *v = sm_loader_alloc(l, n, sizeof *v);
+    if (v == NULL)
+        return;
+    const sm_json *item = list ? value + 1 : value;
+    for (uint32_t i = 0; i < n; i++, item = sm_json_next(item)) {
+        v[i] = budget_defaults;
+        if (item->type != SM_JSON_OBJECT) {
+            sm_complain(l, item, "budget: expected { per: run, calls: 100 } or a list of such, "
+                                 "found %s",
+                        sm_found(l, item));
+            continue;
+        }
+        sm_group_read(l, &budget_group, "a budget", item, &v[i], NULL);
+        if (v[i].calls < 0 && v[i].tokens < 0 && v[i].cost.text.p == NULL)
+            sm_complain(l, item, "a budget needs a cap: calls, tokens or cost");
+    }
+    *(sm_budgets *)out = (sm_budgets){v, n};
+}
+
+static const sm_field breaker_fields[] = {
+    {"failures", SM_KIND_COUNT, SM_FIELD(sm_breaker_rule, failures), .min = 1, .max = ANY},
+    {"window", SM_KIND_DURATION, SM_FIELD(sm_breaker_rule, window_ms)},
+    {"cooldown", SM_KIND_DURATION, SM_FIELD(sm_breaker_rule, cooldown_ms)},
+    {"probes", SM_KIND_COUNT, SM_FIELD(sm_breaker_rule, probes), .min = 1, .max = 100},
+};
+static const sm_breaker_rule breaker_defaults = {.on = true,
+                                                 .failures = 5,
+                                                 .window_ms = SECONDS(60),
+                                                 .cooldown_ms = SECONDS(30),
+                                                 .probes = 1};
+static const sm_group breaker_group = {breaker_fields, COUNT(breaker_fields), &breaker_defaults,
+                                       sizeof(sm_breaker_rule), NULL};
+
+static const sm_field contract_fields[] = {
+    [SM_F_CLASS] = {"class", SM_KIND_ENUM, SM_FIELD(sm_contract, class), .names = class_names},
+    [SM_F_DESCRIPTION] = {"description", SM_KIND_STRING, SM_FIELD(sm_contract, description)},
+    [SM_F_VERSION] = {"version", SM_KIND_LABEL, SM_FIELD(sm_contract, version)},
+    [SM_F_MODE] = {"mode", SM_KIND_ENUM, SM_FIELD(sm_contract, mode), .names = mode_names},
+    [SM_F_INPUT] = {"input", SM_KIND_CUSTOM, SM_FIELD(sm_contract, input), .read = sm_schema_read},
+    [SM_F_FILL] = {"fill", SM_KIND_CUSTOM, SM_FIELD(sm_contract, fill), .read = read_fill},
+    [SM_F_KEY] = {"key", SM_KIND_GROUP, SM_FIELD(sm_contract, key), .group = &key_group},
+    [SM_F_ON_DRIFT] = {"on_drift", SM_KIND_ENUM, SM_FIELD(sm_contract, on_drift),
+                       .names = drift_names},
+    [SM_F_STEP] = {"step", SM_KIND_ENUM, SM_FIELD(sm_contract, step), .names = need_names},
+    [SM_F_WINDOW] = {"window", SM_KIND_DURATION, SM_FIELD(sm_contract, window_ms),
+                     SM_FIELD_FOREVER},
+    [SM_F_RESULT_WINDOW] = {"result_window", SM_KIND_DURATION,
+                            SM_FIELD(sm_contract, result_window_ms), SM_FIELD_FOREVER},
+    [SM_F_LEASE] = {"lease", SM_KIND_DURATION, SM_FIELD(sm_contract, lease_ms)},
+    [SM_F_ON_HIT] = {"on_hit", SM_KIND_ENUM, SM_FIELD(sm_contract, on_hit), .names = hit_names},
+    [SM_F_FAILURES] = {"failures", SM_KIND_ENUM, SM_FIELD(sm_contract, failures),
+                       .names = failures_names},
+    [SM_F_ON_REPEAT] = {"on_repeat", SM_KIND_ENUM, SM_FIELD(sm_contract, on_repeat),
+                        .names = repeat_names},
+    [SM_F_REPEAT_AFTER] = {"repeat_after", SM_KIND_DURATION, SM_FIELD(sm_contract, repeat_after_ms),
+                           SM_FIELD_ZERO},
+    [SM_F_APPROVAL] = {"approval", SM_KIND_GROUP, SM_FIELD(sm_contract, approval), SM_FIELD_OFF,
+                       .group = &approval_group},
+    [SM_F_ON_IN_DOUBT] = {"on_in_doubt", SM_KIND_CUSTOM, SM_FIELD(sm_contract, on_in_doubt),
+                          .read = read_chain, .show = show_chain},
+    [SM_F_PROBE] = {"probe", SM_KIND_GROUP, SM_FIELD(sm_contract, probe), .group = &probe_group},
+    [SM_F_COMPENSATE] = {"compensate", SM_KIND_GROUP, SM_FIELD(sm_contract, compensate),
+                         .group = &compensate_group},
+    [SM_F_BARRIER] = {"barrier", SM_KIND_SWITCH, SM_FIELD(sm_contract, barrier)},
+    [SM_F_UPSTREAM] = {"upstream", SM_KIND_GROUP, SM_FIELD(sm_contract, upstream),
+                       .group = &upstream_group},
+    [SM_F_IDEMPOTENCY] = {"idempotency", SM_KIND_GROUP, SM_FIELD(sm_contract, idempotency),
+                          .group = &idempotency_group},
+    [SM_F_REDACT] = {"redact", SM_KIND_POINTERS, SM_FIELD(sm_contract, redact)},
+    [SM_F_COST] = {"cost", SM_KIND_MONEY, SM_FIELD(sm_contract, cost)},
+    [SM_F_BUDGET] = {"budget", SM_KIND_CUSTOM, SM_FIELD(sm_contract, budget), .read = read_budget},
+    [SM_F_LOOP] = {"loop", SM_KIND_GROUP, SM_FIELD(sm_contract, loop), SM_FIELD_OFF,
+                   .group = &loop_group},
+    [SM_F_BREAKER] = {"breaker", SM_KIND_GROUP, SM_FIELD(sm_contract, breaker), SM_FIELD_OFF,
+                      .group = &breaker_group},
+};
+_Static_assert(COUNT(contract_fields) == SM_F_COUNT, "every field has a row");
+
+/* What a contract holds before any layer is applied. */
+static const sm_contract contract_defaults = {
+    .class = SM_CLASS_WRITE,
+    .key = {.strategy = SM_KEY_HASH},
+    .lease_ms = SECONDS(300),
+    .repeat_after_ms = SECONDS(2),
+    .loop = {.on = true, .warn = 3, .block = 5, .trip = 8, .max_cycle = 4},
+};
+
+const sm_group sm_contract_group = {contract_fields, SM_F_COUNT, &contract_defaults,
+                                    sizeof(sm_contract), NULL};

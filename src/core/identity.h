@@ -1,0 +1,32 @@
+/*
+ * From a call and its contract to the key that names the action: the one order of steps.
+ *
+ *     1. the parts of the call are checked
+ *     2. the tool's `fill` is applied, and on the filled arguments the first matching variant is
+ *        chosen; a variant with a `fill` of its own fills the original arguments instead
+ *     3. the filled arguments are checked against `input`
+ *     4. they are projected: `fields` kept or `ignore` dropped
+ *     5. the projection is canonicalised and hashed with scope, step and tool
+ *
+ * A caller's key always means the strategy `explicit`, but never for a read.
+ */
+#ifndef SM_CORE_IDENTITY_H
+#define SM_CORE_IDENTITY_H
+
+#include "core/contract.h"
+
+typedef struct sm_identity {
+    const sm_contract *contract; /* the variant's, if one matched */
+    sm_strategy strategy;
+    const sm_json *filled;    /* the full arguments */
+    const sm_json *projected; /* what names the action; NULL unless hash or fields */
+    sm_key key;               /* zero if the strategy is none */
+} sm_identity;
+
+/* Documents are made in the arena and must not outlive it; `nonce` as for sm_key_make. Afterwards
+ * `k->preimage` holds what was hashed, if anything was. SM_E_UNKNOWN_TOOL or SM_E_BAD_ARGUMENTS
+ * with a sentence when the call is refused; nothing has run. */
+sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,
+                   const uint8_t *nonce, sm_identity *out, sm_fault *fault);
+
+#endif
