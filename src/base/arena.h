@@ -29,7 +29,8 @@ void sm_arena_fini(sm_arena *a);
 /* Forgets everything handed out, keeping one chunk for the next request. */
 void sm_arena_reset(sm_arena *a);
 
-/* `n` bytes, aligned for any type, contents undefined. NULL when out of memory or over the bound. */
+/* `n` bytes, aligned for any type, contents undefined. NULL when out of memory or over the bound.
+ */
 void *sm_arena_alloc(sm_arena *a, size_t n);
 
 /* The same, zeroed, for `count` objects of `size` bytes. */

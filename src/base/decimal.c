@@ -55,8 +55,10 @@ static const char *scan_digits(digit_run *run, const char *p, const char *end)
 
 bool sm_decimal_parse(sm_str s, sm_decimal *out)
 {
-    const char *p = s.p, *end = s.p + s.n;
     *out = (sm_decimal){0};
+    if (s.n == 0)
+        return false;
+    const char *p = s.p, *end = s.p + s.n;
     bool negative = p < end && *p == '-';
     if (negative)
         p++;

@@ -47,7 +47,8 @@ void sm_duration_text(int64_t ms, char out[SM_DURATION_TEXT])
     }
     size_t u = 0;
     /* 24h and 7d read better than 1d and 168h: days only from two of them on. */
-    while (u + 1 < UNITS && (ms == 0 ? u < 3 : ms % units[u].ms != 0 || (u == 0 && ms < 2 * units[0].ms)))
+    while (u + 1 < UNITS &&
+           (ms == 0 ? u < 3 : ms % units[u].ms != 0 || (u == 0 && ms < 2 * units[0].ms)))
         u++;
     snprintf(out, SM_DURATION_TEXT, "%" PRId64 "%s", ms / units[u].ms, units[u].name);
 }

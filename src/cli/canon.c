@@ -38,12 +38,13 @@ static int run(const cli_command *self, int argc, char **argv)
 const cli_command cli_canon = {
     .name = "canon",
     .summary = "the canonical bytes of a JSON document",
-    .help = "  echo '{\"b\": 1.0, \"a\": \"\\u0041\"}' | semel canon      prints {\"a\":\"A\",\"b\":1}\n"
-            "  semel canon arguments.json | sha256sum\n\n"
-            "Usage: semel canon [FILE]\n\n"
-            "Reads one JSON document from FILE, or from stdin if there is none or it is -, and\n"
-            "writes its canonical form (RFC 8785; integers keep all their digits) without a\n"
-            "newline. Two documents that mean the same give the same bytes.\n\n"
-            "Bad input: the place and the reason on stderr, nothing on stdout, exit code 65.\n",
+    .help =
+        "  echo '{\"b\": 1.0, \"a\": \"\\u0041\"}' | semel canon      prints {\"a\":\"A\",\"b\":1}\n"
+        "  semel canon arguments.json | sha256sum\n\n"
+        "Usage: semel canon [FILE]\n\n"
+        "Reads one JSON document from FILE, or from stdin if there is none or it is -, and\n"
+        "writes its canonical form (RFC 8785; integers keep all their digits) without a\n"
+        "newline. Two documents that mean the same give the same bytes.\n\n"
+        "Bad input: the place and the reason on stderr, nothing on stdout, exit code 65.\n",
     .run = run,
 };

@@ -37,6 +37,8 @@ void cli_print(FILE *to, sm_str text)
     }
 }
 
+static void print_message(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
+
 static void print_message(const char *format, va_list args)
 {
     char text[2048];
@@ -128,7 +130,8 @@ const char *cli_input_name(const char *path)
 int cli_fault(const char *input, const sm_fault *fault)
 {
     if (fault->line == 0)
-        return cli_fail(cli_code(fault->code), "%s: %s", input, fault->text);
+        return cli_fail(cli_code(fault->code), "%s: %s: %s", input, sm_err_name(fault->code),
+                        fault->text);
     return cli_fail(cli_code(fault->code), "%s:%u:%u: %s", input, fault->line, fault->column,
                     fault->text);
 }

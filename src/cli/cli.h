@@ -66,8 +66,8 @@ int cli_read(const char *path, size_t limit, sm_buf *out);
 /* What to call an input in messages. */
 const char *cli_input_name(const char *path);
 
-/* Reads and parses a JSON document from a file or stdin, or from `text` if that is not NULL. `bytes`
- * keeps the text. Explains a failure and returns the exit code. */
+/* Reads and parses a JSON document from a file or stdin, or from `text` if that is not NULL.
+ * `bytes` keeps the text. Explains a failure and returns the exit code. */
 int cli_read_json(const char *path, const char *text, sm_arena *a, sm_buf *bytes,
                   const sm_json **out);
 

@@ -184,7 +184,7 @@ static sm_str bare(const char *json)
     return s;
 }
 
-#define NAME_WIDTH  24
+#define NAME_WIDTH  28
 #define VALUE_WIDTH 40
 
 static void print_rows(const listing *list, const listing *base)

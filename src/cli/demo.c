@@ -18,7 +18,8 @@ static const struct {
     const char *told; /* what happens */
     const char *args;
 } calls[] = {
-    {"The agent charges a card.", "{\"order_id\": \"A-17\", \"amount\": 1000, \"currency\": \"usd\"}"},
+    {"The agent charges a card.",
+     "{\"order_id\": \"A-17\", \"amount\": 1000, \"currency\": \"usd\"}"},
     {"The answer is lost, and the agent asks again.",
      "{\"currency\": \"usd\", \"amount\": 1e3, \"order_id\": \"A-17\"}"},
     {"It is asked a third time, and words it differently.",
@@ -34,8 +35,7 @@ static int tell(sm_arena *a, sm_keyer *k, const sm_contracts *set)
         call.args_text = sm_str_from(calls[i].args);
         sm_fault fault = {0};
         sm_identity id;
-        sm_err e =
-            sm_json_read(a, call.args_text, &sm_json_default_limits, &call.args, &fault);
+        sm_err e = sm_json_read(a, call.args_text, &sm_json_default_limits, &call.args, &fault);
         if (e == SM_OK)
             e = sm_identify(a, k, set, &call, NULL, &id, &fault);
         if (e != SM_OK)

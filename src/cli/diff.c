@@ -106,9 +106,7 @@ static int judge(const cli_command *self, work *w, const sm_call *call, bool *sa
         return cli_fail(cli_code(e), "%s", sm_err_text(e));
     bool conflict = d.match || x->contract != y->contract ||
                     (d.any && x->contract->on_drift == SM_DRIFT_CONFLICT);
-    w->answer = !*same     ? NULL
-                : conflict ? "conflict"
-                           : "replay";
+    w->answer = !*same ? NULL : conflict ? "conflict" : "replay";
     return CLI_OK;
 }
 
@@ -132,10 +130,12 @@ static void put_verdict(work *w, sm_str tool, bool same)
     if (x->strategy == SM_KEY_NONE)
         sm_buf_printf(&w->out, "No keys: calls of %.*s pass through.\n", SM_FMT(tool));
     else if (!same)
-        sm_buf_printf(&w->out, "Different keys: two calls of %.*s, each of which runs.\n  %s\n  %s\n",
+        sm_buf_printf(&w->out,
+                      "Different keys: two calls of %.*s, each of which runs.\n  %s\n  %s\n",
                       SM_FMT(tool), key_a, key_b);
     else
-        sm_buf_printf(&w->out, "Same key: one call of %.*s; the second is answered with %s.\n  %s\n",
+        sm_buf_printf(&w->out,
+                      "Same key: one call of %.*s; the second is answered with %s.\n  %s\n",
                       SM_FMT(tool),
                       strcmp(w->answer, "conflict") == 0 ? "KEY_CONFLICT" : "the record", key_a);
 }

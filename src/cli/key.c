@@ -41,11 +41,16 @@ static sm_str opt(const char *text)
 static int read_options(const cli_command *self, int argc, char **argv, options *o)
 {
     static const struct option table[] = {
-        {"tool", required_argument, NULL, 't'},     {"scope", required_argument, NULL, 's'},
-        {"step", required_argument, NULL, 'n'},     {"key", required_argument, NULL, 'k'},
-        {"contract", required_argument, NULL, 'c'}, {"args", required_argument, NULL, 'a'},
-        {"args-file", required_argument, NULL, 'f'}, {"explain", no_argument, NULL, 'e'},
-        {"json", no_argument, NULL, 'j'},           {"help", no_argument, NULL, 'h'},
+        {"tool", required_argument, NULL, 't'},
+        {"scope", required_argument, NULL, 's'},
+        {"step", required_argument, NULL, 'n'},
+        {"key", required_argument, NULL, 'k'},
+        {"contract", required_argument, NULL, 'c'},
+        {"args", required_argument, NULL, 'a'},
+        {"args-file", required_argument, NULL, 'f'},
+        {"explain", no_argument, NULL, 'e'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
         {0},
     };
     int c;
@@ -65,7 +70,8 @@ static int read_options(const cli_command *self, int argc, char **argv, options 
         }
     }
     if (optind < argc)
-        return cli_usage(self, "unexpected argument \"%s\"; arguments go into --args", argv[optind]);
+        return cli_usage(self, "unexpected argument \"%s\"; arguments go into --args",
+                         argv[optind]);
     if (o->tool == NULL)
         return cli_usage(self, "--tool is missing");
     if (o->args != NULL && o->args_file != NULL)
@@ -212,10 +218,7 @@ static void print_identity_rule(const work *w)
                               : w->identity.strategy == SM_KEY_HASH ? &c->key.ignore
                                                                     : NULL;
     for (uint32_t i = 0; list != NULL && i < list->n; i++)
-        print_row(i > 0                     ? ""
-                  : list == &c->key.fields ? "  fields"
-                                            : "  ignore",
-                  list->v[i].text);
+        print_row(i > 0 ? "" : list == &c->key.fields ? "  fields" : "  ignore", list->v[i].text);
 }
 
 static void print_parts(const work *w)
@@ -225,9 +228,8 @@ static void print_parts(const work *w)
     sm_str part;
     bool first = true;
     while (sm_key_part(sm_buf_view(&w->preimage), &at, &tag, &part)) {
-        printf("%s%-12s%s %d %-10s %6zu bytes  ", cli_color(stdout, CLI_BOLD),
-               first ? "parts" : "", cli_color(stdout, CLI_PLAIN), (int)tag, part_name(tag),
-               part.n);
+        printf("%s%-12s%s %d %-10s %6zu bytes  ", cli_color(stdout, CLI_BOLD), first ? "parts" : "",
+               cli_color(stdout, CLI_PLAIN), (int)tag, part_name(tag), part.n);
         cli_print(stdout, part);
         putchar('\n');
         first = false;
@@ -273,8 +275,7 @@ static int print_result(const options *o, const work *w)
         sm_buf b;
         sm_buf_init(&b, 4 * SM_ARENA_MAX);
         put_json(o, w, &b);
-        int code = b.err == SM_OK ? CLI_OK
-                                  : cli_fail(cli_code(b.err), "%s", sm_err_text(b.err));
+        int code = b.err == SM_OK ? CLI_OK : cli_fail(cli_code(b.err), "%s", sm_err_text(b.err));
         if (code == CLI_OK)
             fwrite(b.p, 1, b.len, stdout);
         sm_buf_fini(&b);

@@ -85,13 +85,15 @@ static bool read_condition(sm_loader *l, const sm_json *item, sm_condition *c)
     if (l->report->errors != errors)
         return false;
     if (c->operators == 0) {
-        sm_complain(l, item, "a condition needs an operator: equals, in, over, under, matches or "
-                             "exists");
+        sm_complain(l, item,
+                    "a condition needs an operator: equals, in, over, under, matches or "
+                    "exists");
         return false;
     }
     if (c->operators & EXISTS && !c->exists && c->operators != EXISTS) {
-        sm_complain(l, item, "exists: false leaves nothing for the other operators to look at; "
-                             "write them as a condition of their own");
+        sm_complain(l, item,
+                    "exists: false leaves nothing for the other operators to look at; "
+                    "write them as a condition of their own");
         return false;
     }
     return true;
@@ -101,8 +103,9 @@ void sm_conditions_read(sm_loader *l, const sm_json *value, void *out)
 {
     sm_conditions *list = out;
     if (value->type != SM_JSON_ARRAY || value->len == 0) {
-        sm_complain(l, value, "when: expected a list such as [{ field: /amount, over: 100 }], "
-                              "found %s",
+        sm_complain(l, value,
+                    "when: expected a list such as [{ field: /amount, over: 100 }], "
+                    "found %s",
                     value->type == SM_JSON_ARRAY ? "an empty one" : sm_found(l, value));
         return;
     }
@@ -161,7 +164,8 @@ static bool operator_holds(const sm_condition *c, unsigned op, const sm_json *v,
     case OVER: holds = compare_to(v, &c->over, &odd) > 0; break;
     case UNDER: holds = compare_to(v, &c->under, &odd) < 0; break;
     case MATCHES:
-        odd = v->type != SM_JSON_STRING;
+        /* POSIX patterns cannot see past a NUL; a value with one must not slip by an approval. */
+        odd = v->type != SM_JSON_STRING || memchr(v->text, '\0', v->len) != NULL;
         holds = !odd && sm_pattern_matches(c->matches, sm_json_text(v));
         break;
     default: break;
@@ -176,7 +180,7 @@ static bool condition_holds(const sm_condition *c, const sm_json *document, bool
         return false;
     if (v == NULL)
         return c->operators == EXISTS || unknown;
-    for (unsigned op= EQUALS; op<= MATCHES; op<<= 1) {
+    for (unsigned op = EQUALS; op <= MATCHES; op <<= 1) {
         if (c->operators & op && !operator_holds(c, op, v, unknown))
             return false;
     }

@@ -38,7 +38,8 @@ typedef enum sm_unlisted { SM_UNLISTED_WRITE, SM_UNLISTED_HOLD, SM_UNLISTED_HIDE
 typedef enum sm_exception {
     SM_EXCEPTION_PASSES,         /* nothing was recorded */
     SM_EXCEPTION_FAILED,         /* the attempt failed */
-    SM_EXCEPTION_DOUBT_IF_VAGUE, /* timeouts, resets and cancellations are in doubt, others failed */
+    SM_EXCEPTION_DOUBT_IF_VAGUE, /* timeouts, resets and cancellations are in doubt, others failed
+                                  */
     SM_EXCEPTION_DOUBT,          /* in doubt, unless declared not applied */
 } sm_exception;
 
@@ -143,7 +144,7 @@ typedef struct sm_loop_rule {
 } sm_loop_rule;
 
 typedef struct sm_budget_rule {
-    int per; /* run, agent, tenant, day */
+    int per;        /* run, agent, tenant, day */
     int64_t calls;  /* -1: no cap */
     int64_t tokens; /* -1: no cap */
     sm_money cost;  /* absent: no cap */
@@ -262,7 +263,7 @@ struct sm_variant {
 
 /* One entry under `tools`. */
 typedef struct sm_tool {
-    sm_str name;          /* a name, or a pattern with * and ? */
+    sm_str name; /* a name, or a pattern with * and ? */
     bool glob;
     uint32_t literals;    /* characters of a pattern that stand for themselves */
     const sm_json *given; /* the name in the file */

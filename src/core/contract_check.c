@@ -130,14 +130,17 @@ static void check_idempotency(const check *k)
     bool upstream = k->c->origin[SM_F_UPSTREAM].given != NULL;
     int names = (d->header.p != NULL) + (d->meta.p != NULL) + (d->argument.p != NULL);
     if (names != 1)
-        sm_complain(k->l, at, "idempotency: say how the key travels, with one of header, meta or "
-                              "argument");
+        sm_complain(k->l, at,
+                    "idempotency: say how the key travels, with one of header, meta or "
+                    "argument");
     else if (d->header.p != NULL && !upstream)
-        sm_complain(k->l, at, "idempotency: a header needs an upstream; without one, write meta or "
-                              "argument");
+        sm_complain(k->l, at,
+                    "idempotency: a header needs an upstream; without one, write meta or "
+                    "argument");
     else if (d->meta.p != NULL && upstream)
-        sm_complain(k->l, at, "idempotency: meta is for MCP tools; for an upstream, write header "
-                              "or argument");
+        sm_complain(k->l, at,
+                    "idempotency: meta is for MCP tools; for an upstream, write header "
+                    "or argument");
     if (k->c->origin[SM_F_IDEMPOTENCY].given != NULL &&
         sm_json_find(k->c->origin[SM_F_UPSTREAM].given, SM_STR("idempotency")) != NULL)
         sm_complain(k->l, at, "idempotency is given both here and under upstream; remove one");
@@ -191,8 +194,9 @@ static void check_other_tool(const check *k, sm_contract_field id, sm_str name, 
         sm_complain(k->l, at, "a probe only looks: \"%.*s\" must have class: read, it has %s",
                     SM_FMT(name), sm_class_name(other->contract.class));
     else if (!read && other->contract.class == SM_CLASS_READ)
-        sm_complain(k->l, at, "\"%.*s\" has class: read and so undoes nothing; name a tool that "
-                              "writes",
+        sm_complain(k->l, at,
+                    "\"%.*s\" has class: read and so undoes nothing; name a tool that "
+                    "writes",
                     SM_FMT(name));
 }
 
@@ -216,8 +220,9 @@ static void check_redact(const check *k)
         return;
     if (chain_has(k, SM_DOUBT_RESEND) ||
         (chain_has(k, SM_DOUBT_RERUN) && c->origin[SM_F_UPSTREAM].given != NULL))
-        sm_complain(k->l, at, "redact: resend and rerun send the stored arguments again, and "
-                              "redacted ones are not stored; remove one of them");
+        sm_complain(k->l, at,
+                    "redact: resend and rerun send the stored arguments again, and "
+                    "redacted ones are not stored; remove one of them");
     const sm_pointer *p = first_overlap(&c->redact, c->probe.args.from, c->probe.args.count);
     if (p == NULL)
         p = first_overlap(&c->redact, c->compensate.args.from, c->compensate.args.count);
@@ -226,8 +231,9 @@ static void check_redact(const check *k)
                     SM_FMT(p->text));
     p = first_overlap(&c->redact, c->key.match.v, c->key.match.n);
     if (p != NULL)
-        sm_complain(k->l, at, "redact: %.*s is under key.match, which compares it with the stored "
-                              "value; remove one of them",
+        sm_complain(k->l, at,
+                    "redact: %.*s is under key.match, which compares it with the stored "
+                    "value; remove one of them",
                     SM_FMT(p->text));
 }
 
@@ -267,10 +273,10 @@ static void check_guards(const check *k)
 static bool changes_each_time(sm_str name)
 {
     static const char *const names[] = {
-        "timestamp", "ts",     "time",      "now",     "createdat",  "sentat",  "requestedat",
-        "uuid",      "guid",   "nonce",     "random",  "requestid",  "reqid",   "callid",
-        "toolcallid", "tooluseid", "traceid", "spanid", "correlationid", "traceparent", "attempt",
-        "retrycount",
+        "timestamp",     "ts",          "time",       "now",        "createdat", "sentat",
+        "requestedat",   "uuid",        "guid",       "nonce",      "random",    "requestid",
+        "reqid",         "callid",      "toolcallid", "tooluseid",  "traceid",   "spanid",
+        "correlationid", "traceparent", "attempt",    "retrycount",
     };
     char flat[32];
     size_t n = 0;

@@ -9,11 +9,12 @@
 #include "json/canon.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define SECONDS(n)   ((int64_t)(n) * 1000)
+#define SECONDS(n)   ((int64_t)(n)*1000)
 #define ANY          ((int64_t)1000000000)
 
-static const char *const class_names[] = {"read", "write_idempotent", "write", "irreversible", NULL};
-static const char *const strategy_names[] = {"hash",     "fields", "step", "explicit",
+static const char *const class_names[] = {"read", "write_idempotent", "write", "irreversible",
+                                          NULL};
+static const char *const strategy_names[] = {"hash",   "fields", "step", "explicit",
                                              "unique", "none",   NULL};
 static const char *const drift_names[] = {"replay", "conflict", NULL};
 static const char *const hit_names[] = {"replay", "replay_success", "fail", NULL};
@@ -40,7 +41,7 @@ const char *sm_strategy_name(int strategy)
 
 bool sm_header_secret(const sm_header *h)
 {
-    static const char *const words[] = {"authorization", "cookie", "token", "secret",
+    static const char *const words[] = {"authorization", "cookie",  "token", "secret",
                                         "password",      "api-key", "apikey"};
     if (memmem(h->value.p, h->value.n, "${", 2) != NULL)
         return false;
@@ -60,8 +61,9 @@ static bool check_no_variable(sm_loader *l, const sm_json *value)
     sm_str s = sm_json_text(value);
     if (memmem(s.p, s.n, "${", 2) == NULL)
         return true;
-    sm_complain(l, value, "environment variables (${...}) are filled in only in values under "
-                          "upstream.headers; write the text out");
+    sm_complain(l, value,
+                "environment variables (${...}) are filled in only in values under "
+                "upstream.headers; write the text out");
     return false;
 }
 
@@ -78,8 +80,8 @@ static void read_url(sm_loader *l, const sm_json *value, void *out)
     if (value->type != SM_JSON_STRING)
         return;
     sm_str s = sm_json_text(value);
-    bool http = (s.n > 7 && memcmp(s.p, "http://", 7) == 0) ||
-                (s.n > 8 && memcmp(s.p, "https://", 8) == 0);
+    bool http =
+        (s.n > 7 && memcmp(s.p, "http://", 7) == 0) || (s.n > 8 && memcmp(s.p, "https://", 8) == 0);
     for (size_t i = 0; i < s.n; i++)
         http &= (unsigned char)s.p[i] > 0x20 && s.p[i] != 0x7F;
     if (!http)
@@ -89,8 +91,9 @@ static void read_url(sm_loader *l, const sm_json *value, void *out)
     size_t rest = s.n - (size_t)(host - s.p);
     const char *slash = memchr(host, '/', rest), *at = memchr(host, '@', rest);
     if (http && at != NULL && (slash == NULL || at < slash))
-        sm_complain(l, value, "url: a password does not belong in a URL; send it in a header, as "
-                              "${NAME}");
+        sm_complain(l, value,
+                    "url: a password does not belong in a URL; send it in a header, as "
+                    "${NAME}");
 }
 
 static void read_fill(sm_loader *l, const sm_json *value, void *out)
@@ -134,8 +137,9 @@ static void read_chain(sm_loader *l, const sm_json *value, void *out)
     sm_chain chain = {0};
     bool list = value->type == SM_JSON_ARRAY;
     if (list && value->len == 0) {
-        sm_complain(l, value, "on_in_doubt: expected resend, probe, rerun or hold, or a list of "
-                              "them, found an empty one");
+        sm_complain(l, value,
+                    "on_in_doubt: expected resend, probe, rerun or hold, or a list of "
+                    "them, found an empty one");
         return;
     }
     const sm_json *item = list ? value + 1 : value;
@@ -234,8 +238,9 @@ static void check_header_value(sm_loader *l, const sm_json *value)
                            (n > i + 2 && s.p[n] >= '0' && s.p[n] <= '9')))
             n++;
         if (n == i + 2 || n == s.n || s.p[n] != '}') {
-            sm_complain(l, value, "an environment variable is written ${NAME}, with letters, "
-                                  "digits and _ in its name");
+            sm_complain(l, value,
+                        "an environment variable is written ${NAME}, with letters, "
+                        "digits and _ in its name");
             return;
         }
     }
@@ -329,7 +334,10 @@ static const sm_field retry_fields[] = {
     {"backoff", SM_KIND_DURATION, SM_FIELD(sm_retry, backoff_ms)},
     {"max_backoff", SM_KIND_DURATION, SM_FIELD(sm_retry, max_backoff_ms)},
 };
-#define RETRY_DEFAULTS {.attempts = 3, .backoff_ms = 200, .max_backoff_ms = SECONDS(5)}
+#define RETRY_DEFAULTS                                                                             \
+    {                                                                                              \
+        .attempts = 3, .backoff_ms = 200, .max_backoff_ms = SECONDS(5)                             \
+    }
 static const sm_retry retry_defaults = RETRY_DEFAULTS;
 static const sm_group retry_group = {retry_fields, COUNT(retry_fields), &retry_defaults,
                                      sizeof(sm_retry), NULL};
@@ -341,8 +349,7 @@ static const sm_field upstream_fields[] = {
      .show = show_headers},
     {"body", SM_KIND_ENUM, SM_FIELD(sm_upstream, body), .names = body_names},
     {"timeout", SM_KIND_DURATION, SM_FIELD(sm_upstream, timeout_ms)},
-    {"idempotency", SM_KIND_GROUP, SM_FIELD(sm_upstream, idempotency),
-     .group = &idempotency_group},
+    {"idempotency", SM_KIND_GROUP, SM_FIELD(sm_upstream, idempotency), .group = &idempotency_group},
     {"retry", SM_KIND_GROUP, SM_FIELD(sm_upstream, retry), .group = &retry_group},
     {"rejects_before_work", SM_KIND_SWITCH, SM_FIELD(sm_upstream, rejects_before_work)},
 };
@@ -385,8 +392,9 @@ static void read_budget(sm_loader *l, const sm_json *value, void *out)
     for (uint32_t i = 0; i < n; i++, item = sm_json_next(item)) {
         v[i] = budget_defaults;
         if (item->type != SM_JSON_OBJECT) {
-            sm_complain(l, item, "budget: expected { per: run, calls: 100 } or a list of such, "
-                                 "found %s",
+            sm_complain(l, item,
+                        "budget: expected { per: run, calls: 100 } or a list of such, "
+                        "found %s",
                         sm_found(l, item));
             continue;
         }
@@ -403,11 +411,8 @@ static const sm_field breaker_fields[] = {
     {"cooldown", SM_KIND_DURATION, SM_FIELD(sm_breaker_rule, cooldown_ms)},
     {"probes", SM_KIND_COUNT, SM_FIELD(sm_breaker_rule, probes), .min = 1, .max = 100},
 };
-static const sm_breaker_rule breaker_defaults = {.on = true,
-                                                 .failures = 5,
-                                                 .window_ms = SECONDS(60),
-                                                 .cooldown_ms = SECONDS(30),
-                                                 .probes = 1};
+static const sm_breaker_rule breaker_defaults = {
+    .on = true, .failures = 5, .window_ms = SECONDS(60), .cooldown_ms = SECONDS(30), .probes = 1};
 static const sm_group breaker_group = {breaker_fields, COUNT(breaker_fields), &breaker_defaults,
                                        sizeof(sm_breaker_rule), NULL};
 

@@ -300,8 +300,8 @@ static void make_unlisted(sm_loader *l, sm_contracts *set)
     make_effective(l, (const layer *[]){&none}, 1, c);
     c->window_ms = c->result_window_ms = 600000;
     c->on_repeat = SM_REPEAT_RUN;
-    c->approval = (sm_approval){
-        .on = set->unlisted == SM_UNLISTED_HOLD, .quorum = 1, .expires_ms = 3600000};
+    c->approval =
+        (sm_approval){.on = set->unlisted == SM_UNLISTED_HOLD, .quorum = 1, .expires_ms = 3600000};
     const sm_contract_field changed[] = {SM_F_WINDOW, SM_F_RESULT_WINDOW, SM_F_ON_REPEAT,
                                          SM_F_APPROVAL};
     for (size_t i = 0; i < sizeof changed / sizeof changed[0]; i++)

@@ -14,8 +14,10 @@ typedef struct leaf_context {
 static void show_leaf(void *context, const char *name, sm_str json, const sm_json *given)
 {
     const leaf_context *leaf = context;
-    bool built_in = given == NULL && leaf->origin.given != NULL;
-    leaf->show(leaf->context, name, json, built_in ? SM_FROM_BUILT_IN : leaf->origin.layer, given);
+    sm_layer layer = leaf->origin.layer;
+    if (given == NULL && leaf->origin.given != NULL)
+        layer = strcmp(name, "key.strategy") == 0 ? SM_FROM_DERIVED : SM_FROM_BUILT_IN;
+    leaf->show(leaf->context, name, json, layer, given);
 }
 
 static bool shown_for_read(int id)
@@ -91,6 +93,43 @@ static void put_pointers(sm_buf *out, const char *name, const sm_pointers *list)
     free(sorted);
 }
 
+/* Whether a filled-in place can end up in the key. */
+static bool fill_counts(const sm_contract *c, const sm_pointer *p)
+{
+    bool fields = c->key.strategy == SM_KEY_FIELDS;
+    const sm_pointers *list = fields ? &c->key.fields : &c->key.ignore;
+    for (uint32_t i = 0; i < list->n; i++) {
+        const sm_pointer *q = &list->v[i];
+        /* A field above, at or below the place takes it in; only ignoring at or above leaves it
+         * out. */
+        if (sm_pointer_overlap(q, p) && (fields || q->count <= p->count))
+            return fields;
+    }
+    return !fields;
+}
+
+static void put_fill(const sm_contract *c, sm_buf *out)
+{
+    const sm_json *fill = c->origin[SM_F_FILL].given;
+    bool any = false;
+    const sm_json *name = NULL;
+    for (uint32_t i = 0; fill != NULL && i < fill->len; i++) {
+        name = sm_json_sorted(fill, i, name);
+        const sm_pointer *p = c->fill.pointers;
+        while (!sm_str_eq(p->text, sm_json_text(name)))
+            p++;
+        if (!fill_counts(c, p))
+            continue;
+        sm_buf_text(out, any ? "," : ",\"fill\":{");
+        sm_json_put_string(out, p->text);
+        sm_buf_byte(out, ':');
+        sm_json_canon(name + 1, out, (sm_str){0}, NULL);
+        any = true;
+    }
+    if (any)
+        sm_buf_byte(out, '}');
+}
+
 static void put_identity(const sm_contract *c, sm_buf *out)
 {
     sm_strategy strategy = sm_contract_strategy(c);
@@ -99,11 +138,8 @@ static void put_identity(const sm_contract *c, sm_buf *out)
         put_pointers(out, "fields", &c->key.fields);
     if (strategy == SM_KEY_HASH && c->key.ignore.n > 0)
         put_pointers(out, "ignore", &c->key.ignore);
-    if ((strategy == SM_KEY_HASH || strategy == SM_KEY_FIELDS) &&
-        c->origin[SM_F_FILL].given != NULL) {
-        sm_buf_text(out, ",\"fill\":");
-        sm_json_canon(c->origin[SM_F_FILL].given, out, (sm_str){0}, NULL);
-    }
+    if (strategy == SM_KEY_HASH || strategy == SM_KEY_FIELDS)
+        put_fill(c, out);
     sm_buf_byte(out, '}');
 }
 

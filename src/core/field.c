@@ -69,8 +69,9 @@ bool sm_read_pointer(sm_loader *l, const sm_json *value, sm_pointer *out)
         return false;
     }
     if (out->count == 0) {
-        sm_complain(l, value, "an empty pointer names all of the arguments; name a field, such as "
-                              "/order_id");
+        sm_complain(l, value,
+                    "an empty pointer names all of the arguments; name a field, such as "
+                    "/order_id");
         return false;
     }
     return true;
@@ -128,14 +129,16 @@ sm_pattern *sm_read_pattern(sm_loader *l, const sm_json *value, bool whole)
 
 static bool read_string(sm_loader *l, const sm_field *f, const sm_json *value, sm_str *out)
 {
-    if (value->type == SM_JSON_STRING || (f->kind == SM_KIND_LABEL && value->type == SM_JSON_NUMBER)) {
+    if (value->type == SM_JSON_STRING ||
+        (f->kind == SM_KIND_LABEL && value->type == SM_JSON_NUMBER)) {
         *out = sm_json_text(value);
         if (memchr(out->p, '\0', out->n) == NULL && out->n > 0)
             return true;
     }
     sm_complain(l, value, "%s: expected a text, found %s", f->name,
-                value->type == SM_JSON_STRING ? (value->len == 0 ? "an empty one" : "a NUL byte in it")
-                                              : sm_found(l, value));
+                value->type == SM_JSON_STRING
+                    ? (value->len == 0 ? "an empty one" : "a NUL byte in it")
+                    : sm_found(l, value));
     return false;
 }
 
@@ -191,14 +194,14 @@ static bool read_duration(sm_loader *l, const sm_field *f, const sm_json *value,
     int64_t ms;
     bool forever = f->flags & SM_FIELD_FOREVER;
     if (value->type == SM_JSON_NUMBER) {
-        sm_complain(l, value, "%s: a duration needs a unit; write %.*ss for seconds, or ms, m, h, d",
-                    f->name, SM_FMT(sm_json_text(value)));
+        sm_complain(l, value,
+                    "%s: a duration needs a unit; write %.*ss for seconds, or ms, m, h, d", f->name,
+                    SM_FMT(sm_json_text(value)));
         return false;
     }
     if (value->type != SM_JSON_STRING || !sm_duration_parse(sm_json_text(value), &ms)) {
-        sm_complain(l, value,
-                    "%s: expected a duration such as 200ms, 30s, 5m, 24h, 7d%s, found %s", f->name,
-                    forever ? " or forever" : "", sm_found(l, value));
+        sm_complain(l, value, "%s: expected a duration such as 200ms, 30s, 5m, 24h, 7d%s, found %s",
+                    f->name, forever ? " or forever" : "", sm_found(l, value));
         return false;
     }
     if (ms == SM_FOREVER && !forever) {
@@ -228,7 +231,10 @@ static bool read_enum(sm_loader *l, const sm_field *f, const sm_json *value, int
         sm_nearest_try(&nearest, text, sm_str_from(f->names[i]));
         size_t n = strlen(list);
         snprintf(list + n, sizeof list - n, "%s%s",
-                 i == 0 ? "" : f->names[i + 1] == NULL ? " or " : ", ", f->names[i]);
+                 i == 0                    ? ""
+                 : f->names[i + 1] == NULL ? " or "
+                                           : ", ",
+                 f->names[i]);
     }
     sm_str near = sm_nearest_get(&nearest, text);
     sm_complain(l, value, "%s: expected %s, found %s%s%.*s%s", f->name, list, sm_found(l, value),

@@ -98,7 +98,8 @@ void *sm_loader_alloc(sm_loader *l, size_t count, size_t size);
 bool sm_field_read(sm_loader *l, const sm_field *f, const sm_json *value, void *out);
 
 /* Reads a whole mapping into a structure that holds its defaults already. `what` names the mapping
- * in sentences, such as "a tool". `seen`, if not NULL, gets a bit for each field given and right. */
+ * in sentences, such as "a tool". `seen`, if not NULL, gets a bit for each field given and right.
+ */
 void sm_group_read(sm_loader *l, const sm_group *g, const char *what, const sm_json *mapping,
                    void *out, uint64_t *seen);
 

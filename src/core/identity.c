@@ -25,9 +25,8 @@ static sm_err settle_arguments(sm_arena *a, const sm_contract *c, const sm_json 
     if (out->contract->fill.places != c->fill.places &&
         (e = apply_fill(a, out->contract, args, &out->filled, fault)) != SM_OK)
         return e;
-    return out->contract->input == NULL
-               ? SM_OK
-               : sm_schema_check(out->contract->input, out->filled, fault);
+    return out->contract->input == NULL ? SM_OK
+                                        : sm_schema_check(out->contract->input, out->filled, fault);
 }
 
 static sm_err project(sm_arena *a, const sm_contract *c, sm_identity *out, sm_fault *fault)

@@ -34,8 +34,8 @@ void sm_report_add(sm_report *r, sm_severity severity, size_t at, const char *fo
             return;
     }
     *(severity == SM_ERROR ? &r->errors : &r->warnings) += 1;
-    sm_str copy = r->count < SM_REPORT_MAX ? sm_arena_text(&r->arena, sm_str_from(text))
-                                           : (sm_str){0};
+    sm_str copy =
+        r->count < SM_REPORT_MAX ? sm_arena_text(&r->arena, sm_str_from(text)) : (sm_str){0};
     if (copy.p == NULL) {
         r->dropped++;
         return;

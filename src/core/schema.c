@@ -357,9 +357,8 @@ static bool check_array(check *c, const sm_schema *s, const sm_json *v)
 
 static bool check_value(check *c, const sm_schema *s, const sm_json *v)
 {
-    return s == NULL ||
-           (check_type(c, s, v) && check_choice(c, s, v) && check_number(c, s, v) &&
-            check_string(c, s, v) && check_object(c, s, v) && check_array(c, s, v));
+    return s == NULL || (check_type(c, s, v) && check_choice(c, s, v) && check_number(c, s, v) &&
+                         check_string(c, s, v) && check_object(c, s, v) && check_array(c, s, v));
 }
 
 sm_err sm_schema_check(const sm_schema *schema, const sm_json *value, sm_fault *fault)

@@ -106,7 +106,7 @@ typedef struct frame {
  * in a register: through the buffer, every token would wait for the one before to be stored. */
 static inline char *make_room(sm_buf *out, char *w, size_t n)
 {
-    if ((size_t)(out->p + out->cap - w) >= n)
+    if (out->cap - (size_t)(w - out->p) >= n)
         return w;
     out->len = (size_t)(w - out->p);
     return sm_buf_grow(out, n) ? out->p + out->len : NULL;
@@ -142,7 +142,7 @@ sm_err sm_json_canon(const sm_json *v, sm_buf *out, sm_str source, sm_fault *fau
     frame top = {0}; /* the innermost container; those around it are on the stack */
     size_t depth = 0;
     sm_err e = SM_OK;
-    char *w = make_room(out, out->p + out->len, 1);
+    char *w = sm_buf_reserve(out, 1) ? out->p + out->len : NULL;
     while (w != NULL) {
         if (v->flags & SM_JSON_VERBATIM) {
             w = make_room(out, w, v->len + VERBATIM_ROOM);

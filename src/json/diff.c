@@ -77,8 +77,7 @@ sm_err sm_json_diff(const sm_json *a, const sm_json *b, sm_json_diff_fn *tell, v
         if (a != NULL && b != NULL && a->type == b->type && a->type >= SM_JSON_ARRAY) {
             assert(depth < SM_JSON_DEPTH_MAX);
             stack[depth++] = (pair){.a = a, .b = b, .path = path.len};
-        } else if (a == NULL || b == NULL || a->type >= SM_JSON_ARRAY ||
-                   !same_scalar(a, b)) {
+        } else if (a == NULL || b == NULL || a->type >= SM_JSON_ARRAY || !same_scalar(a, b)) {
             if (path.err == SM_OK && !tell(context, sm_buf_view(&path), a, b))
                 break;
         }

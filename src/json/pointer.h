@@ -42,14 +42,15 @@ sm_places *sm_places_new(sm_arena *a); /* NULL when out of memory */
 sm_err sm_places_add(sm_places *set, sm_arena *a, const sm_pointer *p, const sm_json *fill);
 
 /* Each of these makes a new document in the arena and leaves `root` as it is, sharing text and
- * subtrees' order with it; *out is `root` itself when there is nothing to change.
+ * subtrees' order with it; where nothing changes, *out may be `root` itself.
  *
  * keep: only the named places. A member of an object stays if something named is at or below it;
  *   elements of an array keep their index, null standing in for those without anything named, and
  *   end with the last that has. *out is NULL when nothing named is there at all.
  * drop: all but the named places; elements behind a dropped one move up.
- * fill: a named place that is absent gets its value. Missing objects on the way are made; an array
- *   or a scalar on the way is left alone. */
+ * fill: a named place that is absent gets its value, if it has one. Missing objects on the way are
+ *   made; an element of an array is filled in only where it is there; below a scalar nothing is.
+ *   Places with values must not overlap: what is below one that is absent would not be added. */
 sm_err sm_json_keep(sm_arena *a, const sm_json *root, const sm_places *set, const sm_json **out);
 sm_err sm_json_drop(sm_arena *a, const sm_json *root, const sm_places *set, const sm_json **out);
 sm_err sm_json_fill(sm_arena *a, const sm_json *root, const sm_places *set, const sm_json **out);

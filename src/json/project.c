@@ -11,6 +11,10 @@
 #include "json/pointer.h"
 #include "json/tree.h"
 
+/* What the contract fills in, at the place of a pointer, is as deep as the two together. */
+_Static_assert(SM_POINTER_TOKENS_MAX + SM_CONTRACT_DEPTH_MAX <= SM_JSON_DEPTH_MAX,
+               "a filled document can be walked with the fixed stacks");
+
 struct sm_places {
     sm_str token;
     uint32_t index; /* the token as an array's index, or SM_NO_INDEX */
@@ -71,7 +75,8 @@ sm_err sm_places_add(sm_places *set, sm_arena *a, const sm_pointer *p, const sm_
         set = c;
     }
     set->named = true;
-    set->fill = fill;
+    if (fill != NULL)
+        set->fill = fill;
     return SM_OK;
 }
 
@@ -184,7 +189,9 @@ static bool keep_into(writer *w, const sm_json *v, const sm_places *set)
 
 sm_err sm_json_keep(sm_arena *a, const sm_json *root, const sm_places *set, const sm_json **out)
 {
-    *out = NULL;
+    *out = set->named ? root : NULL;
+    if (set->named)
+        return SM_OK;
     writer w;
     sm_err e = writer_init(&w, a, root->span);
     if (e != SM_OK)
@@ -259,13 +266,15 @@ static bool lacks(const sm_json *v, const sm_places *set)
 /* Writes the value of a place that was absent. */
 static void fill_absent(writer *w, const sm_places *set)
 {
-    if (set->named) {
+    if (set->fill != NULL) {
         copy_run(w, set->fill, set->fill->span);
         return;
     }
     static const sm_json empty = {.type = SM_JSON_OBJECT, .span = 1};
     uint32_t self = begin_container(w, &empty);
     for (const sm_places *c = set->children; c != NULL; c = c->next) {
+        if (c->fill_nodes == 0)
+            continue;
         write_name(w, c->token);
         fill_absent(w, c);
         w->nodes[self].len++;

@@ -167,7 +167,9 @@ static sm_err read_escape(reader *r, const char **p, char **w)
     char c = at[1];
     *p += 2;
     switch (c) {
-    case '"': case '\\': case '/': *(*w)++ = c; return SM_OK;
+    case '"':
+    case '\\':
+    case '/': *(*w)++ = c; return SM_OK;
     case 'b': *(*w)++ = '\b'; return SM_OK;
     case 'f': *(*w)++ = '\f'; return SM_OK;
     case 'n': *(*w)++ = '\n'; return SM_OK;
@@ -433,9 +435,9 @@ sm_err sm_json_read(sm_arena *a, sm_str text, const sm_json_limits *limits, cons
     if (text.n > limits->bytes)
         return fail(&r, SM_E_LIMIT, limits->bytes, "the document is too large");
     sm_str copy = sm_arena_text(a, text);
-    /* A value takes two bytes at least, itself and what separates it from the next; only a container
-     * that is never closed takes one. One more than the limit, so that a name may be read before
-     * its value is found to be too many. */
+    /* A value takes two bytes at least, itself and what separates it from the next; only a
+     * container that is never closed takes one. One more than the limit, so that a name may be read
+     * before its value is found to be too many. */
     size_t most = (text.n + (text.n < limits->depth ? text.n : limits->depth)) / 2 + 2;
     r.cap = (most < limits->values ? (uint32_t)most : limits->values) + 1;
     r.nodes = sm_arena_alloc(a, r.cap * sizeof *r.nodes);

@@ -11,6 +11,7 @@ typedef struct builder {
     sm_arena *arena;
     const sm_json_limits *limits;
     sm_str text;
+    size_t start; /* of the YAML in the text: behind a byte-order mark, if there is one */
     sm_json *nodes;
     uint32_t used;
     uint32_t cap;
@@ -28,7 +29,8 @@ static sm_err fail(builder *b, sm_err code, size_t at, const char *sentence)
     sm_fault_set(b->fault, code, "%s", sentence);
     if (b->fault != NULL) {
         b->fault->at = at;
-        sm_text_position(b->text, at, &b->fault->line, &b->fault->column);
+        sm_str yaml = {b->text.p + b->start, b->text.n - b->start};
+        sm_text_position(yaml, at - b->start, &b->fault->line, &b->fault->column);
     }
     return code;
 }
@@ -36,11 +38,13 @@ static sm_err fail(builder *b, sm_err code, size_t at, const char *sentence)
 /* Marks come in ascending order, but for errors: start over for those that do not. */
 static size_t byte_offset(builder *b, size_t index)
 {
-    if (index < b->mark_index)
-        b->mark_index = b->mark_byte = 0;
+    if (index < b->mark_index) {
+        b->mark_index = 0;
+        b->mark_byte = b->start;
+    }
     while (b->mark_index < index && b->mark_byte < b->text.n) {
-        size_t step = sm_utf8_step((const unsigned char *)b->text.p + b->mark_byte,
-                                   b->text.n - b->mark_byte);
+        size_t step =
+            sm_utf8_step((const unsigned char *)b->text.p + b->mark_byte, b->text.n - b->mark_byte);
         b->mark_byte += step == 0 ? 1 : step;
         b->mark_index++;
     }
@@ -56,6 +60,43 @@ static bool one_of(sm_str s, const char *const *words)
     return false;
 }
 
+/* How many characters of `s` from `at` on are of `set`. */
+static size_t span_of(sm_str s, size_t at, const char *set)
+{
+    size_t n = 0;
+    while (at + n < s.n && memchr(set, s.p[at + n], strlen(set)) != NULL)
+        n++;
+    return n;
+}
+
+/* 0x1F, 0o17, 0b101. */
+static bool looks_prefixed(sm_str s)
+{
+    const char *digits = s.n <= 2 || s.p[0] != '0' ? NULL
+                         : s.p[1] == 'x'           ? "0123456789abcdefABCDEF_"
+                         : s.p[1] == 'o'           ? "01234567_"
+                         : s.p[1] == 'b'           ? "01_"
+                                                   : NULL;
+    return digits != NULL && span_of(s, 2, digits) == s.n - 2;
+}
+
+/* 12:30:45 and 1:30.5, which YAML 1.1 counts in sixties. */
+static bool looks_sexagesimal(sm_str s)
+{
+    size_t at = span_of(s, 0, "0123456789_"), parts = 0;
+    if (at == 0)
+        return false;
+    for (; at < s.n && s.p[at] == ':'; parts++) {
+        size_t digits = span_of(s, at + 1, "0123456789");
+        if (digits == 0 || digits > 2 || (digits == 2 && s.p[at + 1] > '5'))
+            return false;
+        at += 1 + digits;
+    }
+    if (at < s.n && s.p[at] == '.')
+        at += 1 + span_of(s, at + 1, "0123456789_");
+    return parts > 0 && at == s.n;
+}
+
 /* Whether a plain scalar that is no JSON number looks like a number to people or to YAML 1.1. */
 static bool looks_numeric(sm_str s)
 {
@@ -64,17 +105,9 @@ static bool looks_numeric(sm_str s)
         return false;
     sm_str rest = {s.p + i, s.n - i};
     static const char *const special[] = {".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN", NULL};
-    if (one_of(rest, special))
+    if (one_of(rest, special) || looks_prefixed(rest) || looks_sexagesimal(rest))
         return true;
     bool digit = false;
-    if (rest.n > 2 && rest.p[0] == '0' && (rest.p[1] == 'x' || rest.p[1] == 'o')) {
-        for (i = 2; i < rest.n; i++) {
-            char c = (char)(rest.p[i] | 0x20);
-            if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || rest.p[i] == '_'))
-                return false;
-        }
-        return true;
-    }
     for (i = 0; i < rest.n; i++) {
         char c = rest.p[i];
         bool exponent = digit && (c == 'e' || c == 'E' || c == '+' || c == '-');
@@ -96,8 +129,8 @@ static void resolve_plain(sm_json *v)
     static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL};
     static const char *const trues[] = {"true", "True", "TRUE", NULL};
     static const char *const falses[] = {"false", "False", "FALSE", NULL};
-    static const char *const words[] = {"yes", "Yes", "YES", "no",  "No",  "NO", "on", "On", "ON",
-                                        "off", "Off", "OFF", "y",   "Y",   "n",  "N",  NULL};
+    static const char *const words[] = {"yes", "Yes", "YES", "no", "No", "NO", "on", "On", "ON",
+                                        "off", "Off", "OFF", "y",  "Y",  "n",  "N",  NULL};
     sm_str s = sm_json_text(v);
     sm_decimal number;
     if (one_of(s, nulls))
@@ -236,10 +269,10 @@ static sm_err fail_parser(builder *b, const yaml_parser_t *parser)
 {
     char sentence[SM_FAULT_TEXT_MAX];
     if (parser->error == YAML_MEMORY_ERROR)
-        return fail(b, SM_E_NOMEM, 0, sm_err_text(SM_E_NOMEM));
+        return fail(b, SM_E_NOMEM, b->start, sm_err_text(SM_E_NOMEM));
     if (parser->error == YAML_READER_ERROR) {
         snprintf(sentence, sizeof sentence, "not valid YAML text: %s", parser->problem);
-        return fail(b, SM_E_SYNTAX, parser->problem_offset, sentence);
+        return fail(b, SM_E_SYNTAX, b->start + parser->problem_offset, sentence);
     }
     snprintf(sentence, sizeof sentence, "not valid YAML: %s%s%s",
              parser->problem == NULL ? "unknown problem" : parser->problem,
@@ -251,20 +284,25 @@ sm_err sm_yaml_read(sm_arena *a, sm_str text, const sm_json_limits *limits, cons
                     sm_fault *fault)
 {
     *root = NULL;
+    if (text.n == 0)
+        text.p = ""; /* libyaml wants a pointer even to nothing */
     builder b = {.arena = a, .limits = limits, .text = text, .fault = fault};
     if (text.n > limits->bytes)
         return fail(&b, SM_E_LIMIT, limits->bytes, "the file is too large");
+    if (text.n >= 3 && memcmp(text.p, "\xEF\xBB\xBF", 3) == 0)
+        b.start = b.mark_byte = 3; /* libyaml would take it for the first key's indentation */
     /* Every node takes a byte at least, but for the null of a key without value. */
     size_t most = 2 * text.n + 2;
     b.cap = most < limits->values ? (uint32_t)most : limits->values;
     b.nodes = sm_arena_alloc(a, b.cap * sizeof *b.nodes);
     if (b.nodes == NULL)
-        return fail(&b, SM_E_NOMEM, 0, sm_err_text(SM_E_NOMEM));
+        return fail(&b, SM_E_NOMEM, b.start, sm_err_text(SM_E_NOMEM));
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
-        return fail(&b, SM_E_NOMEM, 0, sm_err_text(SM_E_NOMEM));
+        return fail(&b, SM_E_NOMEM, b.start, sm_err_text(SM_E_NOMEM));
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text.p, text.n);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text.p + b.start,
+                                 text.n - b.start);
 
     sm_err e = SM_OK;
     unsigned documents = 0;
@@ -280,7 +318,7 @@ sm_err sm_yaml_read(sm_arena *a, sm_str text, const sm_json_limits *limits, cons
     }
     yaml_parser_delete(&parser);
     if (e == SM_OK && b.used == 0)
-        e = fail(&b, SM_E_SYNTAX, 0, "the file is empty");
+        e = fail(&b, SM_E_SYNTAX, b.start, "the file is empty");
     if (e == SM_OK)
         *root = b.nodes;
     return e;

@@ -1,0 +1,114 @@
+# shellcheck shell=bash
+# TAP for the suites, and a directory to work in. Sourced by bash at the top of a suite; the last
+# line of a suite is `finish`.
+#
+#   ok NAME                      a test that passed
+#   not_ok NAME                  one that failed; say why with note
+#   skip NAME WHY                one that does not apply here
+#   missing NAME WHAT            one that cannot run without WHAT: failed, unless --skip-missing
+#   is ACTUAL EXPECTED NAME      passes when the two texts are equal
+#   check NAME COMMAND...        passes when the command does; its output is the diagnostic
+#   note TEXT                    diagnostic lines ("# ..."), also from stdin when TEXT is absent
+#   unit_programs BUILD          every unit test program of a build, each test a test of ours
+#   finish                       exits: 0 only when nothing failed and something ran
+#
+# $scratch is an empty directory that is gone afterwards.
+
+tap_count=0
+tap_failed=0
+scratch=$(mktemp -d) || exit 70
+trap 'rm -rf "$scratch"' EXIT
+
+ok() { echo "ok $((tap_count += 1)) - $1"; }
+
+not_ok() {
+    echo "not ok $((tap_count += 1)) - $1"
+    tap_failed=$((tap_failed + 1))
+}
+
+skip() { echo "ok $((tap_count += 1)) - $1 # SKIP $2"; }
+
+missing() {
+    if [ -n "${SEMEL_SKIP_MISSING:-}" ]; then
+        skip "$1" "$2 is missing"
+    else
+        not_ok "$1"
+        note "$2 is missing"
+    fi
+}
+
+note() {
+    if [ $# -gt 0 ]; then printf '%s\n' "$*"; else cat; fi | sed 's/^/# /'
+}
+
+is() {
+    if [ "$1" = "$2" ]; then
+        ok "$3"
+    else
+        not_ok "$3"
+        note "got:      $1"
+        note "expected: $2"
+    fi
+}
+
+check() {
+    local name=$1
+    shift
+    if "$@" >"$scratch/check" 2>&1; then
+        ok "$name"
+    else
+        not_ok "$name"
+        note <"$scratch/check"
+    fi
+}
+
+# A program's first failure is followed by what it wrote on stderr: cmocka's reasons, or the report
+# of a sanitizer.
+unit_failed() {
+    not_ok "$1"
+    note <"$scratch/err"
+    : >"$scratch/err"
+}
+
+# unit_program PATH: runs one cmocka program. It prints TAP of a kind: a plan for each group, and
+# "not ok N # SKIP name" for a skipped test. A program that ends early, or that exits non-zero with
+# every test passed (a leak), has failed once more.
+unit_program() {
+    local program=${1##*/} status=0 planned=0 before=$tap_count failed=$tap_failed line
+    CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 10 300 "$1" \
+        </dev/null >"$scratch/out" 2>"$scratch/err" || status=$?
+    while IFS= read -r line || [ -n "$line" ]; do
+        case $line in
+        1..*) planned=$((planned + ${line#1..})) ;;
+        'not ok '*'# SKIP '*) skip "$program: ${line#*# SKIP }" "by the test itself" ;;
+        'not ok '*) unit_failed "$program: ${line#not ok * - }" ;;
+        'ok '*) ok "$program: ${line#ok * - }" ;;
+        *) note "${line#\# }" ;;
+        esac
+    done <"$scratch/out"
+    if [ $((tap_count - before)) -lt "$planned" ]; then
+        unit_failed "$program: ended with status $status after $((tap_count - before)) of $planned tests"
+    elif [ "$planned" -eq 0 ] || { [ "$status" -ne 0 ] && [ "$tap_failed" -eq "$failed" ]; }; then
+        unit_failed "$program: exits with status $status"
+    fi
+}
+
+# The sources are the list, so that a test that nobody builds is a failure, and a program whose
+# source is gone is not run.
+unit_programs() {
+    local source program
+    for source in "$SEMEL_ROOT"/tests/unit/*.c; do
+        program=$1/tests/unit_$(basename "$source" .c)
+        if [ -x "$program" ]; then
+            unit_program "$program"
+        else
+            not_ok "${program##*/}: is not built; name it in tests/meson.build"
+        fi
+    done
+}
+
+finish() {
+    echo "1..$tap_count"
+    [ "$tap_failed" -eq 0 ] && [ "$tap_count" -gt 0 ]
+    exit
+}

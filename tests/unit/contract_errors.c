@@ -1,0 +1,370 @@
+/* Every mistake in a contract file is found, placed, and told with what to write instead. */
+#include "contracts.h"
+
+typedef struct mistake {
+    const char *text;  /* the file */
+    const char *place; /* line:column of the finding */
+    const char *says;  /* part of the sentence */
+} mistake;
+
+static void expect_mistakes(sm_arena *a, const mistake *rows, size_t n, sm_severity severity)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *found = findings(a, rows[i].text, severity);
+        char start[32];
+        snprintf(start, sizeof start, "%s: ", rows[i].place);
+        const char *line = strstr(found, start);
+        while (line != NULL && line != found && line[-1] != '\n')
+            line = strstr(line + 1, start);
+        expect(line != NULL, "%s\nfound nothing at %s, but:\n%s", rows[i].text, rows[i].place,
+               found);
+        expect(strstr(line, rows[i].says) != NULL, "%s\nexpected <%s> at %s in:\n%s", rows[i].text,
+               rows[i].says, rows[i].place, found);
+    }
+}
+
+static void a_file_that_is_no_contract_is_refused(void **state)
+{
+    static const mistake rows[] = {
+        {"", "1:1", "the file is empty"},
+        {"# only a comment\n", "1:1", "the file is empty"},
+        {"[]\n", "1:1", "a contract file is a mapping"},
+        {"tools: {}\n", "1:1", "needs the field \"version\""},
+        {"version: 1\n", "1:1", "needs the field \"tools\""},
+        {"version: 2\ntools: {}\n", "1:10", "a whole number from 1 to 1"},
+        {"version: one\ntools: {}\n", "1:10", "a whole number from 1 to 1"},
+        {"version: 1\ntools: []\n", "2:8", "expected a mapping here"},
+        {"version: 1\ntool: {}\n", "2:1", "did you mean \"tools\"?"},
+        {"version: 1\ntools: {}\nunlisted: maybe\n", "3:11", "expected write, hold or hide"},
+        {"version: 1\ntools: {}\nversion: 1\n", "3:1", "this key is given twice"},
+        {"version: 1\ntools: {a: &x {class: read}, b: *x}\n", "2:12", "anchors and aliases"},
+        {"version: 1\ntools: {a: !!map {}}\n", "2:12", "tags"},
+        {"version: 1\n  tools: {}\n", "2:8", "not valid YAML"},
+        {"version: 1\ntools: {}\n---\nversion: 1\n", "3:1", "more than one document"},
+        {"version: 1\ntools: {t: {class: write}}\n\xFF\n", "3:1", "not valid YAML text"},
+    };
+    expect_mistakes(*state, rows, COUNT(rows), SM_ERROR);
+}
+
+static void an_unknown_field_comes_with_what_was_meant(void **state)
+{
+    static const mistake rows[] = {
+        {ONE_TOOL("{ clas: write }"), "3:8",
+         "unknown field \"clas\" in a tool; did you mean \"class\"?"},
+        {ONE_TOOL("{ widnow: 5m }"), "3:8", "did you mean \"window\"?"},
+        {ONE_TOOL("{ Class: write }"), "3:8", "did you mean \"class\"?"},
+        {ONE_TOOL("{ on-hit: replay }"), "3:8", "did you mean \"on_hit\"?"},
+        {ONE_TOOL("{ xyzzy: 1 }"), "3:8", "it may have class, description,"},
+        {ONE_TOOL("{ key: { field: [/a] } }"), "3:15", "did you mean \"fields\"?"},
+        {ONE_TOOL("{ approval: { qourum: 2 } }"), "3:20", "did you mean \"quorum\"?"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', retry: { attempt: 2 } } }"), "3:46",
+         "did you mean \"attempts\"?"},
+        {"version: 1\ndefaults: { leas: 5m }\ntools: {}\n", "2:13", "did you mean \"lease\"?"},
+        {ONE_TOOL("{ variants: [{ when: [{field: /a, exists: true}], clas: read }] }"), "3:56",
+         "in a variant; did you mean \"class\"?"},
+        {ONE_TOOL("{ input: { typ: object } }"), "3:17", "did you mean \"type\"?"},
+        {ONE_TOOL("{ input: { default: 1 } }"), "3:17", "use fill for defaults"},
+        {ONE_TOOL("{ approval: { when: [{ field: /a, ovr: 1 }] } }"), "3:40",
+         "did you mean \"over\"?"},
+    };
+    expect_mistakes(*state, rows, COUNT(rows), SM_ERROR);
+}
+
+static void a_wrong_type_or_value_is_told_with_a_right_one(void **state)
+{
+    static const mistake rows[] = {
+        {ONE_TOOL("5"), "3:6", "a tool is a mapping of fields"},
+        {ONE_TOOL("{ class: wirte }"), "3:15",
+         "expected read, write_idempotent, write or irreversible, found a string (wirte); did you "
+         "mean write?"},
+        {ONE_TOOL("{ class: [write] }"), "3:15", "found an array"},
+        {ONE_TOOL("{ window: 10 }"), "3:16", "a duration needs a unit; write 10s"},
+        {ONE_TOOL("{ window: 1h30m }"), "3:16", "expected a duration such as 200ms"},
+        {ONE_TOOL("{ window: -5m }"), "3:16", "expected a duration"},
+        {ONE_TOOL("{ window: 1.5h }"), "3:16", "expected a duration"},
+        {ONE_TOOL("{ window: 99999999999999999999d }"), "3:16", "expected a duration"},
+        {ONE_TOOL("{ window: 0s }"), "3:16", "longer than nothing"},
+        {ONE_TOOL("{ lease: forever }"), "3:15", "forever is not allowed here"},
+        {ONE_TOOL("{ cost: cheap }"), "3:14", "expected an amount such as 0.05"},
+        {ONE_TOOL("{ cost: -1 }"), "3:14", "expected an amount"},
+        {ONE_TOOL("{ cost: 1e }"), "3:14", "expected an amount"},
+        {ONE_TOOL("{ barrier: maybe }"), "3:17", "expected on or off"},
+        {ONE_TOOL("{ description: 5 }"), "3:21", "expected a text"},
+        {ONE_TOOL("{ description: '' }"), "3:21", "an empty one"},
+        {ONE_TOOL("{ key: { fields: /a } }"), "3:23", "expected a list of JSON Pointers"},
+        {ONE_TOOL("{ key: { fields: [order_id] } }"), "3:24", "write \"/order_id\""},
+        {ONE_TOOL("{ key: { fields: [5] } }"), "3:24", "expected a JSON Pointer"},
+        {ONE_TOOL("{ key: { fields: [/a~2] } }"), "3:24", "write ~0 for '~'"},
+        {ONE_TOOL("{ key: { fields: [''] } }"), "3:24", "an empty pointer names all"},
+        {ONE_TOOL("{ key: { fields: [/a, /a/b] } }"), "3:28", "/a/b is covered by /a already"},
+        {ONE_TOOL("{ key: [/a] }"), "3:13", "key: expected a mapping"},
+        {ONE_TOOL("{ key: hahs }"), "3:13", "did you mean hash?"},
+        {ONE_TOOL("{ approval: { quorum: 0 } }"), "3:28", "a whole number from 1 to 16"},
+        {ONE_TOOL("{ approval: { quorum: 1.5 } }"), "3:28", "a whole number from 1 to 16"},
+        {ONE_TOOL("{ approval: yes }"), "3:18", "approval: expected a mapping"},
+        {ONE_TOOL("{ approval: { when: [] } }"), "3:26", "found an empty one"},
+        {ONE_TOOL("{ approval: { when: [{ field: /a }] } }"), "3:27", "needs an operator"},
+        {ONE_TOOL("{ approval: { when: [{ over: 5 }] } }"), "3:27", "needs the field \"field\""},
+        {ONE_TOOL("{ approval: { when: [{ field: /a, over: x }] } }"), "3:46", "take a number"},
+        {ONE_TOOL("{ approval: { when: [{ field: /a, in: [] }] } }"), "3:44", "an empty one"},
+        {ONE_TOOL("{ approval: { when: [{ field: /a, matches: '(' }] } }"), "3:49",
+         "not a POSIX extended regular expression"},
+        {ONE_TOOL("{ approval: { when: [{ field: /a, matches: '(a)\\1' }] } }"), "3:49",
+         "back-references"},
+        {ONE_TOOL("{ approval: { when: [{ field: /a, matches: '(a{200}){200}' }] } }"), "3:49",
+         "may multiply to at most 1000"},
+        {ONE_TOOL("{ approval: { when: [{ field: /a, exists: false, over: 1 }] } }"), "3:27",
+         "leaves nothing for the other operators"},
+        {ONE_TOOL("{ on_in_doubt: [hold, rerun] }"), "3:28", "nothing comes after hold"},
+        {ONE_TOOL("{ on_in_doubt: [rerun, rerun] }"), "3:29", "is there already"},
+        {ONE_TOOL("{ on_in_doubt: [] }"), "3:21", "found an empty one"},
+        {ONE_TOOL("{ on_in_doubt: wait }"), "3:21", "expected resend, probe, rerun or hold"},
+        {ONE_TOOL("{ fill: [/a] }"), "3:14", "expected a mapping such as { /currency: usd }"},
+        {ONE_TOOL("{ fill: { a: 1 } }"), "3:16", "write \"/a\""},
+        {ONE_TOOL("{ fill: { /a: {}, /a/b: 1 } }"), "3:24", "inside one another"},
+        {ONE_TOOL("{ fill: { /a: 1e999 } }"), "3:20", "no finite value"},
+        {ONE_TOOL("{ upstream: { url: 'ftp://x' } }"), "3:25", "expected http://"},
+        {ONE_TOOL("{ upstream: { url: 'https://u:p@x/' } }"), "3:25", "a password does not belong"},
+        {ONE_TOOL("{ upstream: { method: POST } }"), "3:18", "needs the field \"url\""},
+        {ONE_TOOL("{ upstream: { url: 'http://x', method: post } }"), "3:45", "did you mean POST?"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', headers: { 'a b': x } } }"), "3:48",
+         "is not a header name"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', headers: { a: 5 } } }"), "3:51",
+         "write it in quotes"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', headers: { a: \"b\\nc\" } } }"), "3:51",
+         "control characters"},
+        {ONE_TOOL("{ budget: { per: week, calls: 1 } }"), "3:23", "expected run, agent"},
+        {ONE_TOOL("{ budget: { per: run } }"), "3:16", "a budget needs a cap"},
+        {ONE_TOOL("{ budget: 5 }"), "3:16", "budget: expected"},
+        {ONE_TOOL("{ loop: { warn: 1 } }"), "3:22", "a whole number from 2"},
+        {ONE_TOOL("{ breaker: on }"), "3:17", "expected a mapping"},
+        {ONE_TOOL("{ variants: {} }"), "3:18", "expected a list"},
+        {ONE_TOOL("{ variants: [5] }"), "3:19", "a variant is a mapping"},
+        {ONE_TOOL("{ variants: [{ class: read }] }"), "3:19", "needs the field \"when\""},
+        {ONE_TOOL("{ input: 5 }"), "3:15", "a schema is a mapping"},
+        {ONE_TOOL("{ input: { type: text } }"), "3:23", "expected null, boolean"},
+        {ONE_TOOL("{ input: { required: a } }"), "3:27", "a list of names"},
+        {ONE_TOOL("{ input: { properties: [a] } }"), "3:29", "a mapping of names"},
+        {ONE_TOOL("{ input: { properties: { a: { minLength: -1 } } } }"), "3:47",
+         "a whole number from 0"},
+        {ONE_TOOL("{ input: { minimum: x } }"), "3:26", "take a number"},
+        {ONE_TOOL("{ input: { pattern: '[' } }"), "3:26", "not a POSIX extended"},
+        {ONE_TOOL("{ input: { enum: [] } }"), "3:23", "an empty one"},
+        {ONE_TOOL("{ input: { additionalProperties: 5 } }"), "3:39", "true, false or a schema"},
+        {"version: 1\ntools:\n  'a[bc]': {}\n", "3:3", "patterns know * and ? only"},
+        {"version: 1\ntools:\n  '': {}\n", "3:3", "the tool is empty"},
+    };
+    expect_mistakes(*state, rows, COUNT(rows), SM_ERROR);
+}
+
+static void what_people_read_in_two_ways_must_be_quoted(void **state)
+{
+    static const mistake rows[] = {
+        {ONE_TOOL("{ fill: { /a: yes } }"), "3:20", "yes can be read in two ways; write \"yes\""},
+        {ONE_TOOL("{ fill: { /a: [1, { b: 0x1F }] } }"), "3:29", "0x1F can be read in two ways"},
+        {ONE_TOOL("{ approval: { when: [{ field: /a, equals: no }] } }"), "3:48", "two ways"},
+        {ONE_TOOL("{ approval: { when: [{ field: /a, in: [on] }] } }"), "3:45", "two ways"},
+        {ONE_TOOL("{ input: { enum: [1_000] } }"), "3:24", "two ways"},
+    };
+    expect_mistakes(*state, rows, COUNT(rows), SM_ERROR);
+    sm_contracts_free(contracts(ONE_TOOL("{ fill: { /a: \"yes\", /b: '0x1F', /c: 2024-01-02 } }")));
+}
+
+static void impossible_combinations_are_refused(void **state)
+{
+    static const mistake rows[] = {
+        {ONE_TOOL("{ window: 1h, result_window: 2h }"), "3:35",
+         "result_window (2h) is longer than window (1h)"},
+        {ONE_TOOL("{ result_window: 30d }"), "3:23", "longer than window (24h)"},
+        {ONE_TOOL("{ result_window: forever }"), "3:23", "longer than window"},
+        {ONE_TOOL("{ on_in_doubt: [resend, hold] }"), "3:21",
+         "resend is safe only where the downstream recognises a key"},
+        {ONE_TOOL("{ on_in_doubt: [resend], upstream: { url: 'http://x' } }"), "3:21",
+         "resend is safe only"},
+        {ONE_TOOL("{ lease: 10m, on_in_doubt: [resend], upstream: { url: 'http://x', idempotency: "
+                  "{ header: K, window: 5m } } }"),
+         "3:33", "the downstream forgets a key after 5m, before the lease (10m) is over"},
+        {ONE_TOOL("{ on_in_doubt: [probe] }"), "3:21", "probe names no tool"},
+        {ONE_TOOL("{ on_in_doubt: [probe], probe: { applied: { when: [{field: /a, exists: true}] } "
+                  "} }"),
+         "3:37", "needs the field \"tool\""},
+        {ONE_TOOL("{ on_in_doubt: [probe], probe: { tool: t, applied: { when: [{field: /a, exists: "
+                  "true}] } } }"),
+         "3:45", "cannot be its own probe"},
+        {"version: 1\ntools:\n  w: {class: write}\n  t: {on_in_doubt: [probe], probe: {tool: w, "
+         "applied: {when: [{field: /a, exists: true}]}}}\n",
+         "4:43", "must have class: read, it has write"},
+        {ONE_TOOL("{ key: { strategy: fields } }"), "3:13", "needs the pointers"},
+        {ONE_TOOL("{ key: { strategy: step, fields: [/a] } }"), "3:39",
+         "fields belongs to the strategy fields, not step"},
+        {ONE_TOOL("{ key: { fields: [/a], ignore: [/b] } }"), "3:37", "nothing to ignore"},
+        {ONE_TOOL("{ key: { strategy: explicit, ignore: [/b] } }"), "3:43", "not explicit"},
+        {ONE_TOOL("{ key: { strategy: unique, match: [/b] } }"), "3:40", "remove match"},
+        {ONE_TOOL("{ key: { fields: [/a], match: [/a/b] } }"), "3:36", "part of the identity"},
+        {ONE_TOOL("{ key: step, step: optional }"), "3:25", "write step: required"},
+        {ONE_TOOL("{ class: read, approval: { quorum: 1 } }"), "3:31", "nobody can approve it"},
+        {ONE_TOOL("{ redact: [/card], on_in_doubt: [resend], upstream: { url: 'http://x', "
+                  "idempotency: { header: K } } }"),
+         "3:16", "redacted ones are not stored"},
+        {ONE_TOOL("{ redact: [/card], key: { match: [/card] } }"), "3:16", "under key.match"},
+        {ONE_TOOL("{ redact: [/id], compensate: { tool: u, args: { /id: /id } } }"), "3:16",
+         "needed for the arguments of probe or compensate"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', idempotency: { header: a, argument: b } } }"),
+         "3:50", "one of header, meta or argument"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', idempotency: { window: 1h } } }"), "3:50",
+         "one of header, meta or argument"},
+        {ONE_TOOL("{ idempotency: { header: a } }"), "3:21", "a header needs an upstream"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', idempotency: { meta: a } } }"), "3:50",
+         "meta is for MCP tools"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', retry: { backoff: 9s, max_backoff: 1s } } }"),
+         "3:44", "backoff (9s) is longer than max_backoff (1s)"},
+        {ONE_TOOL("{ loop: { warn: 9, block: 5 } }"), "3:14", "must not decrease"},
+        {ONE_TOOL("{ variants: [{ when: [{field: /a, exists: true}], result_window: 9d }] }"),
+         "3:71", "longer than window"},
+        {"version: 1\ntools:\n  'a*': {}\n  '*b': {}\n", "4:3", "can match the same tool"},
+        {"version: 1\ntools:\n  'get_?': {}\n  'get?x': {}\n", "4:3", "can match the same tool"},
+    };
+    expect_mistakes(*state, rows, COUNT(rows), SM_ERROR);
+}
+
+static void variables_are_for_header_values_only(void **state)
+{
+    static const mistake rows[] = {
+        {ONE_TOOL("{ upstream: { url: 'https://${HOST}/x' } }"), "3:25",
+         "filled in only in values under upstream.headers"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', idempotency: { header: '${H}' } } }"), "3:60",
+         "filled in only"},
+        {ONE_TOOL("{ compensate: { tool: '${T}' } }"), "3:28", "filled in only"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', headers: { '${A}': b } } }"), "3:48",
+         "is not a header name"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', headers: { A: 'x ${' } } }"), "3:51",
+         "is written ${NAME}"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', headers: { A: '${1A}' } } }"), "3:51",
+         "is written ${NAME}"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', headers: { A: '${A-B}' } } }"), "3:51",
+         "is written ${NAME}"},
+    };
+    expect_mistakes(*state, rows, COUNT(rows), SM_ERROR);
+    sm_contracts *set = contracts(ONE_TOOL(
+        "{ upstream: { url: 'http://x', headers: { A: 'Bearer ${MY_KEY2}', B: '$5' } } }"));
+    expect_text(set->tools[0].contract.upstream.headers.v[0].value, "Bearer ${MY_KEY2}");
+    sm_contracts_free(set);
+}
+
+static void every_mistake_is_reported_in_the_order_of_the_file(void **state)
+{
+    const char *text = "version: 1\n"
+                       "unlisted: maybe\n"
+                       "tools:\n"
+                       "  a: { clas: write, window: 5 }\n"
+                       "  b: { key: { fields: [x, /y~9] }, lease: forever }\n"
+                       "  c: { result_window: 30d }\n";
+    const char *found = findings(*state, text, SM_ERROR);
+    static const char *const places[] = {
+        "2:11: ", "\n4:8: ", "\n4:29: ", "\n5:24: ", "\n5:27: ", "\n5:43: ", "\n6:23: "};
+    const char *p = found;
+    for (size_t i = 0; i < COUNT(places); i++) {
+        p = strstr(p, places[i]);
+        expect(p != NULL, "nothing at %s in\n%s", places[i], found);
+    }
+    size_t lines = 0;
+    for (p = found; *p != '\0'; p++)
+        lines += *p == '\n';
+    assert_int_equal(lines, COUNT(places));
+}
+
+static void a_mistake_in_a_shared_field_is_reported_once(void **state)
+{
+    const char *found = findings(*state,
+                                 "version: 1\ndefaults: { lease: 5 }\ntools: { a: {}, b: {}, c: "
+                                 "{variants: [{when: [{field: /x, exists: true}]}]} }\n",
+                                 SM_ERROR);
+    expect(strchr(found, '\n') == found + strlen(found) - 1, "more than one line:\n%s", found);
+    found = findings(*state,
+                     "version: 1\ndefaults: { window: 1h, result_window: 2h }\ntools: { a: {}, b: "
+                     "{} }\n",
+                     SM_ERROR);
+    expect(strchr(found, '\n') == found + strlen(found) - 1, "more than one line:\n%s", found);
+}
+
+static void a_flood_of_mistakes_is_bounded(void **state)
+{
+    (void)state;
+    sm_buf text;
+    sm_buf_init(&text, SM_ARENA_MAX);
+    sm_buf_text(&text, "version: 1\ntools:\n");
+    for (int i = 0; i < 1000; i++)
+        sm_buf_printf(&text, "  t%d: { nonsense: 1 }\n", i);
+    sm_report report;
+    sm_contracts *set;
+    assert_int_equal(sm_report_init(&report, sm_buf_view(&text)), SM_OK);
+    assert_int_equal(sm_contracts_read(SM_STR("x"), sm_buf_view(&text), &set, &report),
+                     SM_E_INVALID);
+    assert_int_equal(report.errors, 1000);
+    assert_int_equal(report.count, SM_REPORT_MAX);
+    assert_int_equal(report.dropped, 1000 - SM_REPORT_MAX);
+    sm_report_fini(&report);
+    sm_buf_fini(&text);
+}
+
+static void lints_say_what_probably_goes_wrong(void **state)
+{
+    static const mistake rows[] = {
+        {ONE_TOOL("{ key: { fields: [/timestamp] } }"), "3:23", "changes with every try"},
+        {ONE_TOOL("{ key: { fields: [/meta/requestId] } }"), "3:23", "changes with every try"},
+        {ONE_TOOL("{ key: { fields: [/uuid] } }"), "3:23", "changes with every try"},
+        {ONE_TOOL("{ key: { fields: [/tool_call_id] } }"), "3:23", "changes with every try"},
+        {ONE_TOOL("{ input: { properties: { to: {}, request_id: {} } } }"), "3:15",
+         "write key: { ignore: [/request_id] }"},
+        {ONE_TOOL("{ class: irreversible }"), "3:3", "identified by all its arguments"},
+        {ONE_TOOL("{ class: irreversible, key: { fields: [/id] }, upstream: { url: 'http://x', "
+                  "idempotency: { header: K, window: 24h } } }"),
+         "3:95", "the downstream remembers a key for 24h, the contract for 7d"},
+        {"version: 1\ndefaults: {window: 1h}\ntools:\n  t: {class: irreversible, key: {fields: "
+         "[/id]}}\n",
+         "4:3", "shorten the window of this irreversible tool to 1h"},
+        {ONE_TOOL("{ on_in_doubt: rerun }"), "3:21", "rerun repeats the effect"},
+        {ONE_TOOL("{ class: read, window: 1h }"), "3:29", "has no effect on a read"},
+        {ONE_TOOL("{ compensate: { tool: undo } }"), "3:28", "not listed in this file"},
+        {ONE_TOOL("{ probe: { tool: p, applied: { when: [{field: /a, exists: true}] } } }"), "3:15",
+         "never used"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', headers: { Authorization: Bearer abc } } }"),
+         "3:63", "looks like a secret"},
+    };
+    expect_mistakes(*state, rows, COUNT(rows), SM_WARNING);
+}
+
+static void what_is_fine_is_not_linted(void **state)
+{
+    static const char *const rows[] = {
+        ONE_TOOL("{ class: write, key: { ignore: [/request_id] }, input: { properties: { "
+                 "request_id: {} } } }"),
+        ONE_TOOL("{ class: irreversible, key: { fields: [/order_uuid] } }"),
+        ONE_TOOL("{ class: read }"),
+        ONE_TOOL("{ class: write_idempotent, on_in_doubt: rerun }"),
+        ONE_TOOL("{ upstream: { url: 'http://x', headers: { Authorization: 'Bearer ${K}' } } }"),
+        "version: 1\ndefaults: { window: 1h }\ntools: { 'get_*': { class: read }, w: {} }\n",
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_string_equal(findings(*state, rows[i], SM_ERROR), "");
+        assert_string_equal(findings(*state, rows[i], SM_WARNING), "");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        with_arena(a_file_that_is_no_contract_is_refused),
+        with_arena(an_unknown_field_comes_with_what_was_meant),
+        with_arena(a_wrong_type_or_value_is_told_with_a_right_one),
+        with_arena(what_people_read_in_two_ways_must_be_quoted),
+        with_arena(impossible_combinations_are_refused),
+        with_arena(variables_are_for_header_values_only),
+        with_arena(every_mistake_is_reported_in_the_order_of_the_file),
+        with_arena(a_mistake_in_a_shared_field_is_reported_once),
+        with_arena(a_flood_of_mistakes_is_bounded),
+        with_arena(lints_say_what_probably_goes_wrong),
+        with_arena(what_is_fine_is_not_linted),
+    };
+    return cmocka_run_group_tests_name("contract_errors", tests, NULL, NULL);
+}

@@ -1,0 +1,233 @@
+/* From a call and its contract to its key (I10): what is equal, what is not, what is refused. */
+#include "contracts.h"
+
+#include "core/identity.h"
+
+typedef struct bench {
+    sm_arena arena;
+    sm_keyer keyer;
+    sm_contracts *set;
+} bench;
+
+static void bench_init(bench *b, const char *text)
+{
+    sm_arena_init(&b->arena, SM_ARENA_MAX);
+    b->keyer = (sm_keyer){0};
+    assert_int_equal(sm_keyer_init(&b->keyer), SM_OK);
+    b->set = contracts(text);
+}
+
+static void bench_fini(bench *b)
+{
+    sm_contracts_free(b->set);
+    sm_keyer_fini(&b->keyer);
+    sm_arena_fini(&b->arena);
+}
+
+static sm_err identify(bench *b, sm_call call, const char *args, sm_identity *out, sm_fault *fault)
+{
+    static const uint8_t nonce[SM_NONCE_BYTES] = {1};
+    if (call.scope.p == NULL)
+        call.scope = SM_STR("s");
+    call.args = document(&b->arena, args);
+    return sm_identify(&b->arena, &b->keyer, b->set, &call, nonce, out, fault);
+}
+
+/* The text of a call's key. */
+static const char *key_of(bench *b, sm_call call, const char *args)
+{
+    sm_identity id;
+    sm_fault fault = {0};
+    sm_err e = identify(b, call, args, &id, &fault);
+    expect(e == SM_OK, "%s was refused: %s", args, fault.text);
+    char *text = sm_arena_alloc(&b->arena, SM_HASH_TEXT + 1);
+    sm_hash_text(&id.key.hash, text);
+    return text;
+}
+
+#define TOOL(name) ((sm_call){.tool = SM_STR(name)})
+
+static const char shop[] = "version: 1\ntools:\n"
+                           "  hash: {}\n"
+                           "  fields: {key: {fields: [/id, /o/x]}}\n"
+                           "  ignore: {key: {ignore: [/note, /o/at]}}\n"
+                           "  fill: {fill: {/currency: usd, /o/n: 3}}\n"
+                           "  fillfields: {fill: {/currency: usd}, key: {fields: [/currency]}}\n"
+                           "  step: {key: step}\n"
+                           "  explicit: {key: explicit}\n"
+                           "  unique: {key: unique}\n"
+                           "  none: {key: none}\n"
+                           "  read: {class: read}\n"
+                           "  needs: {step: required}\n"
+                           "  input: {input: {required: [a, b]}, fill: {/b: 1}}\n"
+                           "  crm:\n"
+                           "    fill: {/action: list}\n"
+                           "    variants:\n"
+                           "      - {when: [{field: /action, equals: list}], class: read}\n"
+                           "      - {when: [{field: /action, equals: pay}], fill: {/n: 1}}\n";
+
+static void spelling_does_not_change_a_key(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b, shop);
+    const char *key = key_of(&b, TOOL("hash"), "{\"a\":1,\"b\":\"A\"}");
+    assert_int_equal(strlen(key), 43);
+    assert_string_equal(key, key_of(&b, TOOL("hash"), " { \"b\" : \"\\u0041\" , \"a\" : 1.0e0 } "));
+    assert_string_not_equal(key, key_of(&b, TOOL("hash"), "{\"a\":2,\"b\":\"A\"}"));
+    assert_string_not_equal(key, key_of(&b, TOOL("other"), "{\"a\":1,\"b\":\"A\"}"));
+    bench_fini(&b);
+}
+
+static void omitted_equals_the_explicit_default(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b, shop);
+    const char *key = key_of(&b, TOOL("fill"), "{\"id\":1}");
+    assert_string_equal(key, key_of(&b, TOOL("fill"), "{\"id\":1,\"currency\":\"usd\"}"));
+    assert_string_equal(key, key_of(&b, TOOL("fill"), "{\"id\":1,\"o\":{}}"));
+    assert_string_equal(
+        key, key_of(&b, TOOL("fill"), "{\"o\":{\"n\":3.0},\"id\":1,\"currency\":\"usd\"}"));
+    assert_string_not_equal(key, key_of(&b, TOOL("fill"), "{\"id\":1,\"currency\":\"eur\"}"));
+    assert_string_not_equal(key, key_of(&b, TOOL("fill"), "{\"id\":1,\"currency\":null}"));
+    assert_string_equal(key_of(&b, TOOL("fillfields"), "{}"),
+                        key_of(&b, TOOL("fillfields"), "{\"currency\":\"usd\",\"x\":1}"));
+    bench_fini(&b);
+}
+
+static void only_what_the_contract_names_counts(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b, shop);
+    const char *key = key_of(&b, TOOL("fields"), "{\"id\":1,\"o\":{\"x\":2}}");
+    assert_string_equal(key,
+                        key_of(&b, TOOL("fields"), "{\"id\":1,\"o\":{\"x\":2,\"y\":3},\"n\":4}"));
+    assert_string_not_equal(key, key_of(&b, TOOL("fields"), "{\"id\":1,\"o\":{\"x\":3}}"));
+    assert_string_not_equal(key, key_of(&b, TOOL("fields"), "{\"id\":1}"));
+    /* An absent field and an empty object on the way to it are the same. */
+    assert_string_equal(key_of(&b, TOOL("fields"), "{\"id\":1}"),
+                        key_of(&b, TOOL("fields"), "{\"id\":1,\"o\":{}}"));
+    key = key_of(&b, TOOL("ignore"), "{\"id\":1,\"o\":{\"x\":2}}");
+    assert_string_equal(key, key_of(&b, TOOL("ignore"),
+                                    "{\"id\":1,\"note\":\"n\",\"o\":{\"x\":2,\"at\":\"now\"}}"));
+    assert_string_not_equal(key, key_of(&b, TOOL("ignore"), "{\"id\":1,\"o\":{\"x\":2,\"y\":0}}"));
+    bench_fini(&b);
+}
+
+static void each_strategy_hashes_its_own_parts(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b, shop);
+    sm_call call = TOOL("step");
+    call.step = SM_STR("3");
+    assert_string_equal(key_of(&b, call, "{\"a\":1}"), key_of(&b, call, "{\"a\":2}"));
+    sm_call other = call;
+    other.step = SM_STR("4");
+    assert_string_not_equal(key_of(&b, call, "{}"), key_of(&b, other, "{}"));
+
+    call = TOOL("explicit");
+    call.key = SM_STR("k1");
+    sm_call same = TOOL("hash"); /* a caller's key always means explicit, of whatever tool */
+    same.key = SM_STR("k1");
+    assert_string_equal(key_of(&b, call, "{}"), key_of(&b, same, "{\"a\":1}"));
+    same.tool = SM_STR("none");
+    assert_string_equal(key_of(&b, call, "{}"), key_of(&b, same, "{}"));
+    same.scope = SM_STR("elsewhere");
+    assert_string_not_equal(key_of(&b, call, "{}"), key_of(&b, same, "{}"));
+
+    sm_identity id;
+    assert_int_equal(identify(&b, TOOL("none"), "{}", &id, NULL), SM_OK);
+    assert_int_equal(id.strategy, SM_KEY_NONE);
+    sm_call read = TOOL("read");
+    read.key = SM_STR("k1");
+    assert_int_equal(identify(&b, read, "{}", &id, NULL), SM_OK);
+    assert_int_equal(id.strategy, SM_KEY_NONE);
+    assert_int_equal(identify(&b, TOOL("unique"), "{}", &id, NULL), SM_OK);
+    assert_int_equal(id.strategy, SM_KEY_UNIQUE);
+    bench_fini(&b);
+}
+
+static void a_step_separates_equal_calls(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b, shop);
+    sm_call one = TOOL("hash"), two = TOOL("hash");
+    one.step = SM_STR("1");
+    two.step = SM_STR("2");
+    assert_string_not_equal(key_of(&b, one, "{}"), key_of(&b, two, "{}"));
+    assert_string_not_equal(key_of(&b, one, "{}"), key_of(&b, TOOL("hash"), "{}"));
+    bench_fini(&b);
+}
+
+static void variants_are_chosen_on_the_filled_arguments(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b, shop);
+    sm_identity id;
+    assert_int_equal(identify(&b, TOOL("crm"), "{}", &id, NULL), SM_OK);
+    assert_int_equal(id.contract->variant, 1);
+    assert_int_equal(id.strategy, SM_KEY_NONE);
+    assert_int_equal(identify(&b, TOOL("crm"), "{\"action\":\"pay\"}", &id, NULL), SM_OK);
+    assert_int_equal(id.contract->variant, 2);
+    /* Its own fill replaces the tool's. */
+    assert_string_equal(canonical(&b.arena, id.filled), "{\"action\":\"pay\",\"n\":1}");
+    assert_int_equal(identify(&b, TOOL("crm"), "{\"action\":\"x\"}", &id, NULL), SM_OK);
+    assert_int_equal(id.contract->variant, 0);
+    bench_fini(&b);
+}
+
+static void a_call_that_cannot_be_identified_is_refused(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b, shop);
+    static const struct {
+        sm_call call;
+        const char *args, *says;
+    } rows[] = {
+        {{.tool = BYTES("explicit")}, "{}", "identified by the caller's key"},
+        {{.tool = BYTES("step")}, "{}", "needs a step"},
+        {{.tool = BYTES("needs")}, "{}", "needs a step"},
+        {{.tool = BYTES("fields")}, "{\"x\":1}", "none of the fields that identify"},
+        {{.tool = BYTES("fields")}, "5", "none of the fields"},
+        {{.tool = BYTES("input")}, "{}", "/a: is required"},
+        {{.tool = BYTES("")}, "{}", "the tool is empty"},
+        {{.tool = BYTES("hash"), .scope = BYTES("a//b")}, "{}", "empty segment"},
+        {{.tool = BYTES("hash"), .step = BYTES("")}, "{}", "the step is empty"},
+        {{.tool = BYTES("hash"), .key = BYTES("a\nb")}, "{}", "control character"},
+        {{.tool = BYTES("hash"), .scope = BYTES("a\xFF")}, "{}", "not valid UTF-8"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        sm_identity id;
+        sm_fault fault = {0};
+        sm_err e = identify(&b, rows[i].call, rows[i].args, &id, &fault);
+        expect(e == SM_E_BAD_ARGUMENTS && strstr(fault.text, rows[i].says) != NULL,
+               "row %zu: %s <%s>", i, sm_err_name(e), fault.text);
+    }
+    /* A filled-in argument counts as given. */
+    key_of(&b, TOOL("input"), "{\"a\":1}");
+    bench_fini(&b);
+    bench_init(&b, "version: 1\nunlisted: hide\ntools: {}\n");
+    sm_identity id;
+    assert_int_equal(identify(&b, TOOL("x"), "{}", &id, NULL), SM_E_UNKNOWN_TOOL);
+    bench_fini(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spelling_does_not_change_a_key),
+        cmocka_unit_test(omitted_equals_the_explicit_default),
+        cmocka_unit_test(only_what_the_contract_names_counts),
+        cmocka_unit_test(each_strategy_hashes_its_own_parts),
+        cmocka_unit_test(a_step_separates_equal_calls),
+        cmocka_unit_test(variants_are_chosen_on_the_filled_arguments),
+        cmocka_unit_test(a_call_that_cannot_be_identified_is_refused),
+    };
+    return cmocka_run_group_tests_name("identity", tests, NULL, NULL);
+}

@@ -1,0 +1,115 @@
+/*
+ * What the unit tests share: cmocka with the headers it wants before it, a check that says which
+ * row of a table failed, and documents made from text.
+ */
+#ifndef SM_TESTS_UNIT_H
+#define SM_TESTS_UNIT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "json/canon.h"
+#include "json/json.h"
+
+#define COUNT(table) (sizeof(table) / sizeof(table)[0])
+
+/* An sm_str in a static table, for texts with NUL bytes or cut characters. */
+#define BYTES(literal)                                                                             \
+    {                                                                                              \
+        (literal), sizeof(literal) - 1                                                             \
+    }
+
+/* A plain assert would name only the line of the loop; this one takes a sentence about the row. */
+#define expect(condition, ...)                                                                     \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            print_error("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                    \
+            fail_msg(__VA_ARGS__);                                                                 \
+        }                                                                                          \
+    } while (0)
+
+#define expect_text(actual, expected)                                                              \
+    do {                                                                                           \
+        sm_str actual_ = (actual);                                                                 \
+        const char *expected_ = (expected);                                                        \
+        expect(sm_str_is(actual_, expected_), "got <%.*s>, expected <%s>", SM_FMT(actual_),        \
+               expected_);                                                                         \
+    } while (0)
+
+/* A document that must be well formed. */
+static inline const sm_json *document(sm_arena *a, const char *text)
+{
+    const sm_json *root = NULL;
+    sm_fault fault = {0};
+    sm_err e = sm_json_read(a, sm_str_from(text), &sm_json_default_limits, &root, &fault);
+    expect(e == SM_OK, "<%s> was refused: %s", text, fault.text);
+    return root;
+}
+
+/* The canonical text of a document that has one, NUL-terminated, in the arena. */
+static inline const char *canonical(sm_arena *a, const sm_json *v)
+{
+    sm_buf out;
+    sm_buf_init(&out, SM_ARENA_MAX);
+    sm_fault fault = {0};
+    sm_err e = sm_json_canon(v, &out, (sm_str){0}, &fault);
+    expect(e == SM_OK, "no canonical form: %s (%s)", sm_err_name(e), fault.text);
+    sm_str text = sm_arena_text(a, sm_buf_view(&out));
+    sm_buf_fini(&out);
+    assert_non_null(text.p);
+    return text.p;
+}
+
+static inline const char *canonical_text(sm_arena *a, const char *text)
+{
+    return canonical(a, document(a, text));
+}
+
+/* Numbers that look random and are the same in every run (splitmix64). */
+static inline uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+static inline uint32_t random_below(uint64_t *state, uint32_t n)
+{
+    return (uint32_t)(next_random(state) % n);
+}
+
+/* One arena for each test. */
+static inline int arena_setup(void **state)
+{
+    sm_arena *a = malloc(sizeof *a);
+    if (a == NULL)
+        return -1;
+    sm_arena_init(a, SM_ARENA_MAX);
+    *state = a;
+    return 0;
+}
+
+static inline int arena_teardown(void **state)
+{
+    sm_arena_fini(*state);
+    free(*state);
+    return 0;
+}
+
+#define with_arena(test) cmocka_unit_test_setup_teardown(test, arena_setup, arena_teardown)
+
+#endif
