@@ -26,6 +26,7 @@ package_here() {
     libclang-rt-14-dev) compgen -G '/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.asan-*.a' ;;
     llvm-14) command -v llvm-symbolizer-14 ;;
     nodejs) command -v node ;;
+    locales) [ -e /usr/share/i18n/locales/de_DE ] ;;
     *) command -v "$1" ;; # the others are named for their command
     esac >/dev/null 2>&1
 }

@@ -97,6 +97,10 @@ unit_program() {
 # source is gone is not run.
 unit_programs() {
     local source program
+    # A locale with a decimal comma, for the test that it changes nothing.
+    mkdir "$scratch/locale" &&
+        localedef -i de_DE -f UTF-8 --no-archive "$scratch/locale/de_DE.UTF-8" >/dev/null 2>&1 &&
+        export LOCPATH=$scratch/locale
     for source in "$SEMEL_ROOT"/tests/unit/*.c; do
         program=$1/tests/unit_$(basename "$source" .c)
         if [ -x "$program" ]; then
