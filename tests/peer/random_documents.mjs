@@ -190,7 +190,7 @@ function value(depth) {
 }
 
 // Most documents are containers: scalars alone are soon exhausted.
-const root = () => (chance(1, 10) ? value(0) : space() + (chance(1, 2) ? object(0) : array(0)) + space());
+const root = () => (chance(1, 30) ? value(0) : space() + (chance(1, 2) ? object(0) : array(0)) + space());
 
 const documents = openSync(documentsPath, 'w');
 const forms = openSync(formsPath, 'w');
