@@ -208,29 +208,34 @@ void cli_print_report(const char *path, const sm_report *report, bool warnings)
         fprintf(stderr, "... and %u more\n", report->dropped);
 }
 
-int cli_read_contracts(const char *path, bool warnings, sm_contracts **out)
+int cli_load_contracts(const char *path, sm_contracts **out, sm_report *report)
 {
     *out = NULL;
-    sm_err e;
+    *report = (sm_report){0};
+    sm_buf text = {0};
+    int code = cli_read(path, SM_CONTRACT_BYTES_MAX, &text);
+    if (code == CLI_OK) {
+        sm_err e = sm_report_init(report, sm_buf_view(&text));
+        if (e == SM_OK)
+            e = sm_contracts_read(sm_str_from(path), sm_buf_view(&text), out, report);
+        code = cli_code(e);
+        if (e != SM_OK && report->errors == 0)
+            cli_fail(code, "%s: %s", cli_input_name(path), sm_err_text(e));
+    }
+    sm_buf_fini(&text);
+    return code;
+}
+
+int cli_read_contracts(const char *path, sm_contracts **out)
+{
     if (path == NULL) {
-        e = sm_contracts_none(out);
+        sm_err e = sm_contracts_none(out);
         return e == SM_OK ? CLI_OK : cli_fail(cli_code(e), "%s", sm_err_text(e));
     }
-    sm_buf text = {0};
-    sm_report report = {0};
-    int code = cli_read(path, SM_CONTRACT_BYTES_MAX, &text);
-    if (code != CLI_OK)
-        goto cleanup;
-    e = sm_report_init(&report, sm_buf_view(&text));
-    if (e == SM_OK)
-        e = sm_contracts_read(sm_str_from(path), sm_buf_view(&text), out, &report);
-    cli_print_report(cli_input_name(path), &report, warnings);
-    code = cli_code(e);
-    if (e != SM_OK && report.errors == 0)
-        cli_fail(code, "%s: %s", path, sm_err_text(e));
-cleanup:
+    sm_report report;
+    int code = cli_load_contracts(path, out, &report);
+    cli_print_report(cli_input_name(path), &report, false);
     sm_report_fini(&report);
-    sm_buf_fini(&text);
     return code;
 }
 

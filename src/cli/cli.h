@@ -71,9 +71,12 @@ const char *cli_input_name(const char *path);
 int cli_read_json(const char *path, const char *text, sm_arena *a, sm_buf *bytes,
                   const sm_json **out);
 
-/* Reads a contract file, printing its errors (its warnings too if asked); NULL as the path gives
- * the contract of no file. */
-int cli_read_contracts(const char *path, bool warnings, sm_contracts **out);
+/* Reads a contract file. What is wrong with it is in `report`, which is to be released in any case;
+ * other failures are explained. Returns the exit code. */
+int cli_load_contracts(const char *path, sm_contracts **out, sm_report *report);
+
+/* The same, printing the errors; NULL as the path gives the contracts of no file. */
+int cli_read_contracts(const char *path, sm_contracts **out);
 
 /* Prints findings the way compilers do. */
 void cli_print_report(const char *path, const sm_report *report, bool warnings);

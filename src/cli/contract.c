@@ -53,38 +53,26 @@ static void print_check_json(const char *path, const sm_report *r, const sm_cont
 
 static int check_file(const char *path, bool strict, bool json)
 {
-    sm_buf text = {0};
-    sm_report report = {0};
-    sm_contracts *set = NULL;
+    sm_report report;
+    sm_contracts *set;
     const char *name = cli_input_name(path);
-    int code = cli_read(path, SM_CONTRACT_BYTES_MAX, &text);
-    if (code != CLI_OK)
-        goto cleanup;
-    sm_err e = sm_report_init(&report, sm_buf_view(&text));
-    if (e == SM_OK)
-        e = sm_contracts_read(sm_str_from(path), sm_buf_view(&text), &set, &report);
-    code = cli_code(e);
-    if (e != SM_OK && report.errors == 0) {
-        cli_fail(code, "%s: %s", name, sm_err_text(e));
-        goto cleanup;
-    }
-    if (strict && report.warnings > 0)
+    int code = cli_load_contracts(path, &set, &report);
+    bool told = set != NULL || report.errors > 0; /* there is something to say about the file */
+    if (told && strict && report.warnings > 0)
         code = CLI_DATA;
-    if (json) {
+    if (told && json)
         print_check_json(name, &report, set);
-        goto cleanup;
+    if (told && !json) {
+        cli_print_report(name, &report, true);
+        if (set != NULL)
+            printf("%s: %u tool%s, no errors, %u warning%s\n", name, set->tool_count,
+                   plural(set->tool_count), report.warnings, plural(report.warnings));
+        else
+            fprintf(stderr, "%s: %u error%s, %u warning%s\n", name, report.errors,
+                    plural(report.errors), report.warnings, plural(report.warnings));
     }
-    cli_print_report(name, &report, true);
-    if (e == SM_OK)
-        printf("%s: %u tool%s, no errors, %u warning%s\n", name, set->tool_count,
-               plural(set->tool_count), report.warnings, plural(report.warnings));
-    else
-        fprintf(stderr, "%s: %u error%s, %u warning%s\n", name, report.errors,
-                plural(report.errors), report.warnings, plural(report.warnings));
-cleanup:
     sm_contracts_free(set);
     sm_report_fini(&report);
-    sm_buf_fini(&text);
     return code;
 }
 
@@ -324,7 +312,7 @@ static int run_show(const cli_command *self, int argc, char **argv)
     if (sm_call_check(&call, &fault) != SM_OK)
         return cli_usage(self, "%s", fault.text);
     sm_contracts *set;
-    int code = cli_read_contracts(path, false, &set);
+    int code = cli_read_contracts(path, &set);
     if (code != CLI_OK)
         return code;
     const sm_contract *contract = sm_contracts_find(set, sm_str_from(tool));
@@ -435,9 +423,9 @@ static int run_diff(const cli_command *self, int argc, char **argv)
     if (argc - optind != 2)
         return cli_usage(self, "two files are needed, OLD and NEW");
     sm_contracts *old = NULL, *new = NULL;
-    int code = cli_read_contracts(argv[optind], false, &old);
+    int code = cli_read_contracts(argv[optind], &old);
     if (code == CLI_OK)
-        code = cli_read_contracts(argv[optind + 1], false, &new);
+        code = cli_read_contracts(argv[optind + 1], &new);
     if (code == CLI_OK) {
         k.old = old;
         k.new = new;

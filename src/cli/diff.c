@@ -216,7 +216,7 @@ static int run(const cli_command *self, int argc, char **argv)
     sm_arena_init(&w.arena, 2 * SM_ARENA_MAX);
     sm_buf_init(&w.out, 4 * SM_ARENA_MAX);
     sm_err e = sm_keyer_init(&w.keyer);
-    int code = e == SM_OK ? cli_read_contracts(contract, false, &w.contracts)
+    int code = e == SM_OK ? cli_read_contracts(contract, &w.contracts)
                           : cli_fail(cli_code(e), "%s", sm_err_text(e));
     if (code == CLI_OK)
         code = compare(self, &w, &call);

@@ -84,7 +84,7 @@ static int make_key(const options *o, work *w)
     sm_err e = sm_keyer_init(&w->keyer);
     if (e != SM_OK)
         return cli_fail(cli_code(e), "%s", sm_err_text(e));
-    int code = cli_read_contracts(o->contract, false, &w->contracts);
+    int code = cli_read_contracts(o->contract, &w->contracts);
     if (code != CLI_OK)
         return code;
     w->call = (sm_call){.scope = o->scope == NULL ? SM_STR("default") : sm_str_from(o->scope),

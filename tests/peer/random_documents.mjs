@@ -46,7 +46,14 @@ const ranges = [
 ];
 const character = () => String.fromCodePoint(between(...pick(ranges)));
 const brief = new Map(Object.entries({
-  '"': '\\"', '\\': '\\\\', '/': '\\/', '\b': '\\b', '\f': '\\f', '\n': '\\n', '\r': '\\r', '\t': '\\t',
+  '"': '\\"',
+  '\\': '\\\\',
+  '/': '\\/',
+  '\b': '\\b',
+  '\f': '\\f',
+  '\n': '\\n',
+  '\r': '\\r',
+  '\t': '\\t',
 }));
 
 function escapedUnit(unit) {
@@ -116,15 +123,19 @@ function anyDouble() {
   return view.getFloat64(0);
 }
 
+const edges = [
+  '0', '0.0', '0e0', '0.000E+5', '0e-7', '1', '1.0', '1e0', '10e-1', '1e-400', '1e20', '1e21', '1e22',
+  '1e23', '1e-6', '1e-7', '9007199254740991', '9007199254740992', '0.1', '0.3', '5e-324', '2e-324',
+  '3e-324', '1.7976931348623157e308', '2.2250738585072014e-308', '2.2250738585072011e-308',
+  '123456789012345680000', '0.30000000000000004', '5.684341886080802e-14',
+];
+
 function number() {
   const sign = chance(1, 3) ? '-' : '';
   switch (below(8)) {
     case 0: return sign + below(100);
     case 1: return sign + between(0, Number.MAX_SAFE_INTEGER);
-    case 2: return sign + pick(['0', '0.0', '0e0', '0.000E+5', '0e-7', '1', '1.0', '1e0', '10e-1', '1e-400',
-      '1e20', '1e21', '1e22', '1e23', '1e-6', '1e-7', '9007199254740991', '9007199254740992', '0.1', '0.3',
-      '5e-324', '2e-324', '3e-324', '1.7976931348623157e308', '2.2250738585072014e-308',
-      '2.2250738585072011e-308', '123456789012345680000', '0.30000000000000004']);
+    case 2: return sign + pick(edges);
     case 3: { // up to 15 digits: exact at any exponent
       const length = between(1, 15);
       return sign + literal(digitString(length), between(-345, 307 - length));
@@ -139,40 +150,53 @@ function number() {
     default: { // a double with more digits than it needs
       const value = anyDouble();
       if (Math.abs(value) >= 2 ** 53) return String(value);
-      return chance(1, 2) ? value.toExponential(between(16, 30)) : value.toPrecision(between(17, 30));
+      if (chance(1, 2)) return value.toExponential(between(16, 30));
+      return value.toPrecision(between(17, 30));
     }
   }
 }
 
-const prefixes = ['', '', '', 'a', 'name_', 'a common beginning ', '\u00e9t\u00e9', '\ud83d\ude00', '\ufb33', '12345678'];
+const prefixes = [
+  '', '', '', 'a', 'name_', 'a common beginning ', '12345678', '\u00e9t\u00e9', '\ufb33', '\ud83d\ude00',
+];
+const oddNames = ['__proto__', 'toJSON', 'constructor', 'length', '', '0', '10', '9', '-1'];
+
+// How many members or elements; the document itself has at least one.
+function sizeAt(depth, many) {
+  if (chance(1, 25)) return between(many, 40);
+  return depth < 2 ? between(depth === 0 ? 1 : 0, 6) : below(4);
+}
 
 function object(depth) {
-  const size = chance(1, 25) ? between(17, 40) : depth < 2 ? between(depth === 0 ? 1 : 0, 6) : below(4);
+  const size = sizeAt(depth, 17);
   const names = new Map();
   const prefix = pick(prefixes);
   while (names.size < size) {
     let name;
-    if (chance(1, 30)) name = [...pick(['__proto__', 'toJSON', 'constructor', 'length', '', '0', '10', '9', '-1'])];
+    if (chance(1, 30)) name = [...pick(oddNames)];
     else if (chance(1, 2)) name = [...(prefix + below(1000))];
     else name = [...prefix, ...characters()];
     names.set(name.join(''), name);
   }
   const members = [...names.values()].map((name) => ({ name, order: bits() }));
   members.sort((a, b) => a.order - b.order);
-  const texts = members.map(({ name }) => space() + quoted(name) + space() + ':' + value(depth + 1));
+  const texts = members.map(
+    ({ name }) => space() + quoted(name) + space() + ':' + value(depth + 1),
+  );
   return '{' + (texts.length > 0 ? texts.join(',') : space()) + '}';
 }
 
 function array(depth) {
   const texts = [];
-  let size = chance(1, 25) ? between(10, 40) : depth < 2 ? between(depth === 0 ? 1 : 0, 5) : below(4);
-  for (; size > 0; size--) texts.push(value(depth + 1));
+  for (let size = sizeAt(depth, 10); size > 0; size--) texts.push(value(depth + 1));
   return '[' + (texts.length > 0 ? texts.join(',') : space()) + ']';
 }
 
 function nested(depth) {
   let text = value(depth + 8);
-  for (let n = between(1, 100 - depth); n > 0; n--) text = chance(1, 2) ? `[${text}]` : `{${quoted(characters())}:${text}}`;
+  for (let n = between(1, 100 - depth); n > 0; n--) {
+    text = chance(1, 2) ? `[${text}]` : `{${quoted(characters())}:${text}}`;
+  }
   return text;
 }
 
@@ -190,7 +214,10 @@ function value(depth) {
 }
 
 // Most documents are containers: scalars alone are soon exhausted.
-const root = () => (chance(1, 30) ? value(0) : space() + (chance(1, 2) ? object(0) : array(0)) + space());
+function root() {
+  if (chance(1, 30)) return value(0);
+  return space() + (chance(1, 2) ? object(0) : array(0)) + space();
+}
 
 const documents = openSync(documentsPath, 'w');
 const forms = openSync(formsPath, 'w');
