@@ -16,7 +16,9 @@ static void show_leaf(void *context, const char *name, sm_str json, const sm_jso
     const leaf_context *leaf = context;
     sm_layer layer = leaf->origin.layer;
     if (given == NULL && leaf->origin.given != NULL)
-        layer = strcmp(name, "key.strategy") == 0 ? SM_FROM_DERIVED : SM_FROM_BUILT_IN;
+        layer = sm_str_is(json, "\"fields\"") && strcmp(name, "key.strategy") == 0
+                    ? SM_FROM_DERIVED
+                    : SM_FROM_BUILT_IN;
     leaf->show(leaf->context, name, json, layer, given);
 }
 
