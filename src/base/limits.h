@@ -20,6 +20,7 @@
 #define SM_CONTRACT_BYTES_MAX (1u << 20)
 #define SM_CONTRACT_DEPTH_MAX 48u
 #define SM_TOOLS_MAX          10000u
+#define SM_GLOBS_MAX          1000u /* tools listed by pattern */
 #define SM_VARIANTS_MAX       64u
 #define SM_POINTERS_MAX       256u  /* in one list */
 #define SM_POINTER_TOKENS_MAX 32u   /* in one pointer */

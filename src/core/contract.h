@@ -275,8 +275,10 @@ typedef struct sm_contracts {
     sm_arena arena;
     sm_str name; /* the file's */
     sm_str text;
-    sm_tool *tools;
+    sm_tool *tools; /* in the file's order */
     uint32_t tool_count;
+    const sm_tool **index; /* exact names in order, then patterns, the most specific first */
+    uint32_t exact_count;
     int unlisted; /* sm_unlisted */
     bool trust_annotations;
     sm_contract unlisted_contract;
@@ -324,8 +326,9 @@ bool sm_header_secret(const sm_header *h);
 const char *sm_class_name(int class_);
 const char *sm_strategy_name(int strategy);
 
-/* Internal to the contract files: the tool's table, checks of what fits together, and lints. */
+/* Internal to the contract files: the tool's table, the index, checks of what fits together. */
 extern const sm_group sm_contract_group;
+bool sm_contracts_index(sm_contracts *set); /* false when out of memory */
 void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_tool *tool,
                        const sm_contract *c);
 

@@ -1,4 +1,4 @@
-/* From a file's text to its effective contracts: reading entries, layering, looking up. */
+/* From a file's text to its effective contracts: reading entries and putting layers together. */
 #include <stdlib.h>
 
 #include "base/duration.h"
@@ -287,8 +287,15 @@ static void read_file(sm_loader *l, sm_contracts *set, const sm_json *root)
     if (set->tools == NULL)
         return;
     const sm_json *name = f.tools + 1;
-    for (uint32_t i = 0; i < f.tools->len; i++, name = sm_json_next(name + 1))
+    uint32_t globs = 0;
+    for (uint32_t i = 0; i < f.tools->len; i++, name = sm_json_next(name + 1)) {
+        globs += sm_glob_is(sm_json_text(name));
+        if (globs > SM_GLOBS_MAX) {
+            sm_complain(l, name, "a file may list at most %u patterns", SM_GLOBS_MAX);
+            return;
+        }
         read_tool(l, set, name, defaults);
+    }
 }
 
 /* What nobody listed: a write that is remembered for ten minutes, so that retries and lost answers
@@ -389,6 +396,8 @@ sm_err sm_contracts_read(sm_str name, sm_str text, sm_contracts **out, sm_report
     }
     read_file(&l, set, root);
     make_unlisted(&l, set);
+    if (!sm_contracts_index(set))
+        l.failed = true;
     for (uint32_t i = 0; i < set->tool_count && !l.failed; i++) {
         const sm_contract *c = &set->tools[i].contract;
         sm_contract_check(&l, set, &set->tools[i], c);
@@ -415,53 +424,4 @@ sm_err sm_contracts_none(sm_contracts **out)
     e = finish(&l, set, out);
     sm_report_fini(&report);
     return e;
-}
-
-/* ---- looking up ------------------------------------------------------------------------------*/
-
-const sm_tool *sm_contracts_tool(const sm_contracts *set, sm_str name)
-{
-    const sm_tool *best = NULL;
-    for (uint32_t i = 0; i < set->tool_count; i++) {
-        const sm_tool *t = &set->tools[i];
-        if (!t->glob && sm_str_eq(t->name, name))
-            return t;
-        if (t->glob && (best == NULL || t->literals > best->literals) &&
-            sm_glob_matches(t->name, name))
-            best = t;
-    }
-    return best;
-}
-
-const sm_contract *sm_contracts_find(const sm_contracts *set, sm_str name)
-{
-    const sm_tool *t = sm_contracts_tool(set, name);
-    if (t != NULL)
-        return &t->contract;
-    return set->unlisted == SM_UNLISTED_HIDE ? NULL : &set->unlisted_contract;
-}
-
-const sm_contract *sm_contract_variant(const sm_contract *c, const sm_json *args)
-{
-    for (uint32_t i = 0; i < c->variant_count; i++) {
-        if (sm_conditions_hold(&c->variants[i].when, args, false))
-            return &c->variants[i].contract;
-    }
-    return c;
-}
-
-sm_exception sm_contract_exception(const sm_contract *c)
-{
-    static const sm_exception by_class[] = {
-        [SM_CLASS_READ] = SM_EXCEPTION_PASSES,
-        [SM_CLASS_WRITE_IDEMPOTENT] = SM_EXCEPTION_FAILED,
-        [SM_CLASS_WRITE] = SM_EXCEPTION_DOUBT_IF_VAGUE,
-        [SM_CLASS_IRREVERSIBLE] = SM_EXCEPTION_DOUBT,
-    };
-    return by_class[c->class];
-}
-
-sm_strategy sm_contract_strategy(const sm_contract *c)
-{
-    return c->class == SM_CLASS_READ ? SM_KEY_NONE : (sm_strategy)c->key.strategy;
 }

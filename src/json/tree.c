@@ -21,9 +21,12 @@ static inline int compare_refs(const name_ref *a, const name_ref *b)
     return sm_utf16_compare(sm_json_text(a->name), sm_json_text(b->name));
 }
 
+/* Equal names stay in the document's order, so that it is the second of them that is reported. */
 static int compare_for_qsort(const void *a, const void *b)
 {
-    return compare_refs(a, b);
+    const name_ref *x = a, *y = b;
+    int c = compare_refs(x, y);
+    return c != 0 ? c : (x->name > y->name) - (x->name < y->name);
 }
 
 static const sm_json *later(const sm_json *a, const sm_json *b)

@@ -174,6 +174,7 @@ static void a_number_without_a_form_is_refused_where_it_stands(void **state)
         assert_non_null(strstr(f.text, "too large"));
         expect(f.line == rows[i].line && f.column == rows[i].column, "%s at %u:%u", rows[i].text,
                f.line, f.column);
+        assert_ptr_equal(text.p + f.at, strstr(text.p, i == 1 ? "-1e" : "1e"));
         assert_int_equal(sm_json_canon(document(a, rows[i].text), &out, text, NULL), SM_E_RANGE);
         sm_buf_fini(&out);
     }

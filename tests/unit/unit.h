@@ -59,9 +59,21 @@ static inline const sm_json *document(sm_arena *a, const char *text)
     return root;
 }
 
+/* Checks that a value's descendants are exactly the nodes that its span says; returns what is
+ * behind it. */
+static inline const sm_json *sound(const sm_json *v)
+{
+    const sm_json *next = v + 1;
+    for (uint32_t i = 0; v->type >= SM_JSON_ARRAY && i < v->len; i++)
+        next = sound(v->type == SM_JSON_OBJECT ? next + 1 : next);
+    assert_ptr_equal(next, v + v->span);
+    return next;
+}
+
 /* The canonical text of a document that has one, NUL-terminated, in the arena. */
 static inline const char *canonical(sm_arena *a, const sm_json *v)
 {
+    sound(v);
     sm_buf out;
     sm_buf_init(&out, SM_ARENA_MAX);
     sm_fault fault = {0};
