@@ -105,8 +105,8 @@ static int make_key(const options *o, work *w)
         e = w->preimage.err;
     }
     if (e == SM_OK)
-        e = sm_fingerprint_make(&w->keyer, w->call.tool, w->identity.filled, &w->fingerprint,
-                                &fault);
+        e = sm_fingerprint_make(&w->keyer, w->call.tool, w->identity.filled, w->call.args_text,
+                                &w->fingerprint, &fault);
     if (e == SM_OK)
         e = sm_json_canon(w->identity.filled, &w->filled, w->call.args_text, &fault);
     if (e == SM_OK)

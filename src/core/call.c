@@ -36,7 +36,8 @@ static sm_err check_part(const char *what, sm_str part, size_t most, sm_fault *f
         return sm_fault_set(fault, SM_E_BAD_ARGUMENTS, "the %s is not valid UTF-8", what);
     for (size_t i = 0; i < part.n; i++) {
         unsigned char c = (unsigned char)part.p[i];
-        if (c < 0x20 || c == 0x7F)
+        bool c1 = c == 0xC2 && (unsigned char)part.p[i + 1] < 0xA0; /* U+0080 to U+009F */
+        if (c < 0x20 || c == 0x7F || c1)
             return sm_fault_set(fault, SM_E_BAD_ARGUMENTS,
                                 "the %s has a control character (0x%02X) at byte %zu", what, c,
                                 i + 1);

@@ -114,12 +114,12 @@ bool sm_key_part(sm_str preimage, size_t *at, sm_part *tag, sm_str *part)
     return true;
 }
 
-sm_err sm_fingerprint_make(sm_keyer *k, sm_str tool, const sm_json *args, sm_fingerprint *out,
-                           sm_fault *fault)
+sm_err sm_fingerprint_make(sm_keyer *k, sm_str tool, const sm_json *args, sm_str source,
+                           sm_fingerprint *out, sm_fault *fault)
 {
     begin(k, FINGERPRINT_VERSION);
     put_part(k, SM_PART_TOOL, tool);
-    sm_err e = put_args(k, args, (sm_str){0}, fault);
+    sm_err e = put_args(k, args, source, fault);
     return e == SM_OK || e == SM_E_LIMIT || e == SM_E_NOMEM ? finish(k, &out->hash, fault) : e;
 }
 

@@ -73,8 +73,9 @@ sm_err sm_key_make(sm_keyer *k, sm_strategy strategy, const sm_call *call, const
 /* Walks a key's preimage. Start with *at = 0; false at the end. */
 bool sm_key_part(sm_str preimage, size_t *at, sm_part *tag, sm_str *part);
 
-sm_err sm_fingerprint_make(sm_keyer *k, sm_str tool, const sm_json *args, sm_fingerprint *out,
-                           sm_fault *fault);
+/* `source` is what `args` was read from, for positions; may be empty. */
+sm_err sm_fingerprint_make(sm_keyer *k, sm_str tool, const sm_json *args, sm_str source,
+                           sm_fingerprint *out, sm_fault *fault);
 
 sm_err sm_down_key_make(sm_keyer *k, const sm_key *key, uint64_t generation, uint64_t run,
                         sm_down_key *out);

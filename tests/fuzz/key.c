@@ -102,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(sm_keyer_init(&k) == SM_OK);
         make_keys(&k, &call, sm_buf_view(&form));
         sm_fingerprint print;
-        must(sm_fingerprint_make(&k, call.tool, call.args, &print, NULL) == SM_OK);
+        must(sm_fingerprint_make(&k, call.tool, call.args, (sm_str){0}, &print, NULL) == SM_OK);
         sm_keyer_fini(&k);
     }
     sm_buf_fini(&form);

@@ -201,6 +201,11 @@ static void a_call_that_cannot_be_identified_is_refused(void **state)
         {{.tool = BYTES("hash"), .step = BYTES("")}, "{}", "the step is empty"},
         {{.tool = BYTES("hash"), .key = BYTES("a\nb")}, "{}", "control character"},
         {{.tool = BYTES("hash"), .scope = BYTES("a\xFF")}, "{}", "not valid UTF-8"},
+        {{.tool = BYTES("hash"),
+          .step = BYTES("a\xC2\x9B"
+                        "31m")},
+         "{}",
+         "control character"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         sm_identity id;

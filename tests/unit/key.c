@@ -116,10 +116,11 @@ static void fingerprints_are_those_of_the_documented_encoding(void **state)
     fixture *f = *state;
     sm_fingerprint print;
     sm_err e = sm_fingerprint_make(&f->keyer, SM_STR("stripe.charge"), document(&f->arena, CHARGE),
-                                   &print, NULL);
+                                   (sm_str){0}, &print, NULL);
     assert_int_equal(e, SM_OK);
     expect_key(&print.hash, "1zd3bIjn2xBIhOyf7IXNLQzs_W25PIbJc8rJcLng-i8");
-    e = sm_fingerprint_make(&f->keyer, SM_STR("t"), document(&f->arena, "[ ]"), &print, NULL);
+    e = sm_fingerprint_make(&f->keyer, SM_STR("t"), document(&f->arena, "[ ]"), (sm_str){0}, &print,
+                            NULL);
     assert_int_equal(e, SM_OK);
     expect_key(&print.hash, "gC7BHZlSJoLpbQg9J1YjbT2UDnSlufxurNGIZSi9HbM");
 }
@@ -321,14 +322,16 @@ static void a_fingerprint_tells_tools_and_arguments_apart(void **state)
     sm_fingerprint prints[COUNT(calls)];
     for (size_t i = 0; i < COUNT(calls); i++) {
         assert_int_equal(sm_fingerprint_make(&f->keyer, sm_str_from(calls[i][0]),
-                                             document(&f->arena, calls[i][1]), &prints[i], NULL),
+                                             document(&f->arena, calls[i][1]), (sm_str){0},
+                                             &prints[i], NULL),
                          SM_OK);
         for (size_t j = 0; j < i; j++)
             assert_false(same(&prints[i].hash, &prints[j].hash));
     }
     sm_fingerprint again;
     assert_int_equal(sm_fingerprint_make(&f->keyer, SM_STR("t"),
-                                         document(&f->arena, "{\"b\":1.0,\"a\":1}"), &again, NULL),
+                                         document(&f->arena, "{\"b\":1.0,\"a\":1}"), (sm_str){0},
+                                         &again, NULL),
                      SM_OK);
     assert_true(same(&again.hash, &prints[7].hash));
 }
@@ -368,7 +371,8 @@ static void a_number_without_a_form_has_no_key(void **state)
                      SM_E_RANGE);
     assert_int_equal(fault.line, 2);
     assert_int_equal(fault.column, 6);
-    assert_int_equal(sm_fingerprint_make(&f->keyer, c.tool, c.args, &print, &fault), SM_E_RANGE);
+    assert_int_equal(sm_fingerprint_make(&f->keyer, c.tool, c.args, c.args_text, &print, &fault),
+                     SM_E_RANGE);
     /* The keyer is as good as new afterwards. */
     key = key_of(f, &(call_text){SM_KEY_HASH, "s", NULL, "t", "{}", NULL});
     expect_key(&key.hash, "GBUYz1qoZ9HbDn5R8uTa1uHqUf7aCYWVJ3N6BJ8HJ4I");
