@@ -1,0 +1,88 @@
+/*
+ * An effect: the ledger's record of one key, as far as its life goes.
+ *
+ * What a store keeps beside it (arguments, outcomes' bytes, names, history) does not decide what
+ * happens next and is not here. An effect is plain data: copying it is a copy.
+ */
+#ifndef SM_CORE_EFFECT_H
+#define SM_CORE_EFFECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/digest.h"
+
+/*  X(code, text) */
+#define SM_STATES(X)                                                                               \
+    X(NONE, "none")                                                                                \
+    X(PENDING, "pending_approval")                                                                 \
+    X(READY, "ready")                                                                              \
+    X(RUNNING, "running")                                                                          \
+    X(IN_DOUBT, "in_doubt")                                                                        \
+    X(SUCCEEDED, "succeeded")                                                                      \
+    X(FAILED, "failed")                                                                            \
+    X(PARTIAL, "partial")                                                                          \
+    X(DENIED, "denied")                                                                            \
+    X(EXPIRED, "expired")                                                                          \
+    X(CANCELED, "canceled")
+
+typedef enum sm_state {
+#define X(code, text) SM_S_##code,
+    SM_STATES(X)
+#undef X
+        SM_S_COUNT
+} sm_state;
+
+const char *sm_state_name(sm_state s);
+
+/* Attempts that may have touched the world and of which nobody knows. More than this many and the
+ * effect is held for a person. */
+#define SM_DOUBTS_MAX 16u
+
+/* People who approved the newest request; also the largest quorum. */
+#define SM_APPROVERS_MAX 16u
+
+typedef struct sm_effect {
+    sm_state state;
+    uint64_t generation; /* from 1; a deliberate repeat, or a use after the window, is a new one */
+    uint64_t fence;      /* of the newest attempt; grows for ever, 0 before the first */
+    uint64_t base_fence; /* the newest of earlier generations */
+    uint64_t attempt;    /* attempts of this generation */
+    uint64_t run;        /* grows when an attempt starts from failed; part of the downstream key */
+
+    sm_hash ran;                    /* the digest of what the newest attempt runs */
+    int64_t lease_end;              /* running */
+    bool resending;                 /* running: the attempt is a resend */
+    uint64_t doubts[SM_DOUBTS_MAX]; /* fences of attempts in doubt, oldest first */
+    uint32_t doubt_count;
+    uint8_t chain_at;   /* index into the contract's on_in_doubt */
+    int64_t doubt_end;  /* the later of lease's end and commit when the newest doubt arose */
+    int64_t first_sent; /* when the first attempt of this run began: the downstream's window */
+
+    bool applied;   /* failed: known to be applied, never re-run */
+    bool abandoned; /* failed: a person gave up on it */
+    uint64_t late;  /* fence of a success that came while a newer attempt runs; 0 none */
+    bool late_partial;
+
+    uint64_t request; /* number of the newest approval request; 0 none */
+    sm_hash digest;   /* what the request is bound to (I7) */
+    int64_t request_end;
+    uint32_t quorum;
+    uint32_t approvals;
+    sm_hash approvers[SM_APPROVERS_MAX];
+    bool approved; /* ready: by an approval that is not consumed yet */
+
+    int64_t settled_at;
+    int64_t window_end; /* INT64_MAX: never */
+    int64_t result_end;
+} sm_effect;
+
+static inline bool sm_state_settled(sm_state s)
+{
+    return s >= SM_S_SUCCEEDED;
+}
+
+/* The first thing that is wrong with an effect, or NULL: the executable twin of the diagram. */
+const char *sm_effect_flaw(const sm_effect *e);
+
+#endif

@@ -1,0 +1,190 @@
+/* The moves of an effect's life. */
+#include "core/life.h"
+
+#include <assert.h>
+
+#include "base/duration.h"
+
+int64_t sm_life_after(int64_t start, int64_t ms)
+{
+    return ms == SM_FOREVER || start > INT64_MAX - ms ? INT64_MAX : start + ms;
+}
+
+void sm_life_note(sm_making *m, sm_note n)
+{
+    assert(m->out->note_count < SM_NOTES_MAX);
+    m->out->notes[m->out->note_count++] = n;
+    m->out->changed = true;
+}
+
+void sm_life_answer(sm_making *m, sm_answer a, sm_code code)
+{
+    m->out->answer = a;
+    m->out->code = code;
+}
+
+bool sm_life_same_hash(const sm_hash *a, const sm_hash *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+void sm_life_clear_request(sm_effect *e)
+{
+    e->request_end = 0;
+    e->quorum = 0;
+    e->approvals = 0;
+    e->approved = false;
+    memset(&e->digest, 0, sizeof e->digest);
+    memset(e->approvers, 0, sizeof e->approvers);
+}
+
+void sm_life_clear_doubts(sm_effect *e)
+{
+    memset(e->doubts, 0, sizeof e->doubts);
+    e->doubt_count = 0;
+    e->chain_at = 0;
+    e->doubt_end = 0;
+}
+
+/* Windows start when an effect is settled (I17). */
+void sm_life_settle(sm_making *m, sm_state state, int64_t at)
+{
+    sm_effect *e = m->e;
+    assert(sm_state_settled(state));
+    sm_life_clear_doubts(e);
+    sm_life_clear_request(e);
+    e->state = state;
+    e->lease_end = 0;
+    e->resending = false;
+    e->late = 0;
+    e->late_partial = false;
+    e->settled_at = at;
+    e->window_end = sm_life_after(at, m->c->window_ms);
+    e->result_end = sm_life_after(at, m->c->result_window_ms);
+    if (state != SM_S_FAILED)
+        e->applied = e->abandoned = false;
+    sm_life_note(m, SM_N_SETTLED);
+}
+
+bool sm_life_doubts_fence(const sm_effect *e, uint64_t fence)
+{
+    for (uint32_t i = 0; i < e->doubt_count; i++) {
+        if (e->doubts[i] == fence)
+            return true;
+    }
+    return false;
+}
+
+void sm_life_remove_doubt(sm_making *m, uint64_t fence)
+{
+    sm_effect *e = m->e;
+    for (uint32_t i = 0; i < e->doubt_count; i++) {
+        if (e->doubts[i] != fence)
+            continue;
+        memmove(&e->doubts[i], &e->doubts[i + 1], (e->doubt_count - i - 1) * sizeof e->doubts[0]);
+        e->doubts[--e->doubt_count] = 0;
+        sm_life_note(m, SM_N_CLEARED);
+        return;
+    }
+}
+
+/* A running attempt ended without a word, or without knowing. */
+void sm_life_enter_doubt(sm_making *m, int64_t at)
+{
+    sm_effect *e = m->e;
+    if (e->late != 0) { /* an older attempt did succeed: that is the outcome */
+        sm_life_settle(m, e->late_partial ? SM_S_PARTIAL : SM_S_SUCCEEDED, at);
+        sm_life_note(m, SM_N_DOUBLE_EFFECT);
+        return;
+    }
+    if (e->doubt_count == 0)
+        e->chain_at = 0;
+    else if (e->resending && e->chain_at + 1 < m->c->on_in_doubt.count)
+        e->chain_at++; /* a resend is tried once */
+    if (e->doubt_count < SM_DOUBTS_MAX)
+        e->doubts[e->doubt_count++] = e->fence;
+    else
+        e->chain_at = (uint8_t)(m->c->on_in_doubt.count - 1);
+    e->state = SM_S_IN_DOUBT;
+    e->doubt_end = at;
+    e->lease_end = 0;
+    e->resending = false;
+    sm_life_note(m, SM_N_DOUBTED);
+}
+
+/* The current attempt surely did nothing; what is known of the others decides. */
+void sm_life_end_not_applied(sm_making *m)
+{
+    sm_effect *e = m->e;
+    if (e->late != 0) {
+        sm_life_settle(m, e->late_partial ? SM_S_PARTIAL : SM_S_SUCCEEDED, m->now);
+    } else if (e->doubt_count > 0) {
+        if (e->resending && e->chain_at + 1 < m->c->on_in_doubt.count)
+            e->chain_at++;
+        e->state = SM_S_IN_DOUBT;
+        e->lease_end = 0;
+        e->resending = false;
+        sm_life_note(m, SM_N_DOUBTED);
+    } else {
+        sm_life_settle(m, SM_S_FAILED, m->now);
+    }
+}
+
+static void sm_life_new_generation(sm_making *m)
+{
+    sm_effect *e = m->e;
+    sm_life_clear_doubts(e);
+    sm_life_clear_request(e);
+    e->generation++;
+    e->base_fence = e->fence;
+    e->attempt = e->run = 0;
+    e->applied = e->abandoned = false;
+    e->settled_at = e->window_end = e->result_end = 0;
+}
+
+void sm_life_start_attempt(sm_making *m, bool resending)
+{
+    sm_effect *e = m->e;
+    if (e->doubt_count == 0)
+        e->first_sent = m->now;
+    e->state = SM_S_RUNNING;
+    e->fence++;
+    e->attempt++;
+    e->lease_end = sm_life_after(m->now, m->ev->lease_ms);
+    e->resending = resending;
+    if (m->ev->kind == SM_EV_BEGIN)
+        e->ran = m->ev->digest;
+    e->settled_at = e->window_end = e->result_end = 0;
+    sm_life_clear_request(e); /* an approval is used once (I7) */
+    sm_life_note(m, SM_N_STARTED);
+    sm_life_answer(m, SM_EXECUTE, SM_C_NONE);
+}
+
+void sm_life_ask(sm_making *m)
+{
+    sm_effect *e = m->e;
+    sm_life_clear_request(e);
+    e->state = SM_S_PENDING;
+    e->request++;
+    e->digest = m->ev->digest;
+    e->quorum = (uint32_t)m->c->approval.quorum;
+    e->request_end = sm_life_after(m->now, m->c->approval.expires_ms);
+    e->settled_at = e->window_end = e->result_end = 0;
+    sm_life_note(m, SM_N_REQUESTED);
+    sm_life_answer(m, SM_WAIT, SM_C_AWAITING_APPROVAL);
+}
+
+/* The fresh path: barrier, approval, attempt. */
+void sm_life_start(sm_making *m)
+{
+    if (m->ev->barred) {
+        sm_life_answer(m, SM_REFUSED, SM_C_IN_DOUBT);
+        return;
+    }
+    if (m->e->state == SM_S_NONE)
+        sm_life_new_generation(m);
+    if (m->ev->needs_approval)
+        sm_life_ask(m);
+    else
+        sm_life_start_attempt(m, false);
+}

@@ -1,0 +1,488 @@
+/*
+ * What each event does in each state.
+ *
+ * begin, by state (time is applied first; KEY_CONFLICT in every state where drift conflicts):
+ *
+ *   none, or window over     barrier; approval needed: pending, AWAITING_APPROVAL; else execute
+ *   pending                  digest equal: wait; else a new request supersedes the old
+ *   ready                    approved for this digest, or none needed: execute; else a new request
+ *   running                  wait, RETRY_IN_FLIGHT
+ *   in_doubt                 at rerun: execute; at resend or probe: wait, UPSTREAM_TIMEOUT;
+ *                            at hold: IN_DOUBT
+ *   succeeded                meant as a repeat: a new generation, as none; on_hit fail:
+ *                            ALREADY_DONE; bytes gone: RESULT_EXPIRED; else replay
+ *   partial                  replay, PARTIAL_SUCCESS
+ *   failed, not applied      if failures are retried: as none; else replay
+ *   failed otherwise         ALREADY_DONE or replay
+ *   denied                   DENIED
+ *   expired, canceled        as none
+ *
+ * commit, by state:
+ *                     running, own fence     in_doubt              running, other   settled
+ *   success, partial  settles                settles               evidence [1]     evidence
+ *   failure, no       failed [2]             clears own doubt [3]  clears own doubt evidence
+ *   failure, yes      failed for ever [2]    settles               evidence         evidence
+ *   failure, unknown  in_doubt               evidence              evidence         evidence
+ *
+ *   [1] wins if the running attempt ends not applied or in doubt; if it succeeds too, both did.
+ *   [2] in_doubt while another attempt is (I16).  [3] none left: failed.
+ *   While ready or pending after a doubt was judged "not applied", a success of that attempt
+ *   settles the effect: running it again would do it twice.
+ *
+ * The others: renew in running by its own fence; approve and deny in pending, by the newest
+ * request; cancel in pending and ready; resolve, step and probed in in_doubt; forget in settled
+ * states. Anything else is ILLEGAL_STATE and changes nothing.
+ */
+#include "core/transition.h"
+
+#include <assert.h>
+
+#include "core/life.h"
+
+static const struct {
+    const char *name;
+    bool retriable;
+} codes[] = {
+#define X(code, text, retriable) {text, retriable},
+    SM_CODES(X)
+#undef X
+};
+
+const char *sm_code_name(sm_code c)
+{
+    return codes[c].name;
+}
+
+bool sm_code_retriable(sm_code c)
+{
+    return codes[c].retriable;
+}
+
+/* ---- time ------------------------------------------------------------------------------------*/
+
+/* What the clock alone has done. A renewal or commit by the running attempt itself comes in time as
+ * long as nobody has looked: the lease is not held against it. */
+static void apply_time(sm_making *m)
+{
+    sm_effect *e = m->e;
+    bool own =
+        (m->ev->kind == SM_EV_RENEW || m->ev->kind == SM_EV_COMMIT) && m->ev->fence == e->fence;
+    if (e->state == SM_S_RUNNING && m->now >= e->lease_end && !own) {
+        sm_life_enter_doubt(m, e->lease_end);
+    } else if ((e->state == SM_S_PENDING || (e->state == SM_S_READY && e->approved)) &&
+               m->now >= e->request_end) {
+        int64_t at = e->request_end;
+        sm_life_settle(m, SM_S_EXPIRED, at);
+    }
+    if (sm_state_settled(e->state) && m->now >= e->window_end) {
+        e->state = SM_S_NONE;
+        e->settled_at = e->window_end = e->result_end = 0;
+        sm_life_note(m, SM_N_WINDOW_OVER);
+    }
+}
+
+sm_doubt sm_effect_doubt_step(const sm_effect *e, const sm_contract *c, int64_t now)
+{
+    const sm_idempotency *down =
+        c->origin[SM_F_IDEMPOTENCY].given != NULL ? &c->idempotency : &c->upstream.idempotency;
+    for (uint8_t i = e->chain_at; i < c->on_in_doubt.count; i++) {
+        sm_doubt step = (sm_doubt)c->on_in_doubt.steps[i];
+        if (step != SM_DOUBT_RESEND || now < sm_life_after(e->first_sent, down->window_ms))
+            return step;
+    }
+    return SM_DOUBT_HOLD;
+}
+
+/* ---- begin -----------------------------------------------------------------------------------*/
+
+static void begin_ready(sm_making *m)
+{
+    const sm_effect *e = m->e;
+    bool covered =
+        e->approved ? sm_life_same_hash(&e->digest, &m->ev->digest) : !m->ev->needs_approval;
+    if (covered && !m->ev->barred) {
+        sm_life_start_attempt(m, false);
+    } else {
+        if (e->approved && !m->ev->barred)
+            sm_life_note(m, SM_N_SUPERSEDED);
+        sm_life_start(m);
+    }
+}
+
+static void begin_pending(sm_making *m)
+{
+    if (sm_life_same_hash(&m->e->digest, &m->ev->digest)) {
+        sm_life_answer(m, SM_WAIT, SM_C_AWAITING_APPROVAL);
+        return;
+    }
+    if (!m->ev->barred)
+        sm_life_note(m, SM_N_SUPERSEDED);
+    sm_life_start(m);
+}
+
+/* A rerun stays under the approval that its attempt consumed, which was for the same arguments. */
+static void begin_doubted(sm_making *m)
+{
+    sm_doubt step = sm_effect_doubt_step(m->e, m->c, m->now);
+    bool covered = !m->ev->needs_approval || sm_life_same_hash(&m->e->ran, &m->ev->digest);
+    if (step == SM_DOUBT_RERUN && covered)
+        sm_life_start_attempt(m, false);
+    else if (step == SM_DOUBT_HOLD || step == SM_DOUBT_RERUN)
+        sm_life_answer(m, SM_REFUSED, SM_C_IN_DOUBT);
+    else
+        sm_life_answer(m, SM_WAIT, SM_C_UPSTREAM_TIMEOUT);
+}
+
+static void replay(sm_making *m, sm_code code)
+{
+    if (m->c->on_hit == SM_HIT_FAIL && code == SM_C_NONE)
+        sm_life_answer(m, SM_REFUSED, SM_C_ALREADY_DONE);
+    else if (m->now >= m->e->result_end)
+        sm_life_answer(m, SM_REFUSED, SM_C_RESULT_EXPIRED);
+    else
+        sm_life_answer(m, SM_REPLAY, code);
+}
+
+static void begin_succeeded(sm_making *m)
+{
+    if (m->ev->deliberate && m->c->on_repeat == SM_REPEAT_RUN && !m->ev->barred &&
+        m->now >= sm_life_after(m->e->settled_at, m->c->repeat_after_ms)) {
+        m->e->state = SM_S_NONE;
+        sm_life_start(m);
+    } else {
+        replay(m, SM_C_NONE);
+    }
+}
+
+static void begin_failed(sm_making *m)
+{
+    sm_effect *e = m->e;
+    bool again = m->c->failures == SM_FAILURES_RETRY || m->c->on_hit == SM_HIT_REPLAY_SUCCESS;
+    if (e->applied || e->abandoned || !again) {
+        replay(m, SM_C_NONE);
+        return;
+    }
+    if (!m->ev->barred)
+        e->run++;
+    sm_life_start(m);
+}
+
+static void on_begin(sm_making *m)
+{
+    if (m->e->state != SM_S_NONE && m->ev->drift == SM_CONFLICTS) {
+        sm_life_answer(m, SM_REFUSED, SM_C_KEY_CONFLICT);
+        return;
+    }
+    switch (m->e->state) {
+    case SM_S_NONE:
+    case SM_S_EXPIRED:
+    case SM_S_CANCELED: sm_life_start(m); break;
+    case SM_S_PENDING: begin_pending(m); break;
+    case SM_S_READY: begin_ready(m); break;
+    case SM_S_RUNNING: sm_life_answer(m, SM_WAIT, SM_C_RETRY_IN_FLIGHT); break;
+    case SM_S_IN_DOUBT: begin_doubted(m); break;
+    case SM_S_SUCCEEDED: begin_succeeded(m); break;
+    case SM_S_PARTIAL: replay(m, SM_C_PARTIAL_SUCCESS); break;
+    case SM_S_FAILED: begin_failed(m); break;
+    case SM_S_DENIED: sm_life_answer(m, SM_REFUSED, SM_C_DENIED); break;
+    case SM_S_COUNT: assert(!"not a state"); break;
+    }
+}
+
+/* ---- commit and renew ------------------------------------------------------------------------*/
+
+static sm_state outcome_state(const sm_event *ev)
+{
+    return ev->outcome == SM_SUCCESS   ? SM_S_SUCCEEDED
+           : ev->outcome == SM_FAILURE ? SM_S_FAILED
+                                       : SM_S_PARTIAL;
+}
+
+static void commit_current(sm_making *m)
+{
+    sm_effect *e = m->e;
+    bool both = e->late != 0;
+    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    if (m->ev->outcome != SM_FAILURE) {
+        sm_life_settle(m, outcome_state(m->ev), m->now);
+        if (both)
+            sm_life_note(m, SM_N_DOUBLE_EFFECT);
+    } else if (m->ev->applied == SM_APPLIED_UNKNOWN) {
+        sm_life_enter_doubt(m, m->now);
+    } else if (m->ev->applied == SM_APPLIED_NO) {
+        sm_life_end_not_applied(m);
+    } else {
+        e->applied = true;
+        if (both)
+            sm_life_note(m, SM_N_DOUBLE_EFFECT);
+        e->late = 0;
+        sm_life_end_not_applied(m); /* the doubt of others stays; without any, failed for ever */
+    }
+}
+
+static void commit_in_doubt(sm_making *m)
+{
+    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    if (m->ev->outcome != SM_FAILURE) {
+        sm_life_settle(m, outcome_state(m->ev), m->now);
+    } else if (m->ev->applied == SM_APPLIED_YES) {
+        m->e->applied = true;
+        sm_life_settle(m, SM_S_FAILED, m->now);
+    } else if (m->ev->applied == SM_APPLIED_NO && sm_life_doubts_fence(m->e, m->ev->fence)) {
+        sm_life_remove_doubt(m, m->ev->fence);
+        if (m->e->doubt_count == 0)
+            sm_life_settle(m, SM_S_FAILED, m->now);
+    } else {
+        sm_life_note(m, SM_N_LATE);
+        sm_life_answer(m, SM_EVIDENCE, SM_C_NONE);
+    }
+}
+
+/* A commit by an attempt that is not the running one, while one runs. */
+static void commit_beside(sm_making *m)
+{
+    sm_life_answer(m, SM_EVIDENCE, SM_C_NONE);
+    sm_life_note(m, SM_N_LATE);
+    if (m->ev->outcome != SM_FAILURE && m->e->late == 0) {
+        m->e->late = m->ev->fence;
+        m->e->late_partial = m->ev->outcome == SM_PARTIAL_OUTCOME;
+    } else if (m->ev->outcome == SM_FAILURE && m->ev->applied == SM_APPLIED_NO) {
+        sm_life_remove_doubt(m, m->ev->fence);
+    }
+}
+
+static void on_commit(sm_making *m)
+{
+    sm_effect *e = m->e;
+    if (m->ev->fence == 0 || m->ev->fence > e->fence) {
+        sm_life_answer(m, SM_REFUSED, SM_C_BAD_CLAIM);
+    } else if (m->ev->fence <= e->base_fence || e->state == SM_S_NONE ||
+               sm_state_settled(e->state)) {
+        sm_life_note(m, SM_N_LATE);
+        sm_life_answer(m, SM_EVIDENCE, SM_C_NONE);
+    } else if (e->state == SM_S_RUNNING) {
+        if (m->ev->fence == e->fence)
+            commit_current(m);
+        else
+            commit_beside(m);
+    } else if (e->state == SM_S_IN_DOUBT || m->ev->outcome != SM_FAILURE) {
+        commit_in_doubt(m); /* ready and pending too: it was applied after all */
+    } else {
+        sm_life_note(m, SM_N_LATE);
+        sm_life_answer(m, SM_EVIDENCE, SM_C_NONE);
+    }
+}
+
+static void on_renew(sm_making *m)
+{
+    sm_effect *e = m->e;
+    if (e->state != SM_S_RUNNING || m->ev->fence != e->fence) {
+        sm_life_answer(m, SM_REFUSED, SM_C_BAD_CLAIM);
+        return;
+    }
+    int64_t end = sm_life_after(m->now, m->ev->lease_ms);
+    if (end > e->lease_end) {
+        e->lease_end = end;
+        sm_life_note(m, SM_N_RENEWED);
+    }
+    sm_life_answer(m, SM_DONE, SM_C_NONE);
+}
+
+/* ---- doubt -----------------------------------------------------------------------------------*/
+
+/* Nothing was applied, by evidence or by a person's word: the effect may start again. */
+static void not_applied(sm_making *m)
+{
+    sm_effect *e = m->e;
+    bool applied = e->applied;
+    sm_life_clear_doubts(e);
+    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    if (applied) {
+        sm_life_settle(m, SM_S_FAILED, m->now); /* another attempt is known to have been */
+    } else if (m->ev->needs_approval) {
+        sm_life_ask(m);
+        sm_life_answer(m, SM_DONE, SM_C_NONE);
+    } else {
+        sm_life_clear_request(e);
+        e->state = SM_S_READY;
+    }
+}
+
+static void on_step(sm_making *m)
+{
+    if (m->e->state != SM_S_IN_DOUBT) {
+        sm_life_answer(m, SM_REFUSED, SM_C_ILLEGAL_STATE);
+        return;
+    }
+    switch (sm_effect_doubt_step(m->e, m->c, m->now)) {
+    case SM_DOUBT_RESEND: sm_life_start_attempt(m, true); break;
+    case SM_DOUBT_RERUN: sm_life_start_attempt(m, false); break;
+    case SM_DOUBT_PROBE: sm_life_answer(m, SM_DONE, SM_C_UPSTREAM_TIMEOUT); break;
+    case SM_DOUBT_HOLD: sm_life_answer(m, SM_REFUSED, SM_C_IN_DOUBT); break;
+    }
+}
+
+/* "Absent" counts only when what was under way has had time to arrive, and for an irreversible tool
+ * only if the probe is the last word. */
+static bool absent_counts(const sm_making *m)
+{
+    return m->now >= sm_life_after(m->e->doubt_end, m->c->probe.settle_ms) &&
+           (m->c->class != SM_CLASS_IRREVERSIBLE || m->c->probe.authoritative);
+}
+
+static void on_probed(sm_making *m)
+{
+    sm_effect *e = m->e;
+    if (e->state != SM_S_IN_DOUBT || sm_effect_doubt_step(e, m->c, m->now) != SM_DOUBT_PROBE) {
+        sm_life_answer(m, SM_REFUSED, SM_C_ILLEGAL_STATE);
+        return;
+    }
+    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    if (m->ev->found == SM_FOUND_APPLIED) {
+        sm_life_settle(m, SM_S_SUCCEEDED, m->now);
+    } else if (m->ev->found == SM_FOUND_ABSENT && absent_counts(m)) {
+        sm_life_note(m, SM_N_CLEARED);
+        not_applied(m);
+    } else if (m->ev->found == SM_FOUND_ABSENT &&
+               m->now < sm_life_after(e->doubt_end, m->c->probe.settle_ms)) {
+        sm_life_answer(m, SM_WAIT, SM_C_UPSTREAM_TIMEOUT); /* too early to tell: ask again */
+    } else {
+        while (m->c->on_in_doubt.steps[e->chain_at] != SM_DOUBT_PROBE)
+            e->chain_at++;
+        e->chain_at++; /* the probe does not know: the next step, at least hold */
+        m->out->changed = true;
+    }
+}
+
+static void on_resolve(sm_making *m)
+{
+    if (m->e->state != SM_S_IN_DOUBT) {
+        sm_life_answer(m, SM_REFUSED, SM_C_ILLEGAL_STATE);
+        return;
+    }
+    sm_life_note(m, SM_N_RESOLVED);
+    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    switch (m->ev->resolution) {
+    case SM_RESOLVE_APPLIED: sm_life_settle(m, SM_S_SUCCEEDED, m->now); break;
+    case SM_RESOLVE_NOT_APPLIED: not_applied(m); break;
+    case SM_RESOLVE_ABANDON:
+        m->e->abandoned = true;
+        sm_life_settle(m, SM_S_FAILED, m->now);
+        break;
+    }
+}
+
+/* ---- approval --------------------------------------------------------------------------------*/
+
+static bool decides(sm_making *m)
+{
+    if (m->e->state != SM_S_PENDING) {
+        sm_life_answer(m, SM_REFUSED,
+                       m->e->state == SM_S_EXPIRED ? SM_C_APPROVAL_EXPIRED : SM_C_ILLEGAL_STATE);
+        return false;
+    }
+    if (m->ev->request != m->e->request) {
+        sm_life_answer(m, SM_REFUSED, SM_C_KEY_CONFLICT); /* superseded: other arguments wait now */
+        return false;
+    }
+    return true;
+}
+
+static void on_approve(sm_making *m)
+{
+    sm_effect *e = m->e;
+    if (!decides(m))
+        return;
+    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    for (uint32_t i = 0; i < e->approvals; i++) {
+        if (sm_life_same_hash(&e->approvers[i], &m->ev->actor))
+            return; /* one person, one voice */
+    }
+    e->approvers[e->approvals++] = m->ev->actor;
+    sm_life_note(m, SM_N_APPROVED);
+    if (e->approvals < e->quorum)
+        return;
+    e->state = SM_S_READY;
+    e->approved = true;
+    e->request_end = sm_life_after(m->now, m->c->approval.expires_ms);
+}
+
+static void on_deny(sm_making *m)
+{
+    if (!decides(m))
+        return;
+    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    sm_life_note(m, SM_N_DENIED);
+    sm_life_settle(m, SM_S_DENIED, m->now);
+}
+
+static void on_cancel(sm_making *m)
+{
+    if (m->e->state != SM_S_PENDING && m->e->state != SM_S_READY) {
+        sm_life_answer(m, SM_REFUSED, SM_C_ILLEGAL_STATE);
+        return;
+    }
+    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    sm_life_note(m, SM_N_CANCELED);
+    sm_life_settle(m, SM_S_CANCELED, m->now);
+}
+
+static void on_forget(sm_making *m)
+{
+    if (!sm_state_settled(m->e->state)) {
+        sm_life_answer(m, SM_REFUSED, SM_C_ILLEGAL_STATE);
+        return;
+    }
+    m->e->state = SM_S_NONE;
+    m->e->settled_at = m->e->window_end = m->e->result_end = 0;
+    sm_life_note(m, SM_N_FORGOTTEN);
+    sm_life_answer(m, SM_DONE, SM_C_NONE);
+}
+
+/* ---- the function ----------------------------------------------------------------------------*/
+
+static void make(const sm_effect *e, const sm_event *ev, const sm_contract *c, int64_t now,
+                 sm_step *out)
+{
+    static void (*const on[])(sm_making *) = {
+        [SM_EV_BEGIN] = on_begin,   [SM_EV_RENEW] = on_renew,   [SM_EV_COMMIT] = on_commit,
+        [SM_EV_STEP] = on_step,     [SM_EV_PROBED] = on_probed, [SM_EV_APPROVE] = on_approve,
+        [SM_EV_DENY] = on_deny,     [SM_EV_CANCEL] = on_cancel, [SM_EV_RESOLVE] = on_resolve,
+        [SM_EV_FORGET] = on_forget,
+    };
+    *out = (sm_step){.next = *e, .answer = SM_DONE};
+    sm_making m = {ev, c, now, out, &out->next};
+    apply_time(&m);
+    if (ev->kind != SM_EV_LOOK)
+        on[ev->kind](&m);
+}
+
+/* Observe mode never refuses, waits or asks: it executes, and says what it would have done. What
+ * would have been asked runs as if nobody had to be; what runs beside the record has no claim, and
+ * the record stays as time left it. */
+static void observe(const sm_effect *e, const sm_event *ev, const sm_contract *c, int64_t now,
+                    sm_step *out)
+{
+    sm_code would = out->answer == SM_REPLAY ? SM_C_ALREADY_DONE : out->code;
+    sm_event again = *ev;
+    again.needs_approval = false;
+    if (ev->needs_approval)
+        make(e, &again, c, now, out);
+    if (out->answer != SM_EXECUTE) {
+        again.kind = SM_EV_LOOK;
+        make(e, &again, c, now, out);
+        out->answer = SM_EXECUTE;
+        out->unclaimed = true;
+    }
+    out->observed = would;
+}
+
+void sm_transition(const sm_effect *e, const sm_event *ev, const sm_contract *c, int64_t now,
+                   sm_step *out)
+{
+    assert(sm_effect_flaw(e) == NULL);
+    make(e, ev, c, now, out);
+    if (c->mode == SM_MODE_OBSERVE && ev->kind == SM_EV_BEGIN && out->answer != SM_EXECUTE)
+        observe(e, ev, c, now, out);
+    assert(sm_effect_flaw(&out->next) == NULL);
+}

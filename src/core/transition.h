@@ -1,0 +1,163 @@
+/*
+ * The life of an effect: one pure function of (effect, event, now).
+ *
+ *             begin                     claim                 commit
+ *   (none) ----------> running <------------------ ready <----------- pending_approval
+ *      \                 |  |  \                      ^   approve        |   |   |
+ *       \ needs approval |  |   \ lease lost          |                deny expire cancel
+ *        `---------------+--+----+--> in_doubt -------+ not applied       |   |   |
+ *                        |  |           | applied                       denied expired canceled
+ *               succeeded failed partial  (settled, answered from the record)
+ *
+ * `transition.c` has the table of what each event does in each state. Time is applied first: a lost
+ * lease, an expired request and a window that is over take effect before the event does, in the
+ * same write.
+ *
+ * Nothing here reads a clock, makes an id or stores anything (I13). The caller writes the new
+ * effect with its notes if `changed`, by compare-and-swap, and starts over if somebody else was
+ * faster.
+ */
+#ifndef SM_CORE_TRANSITION_H
+#define SM_CORE_TRANSITION_H
+
+#include "core/contract.h"
+#include "core/effect.h"
+
+/* What callers get told; the texts are the codes of the interface.  X(code, text, retriable) */
+#define SM_CODES(X)                                                                                \
+    X(NONE, "", false)                                                                             \
+    X(RETRY_IN_FLIGHT, "RETRY_IN_FLIGHT", true)                                                    \
+    X(AWAITING_APPROVAL, "AWAITING_APPROVAL", true)                                                \
+    X(UPSTREAM_TIMEOUT, "UPSTREAM_TIMEOUT", true)                                                  \
+    X(IN_DOUBT, "IN_DOUBT", false)                                                                 \
+    X(KEY_CONFLICT, "KEY_CONFLICT", false)                                                         \
+    X(ILLEGAL_STATE, "ILLEGAL_STATE", false)                                                       \
+    X(BAD_CLAIM, "BAD_CLAIM", false)                                                               \
+    X(DENIED, "DENIED", false)                                                                     \
+    X(APPROVAL_EXPIRED, "APPROVAL_EXPIRED", true)                                                  \
+    X(CANCELED, "CANCELED", false)                                                                 \
+    X(ALREADY_DONE, "ALREADY_DONE", false)                                                         \
+    X(RESULT_EXPIRED, "RESULT_EXPIRED", false)                                                     \
+    X(PARTIAL_SUCCESS, "PARTIAL_SUCCESS", false)                                                   \
+    X(NOT_FOUND, "NOT_FOUND", false)
+
+typedef enum sm_code {
+#define X(code, text, retriable) SM_C_##code,
+    SM_CODES(X)
+#undef X
+        SM_C_COUNT
+} sm_code;
+
+const char *sm_code_name(sm_code c);
+bool sm_code_retriable(sm_code c);
+
+typedef enum sm_drift { SM_SAME, SM_DRIFTED, SM_CONFLICTS } sm_drift;
+typedef enum sm_outcome { SM_SUCCESS, SM_FAILURE, SM_PARTIAL_OUTCOME } sm_outcome;
+typedef enum sm_applied { SM_APPLIED_NO, SM_APPLIED_YES, SM_APPLIED_UNKNOWN } sm_applied;
+typedef enum sm_found_kind { SM_FOUND_APPLIED, SM_FOUND_ABSENT, SM_FOUND_UNKNOWN } sm_found_kind;
+typedef enum sm_resolution {
+    SM_RESOLVE_APPLIED,
+    SM_RESOLVE_NOT_APPLIED,
+    SM_RESOLVE_ABANDON
+} sm_resolution;
+
+/*  X(code, text) */
+#define SM_EVENTS(X)                                                                               \
+    X(BEGIN, "begin")   /* somebody wants the action done */                                       \
+    X(LOOK, "look")     /* somebody looks: only time is applied */                                 \
+    X(RENEW, "renew")   /* an attempt is still at it */                                            \
+    X(COMMIT, "commit") /* an attempt ended */                                                     \
+    X(STEP, "step")     /* Semel takes the next step of on_in_doubt */                             \
+    X(PROBED, "probed") /* what a probe found */                                                   \
+    X(APPROVE, "approve")                                                                          \
+    X(DENY, "deny")                                                                                \
+    X(CANCEL, "cancel")                                                                            \
+    X(RESOLVE, "resolve") /* a person says what happened */                                        \
+    X(FORGET, "forget")
+
+typedef enum sm_event_kind {
+#define X(code, text) SM_EV_##code,
+    SM_EVENTS(X)
+#undef X
+        SM_EV_COUNT
+} sm_event_kind;
+
+typedef struct sm_event {
+    sm_event_kind kind;
+    /* begin; needs_approval and digest also for resolve and probed */
+    sm_drift drift;      /* these arguments against the recorded ones */
+    bool needs_approval; /* these arguments do, by the contract */
+    sm_hash digest;      /* of key, tool, full arguments and contract (I7) */
+    bool deliberate;     /* the front end has evidence that a repeat is meant */
+    bool barred;         /* another effect of this tool and scope is in doubt */
+    int64_t lease_ms;    /* begin, renew, step */
+    /* renew, commit */
+    uint64_t fence;
+    sm_outcome outcome;
+    sm_applied applied;
+    /* approve, deny */
+    uint64_t request;
+    sm_hash actor;
+    /* resolve, probed */
+    sm_resolution resolution;
+    sm_found_kind found;
+} sm_event;
+
+/* What to tell whoever caused the event. */
+typedef enum sm_answer {
+    SM_EXECUTE, /* run it, under the effect's new fence */
+    SM_REPLAY,  /* the record answers */
+    SM_WAIT,    /* wait for a change; `code` is what to say when the wait is over */
+    SM_REFUSED, /* no, and `code` says why */
+    SM_DONE,    /* the event took effect */
+    SM_EVIDENCE /* a late commit: kept, decides nothing */
+} sm_answer;
+
+/* Entries for the effect's history, in the order in which they happened. */
+#define SM_NOTES(X)                                                                                \
+    X(STARTED, "started")                                                                          \
+    X(RENEWED, "renewed")                                                                          \
+    X(DOUBTED, "doubted")                                                                          \
+    X(REQUESTED, "requested")                                                                      \
+    X(SUPERSEDED, "superseded")                                                                    \
+    X(APPROVED, "approved")                                                                        \
+    X(DENIED, "denied")                                                                            \
+    X(EXPIRED, "expired")                                                                          \
+    X(CANCELED, "canceled")                                                                        \
+    X(SETTLED, "settled")                                                                          \
+    X(LATE, "late")                                                                                \
+    X(CLEARED, "cleared")                                                                          \
+    X(DOUBLE_EFFECT, "double_effect")                                                              \
+    X(RESOLVED, "resolved")                                                                        \
+    X(FORGOTTEN, "forgotten")                                                                      \
+    X(WINDOW_OVER, "window_over")                                                                  \
+    X(OBSERVED, "observed")
+
+typedef enum sm_note {
+#define X(code, text) SM_N_##code,
+    SM_NOTES(X)
+#undef X
+        SM_N_COUNT
+} sm_note;
+
+#define SM_NOTES_MAX 6u
+
+typedef struct sm_step {
+    sm_effect next;
+    bool changed;
+    sm_answer answer;
+    sm_code code;
+    sm_note notes[SM_NOTES_MAX];
+    uint32_t note_count;
+    sm_code observed; /* observe mode: what would have been said instead of execute */
+    bool unclaimed;   /* observe mode: execute beside the record, without a claim */
+} sm_step;
+
+/* `e` with state none is an effect that does not exist. `c` is the tool's effective contract. */
+void sm_transition(const sm_effect *e, const sm_event *ev, const sm_contract *c, int64_t now,
+                   sm_step *out);
+
+/* The step of on_in_doubt that an effect in doubt is at. */
+sm_doubt sm_effect_doubt_step(const sm_effect *e, const sm_contract *c, int64_t now);
+
+#endif

@@ -1,0 +1,758 @@
+/*
+ * The life of an effect: every event in every state, and a long random walk that checks I1, I2, I5,
+ * I6, I7 and I16 against a model of its own after each step.
+ */
+#include "contracts.h"
+
+#include "base/duration.h"
+#include "core/transition.h"
+
+#define DIGEST(n) ((sm_hash){{(uint8_t)(n)}})
+#define MINUTE    ((int64_t)60000)
+#define T0        ((int64_t)1000000000)
+
+/* ---- every pair of state and event -----------------------------------------------------------*/
+
+static const char plain[] = "version: 1\ntools: {t: {on_in_doubt: hold, approval: {quorum: 1}}}\n";
+
+/* An effect in each state, made by the shortest way that leads there. */
+static sm_effect in_state(const sm_contract *c, sm_state state)
+{
+    sm_effect e = {0};
+    sm_step s;
+    sm_event begin = {.kind = SM_EV_BEGIN, .lease_ms = MINUTE, .digest = DIGEST(1)};
+    sm_event asked = begin;
+    asked.needs_approval = true;
+    sm_event commit = {.kind = SM_EV_COMMIT, .fence = 1};
+    switch (state) {
+    case SM_S_NONE: return e;
+    case SM_S_PENDING:
+    case SM_S_READY:
+    case SM_S_DENIED:
+    case SM_S_EXPIRED:
+    case SM_S_CANCELED:
+        sm_transition(&e, &asked, c, T0, &s);
+        if (state == SM_S_PENDING)
+            return s.next;
+        sm_event decide = {.kind = state == SM_S_READY      ? SM_EV_APPROVE
+                                   : state == SM_S_DENIED   ? SM_EV_DENY
+                                   : state == SM_S_CANCELED ? SM_EV_CANCEL
+                                                            : SM_EV_LOOK,
+                           .request = 1,
+                           .actor = DIGEST(9)};
+        e = s.next;
+        sm_transition(&e, &decide, c, state == SM_S_EXPIRED ? T0 + 60 * MINUTE : T0, &s);
+        return s.next;
+    default: break;
+    }
+    sm_transition(&e, &begin, c, T0, &s);
+    e = s.next;
+    if (state == SM_S_RUNNING)
+        return e;
+    commit.outcome = state == SM_S_SUCCEEDED ? SM_SUCCESS
+                     : state == SM_S_PARTIAL ? SM_PARTIAL_OUTCOME
+                                             : SM_FAILURE;
+    commit.applied = state == SM_S_IN_DOUBT ? SM_APPLIED_UNKNOWN : SM_APPLIED_NO;
+    sm_transition(&e, &commit, c, T0, &s);
+    return s.next;
+}
+
+typedef struct expected {
+    sm_state state;
+    sm_answer answer;
+    sm_code code;
+} expected;
+
+#define ILLEGAL(s)                                                                                 \
+    {                                                                                              \
+        SM_S_##s, SM_REFUSED, SM_C_ILLEGAL_STATE                                                   \
+    }
+#define BAD_CLAIM(s)                                                                               \
+    {                                                                                              \
+        SM_S_##s, SM_REFUSED, SM_C_BAD_CLAIM                                                       \
+    }
+#define TO(s, a, c)                                                                                \
+    {                                                                                              \
+        SM_S_##s, SM_##a, SM_C_##c                                                                 \
+    }
+
+static void every_event_in_every_state(void **state)
+{
+    (void)state;
+    sm_contracts *set = contracts(plain);
+    const sm_contract *c = &set->tools[0].contract;
+    /* begin is without need of approval and with digest 1; renew and commit are by fence 1. */
+    static const struct {
+        sm_event event;
+        const char *name;
+        expected in[SM_S_COUNT];
+    } rows[] = {
+        {{.kind = SM_EV_BEGIN, .digest = {{1}}, .lease_ms = MINUTE},
+         "begin",
+         {TO(RUNNING, EXECUTE, NONE), TO(PENDING, WAIT, AWAITING_APPROVAL),
+          TO(RUNNING, EXECUTE, NONE), TO(RUNNING, WAIT, RETRY_IN_FLIGHT),
+          TO(IN_DOUBT, REFUSED, IN_DOUBT), TO(SUCCEEDED, REPLAY, NONE), TO(RUNNING, EXECUTE, NONE),
+          TO(PARTIAL, REPLAY, PARTIAL_SUCCESS), TO(DENIED, REFUSED, DENIED),
+          TO(RUNNING, EXECUTE, NONE), TO(RUNNING, EXECUTE, NONE)}},
+        {{.kind = SM_EV_BEGIN, .digest = {{2}}, .lease_ms = MINUTE, .drift = SM_CONFLICTS},
+         "begin that conflicts",
+         {TO(RUNNING, EXECUTE, NONE), TO(PENDING, REFUSED, KEY_CONFLICT),
+          TO(READY, REFUSED, KEY_CONFLICT), TO(RUNNING, REFUSED, KEY_CONFLICT),
+          TO(IN_DOUBT, REFUSED, KEY_CONFLICT), TO(SUCCEEDED, REFUSED, KEY_CONFLICT),
+          TO(FAILED, REFUSED, KEY_CONFLICT), TO(PARTIAL, REFUSED, KEY_CONFLICT),
+          TO(DENIED, REFUSED, KEY_CONFLICT), TO(EXPIRED, REFUSED, KEY_CONFLICT),
+          TO(CANCELED, REFUSED, KEY_CONFLICT)}},
+        {{.kind = SM_EV_BEGIN,
+          .digest = {{2}},
+          .lease_ms = MINUTE,
+          .drift = SM_DRIFTED,
+          .needs_approval = true},
+         "begin that drifted and needs approval",
+         {TO(PENDING, WAIT, AWAITING_APPROVAL), TO(PENDING, WAIT, AWAITING_APPROVAL),
+          TO(PENDING, WAIT, AWAITING_APPROVAL), TO(RUNNING, WAIT, RETRY_IN_FLIGHT),
+          TO(IN_DOUBT, REFUSED, IN_DOUBT), TO(SUCCEEDED, REPLAY, NONE),
+          TO(PENDING, WAIT, AWAITING_APPROVAL), TO(PARTIAL, REPLAY, PARTIAL_SUCCESS),
+          TO(DENIED, REFUSED, DENIED), TO(PENDING, WAIT, AWAITING_APPROVAL),
+          TO(PENDING, WAIT, AWAITING_APPROVAL)}},
+        {{.kind = SM_EV_BEGIN, .digest = {{1}}, .lease_ms = MINUTE, .barred = true},
+         "begin behind a barrier",
+         {TO(NONE, REFUSED, IN_DOUBT), TO(PENDING, WAIT, AWAITING_APPROVAL),
+          TO(READY, REFUSED, IN_DOUBT), TO(RUNNING, WAIT, RETRY_IN_FLIGHT),
+          TO(IN_DOUBT, REFUSED, IN_DOUBT), TO(SUCCEEDED, REPLAY, NONE),
+          TO(FAILED, REFUSED, IN_DOUBT), TO(PARTIAL, REPLAY, PARTIAL_SUCCESS),
+          TO(DENIED, REFUSED, DENIED), TO(EXPIRED, REFUSED, IN_DOUBT),
+          TO(CANCELED, REFUSED, IN_DOUBT)}},
+        {{.kind = SM_EV_LOOK},
+         "look",
+         {TO(NONE, DONE, NONE), TO(PENDING, DONE, NONE), TO(READY, DONE, NONE),
+          TO(RUNNING, DONE, NONE), TO(IN_DOUBT, DONE, NONE), TO(SUCCEEDED, DONE, NONE),
+          TO(FAILED, DONE, NONE), TO(PARTIAL, DONE, NONE), TO(DENIED, DONE, NONE),
+          TO(EXPIRED, DONE, NONE), TO(CANCELED, DONE, NONE)}},
+        {{.kind = SM_EV_RENEW, .fence = 1, .lease_ms = 2 * MINUTE},
+         "renew",
+         {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), TO(RUNNING, DONE, NONE),
+          BAD_CLAIM(IN_DOUBT), BAD_CLAIM(SUCCEEDED), BAD_CLAIM(FAILED), BAD_CLAIM(PARTIAL),
+          BAD_CLAIM(DENIED), BAD_CLAIM(EXPIRED), BAD_CLAIM(CANCELED)}},
+        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SM_SUCCESS},
+         "commit success",
+         {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), TO(SUCCEEDED, DONE, NONE),
+          TO(SUCCEEDED, DONE, NONE), TO(SUCCEEDED, EVIDENCE, NONE), TO(FAILED, EVIDENCE, NONE),
+          TO(PARTIAL, EVIDENCE, NONE), BAD_CLAIM(DENIED), BAD_CLAIM(EXPIRED), BAD_CLAIM(CANCELED)}},
+        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SM_PARTIAL_OUTCOME},
+         "commit partial",
+         {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), TO(PARTIAL, DONE, NONE),
+          TO(PARTIAL, DONE, NONE), TO(SUCCEEDED, EVIDENCE, NONE), TO(FAILED, EVIDENCE, NONE),
+          TO(PARTIAL, EVIDENCE, NONE), BAD_CLAIM(DENIED), BAD_CLAIM(EXPIRED), BAD_CLAIM(CANCELED)}},
+        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SM_FAILURE, .applied = SM_APPLIED_NO},
+         "commit failure, not applied",
+         {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), TO(FAILED, DONE, NONE),
+          TO(FAILED, DONE, NONE), TO(SUCCEEDED, EVIDENCE, NONE), TO(FAILED, EVIDENCE, NONE),
+          TO(PARTIAL, EVIDENCE, NONE), BAD_CLAIM(DENIED), BAD_CLAIM(EXPIRED), BAD_CLAIM(CANCELED)}},
+        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SM_FAILURE, .applied = SM_APPLIED_YES},
+         "commit failure, applied",
+         {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), TO(FAILED, DONE, NONE),
+          TO(FAILED, DONE, NONE), TO(SUCCEEDED, EVIDENCE, NONE), TO(FAILED, EVIDENCE, NONE),
+          TO(PARTIAL, EVIDENCE, NONE), BAD_CLAIM(DENIED), BAD_CLAIM(EXPIRED), BAD_CLAIM(CANCELED)}},
+        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SM_FAILURE, .applied = SM_APPLIED_UNKNOWN},
+         "commit failure, unknown",
+         {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), TO(IN_DOUBT, DONE, NONE),
+          TO(IN_DOUBT, EVIDENCE, NONE), TO(SUCCEEDED, EVIDENCE, NONE), TO(FAILED, EVIDENCE, NONE),
+          TO(PARTIAL, EVIDENCE, NONE), BAD_CLAIM(DENIED), BAD_CLAIM(EXPIRED), BAD_CLAIM(CANCELED)}},
+        {{.kind = SM_EV_COMMIT, .fence = 2, .outcome = SM_SUCCESS},
+         "commit by an attempt that never was",
+         {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), BAD_CLAIM(RUNNING),
+          BAD_CLAIM(IN_DOUBT), BAD_CLAIM(SUCCEEDED), BAD_CLAIM(FAILED), BAD_CLAIM(PARTIAL),
+          BAD_CLAIM(DENIED), BAD_CLAIM(EXPIRED), BAD_CLAIM(CANCELED)}},
+        {{.kind = SM_EV_STEP, .lease_ms = MINUTE},
+         "step",
+         {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING),
+          TO(IN_DOUBT, REFUSED, IN_DOUBT), ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL),
+          ILLEGAL(DENIED), ILLEGAL(EXPIRED), ILLEGAL(CANCELED)}},
+        {{.kind = SM_EV_PROBED, .found = SM_FOUND_APPLIED},
+         "probed while at hold",
+         {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING), ILLEGAL(IN_DOUBT),
+          ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL), ILLEGAL(DENIED), ILLEGAL(EXPIRED),
+          ILLEGAL(CANCELED)}},
+        {{.kind = SM_EV_APPROVE, .request = 1, .actor = {{9}}},
+         "approve",
+         {ILLEGAL(NONE), TO(READY, DONE, NONE), ILLEGAL(READY), ILLEGAL(RUNNING), ILLEGAL(IN_DOUBT),
+          ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL), ILLEGAL(DENIED),
+          TO(EXPIRED, REFUSED, APPROVAL_EXPIRED), ILLEGAL(CANCELED)}},
+        {{.kind = SM_EV_DENY, .request = 1, .actor = {{9}}},
+         "deny",
+         {ILLEGAL(NONE), TO(DENIED, DONE, NONE), ILLEGAL(READY), ILLEGAL(RUNNING),
+          ILLEGAL(IN_DOUBT), ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL), ILLEGAL(DENIED),
+          TO(EXPIRED, REFUSED, APPROVAL_EXPIRED), ILLEGAL(CANCELED)}},
+        {{.kind = SM_EV_CANCEL},
+         "cancel",
+         {ILLEGAL(NONE), TO(CANCELED, DONE, NONE), TO(CANCELED, DONE, NONE), ILLEGAL(RUNNING),
+          ILLEGAL(IN_DOUBT), ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL), ILLEGAL(DENIED),
+          ILLEGAL(EXPIRED), ILLEGAL(CANCELED)}},
+        {{.kind = SM_EV_RESOLVE, .resolution = SM_RESOLVE_APPLIED},
+         "resolve applied",
+         {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING),
+          TO(SUCCEEDED, DONE, NONE), ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL),
+          ILLEGAL(DENIED), ILLEGAL(EXPIRED), ILLEGAL(CANCELED)}},
+        {{.kind = SM_EV_RESOLVE, .resolution = SM_RESOLVE_NOT_APPLIED},
+         "resolve not applied",
+         {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING), TO(READY, DONE, NONE),
+          ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL), ILLEGAL(DENIED), ILLEGAL(EXPIRED),
+          ILLEGAL(CANCELED)}},
+        {{.kind = SM_EV_RESOLVE, .resolution = SM_RESOLVE_NOT_APPLIED, .needs_approval = true},
+         "resolve not applied where approval is needed",
+         {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING),
+          TO(PENDING, DONE, NONE), ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL),
+          ILLEGAL(DENIED), ILLEGAL(EXPIRED), ILLEGAL(CANCELED)}},
+        {{.kind = SM_EV_RESOLVE, .resolution = SM_RESOLVE_ABANDON},
+         "abandon",
+         {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING), TO(FAILED, DONE, NONE),
+          ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL), ILLEGAL(DENIED), ILLEGAL(EXPIRED),
+          ILLEGAL(CANCELED)}},
+        {{.kind = SM_EV_FORGET},
+         "forget",
+         {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING), ILLEGAL(IN_DOUBT),
+          TO(NONE, DONE, NONE), TO(NONE, DONE, NONE), TO(NONE, DONE, NONE), TO(NONE, DONE, NONE),
+          TO(NONE, DONE, NONE), TO(NONE, DONE, NONE)}},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        for (int s = 0; s < SM_S_COUNT; s++) {
+            sm_effect e = in_state(c, (sm_state)s);
+            expect(e.state == (sm_state)s, "could not make %s", sm_state_name((sm_state)s));
+            int64_t now = s == SM_S_EXPIRED ? T0 + 60 * MINUTE : T0;
+            sm_step out;
+            sm_transition(&e, &rows[i].event, c, now, &out);
+            const expected *x = &rows[i].in[s];
+            expect(out.next.state == x->state && out.answer == x->answer && out.code == x->code,
+                   "%s in %s: %s, answer %d, %s", rows[i].name, sm_state_name((sm_state)s),
+                   sm_state_name(out.next.state), (int)out.answer, sm_code_name(out.code));
+            if (out.answer == SM_REFUSED)
+                expect(!out.changed, "%s in %s was refused and changed something", rows[i].name,
+                       sm_state_name((sm_state)s));
+        }
+    }
+    sm_contracts_free(set);
+}
+
+/* ---- stories ---------------------------------------------------------------------------------*/
+
+/* A contract and an effect that events are thrown at. */
+typedef struct story {
+    sm_contracts *set;
+    const sm_contract *c;
+    sm_effect e;
+    int64_t now;
+    sm_step s;
+} story;
+
+static void tell(story *t, const char *fields)
+{
+    *t = (story){.now = T0};
+    char text[512];
+    snprintf(text, sizeof text, "version: 1\ntools: {p: {class: read}, t: %s}\n", fields);
+    t->set = contracts(text);
+    t->c = &sm_contracts_tool(t->set, SM_STR("t"))->contract;
+}
+
+static void happens(story *t, sm_event ev, sm_answer answer, sm_state state)
+{
+    sm_transition(&t->e, &ev, t->c, t->now, &t->s);
+    expect(t->s.answer == answer && t->s.next.state == state, "answer %d %s, %s", (int)t->s.answer,
+           sm_code_name(t->s.code), sm_state_name(t->s.next.state));
+    t->e = t->s.next;
+}
+
+static bool noted(const story *t, sm_note n)
+{
+    for (uint32_t i = 0; i < t->s.note_count; i++) {
+        if (t->s.notes[i] == n)
+            return true;
+    }
+    return false;
+}
+
+static sm_event begins(int digest)
+{
+    return (sm_event){.kind = SM_EV_BEGIN, .digest = DIGEST(digest), .lease_ms = MINUTE};
+}
+
+static sm_event commits(uint64_t fence, sm_outcome outcome, sm_applied applied)
+{
+    return (sm_event){.kind = SM_EV_COMMIT, .fence = fence, .outcome = outcome, .applied = applied};
+}
+
+static const sm_event look = {.kind = SM_EV_LOOK};
+
+static void a_lost_lease_is_doubt_and_never_a_second_execution(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write}");
+    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    t.now += MINUTE - 1;
+    happens(&t, begins(1), SM_WAIT, SM_S_RUNNING);
+    t.now += 1;
+    happens(&t, begins(1), SM_REFUSED, SM_S_IN_DOUBT);
+    assert_int_equal(t.s.code, SM_C_IN_DOUBT);
+    t.now += 1000 * MINUTE; /* what is unresolved never expires (I17) */
+    happens(&t, begins(1), SM_REFUSED, SM_S_IN_DOUBT);
+    sm_contracts_free(t.set);
+}
+
+static void a_renewal_or_commit_comes_in_time_until_somebody_looks(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write}");
+    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    t.now += 5 * MINUTE;
+    happens(&t, (sm_event){.kind = SM_EV_RENEW, .fence = 1, .lease_ms = MINUTE}, SM_DONE,
+            SM_S_RUNNING);
+    t.now += 5 * MINUTE;
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
+    sm_contracts_free(t.set);
+}
+
+static void a_late_success_settles_what_is_in_doubt(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write}");
+    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    t.now += 2 * MINUTE;
+    happens(&t, look, SM_DONE, SM_S_IN_DOUBT);
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
+    happens(&t, begins(1), SM_REPLAY, SM_S_SUCCEEDED);
+    sm_contracts_free(t.set);
+}
+
+/* Two attempts of a tool that may be rerun; the first comes back while the second runs. */
+static void a_stale_fence_never_decides(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write_idempotent}");
+    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    t.now += 2 * MINUTE;
+    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    assert_int_equal(t.e.fence, 2);
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_EVIDENCE, SM_S_RUNNING);
+    sm_effect fork = t.e;
+    happens(&t, commits(2, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SM_S_SUCCEEDED);
+    t.e = fork; /* or the second succeeds as well */
+    happens(&t, commits(2, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
+    assert_true(noted(&t, SM_N_DOUBLE_EFFECT));
+    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_NO), SM_EVIDENCE, SM_S_SUCCEEDED);
+    sm_contracts_free(t.set);
+}
+
+static void doubt_is_sticky(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write_idempotent}");
+    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    t.now += 2 * MINUTE;
+    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    /* The second surely failed: that proves nothing about the first (I16). */
+    happens(&t, commits(2, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SM_S_IN_DOUBT);
+    assert_int_equal(t.e.doubt_count, 1);
+    assert_int_equal(t.e.doubts[0], 1);
+    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SM_S_FAILED);
+    sm_contracts_free(t.set);
+}
+
+static void the_chain_is_followed_to_its_end(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{on_in_doubt: [resend, probe, hold], lease: 1m, probe: {tool: p, applied: {when: "
+             "[{field: /a, exists: true}]}, settle: 30s}, upstream: {url: 'http://x', "
+             "idempotency: {header: K, window: 10m}}}");
+    const sm_event step = {.kind = SM_EV_STEP, .lease_ms = MINUTE};
+    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_UNKNOWN), SM_DONE, SM_S_IN_DOUBT);
+    happens(&t, begins(1), SM_WAIT, SM_S_IN_DOUBT);
+    assert_int_equal(t.s.code, SM_C_UPSTREAM_TIMEOUT);
+    sm_effect fork = t.e;
+    happens(&t, step, SM_EXECUTE, SM_S_RUNNING); /* the resend */
+    happens(&t, commits(2, SM_FAILURE, SM_APPLIED_UNKNOWN), SM_DONE, SM_S_IN_DOUBT);
+    assert_int_equal(sm_effect_doubt_step(&t.e, t.c, t.now), SM_DOUBT_PROBE);
+    happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_WAIT, SM_S_IN_DOUBT);
+    t.now += 31000;
+    sm_effect settled = t.e;
+    happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_DONE, SM_S_READY);
+    t.e = settled;
+    happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_UNKNOWN}, SM_DONE,
+            SM_S_IN_DOUBT);
+    happens(&t, begins(1), SM_REFUSED, SM_S_IN_DOUBT);
+    assert_int_equal(t.s.code, SM_C_IN_DOUBT);
+    /* Beyond the downstream's window a resend is no longer safe. */
+    t.e = fork;
+    t.now = T0 + 10 * MINUTE;
+    assert_int_equal(sm_effect_doubt_step(&t.e, t.c, t.now), SM_DOUBT_PROBE);
+    sm_contracts_free(t.set);
+}
+
+static void an_absent_probe_is_not_the_last_word_on_an_irreversible_tool(void **state)
+{
+    (void)state;
+    for (int authoritative = 0; authoritative < 2; authoritative++) {
+        story t;
+        tell(&t, authoritative
+                     ? "{class: irreversible, key: {fields: [/a]}, on_in_doubt: probe, probe: "
+                       "{tool: p, applied: {when: [{field: /a, exists: true}]}, authoritative: on}}"
+                     : "{class: irreversible, key: {fields: [/a]}, on_in_doubt: probe, probe: "
+                       "{tool: p, applied: {when: [{field: /a, exists: true}]}}}");
+        happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+        happens(&t, commits(1, SM_FAILURE, SM_APPLIED_UNKNOWN), SM_DONE, SM_S_IN_DOUBT);
+        t.now += MINUTE;
+        happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_DONE,
+                authoritative ? SM_S_READY : SM_S_IN_DOUBT);
+        sm_contracts_free(t.set);
+    }
+}
+
+static void an_approval_is_bound_used_once_and_expires(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write, approval: {quorum: 2, expires: 10m}}");
+    sm_event asks = begins(1);
+    asks.needs_approval = true;
+    happens(&t, asks, SM_WAIT, SM_S_PENDING);
+    sm_event ann = {.kind = SM_EV_APPROVE, .request = 1, .actor = DIGEST(7)}, bob = ann;
+    bob.actor = DIGEST(8);
+    happens(&t, ann, SM_DONE, SM_S_PENDING);
+    happens(&t, ann, SM_DONE, SM_S_PENDING); /* one person, one voice */
+    happens(&t, bob, SM_DONE, SM_S_READY);
+    sm_effect approved = t.e;
+    /* Other arguments are another request, and the old one can no longer be decided. */
+    sm_event other = asks;
+    other.digest = DIGEST(2);
+    happens(&t, other, SM_WAIT, SM_S_PENDING);
+    assert_true(noted(&t, SM_N_SUPERSEDED));
+    assert_int_equal(t.e.request, 2);
+    happens(&t, ann, SM_REFUSED, SM_S_PENDING);
+    assert_int_equal(t.s.code, SM_C_KEY_CONFLICT);
+    /* It runs once. */
+    t.e = approved;
+    happens(&t, asks, SM_EXECUTE, SM_S_RUNNING);
+    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SM_S_FAILED);
+    happens(&t, asks, SM_WAIT, SM_S_PENDING);
+    /* It expires, from the request and again from the approval, and may be asked for again. */
+    t.e = approved;
+    t.now += 10 * MINUTE;
+    happens(&t, look, SM_DONE, SM_S_EXPIRED);
+    happens(&t, asks, SM_WAIT, SM_S_PENDING);
+    sm_contracts_free(t.set);
+}
+
+static void windows_start_when_an_effect_is_settled(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write, window: 10m, result_window: 1m}");
+    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    t.now += 30000;
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
+    t.now += MINUTE - 1;
+    happens(&t, begins(1), SM_REPLAY, SM_S_SUCCEEDED);
+    t.now += 1;
+    happens(&t, begins(1), SM_REFUSED, SM_S_SUCCEEDED);
+    assert_int_equal(t.s.code, SM_C_RESULT_EXPIRED);
+    t.now += 9 * MINUTE;
+    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING); /* the key is free: a new generation */
+    assert_true(t.e.generation == 2 && t.e.attempt == 1 && t.e.fence == 2);
+    /* An attempt of the old generation says nothing about the new one. */
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_EVIDENCE, SM_S_RUNNING);
+    assert_int_equal(t.e.late, 0);
+    sm_contracts_free(t.set);
+}
+
+static void a_repeat_runs_only_if_it_is_meant(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write, on_repeat: run, repeat_after: 2s}");
+    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
+    sm_event meant = begins(1);
+    meant.deliberate = true;
+    t.now += 1999;
+    happens(&t, meant, SM_REPLAY, SM_S_SUCCEEDED); /* a client that sends everything twice */
+    t.now += 1;
+    happens(&t, begins(1), SM_REPLAY, SM_S_SUCCEEDED);
+    happens(&t, meant, SM_EXECUTE, SM_S_RUNNING);
+    assert_int_equal(t.e.generation, 2);
+    sm_contracts_free(t.set);
+}
+
+static void failures_run_again_only_where_that_is_safe(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fields;
+        sm_applied applied;
+        sm_answer again;
+        sm_code code;
+    } rows[] = {
+        {"{class: write}", SM_APPLIED_NO, SM_EXECUTE, SM_C_NONE},
+        {"{class: write}", SM_APPLIED_YES, SM_REPLAY, SM_C_NONE},
+        {"{class: write, failures: replay}", SM_APPLIED_NO, SM_REPLAY, SM_C_NONE},
+        {"{class: write, failures: replay, on_hit: replay_success}", SM_APPLIED_NO, SM_EXECUTE,
+         SM_C_NONE},
+        {"{class: write, failures: replay, on_hit: replay_success}", SM_APPLIED_YES, SM_REPLAY,
+         SM_C_NONE},
+        {"{class: write, failures: replay, on_hit: fail}", SM_APPLIED_NO, SM_REFUSED,
+         SM_C_ALREADY_DONE},
+        {"{class: irreversible, key: {fields: [/a]}}", SM_APPLIED_NO, SM_REPLAY, SM_C_NONE},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        story t;
+        tell(&t, rows[i].fields);
+        happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+        happens(&t, commits(1, SM_FAILURE, rows[i].applied), SM_DONE, SM_S_FAILED);
+        sm_event again = begins(1);
+        sm_transition(&t.e, &again, t.c, t.now, &t.s);
+        expect(t.s.answer == rows[i].again && t.s.code == rows[i].code, "%s", rows[i].fields);
+        /* The downstream key changes with the run, and only then. */
+        expect(t.s.next.run == (rows[i].again == SM_EXECUTE ? 1u : 0u), "%s", rows[i].fields);
+        sm_contracts_free(t.set);
+    }
+}
+
+static void a_success_after_not_applied_settles_before_it_runs_twice(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write}");
+    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    t.now += 2 * MINUTE;
+    happens(&t, look, SM_DONE, SM_S_IN_DOUBT);
+    happens(&t, (sm_event){.kind = SM_EV_RESOLVE, .resolution = SM_RESOLVE_NOT_APPLIED}, SM_DONE,
+            SM_S_READY);
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
+    sm_contracts_free(t.set);
+}
+
+static void observe_mode_executes_and_says_what_it_would_have_done(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write, mode: observe, approval: {quorum: 1}}");
+    sm_event asks = begins(1);
+    asks.needs_approval = true;
+    happens(&t, asks, SM_EXECUTE, SM_S_RUNNING);
+    assert_int_equal(t.s.observed, SM_C_AWAITING_APPROVAL);
+    assert_false(t.s.unclaimed);
+    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    assert_true(t.s.unclaimed && t.s.observed == SM_C_RETRY_IN_FLIGHT && t.e.fence == 1);
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
+    happens(&t, begins(1), SM_EXECUTE, SM_S_SUCCEEDED);
+    assert_true(t.s.unclaimed && t.s.observed == SM_C_ALREADY_DONE);
+    sm_contracts_free(t.set);
+}
+
+/* ---- the random walk -------------------------------------------------------------------------*/
+
+/* What the walk itself knows of one attempt. */
+typedef struct attempt {
+    uint64_t generation;
+    bool over;      /* known to have done nothing: its own word, a person's, or a probe's */
+    bool succeeded; /* it said so */
+} attempt;
+
+#define ATTEMPTS 4096
+
+typedef struct walk {
+    uint64_t random;
+    const sm_contract *c;
+    sm_effect e;
+    int64_t now;
+    attempt attempts[ATTEMPTS]; /* by fence */
+    uint64_t steps_in[SM_S_COUNT];
+    uint64_t executions, replays, doubles;
+} walk;
+
+static sm_event random_event(walk *w)
+{
+    sm_event ev = {.kind = (sm_event_kind)random_below(&w->random, SM_EV_COUNT)};
+    if (random_below(&w->random, 3) == 0)
+        ev.kind = SM_EV_BEGIN;
+    uint32_t back = random_below(&w->random, 3);
+    ev.fence = w->e.fence > back ? w->e.fence - back : random_below(&w->random, 3);
+    ev.digest = DIGEST(random_below(&w->random, 2));
+    ev.needs_approval = w->c->approval.on && random_below(&w->random, 3) > 0;
+    ev.drift = (sm_drift)(random_below(&w->random, 8) == 0 ? random_below(&w->random, 3) : 0);
+    ev.deliberate = random_below(&w->random, 4) == 0;
+    ev.barred = random_below(&w->random, 16) == 0;
+    ev.lease_ms = 1000 + random_below(&w->random, 60000);
+    ev.outcome = (sm_outcome)random_below(&w->random, 3);
+    ev.applied = (sm_applied)random_below(&w->random, 3);
+    ev.request = w->e.request - (random_below(&w->random, 4) == 0);
+    ev.actor = DIGEST(random_below(&w->random, 4));
+    ev.resolution = (sm_resolution)random_below(&w->random, 3);
+    ev.found = (sm_found_kind)random_below(&w->random, 3);
+    return ev;
+}
+
+/* The effect as the clock alone leaves it. */
+static sm_effect at_rest(const walk *w)
+{
+    sm_step s;
+    sm_transition(&w->e, &look, w->c, w->now, &s);
+    return s.next;
+}
+
+static void check_execution(walk *w, const sm_effect *before, const sm_event *ev, const sm_step *s)
+{
+    const sm_effect *after = &s->next;
+    expect(before->state != SM_S_RUNNING, "I1: a second attempt beside a running one");
+    expect(after->fence == before->fence + 1, "I1: a fence was not new");
+    bool chain = before->state == SM_S_IN_DOUBT;
+    sm_doubt step = sm_effect_doubt_step(before, w->c, w->now);
+    expect(!chain || step == SM_DOUBT_RERUN || (step == SM_DOUBT_RESEND && ev->kind == SM_EV_STEP),
+           "I2: run again out of doubt without a reason");
+    for (uint64_t f = 1; f <= before->fence; f++) {
+        const attempt *a = &w->attempts[f];
+        if (a->generation != after->generation)
+            continue;
+        expect(a->over || chain, "I2: attempt %llu may have been applied", (unsigned long long)f);
+        expect(!a->succeeded || chain, "I2: attempt %llu succeeded", (unsigned long long)f);
+    }
+    expect(ev->kind != SM_EV_BEGIN || before->state == SM_S_NONE || ev->drift != SM_CONFLICTS,
+           "I6: a conflict was executed");
+    if (ev->kind == SM_EV_BEGIN && ev->needs_approval && w->c->mode == SM_MODE_ENFORCE) {
+        bool used = before->approved && memcmp(&before->digest, &ev->digest, 32) == 0;
+        bool same = chain && memcmp(&before->ran, &ev->digest, 32) == 0;
+        expect(used || same, "I7: executed without an approval of these arguments");
+    }
+    expect(!after->approved, "I7: an approval was not used up");
+    if (after->generation == before->generation && before->state == SM_S_SUCCEEDED)
+        fail_msg("a success was followed by an attempt in its own generation");
+    w->attempts[after->fence] = (attempt){.generation = after->generation};
+    w->executions++;
+}
+
+/* Learns from an event what the walk may know of attempts. */
+static void learn(walk *w, const sm_effect *before, const sm_event *ev, const sm_step *s)
+{
+    if (ev->kind == SM_EV_COMMIT && ev->fence >= 1 && ev->fence <= before->fence) {
+        attempt *a = &w->attempts[ev->fence];
+        /* An attempt that takes back its own word, or a person's, is evidence and no more. */
+        if (ev->outcome != SM_FAILURE && !a->over)
+            a->succeeded = true;
+        else if (ev->applied == SM_APPLIED_NO && !a->succeeded)
+            a->over = true;
+    }
+    bool cleared = (ev->kind == SM_EV_RESOLVE && ev->resolution == SM_RESOLVE_NOT_APPLIED) ||
+                   (ev->kind == SM_EV_PROBED && ev->found == SM_FOUND_ABSENT);
+    if (cleared && s->answer == SM_DONE && before->state == SM_S_IN_DOUBT &&
+        s->next.state != SM_S_IN_DOUBT) {
+        for (uint64_t f = before->base_fence + 1; f <= before->fence; f++)
+            w->attempts[f].over = true;
+    }
+}
+
+static void check_step(walk *w, const sm_effect *before, const sm_event *ev, const sm_step *s)
+{
+    const sm_effect *after = &s->next;
+    const char *flaw = sm_effect_flaw(after);
+    expect(flaw == NULL, "%s", flaw);
+    if (s->answer == SM_EXECUTE && !s->unclaimed)
+        check_execution(w, before, ev, s);
+    if (ev->kind == SM_EV_COMMIT && sm_state_settled(before->state))
+        expect(after->state == before->state && after->settled_at == before->settled_at,
+               "I5: a late commit changed what was settled");
+    if (ev->kind == SM_EV_COMMIT && before->state == SM_S_RUNNING && ev->fence != before->fence)
+        expect(after->state == SM_S_RUNNING && after->fence == before->fence,
+               "I5: a stale fence ended the running attempt");
+    if (ev->kind == SM_EV_BEGIN && ev->drift == SM_CONFLICTS && before->state != SM_S_NONE &&
+        w->c->mode == SM_MODE_ENFORCE)
+        expect(s->answer == SM_REFUSED && s->code == SM_C_KEY_CONFLICT,
+               "I6: a conflict was not told");
+    if (before->state == SM_S_IN_DOUBT && after->state == SM_S_FAILED && ev->kind == SM_EV_COMMIT &&
+        !after->applied) {
+        for (uint32_t i = 0; i < before->doubt_count; i++)
+            expect(before->doubts[i] == ev->fence, "I16: a doubt was dropped");
+    }
+    if (s->answer == SM_REPLAY)
+        w->replays++;
+}
+
+static void a_million_random_steps_keep_every_promise(void **state)
+{
+    (void)state;
+    static const char *const tools[] = {
+        "{class: write}",
+        "{class: write, window: 1m, on_repeat: run}",
+        "{class: write_idempotent, window: 2m}",
+        "{class: irreversible, key: {fields: [/a]}, window: 5m}",
+        "{class: write, approval: {quorum: 2, expires: 2m}, window: 3m}",
+        "{class: write_idempotent, approval: {quorum: 1, expires: 1m}, window: 3m}",
+        "{class: write, failures: replay, on_hit: replay_success, window: 1m}",
+        "{class: write, on_hit: fail, window: 1m, result_window: 10s}",
+        "{on_in_doubt: [resend, probe, hold], lease: 1m, window: 2m, probe: {tool: p, applied: "
+        "{when: [{field: /a, exists: true}]}, settle: 5s}, upstream: {url: 'http://x', "
+        "idempotency: {header: K, window: 2m}}}",
+        "{class: irreversible, key: {fields: [/a]}, on_in_doubt: [probe, hold], window: 2m, probe: "
+        "{tool: p, applied: {when: [{field: /a, exists: true}]}, authoritative: on, settle: 1s}, "
+        "approval: {quorum: 1}}",
+        "{class: write, mode: observe, window: 1m, approval: {quorum: 1}}",
+    };
+    uint64_t total = 0, executions = 0;
+    static walk w; /* large */
+    uint64_t seen[SM_S_COUNT] = {0};
+    for (uint64_t seed = 1; total < 1200000; seed++) {
+        story t;
+        tell(&t, tools[seed % COUNT(tools)]);
+        memset(&w, 0, sizeof w);
+        w.random = seed * 7919;
+        w.c = t.c;
+        w.now = T0;
+        for (int i = 0; i < 4000 && w.e.fence < ATTEMPTS - 2; i++, total++) {
+            w.now += random_below(&w.random, 4) == 0 ? random_below(&w.random, 90000)
+                                                     : random_below(&w.random, 500);
+            sm_event ev = random_event(&w);
+            sm_effect before = at_rest(&w);
+            if ((ev.kind == SM_EV_COMMIT || ev.kind == SM_EV_RENEW) && ev.fence == w.e.fence)
+                before = w.e.state == SM_S_RUNNING ? w.e : before;
+            sm_step s;
+            sm_transition(&w.e, &ev, w.c, w.now, &s);
+            learn(&w, &before, &ev, &s);
+            check_step(&w, &before, &ev, &s);
+            if (s.changed)
+                w.e = s.next;
+            seen[w.e.state]++;
+        }
+        executions += w.executions;
+        sm_contracts_free(t.set);
+    }
+    for (int i = 0; i < SM_S_COUNT; i++)
+        expect(seen[i] > 1000, "the walk was in %s only %llu times", sm_state_name((sm_state)i),
+               (unsigned long long)seen[i]);
+    print_message("# %llu steps, %llu executions\n", (unsigned long long)total,
+                  (unsigned long long)executions);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_event_in_every_state),
+        cmocka_unit_test(a_lost_lease_is_doubt_and_never_a_second_execution),
+        cmocka_unit_test(a_renewal_or_commit_comes_in_time_until_somebody_looks),
+        cmocka_unit_test(a_late_success_settles_what_is_in_doubt),
+        cmocka_unit_test(a_stale_fence_never_decides),
+        cmocka_unit_test(doubt_is_sticky),
+        cmocka_unit_test(the_chain_is_followed_to_its_end),
+        cmocka_unit_test(an_absent_probe_is_not_the_last_word_on_an_irreversible_tool),
+        cmocka_unit_test(an_approval_is_bound_used_once_and_expires),
+        cmocka_unit_test(windows_start_when_an_effect_is_settled),
+        cmocka_unit_test(a_repeat_runs_only_if_it_is_meant),
+        cmocka_unit_test(failures_run_again_only_where_that_is_safe),
+        cmocka_unit_test(a_success_after_not_applied_settles_before_it_runs_twice),
+        cmocka_unit_test(observe_mode_executes_and_says_what_it_would_have_done),
+        cmocka_unit_test(a_million_random_steps_keep_every_promise),
+    };
+    return cmocka_run_group_tests_name("transition", tests, NULL, NULL);
+}
