@@ -20,12 +20,15 @@
 #define SM_CONTRACT_BYTES_MAX (1u << 20)
 #define SM_CONTRACT_DEPTH_MAX 48u
 #define SM_TOOLS_MAX          10000u
-#define SM_GLOBS_MAX          1000u /* tools listed by pattern */
+#define SM_GLOBS_MAX          200u /* tools listed by pattern */
 #define SM_VARIANTS_MAX       64u
-#define SM_POINTERS_MAX       256u  /* in one list */
+#define SM_POINTERS_MAX       256u  /* in one list or mapping */
+#define SM_PROPERTIES_MAX     500u  /* of one schema */
 #define SM_POINTER_TOKENS_MAX 32u   /* in one pointer */
 #define SM_PATTERN_MAX        512u  /* bytes of a regular expression */
-#define SM_PATTERN_REPEAT_MAX 1000u /* product of all its repeat counts */
+#define SM_PATTERN_REPEAT_MAX 256u  /* product of all its repeat counts */
+#define SM_PATTERN_NEST_MAX   2u    /* repeats inside one another */
+#define SM_MATCH_MAX          4096u /* bytes of a value that a pattern is matched with */
 #define SM_REPORT_MAX         200u  /* errors and warnings reported about one file */
 
 /* Memory that one request may use for its documents and projections. */

@@ -63,6 +63,15 @@ size_t sm_utf8_put(char *out, uint32_t cp)
     return 4;
 }
 
+sm_str sm_utf8_cut(sm_str s, size_t most)
+{
+    if (s.n <= most)
+        return s;
+    while (most > 0 && continues((unsigned char)s.p[most]))
+        most--;
+    return (sm_str){s.p, most};
+}
+
 size_t sm_utf8_count(sm_str s)
 {
     size_t count = 0;

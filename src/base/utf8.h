@@ -18,6 +18,9 @@ bool sm_utf8_valid(sm_str s);
 /* Writes a code point (not a surrogate, at most U+10FFFF) and returns its length. */
 size_t sm_utf8_put(char *out, uint32_t cp);
 
+/* The longest prefix of at most `most` bytes that does not end inside a character. */
+sm_str sm_utf8_cut(sm_str s, size_t most);
+
 /* Number of code points in a valid text. */
 size_t sm_utf8_count(sm_str s);
 

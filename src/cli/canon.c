@@ -22,12 +22,8 @@ static int run(const cli_command *self, int argc, char **argv)
     const sm_json *root;
     int code = cli_read_json(path, NULL, &arena, &text, &root);
     if (code == CLI_OK) {
-        sm_fault fault = {.text = "out of memory"};
-        sm_err e = sm_json_canon(root, &out, sm_buf_view(&text), &fault);
-        if (e == SM_OK)
-            fwrite(out.p, 1, out.len, stdout);
-        else
-            code = cli_fault(cli_input_name(path), &fault);
+        sm_json_canon(root, &out, sm_buf_view(&text), NULL); /* it has a form: it was read so */
+        code = cli_write(&out);
     }
     sm_buf_fini(&out);
     sm_buf_fini(&text);

@@ -1,6 +1,7 @@
 /* Messages, input and output for the commands. */
 #include "cli/cli.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -10,6 +11,7 @@
 #include "base/limits.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "json/canon.h"
 
 const char *cli_color(FILE *to, cli_style style)
 {
@@ -21,20 +23,57 @@ const char *cli_color(FILE *to, cli_style style)
     return isatty(fileno(to)) ? codes[style] : "";
 }
 
-void cli_print(FILE *to, sm_str text)
+void cli_put(sm_buf *out, sm_str text)
 {
     for (size_t i = 0; i < text.n;) {
         const unsigned char *p = (const unsigned char *)text.p + i;
-        size_t step = sm_utf8_step(p, text.n - i);
+        size_t step = sm_utf8_step(p, text.n - i), n = step == 0 ? 1 : step;
         bool c1 = step == 2 && p[0] == 0xC2 && p[1] < 0xA0;
-        if (step == 0 || *p < 0x20 || *p == 0x7F || c1) {
-            for (size_t j = 0; j < (step == 0 ? 1 : step); j++)
-                fprintf(to, "\\x%02X", p[j]);
-        } else {
-            fwrite(p, 1, step, to);
+        for (size_t j = 0; j < n; j++) {
+            if (step == 0 || *p < 0x20 || *p == 0x7F || c1)
+                sm_buf_printf(out, "\\x%02X", p[j]);
+            else
+                sm_buf_byte(out, (char)p[j]);
         }
+        i += n;
+    }
+}
+
+void cli_print(FILE *to, sm_str text)
+{
+    sm_buf b;
+    sm_buf_init(&b, 4 * SM_ARENA_MAX);
+    cli_put(&b, text);
+    if (b.len > 0)
+        fwrite(b.p, 1, b.len, to);
+    sm_buf_fini(&b);
+}
+
+void cli_put_json(sm_buf *out, sm_str text)
+{
+    sm_buf clean;
+    sm_buf_init(&clean, SM_ARENA_MAX);
+    for (size_t i = 0; i < text.n;) {
+        size_t step = sm_utf8_step((const unsigned char *)text.p + i, text.n - i);
+        if (step == 0)
+            sm_buf_text(&clean, "\xEF\xBF\xBD");
+        else
+            sm_buf_bytes(&clean, text.p + i, step);
         i += step == 0 ? 1 : step;
     }
+    sm_json_put_string(out, sm_buf_view(&clean));
+    if (clean.err != SM_OK)
+        out->err = clean.err;
+    sm_buf_fini(&clean);
+}
+
+int cli_write(const sm_buf *out)
+{
+    if (out->err != SM_OK)
+        return cli_fail(cli_code(out->err), "%s", sm_err_text(out->err));
+    if (out->len > 0)
+        fwrite(out->p, 1, out->len, stdout);
+    return CLI_OK;
 }
 
 static void print_message(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
@@ -129,6 +168,7 @@ const char *cli_input_name(const char *path)
 
 int cli_fault(const char *input, const sm_fault *fault)
 {
+    assert(fault->code != SM_OK);
     if (fault->line == 0)
         return cli_fail(cli_code(fault->code), "%s: %s: %s", input, sm_err_name(fault->code),
                         fault->text);
@@ -185,7 +225,12 @@ int cli_read_json(const char *path, const char *text, sm_arena *a, sm_buf *bytes
             return code;
     }
     sm_fault fault;
+    sm_buf canonical;
+    sm_buf_init(&canonical, SM_ARENA_MAX);
     sm_err e = sm_json_read(a, sm_buf_view(bytes), &sm_json_default_limits, out, &fault);
+    if (e == SM_OK)
+        e = sm_json_canon(*out, &canonical, sm_buf_view(bytes), &fault);
+    sm_buf_fini(&canonical);
     return e == SM_OK ? CLI_OK : cli_fault(name, &fault);
 }
 

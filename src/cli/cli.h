@@ -1,8 +1,8 @@
 /*
  * What the commands share: exit codes, messages, reading input, and the table of commands.
  *
- * Data goes to stdout and talk to stderr. Nothing is printed on stdout before it is known that the
- * command succeeds.
+ * Data goes to stdout and talk to stderr. What a command prints is put together first: a failure
+ * leaves stdout empty.
  */
 #ifndef SM_CLI_CLI_H
 #define SM_CLI_CLI_H
@@ -45,9 +45,9 @@ int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2,
 int cli_usage(const cli_command *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* getopt_long for a command: a returned '?' has been explained already. "--help" is handled: it
- * prints the help and returns 'h', on which the command should return CLI_OK. `values` gets the
- * argument. Options are given as long options only, each with its `val`. */
+/* getopt_long for a command, with long options only: what is wrong has been explained when it
+ * returns '?'. On --help it prints the help and returns 'h'; the command should then return CLI_OK.
+ */
 int cli_option(const cli_command *self, int argc, char **argv, const struct option *options);
 
 /* Prints a command's help. */
@@ -81,8 +81,15 @@ int cli_read_contracts(const char *path, sm_contracts **out);
 /* Prints findings the way compilers do. */
 void cli_print_report(const char *path, const sm_report *report, bool warnings);
 
-/* Prints text with control characters made visible. */
+/* Text with control characters and what is not UTF-8 made visible. */
+void cli_put(sm_buf *out, sm_str text);
 void cli_print(FILE *to, sm_str text);
+
+/* A JSON string of any bytes; those that are not UTF-8 become U+FFFD. */
+void cli_put_json(sm_buf *out, sm_str text);
+
+/* Writes a finished output; explains if it could not be made, and returns the exit code. */
+int cli_write(const sm_buf *out);
 
 /* Escape sequences if the stream is a terminal that wants them, else "". */
 typedef enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_RED, CLI_YELLOW, CLI_GREEN } cli_style;

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "core/glob.h"
 #include "json/canon.h"
 
 static const char *plural(uint32_t n)
@@ -24,21 +25,19 @@ static void put_findings(sm_buf *b, const sm_report *r, sm_severity severity)
             continue;
         sm_buf_printf(b, "%s{\"line\":%u,\"column\":%u,\"message\":", first ? "" : ",",
                       r->items[i].line, r->items[i].column);
-        sm_json_put_string(b, sm_utf8_valid(r->items[i].text) ? r->items[i].text
-                                                              : SM_STR("(not valid UTF-8)"));
+        cli_put_json(b, r->items[i].text);
         sm_buf_byte(b, '}');
         first = false;
     }
     sm_buf_byte(b, ']');
 }
 
-static void print_check_json(const char *path, const sm_report *r, const sm_contracts *set)
+static int print_check_json(const char *path, const sm_report *r, const sm_contracts *set)
 {
     sm_buf b;
     sm_buf_init(&b, SM_ARENA_MAX);
     sm_buf_text(&b, "{\"file\":");
-    sm_json_put_string(&b, sm_utf8_valid(sm_str_from(path)) ? sm_str_from(path)
-                                                            : SM_STR("(not valid UTF-8)"));
+    cli_put_json(&b, sm_str_from(path));
     sm_buf_printf(&b, ",\"valid\":%s", r->errors == 0 ? "true" : "false");
     if (set != NULL)
         sm_buf_printf(&b, ",\"tools\":%u", set->tool_count);
@@ -46,9 +45,12 @@ static void print_check_json(const char *path, const sm_report *r, const sm_cont
     put_findings(&b, r, SM_ERROR);
     sm_buf_text(&b, ",\"warnings\":");
     put_findings(&b, r, SM_WARNING);
+    if (r->dropped > 0)
+        sm_buf_printf(&b, ",\"dropped\":%u", r->dropped);
     sm_buf_text(&b, "}\n");
-    fwrite(b.p, 1, b.len, stdout);
+    int code = cli_write(&b);
     sm_buf_fini(&b);
+    return code;
 }
 
 static int check_file(const char *path, bool strict, bool json)
@@ -60,8 +62,10 @@ static int check_file(const char *path, bool strict, bool json)
     bool told = set != NULL || report.errors > 0; /* there is something to say about the file */
     if (told && strict && report.warnings > 0)
         code = CLI_DATA;
-    if (told && json)
-        print_check_json(name, &report, set);
+    if (told && json) {
+        int written = print_check_json(name, &report, set);
+        code = written != CLI_OK ? written : code;
+    }
     if (told && !json) {
         cli_print_report(name, &report, true);
         if (set != NULL)
@@ -209,7 +213,7 @@ static void put_rows(sm_buf *b, const listing *list)
             sm_buf_byte(b, ',');
         sm_json_put_string(b, sm_str_from(list->rows[i].name));
         sm_buf_printf(b, ":{\"value\":%s,\"from\":", list->rows[i].value);
-        sm_json_put_string(b, sm_str_from(list->rows[i].origin));
+        cli_put_json(b, sm_str_from(list->rows[i].origin));
         sm_buf_byte(b, '}');
     }
     sm_buf_byte(b, '}');
@@ -260,8 +264,8 @@ static void print_show(const sm_contracts *set, const char *tool, const sm_tool 
     listing_free(&list);
 }
 
-static void print_show_json(const sm_contracts *set, const char *tool, const sm_tool *entry,
-                            const sm_contract *c)
+static int print_show_json(const sm_contracts *set, const char *tool, const sm_tool *entry,
+                           const sm_contract *c)
 {
     sm_buf b;
     sm_buf_init(&b, 4 * SM_ARENA_MAX);
@@ -287,8 +291,9 @@ static void print_show_json(const sm_contracts *set, const char *tool, const sm_
         sm_buf_byte(&b, '}');
     }
     sm_buf_text(&b, "]}\n");
-    fwrite(b.p, 1, b.len, stdout);
+    int code = cli_write(&b);
     sm_buf_fini(&b);
+    return code;
 }
 
 static int run_show(const cli_command *self, int argc, char **argv)
@@ -310,7 +315,7 @@ static int run_show(const cli_command *self, int argc, char **argv)
     sm_call call = {.scope = SM_STR("default"), .tool = sm_str_from(tool)};
     sm_fault fault;
     if (sm_call_check(&call, &fault) != SM_OK)
-        return cli_usage(self, "%s", fault.text);
+        return cli_fail(cli_code(fault.code), "%s", fault.text);
     sm_contracts *set;
     int code = cli_read_contracts(path, &set);
     if (code != CLI_OK)
@@ -321,7 +326,7 @@ static int run_show(const cli_command *self, int argc, char **argv)
         code = cli_fail(CLI_DATA, "%s: \"%s\" is not listed, and unlisted tools are hidden", path,
                         tool);
     else if (json)
-        print_show_json(set, tool, entry, contract);
+        code = print_show_json(set, tool, entry, contract);
     else
         print_show(set, tool, entry, contract);
     sm_contracts_free(set);
@@ -337,39 +342,22 @@ typedef struct comparison {
     sm_buf out;
 } comparison;
 
-/* The contract that an entry of one file comes under in the other. A pattern is looked for by its
- * own text; names that it alone listed are unlisted in the other file. NULL if hidden there. */
-static const sm_contract *counterpart(const sm_contracts *set, const sm_tool *t)
-{
-    if (!t->glob)
-        return sm_contracts_find(set, t->name);
-    for (uint32_t i = 0; i < set->tool_count; i++) {
-        if (sm_str_eq(set->tools[i].name, t->name))
-            return &set->tools[i].contract;
-    }
-    return set->unlisted == SM_UNLISTED_HIDE ? NULL : &set->unlisted_contract;
-}
-
 static void identity_text(const sm_contract *c, sm_buf *b)
 {
     sm_buf_init(b, SM_ARENA_MAX);
     if (c != NULL)
         sm_contract_identity(c, b);
-    else
-        sm_buf_text(b, "hidden");
 }
 
-static void compare_entry(comparison *k, sm_str name, const sm_contract *old,
-                          const sm_contract *new)
+/* Compares what applies to the tools that `name` stands for. A tool that is hidden on one side
+ * (NULL) has no calls there whose retries could be missed. */
+static void compare_pair(comparison *k, sm_str name, const sm_contract *old, const sm_contract *new)
 {
     sm_buf before, after;
     identity_text(old, &before);
     identity_text(new, &after);
-    /* A tool that is hidden on one side has no calls there whose retries could be missed. */
     bool same = old == NULL || new == NULL || sm_str_eq(sm_buf_view(&before), sm_buf_view(&after));
-    if (same) {
-        k->same++;
-    } else if (k->json) {
+    if (!same && k->json) {
         sm_buf_text(&k->out, k->changed > 0 ? ",{\"tool\":" : "{\"tool\":");
         sm_json_put_string(&k->out, name);
         sm_buf_text(&k->out, ",\"old\":");
@@ -377,33 +365,69 @@ static void compare_entry(comparison *k, sm_str name, const sm_contract *old,
         sm_buf_text(&k->out, ",\"new\":");
         sm_json_put_string(&k->out, sm_buf_view(&after));
         sm_buf_byte(&k->out, '}');
-    } else {
-        printf("%s", cli_color(stdout, CLI_BOLD));
-        cli_print(stdout, name);
-        printf("%s: the identity changes\n  old  ", cli_color(stdout, CLI_PLAIN));
-        cli_print(stdout, sm_buf_view(&before));
-        printf("\n  new  ");
-        cli_print(stdout, sm_buf_view(&after));
-        putchar('\n');
+    } else if (!same) {
+        cli_put(&k->out, name);
+        sm_buf_text(&k->out, ": the identity changes\n  old  ");
+        cli_put(&k->out, sm_buf_view(&before));
+        sm_buf_text(&k->out, "\n  new  ");
+        cli_put(&k->out, sm_buf_view(&after));
+        sm_buf_byte(&k->out, '\n');
     }
-    k->changed += !same;
+    *(same ? &k->same : &k->changed) += 1;
     sm_buf_fini(&before);
     sm_buf_fini(&after);
+}
+
+/* Whether a pattern of the file, with more literal characters than `than`, takes all that `name`
+ * stands for. */
+static bool covered(const sm_contracts *set, sm_str name, uint32_t than)
+{
+    for (uint32_t i = set->exact_count; i < set->tool_count; i++) {
+        if (set->index[i]->literals > than && sm_glob_covers(set->index[i]->name, name))
+            return true;
+    }
+    return false;
+}
+
+/* Patterns are compared with each pattern that some tool can come under in the other file, and with
+ * what holds for unlisted tools where no pattern of the other file takes them all. */
+static void compare_pattern(comparison *k, const sm_tool *t, bool is_old)
+{
+    const sm_contracts *mine = is_old ? k->old : k->new, *other = is_old ? k->new : k->old;
+    for (uint32_t i = other->exact_count; is_old && i < other->tool_count; i++) {
+        const sm_tool *u = other->index[i];
+        if (!sm_glob_meet(t->name, u->name) || covered(mine, u->name, t->literals) ||
+            covered(other, t->name, u->literals))
+            continue;
+        compare_pair(k, u->literals > t->literals ? u->name : t->name, &t->contract, &u->contract);
+    }
+    for (uint32_t i = other->exact_count; i < other->tool_count; i++) {
+        if (sm_glob_covers(other->index[i]->name, t->name))
+            return;
+    }
+    const sm_contract *unlisted =
+        other->unlisted == SM_UNLISTED_HIDE ? NULL : &other->unlisted_contract;
+    compare_pair(k, t->name, is_old ? &t->contract : unlisted, is_old ? unlisted : &t->contract);
 }
 
 static void compare_files(comparison *k)
 {
     for (uint32_t i = 0; i < k->old->tool_count; i++) {
         const sm_tool *t = &k->old->tools[i];
-        compare_entry(k, t->name, &t->contract, counterpart(k->new, t));
+        if (t->glob)
+            compare_pattern(k, t, true);
+        else
+            compare_pair(k, t->name, &t->contract, sm_contracts_find(k->new, t->name));
     }
     for (uint32_t i = 0; i < k->new->tool_count; i++) {
         const sm_tool *t = &k->new->tools[i];
-        bool known = false;
-        for (uint32_t j = 0; j < k->old->tool_count && !known; j++)
-            known = sm_str_eq(k->old->tools[j].name, t->name);
-        if (!known)
-            compare_entry(k, t->name, counterpart(k->old, t), &t->contract);
+        if (t->glob) {
+            compare_pattern(k, t, false);
+            continue;
+        }
+        const sm_tool *known = sm_contracts_tool(k->old, t->name);
+        if (known == NULL || known->glob)
+            compare_pair(k, t->name, sm_contracts_find(k->old, t->name), &t->contract);
     }
 }
 
@@ -430,18 +454,22 @@ static int run_diff(const cli_command *self, int argc, char **argv)
         k.old = old;
         k.new = new;
         sm_buf_init(&k.out, SM_ARENA_MAX);
+        if (k.json)
+            sm_buf_text(&k.out, "{\"changed\":[");
         compare_files(&k);
         if (k.json)
-            printf("{\"changed\":[%.*s],\"unchanged\":%u}\n", (int)k.out.len,
-                   k.out.p == NULL ? "" : k.out.p, k.same);
+            sm_buf_printf(&k.out, "],\"unchanged\":%u}\n", k.same);
         else
-            printf("%u tool%s with a changed identity, %u without.%s\n", k.changed,
-                   plural(k.changed), k.same,
-                   k.changed == 0 ? ""
-                                  : " Retries across the change are not recognised: let running\n"
-                                    "work settle before switching.");
+            sm_buf_printf(&k.out, "%u tool%s with a changed identity, %u without.%s\n", k.changed,
+                          plural(k.changed), k.same,
+                          k.changed == 0
+                              ? ""
+                              : " Retries across the change are not recognised: let running\n"
+                                "work settle before switching.");
+        code = cli_write(&k.out);
         sm_buf_fini(&k.out);
-        code = k.changed > 0 ? CLI_DIFFERENT : CLI_OK;
+        if (code == CLI_OK && k.changed > 0)
+            code = CLI_DIFFERENT;
     }
     sm_contracts_free(old);
     sm_contracts_free(new);

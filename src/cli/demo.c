@@ -72,8 +72,8 @@ int cli_demo(void)
                cli_color(stdout, CLI_BOLD), cli_color(stdout, CLI_PLAIN), contract_text);
         code = tell(&arena, &keyer, set);
         if (code == CLI_OK)
-            printf("Try it on your own calls:  semel key --tool NAME --args '{...}' --explain\n"
-                   "All commands:              semel help\n");
+            printf("Try it on your own calls:  ./run key --tool NAME --args '{...}' --explain\n"
+                   "All commands:              ./run help\n");
     } else {
         code = cli_fail(cli_code(e), "%s", sm_err_text(e));
     }

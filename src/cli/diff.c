@@ -21,126 +21,131 @@ typedef struct work {
     sm_contracts *contracts;
     side a, b;
     bool json;
-    sm_buf out;         /* all of the output */
-    uint32_t count;     /* differences */
-    const char *answer; /* what an equal key with these differences is answered with */
+    sm_buf out;     /* all of the output */
+    uint32_t count; /* differences */
 } work;
 
 static void put_value(sm_buf *b, const sm_json *v)
 {
-    if (v == NULL)
-        sm_buf_text(b, "(absent)");
-    else if (sm_json_canon(v, b, (sm_str){0}, NULL) == SM_E_RANGE)
-        sm_buf_str(b, sm_json_text(v));
+    sm_buf text;
+    sm_buf_init(&text, SM_ARENA_MAX);
+    sm_json_canon(v, &text, (sm_str){0}, NULL);
+    cli_put(b, sm_buf_view(&text)); /* DEL and C1 controls stand for themselves in JSON */
+    if (text.err != SM_OK)
+        b->err = text.err;
+    sm_buf_fini(&text);
+}
+
+static void put_difference(work *w, sm_str pointer, const sm_json *a, const sm_json *b)
+{
+    size_t start = w->out.len;
+    cli_put(&w->out, pointer.n == 0 ? SM_STR("(all)") : pointer);
+    do {
+        sm_buf_byte(&w->out, ' ');
+    } while (w->out.err == SM_OK && w->out.len - start < 25);
+    if (a != NULL)
+        put_value(&w->out, a);
+    sm_buf_text(&w->out, a == NULL ? "(absent)  ->  " : "  ->  ");
+    if (b != NULL)
+        put_value(&w->out, b);
+    sm_buf_text(&w->out, b == NULL ? "(absent)\n" : "\n");
 }
 
 static bool on_difference(void *context, sm_str pointer, const sm_json *a, const sm_json *b)
 {
     work *w = context;
-    sm_str place = pointer.n == 0 ? SM_STR("(all)") : pointer;
     if (w->json) {
         sm_buf_text(&w->out, w->count > 0 ? ",{\"pointer\":" : "{\"pointer\":");
         sm_json_put_string(&w->out, pointer);
         if (a != NULL) {
             sm_buf_text(&w->out, ",\"a\":");
-            put_value(&w->out, a);
+            sm_json_canon(a, &w->out, (sm_str){0}, NULL);
         }
         if (b != NULL) {
             sm_buf_text(&w->out, ",\"b\":");
-            put_value(&w->out, b);
+            sm_json_canon(b, &w->out, (sm_str){0}, NULL);
         }
         sm_buf_byte(&w->out, '}');
     } else {
-        sm_buf_printf(&w->out, "%-24.*s ", SM_FMT(place));
-        put_value(&w->out, a);
-        sm_buf_text(&w->out, "  ->  ");
-        put_value(&w->out, b);
-        sm_buf_byte(&w->out, '\n');
+        put_difference(w, pointer, a, b);
     }
     w->count++;
     return true;
 }
 
-/* Collects what a difference means when the keys are equal. */
-typedef struct drift {
-    const sm_contract *contract;
-    bool any;
-    bool match; /* one of them is under key.match */
-} drift;
-
-static bool on_drift(void *context, sm_str pointer, const sm_json *a, const sm_json *b)
+/* Identifies the two as calls. */
+static int identify(work *w, const sm_call *call)
 {
-    (void)a, (void)b;
-    drift *d = context;
-    d->any = true;
-    for (uint32_t i = 0; i < d->contract->key.match.n; i++) {
-        sm_str m = d->contract->key.match.v[i].text;
-        size_t n = m.n < pointer.n ? m.n : pointer.n;
-        bool boundary = (m.n == n || m.p[n] == '/') && (pointer.n == n || pointer.p[n] == '/');
-        d->match |= memcmp(m.p, pointer.p, n) == 0 && boundary;
-    }
-    return true;
-}
-
-/* Says whether the two are one call under the contract. */
-static int judge(const cli_command *self, work *w, const sm_call *call, bool *same)
-{
-    (void)self;
+    sm_fault fault;
+    if (sm_call_check(call, &fault) != SM_OK)
+        return cli_fail(cli_code(fault.code), "%s", fault.text);
     side *sides[2] = {&w->a, &w->b};
     for (int i = 0; i < 2; i++) {
         static const uint8_t nonces[2][SM_NONCE_BYTES] = {{0}, {1}};
         sm_call one = *call;
         one.args = sides[i]->root;
         one.args_text = sm_buf_view(&sides[i]->text);
-        sm_fault fault;
         sm_err e = sm_identify(&w->arena, &w->keyer, w->contracts, &one, nonces[i],
                                &sides[i]->identity, &fault);
         if (e != SM_OK)
             return cli_fault(cli_input_name(sides[i]->path), &fault);
     }
-    const sm_identity *x = &w->a.identity, *y = &w->b.identity;
-    *same = x->strategy != SM_KEY_NONE && memcmp(&x->key, &y->key, sizeof x->key) == 0;
-    drift d = {.contract = x->contract};
-    sm_err e = sm_json_diff(x->filled, y->filled, on_drift, &d);
-    if (e != SM_OK)
-        return cli_fail(cli_code(e), "%s", sm_err_text(e));
-    bool conflict = d.match || x->contract != y->contract ||
-                    (d.any && x->contract->on_drift == SM_DRIFT_CONFLICT);
-    w->answer = !*same ? NULL : conflict ? "conflict" : "replay";
     return CLI_OK;
 }
 
-static void put_verdict(work *w, sm_str tool, bool same)
+static void put_side_json(sm_buf *b, char name, const sm_identity *id)
 {
-    const sm_identity *x = &w->a.identity, *y = &w->b.identity;
-    char key_a[SM_HASH_TEXT + 1], key_b[SM_HASH_TEXT + 1];
-    sm_hash_text(&x->key.hash, key_a);
-    sm_hash_text(&y->key.hash, key_b);
-    if (w->json) {
-        sm_buf_text(&w->out, ",\"tool\":");
-        sm_json_put_string(&w->out, tool);
-        sm_buf_printf(&w->out, ",\"strategy\":\"%s\",\"same_key\":%s",
-                      sm_strategy_name((int)x->strategy), same ? "true" : "false");
-        if (x->strategy != SM_KEY_NONE)
-            sm_buf_printf(&w->out, ",\"key_a\":\"%s\",\"key_b\":\"%s\"", key_a, key_b);
-        if (w->answer != NULL)
-            sm_buf_printf(&w->out, ",\"answer\":\"%s\"", w->answer);
-        return;
-    }
-    if (x->strategy == SM_KEY_NONE)
-        sm_buf_printf(&w->out, "No keys: calls of %.*s pass through.\n", SM_FMT(tool));
-    else if (!same)
-        sm_buf_printf(&w->out,
-                      "Different keys: two calls of %.*s, each of which runs.\n  %s\n  %s\n",
-                      SM_FMT(tool), key_a, key_b);
-    else
-        sm_buf_printf(&w->out,
-                      "Same key: one call of %.*s; the second is answered with %s.\n  %s\n",
-                      SM_FMT(tool),
-                      strcmp(w->answer, "conflict") == 0 ? "KEY_CONFLICT" : "the record", key_a);
+    char key[SM_HASH_TEXT + 1];
+    sm_hash_text(&id->key.hash, key);
+    sm_buf_printf(b, ",\"strategy_%c\":\"%s\"", name, sm_strategy_name((int)id->strategy));
+    if (id->strategy != SM_KEY_NONE)
+        sm_buf_printf(b, ",\"key_%c\":\"%s\"", name, key);
 }
 
-static int compare(const cli_command *self, work *w, const sm_call *call)
+static void put_side(sm_buf *b, char name, const sm_identity *id)
+{
+    char key[SM_HASH_TEXT + 1];
+    sm_hash_text(&id->key.hash, key);
+    sm_buf_printf(b, "  %c  %s\n", name,
+                  id->strategy == SM_KEY_NONE ? "no key: it passes through" : key);
+}
+
+/* Whether the two are one call, and how the second is then answered. */
+static bool put_verdict(work *w, sm_str tool)
+{
+    const sm_identity *x = &w->a.identity, *y = &w->b.identity;
+    bool same = x->strategy != SM_KEY_NONE && y->strategy != SM_KEY_NONE &&
+                memcmp(&x->key, &y->key, sizeof x->key) == 0;
+    bool conflict = same && sm_identity_drift(x, y) == SM_CONFLICTS;
+    sm_buf *b = &w->out;
+    if (w->json) {
+        sm_buf_text(b, ",\"tool\":");
+        sm_json_put_string(b, tool);
+        sm_buf_printf(b, ",\"same_key\":%s", same ? "true" : "false");
+        put_side_json(b, 'a', x);
+        put_side_json(b, 'b', y);
+        if (same)
+            sm_buf_printf(b, ",\"answer\":\"%s\"", conflict ? "conflict" : "replay");
+        return same;
+    }
+    if (same) {
+        sm_buf_text(b, "Same key: one call of ");
+        cli_put(b, tool);
+        sm_buf_printf(b, "; the second is answered with %s.\n",
+                      conflict ? "KEY_CONFLICT" : "the record");
+    } else {
+        bool none = x->strategy == SM_KEY_NONE && y->strategy == SM_KEY_NONE;
+        sm_buf_text(b, none ? "No keys: two calls of " : "Different keys: two calls of ");
+        cli_put(b, tool);
+        sm_buf_text(b, ", each of which runs.\n");
+    }
+    put_side(b, 'A', x);
+    if (!same)
+        put_side(b, 'B', y);
+    return same;
+}
+
+static int compare(work *w, const sm_call *call)
 {
     side *sides[2] = {&w->a, &w->b};
     for (int i = 0; i < 2; i++) {
@@ -160,24 +165,15 @@ static int compare(const cli_command *self, work *w, const sm_call *call)
                       w->count == 0 ? ": the documents mean the same" : "");
     bool same = w->count == 0;
     if (call->tool.p != NULL) {
-        int code = judge(self, w, call, &same);
+        int code = identify(w, call);
         if (code != CLI_OK)
             return code;
-        put_verdict(w, call->tool, same);
+        same = put_verdict(w, call->tool);
     }
     if (w->json)
         sm_buf_text(&w->out, "}\n");
-    if (w->out.err != SM_OK)
-        return cli_fail(cli_code(w->out.err), "%s", sm_err_text(w->out.err));
-    if (w->json)
-        fwrite(w->out.p, 1, w->out.len, stdout);
-    else
-        for (char *line = w->out.p, *end = line + w->out.len, *stop; line < end; line = stop + 1) {
-            stop = memchr(line, '\n', (size_t)(end - line));
-            cli_print(stdout, (sm_str){line, (size_t)(stop - line)});
-            putchar('\n');
-        }
-    return same ? CLI_OK : CLI_DIFFERENT;
+    int code = cli_write(&w->out);
+    return code != CLI_OK ? code : same ? CLI_OK : CLI_DIFFERENT;
 }
 
 static int run(const cli_command *self, int argc, char **argv)
@@ -219,7 +215,7 @@ static int run(const cli_command *self, int argc, char **argv)
     int code = e == SM_OK ? cli_read_contracts(contract, &w.contracts)
                           : cli_fail(cli_code(e), "%s", sm_err_text(e));
     if (code == CLI_OK)
-        code = compare(self, &w, &call);
+        code = compare(&w, &call);
     sm_buf_fini(&w.a.text);
     sm_buf_fini(&w.b.text);
     sm_buf_fini(&w.out);

@@ -95,14 +95,17 @@ static int make_key(const options *o, work *w)
     if (code != CLI_OK)
         return code;
     w->call.args_text = sm_buf_view(&w->args_text);
+    sm_fault fault = {0};
+    if (sm_call_check(&w->call, &fault) != SM_OK)
+        return cli_fail(cli_code(fault.code), "%s", fault.text);
     uint8_t nonce[SM_NONCE_BYTES];
     if (getrandom(nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
         return cli_fail(CLI_INTERNAL, "no random bytes to be had");
-    sm_fault fault = {0};
     e = sm_identify(&w->arena, &w->keyer, w->contracts, &w->call, nonce, &w->identity, &fault);
     if (e == SM_OK && w->identity.strategy != SM_KEY_NONE) {
         sm_buf_str(&w->preimage, sm_buf_view(&w->keyer.preimage));
-        e = w->preimage.err;
+        if (w->preimage.err != SM_OK)
+            e = sm_fault_set(&fault, w->preimage.err, "%s", sm_err_text(w->preimage.err));
     }
     if (e == SM_OK)
         e = sm_fingerprint_make(&w->keyer, w->call.tool, w->identity.filled, w->call.args_text,
@@ -275,9 +278,7 @@ static int print_result(const options *o, const work *w)
         sm_buf b;
         sm_buf_init(&b, 4 * SM_ARENA_MAX);
         put_json(o, w, &b);
-        int code = b.err == SM_OK ? CLI_OK : cli_fail(cli_code(b.err), "%s", sm_err_text(b.err));
-        if (code == CLI_OK)
-            fwrite(b.p, 1, b.len, stdout);
+        int code = cli_write(&b);
         sm_buf_fini(&b);
         return code;
     }

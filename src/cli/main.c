@@ -1,7 +1,5 @@
 /* semel: dispatch to the commands, and the help that lists them. */
-#include <locale.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/suggest.h"

@@ -2,6 +2,7 @@
 #include "core/condition.h"
 
 #include "json/diff.h"
+#include "json/number.h"
 
 enum { EQUALS = 1, IN = 2, OVER = 4, UNDER = 8, MATCHES = 16, EXISTS = 32 };
 
@@ -41,8 +42,10 @@ static void read_bound(sm_loader *l, const sm_json *value, void *out)
 {
     bound *b = out;
     bool text = value->type == SM_JSON_STRING;
+    char number[SM_NUMBER_MAX];
     if ((text || value->type == SM_JSON_NUMBER) &&
-        sm_decimal_parse(sm_json_text(value), &b->value)) {
+        sm_decimal_parse(sm_json_text(value), &b->value) &&
+        sm_number_canonical(sm_json_text(value), number) != 0) {
         b->text = text;
         return;
     }
@@ -102,7 +105,7 @@ static bool read_condition(sm_loader *l, const sm_json *item, sm_condition *c)
 void sm_conditions_read(sm_loader *l, const sm_json *value, void *out)
 {
     sm_conditions *list = out;
-    if (value->type != SM_JSON_ARRAY || value->len == 0) {
+    if (value->type != SM_JSON_ARRAY || value->len == 0 || value->len > SM_POINTERS_MAX) {
         sm_complain(l, value,
                     "when: expected a list such as [{ field: /amount, over: 100 }], "
                     "found %s",
@@ -164,8 +167,8 @@ static bool operator_holds(const sm_condition *c, unsigned op, const sm_json *v,
     case OVER: holds = compare_to(v, &c->over, &odd) > 0; break;
     case UNDER: holds = compare_to(v, &c->under, &odd) < 0; break;
     case MATCHES:
-        /* POSIX patterns cannot see past a NUL; a value with one must not slip by an approval. */
-        odd = v->type != SM_JSON_STRING || memchr(v->text, '\0', v->len) != NULL;
+        /* What cannot be matched must not slip by an approval. */
+        odd = v->type != SM_JSON_STRING || !sm_pattern_can(sm_json_text(v));
         holds = !odd && sm_pattern_matches(c->matches, sm_json_text(v));
         break;
     default: break;

@@ -273,10 +273,10 @@ static void check_guards(const check *k)
 static bool changes_each_time(sm_str name)
 {
     static const char *const names[] = {
-        "timestamp",     "ts",          "time",       "now",        "createdat", "sentat",
-        "requestedat",   "uuid",        "guid",       "nonce",      "random",    "requestid",
-        "reqid",         "callid",      "toolcallid", "tooluseid",  "traceid",   "spanid",
-        "correlationid", "traceparent", "attempt",    "retrycount",
+        "timestamp",     "ts",          "time",       "now",        "createdat",      "sentat",
+        "requestedat",   "uuid",        "guid",       "nonce",      "random",         "requestid",
+        "reqid",         "callid",      "toolcallid", "tooluseid",  "traceid",        "spanid",
+        "correlationid", "traceparent", "attempt",    "retrycount", "idempotencykey",
     };
     char flat[32];
     size_t n = 0;
@@ -290,7 +290,11 @@ static bool changes_each_time(sm_str name)
     }
     flat[n] = '\0';
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(flat, names[i]) == 0)
+        size_t length = strlen(names[i]);
+        bool whole = strcmp(flat, names[i]) == 0;
+        /* event_timestamp and x-request-id too, but not order_uuid: that names an order. */
+        bool end = length >= 6 && n > length && strcmp(flat + n - length, names[i]) == 0;
+        if (whole || end)
             return true;
     }
     return false;

@@ -41,8 +41,8 @@ const char *sm_strategy_name(int strategy)
 
 bool sm_header_secret(const sm_header *h)
 {
-    static const char *const words[] = {"authorization", "cookie",  "token", "secret",
-                                        "password",      "api-key", "apikey"};
+    static const char *const words[] = {"authorization", "cookie",   "token",
+                                        "secret",        "password", "key"};
     if (memmem(h->value.p, h->value.n, "${", 2) != NULL)
         return false;
     for (size_t i = 0; i < COUNT(words); i++) {
@@ -99,7 +99,7 @@ static void read_url(sm_loader *l, const sm_json *value, void *out)
 static void read_fill(sm_loader *l, const sm_json *value, void *out)
 {
     sm_fill *fill = out;
-    if (value->type != SM_JSON_OBJECT) {
+    if (value->type != SM_JSON_OBJECT || value->len > SM_POINTERS_MAX) {
         sm_complain(l, value, "fill: expected a mapping such as { /currency: usd }, found %s",
                     sm_found(l, value));
         return;
@@ -124,6 +124,14 @@ static void read_fill(sm_loader *l, const sm_json *value, void *out)
         }
         if (covered)
             continue;
+        for (uint32_t j = 1; j <= name[1].span; j++) {
+            sm_str text = name[j].type == SM_JSON_STRING ? sm_json_text(&name[j]) : (sm_str){0};
+            if (text.n > 1 && memmem(text.p, text.n, "${", 2) != NULL)
+                sm_advise(l, &name[j],
+                          "%.*s is filled in as it stands: environment variables are "
+                          "for upstream.headers only",
+                          SM_FMT(text));
+        }
         if (sm_places_add(places, l->arena, &pointers[n], name + 1) != SM_OK)
             l->failed = true;
         n++;
@@ -190,7 +198,7 @@ static void show_headers(const void *value, sm_buf *out)
 static void read_argument_map(sm_loader *l, const sm_json *value, void *out)
 {
     sm_argument_map *map = out;
-    if (value->type != SM_JSON_OBJECT) {
+    if (value->type != SM_JSON_OBJECT || value->len > SM_POINTERS_MAX) {
         sm_complain(l, value,
                     "args: expected a mapping of pointers, the other tool's argument to this "
                     "one's, such as { /order_id: /order_id }; found %s",
@@ -248,7 +256,7 @@ static void check_header_value(sm_loader *l, const sm_json *value)
 
 static void read_headers(sm_loader *l, const sm_json *value, void *out)
 {
-    if (value->type != SM_JSON_OBJECT) {
+    if (value->type != SM_JSON_OBJECT || value->len > SM_POINTERS_MAX) {
         sm_complain(l, value, "headers: expected a mapping of names to values, found %s",
                     sm_found(l, value));
         return;
@@ -259,6 +267,14 @@ static void read_headers(sm_loader *l, const sm_json *value, void *out)
     const sm_json *name = value + 1;
     for (uint32_t i = 0; i < value->len; i++, name = sm_json_next(name + 1)) {
         v[i] = (sm_header){sm_json_text(name), sm_json_text(name + 1)};
+        for (uint32_t j = 0; j < i; j++) {
+            if (v[j].name.n == v[i].name.n &&
+                strncasecmp(v[j].name.p, v[i].name.p, v[i].name.n) == 0)
+                sm_complain(l, name,
+                            "\"%.*s\" is there already: header names are the same in "
+                            "capitals and small letters",
+                            SM_FMT(v[i].name));
+        }
         if (!header_name(v[i].name))
             sm_complain(l, name, "\"%.*s\" is not a header name", SM_FMT(v[i].name));
         if (name[1].type != SM_JSON_STRING)
@@ -288,7 +304,7 @@ static const sm_field probe_fields[] = {
 };
 static const sm_probe probe_defaults = {.settle_ms = SECONDS(30)};
 static const sm_group probe_group = {probe_fields, COUNT(probe_fields), &probe_defaults,
-                                     sizeof(sm_probe), NULL};
+                                     .size = sizeof(sm_probe)};
 
 static const sm_field compensate_fields[] = {
     {"tool", SM_KIND_CUSTOM, SM_FIELD(sm_compensate, tool), SM_FIELD_REQUIRED,
@@ -296,7 +312,7 @@ static const sm_field compensate_fields[] = {
     {"args", SM_KIND_CUSTOM, SM_FIELD(sm_compensate, args), .read = read_argument_map},
 };
 static const sm_group compensate_group = {compensate_fields, COUNT(compensate_fields), NULL,
-                                          sizeof(sm_compensate), NULL};
+                                          .size = sizeof(sm_compensate)};
 
 static const sm_field key_fields[] = {
     {"strategy", SM_KIND_ENUM, SM_FIELD(sm_key_rule, strategy), .names = strategy_names},
@@ -304,8 +320,8 @@ static const sm_field key_fields[] = {
     {"ignore", SM_KIND_POINTERS, SM_FIELD(sm_key_rule, ignore)},
     {"match", SM_KIND_POINTERS, SM_FIELD(sm_key_rule, match)},
 };
-static const sm_group key_group = {key_fields, COUNT(key_fields), NULL, sizeof(sm_key_rule),
-                                   "strategy"};
+static const sm_group key_group = {key_fields, COUNT(key_fields), NULL, .size = sizeof(sm_key_rule),
+                                   .brief = "strategy"};
 
 static const sm_field approval_fields[] = {
     {"when", SM_KIND_CUSTOM, SM_FIELD(sm_approval, when), .read = sm_conditions_read},
@@ -316,7 +332,7 @@ static const sm_field approval_fields[] = {
 };
 static const sm_approval approval_defaults = {.on = true, .quorum = 1, .expires_ms = SECONDS(3600)};
 static const sm_group approval_group = {approval_fields, COUNT(approval_fields), &approval_defaults,
-                                        sizeof(sm_approval), NULL};
+                                        .size = sizeof(sm_approval)};
 
 static const sm_field idempotency_fields[] = {
     {"header", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, header), .read = read_literal},
@@ -327,7 +343,7 @@ static const sm_field idempotency_fields[] = {
 };
 static const sm_idempotency idempotency_defaults = {.window_ms = SECONDS(24 * 3600)};
 static const sm_group idempotency_group = {idempotency_fields, COUNT(idempotency_fields),
-                                           &idempotency_defaults, sizeof(sm_idempotency), NULL};
+                                           &idempotency_defaults, .size = sizeof(sm_idempotency)};
 
 static const sm_field retry_fields[] = {
     {"attempts", SM_KIND_COUNT, SM_FIELD(sm_retry, attempts), .min = 1, .max = 100},
@@ -340,7 +356,7 @@ static const sm_field retry_fields[] = {
     }
 static const sm_retry retry_defaults = RETRY_DEFAULTS;
 static const sm_group retry_group = {retry_fields, COUNT(retry_fields), &retry_defaults,
-                                     sizeof(sm_retry), NULL};
+                                     .size = sizeof(sm_retry)};
 
 static const sm_field upstream_fields[] = {
     {"url", SM_KIND_CUSTOM, SM_FIELD(sm_upstream, url), SM_FIELD_REQUIRED, .read = read_url},
@@ -356,7 +372,7 @@ static const sm_field upstream_fields[] = {
 static const sm_upstream upstream_defaults = {
     .method = 1, .timeout_ms = SECONDS(30), .retry = RETRY_DEFAULTS};
 static const sm_group upstream_group = {upstream_fields, COUNT(upstream_fields), &upstream_defaults,
-                                        sizeof(sm_upstream), NULL};
+                                        .size = sizeof(sm_upstream)};
 
 static const sm_field loop_fields[] = {
     {"warn", SM_KIND_COUNT, SM_FIELD(sm_loop_rule, warn), .min = 2, .max = ANY},
@@ -369,7 +385,7 @@ static const sm_field loop_fields[] = {
 static const sm_loop_rule loop_defaults = {
     .on = true, .warn = 3, .block = 5, .trip = 8, .max_cycle = 4};
 static const sm_group loop_group = {loop_fields, COUNT(loop_fields), &loop_defaults,
-                                    sizeof(sm_loop_rule), NULL};
+                                    .size = sizeof(sm_loop_rule)};
 
 static const sm_field budget_fields[] = {
     {"per", SM_KIND_ENUM, SM_FIELD(sm_budget_rule, per), SM_FIELD_REQUIRED, .names = per_names},
@@ -379,7 +395,7 @@ static const sm_field budget_fields[] = {
 };
 static const sm_budget_rule budget_defaults = {.calls = -1, .tokens = -1};
 static const sm_group budget_group = {budget_fields, COUNT(budget_fields), &budget_defaults,
-                                      sizeof(sm_budget_rule), NULL};
+                                      .size = sizeof(sm_budget_rule)};
 
 static void read_budget(sm_loader *l, const sm_json *value, void *out)
 {
@@ -414,7 +430,7 @@ static const sm_field breaker_fields[] = {
 static const sm_breaker_rule breaker_defaults = {
     .on = true, .failures = 5, .window_ms = SECONDS(60), .cooldown_ms = SECONDS(30), .probes = 1};
 static const sm_group breaker_group = {breaker_fields, COUNT(breaker_fields), &breaker_defaults,
-                                       sizeof(sm_breaker_rule), NULL};
+                                       .size = sizeof(sm_breaker_rule)};
 
 static const sm_field contract_fields[] = {
     [SM_F_CLASS] = {"class", SM_KIND_ENUM, SM_FIELD(sm_contract, class), .names = class_names},
@@ -471,4 +487,4 @@ static const sm_contract contract_defaults = {
 };
 
 const sm_group sm_contract_group = {contract_fields, SM_F_COUNT, &contract_defaults,
-                                    sizeof(sm_contract), NULL};
+                                    .size = sizeof(sm_contract)};

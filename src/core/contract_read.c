@@ -129,8 +129,9 @@ static void make_effective(sm_loader *l, const layer *const *layers, size_t n, s
 
 /* ---- the file's entries ----------------------------------------------------------------------*/
 
-static bool read_layer(sm_loader *l, const sm_json *mapping, const char *what, sm_layer from,
-                       layer *out)
+/* `also` is a field of the mapping that was taken out of it before. */
+static bool read_layer(sm_loader *l, const sm_json *mapping, const char *what, const char *also,
+                       sm_layer from, layer *out)
 {
     *out = (layer){.mapping = mapping, .from = from};
     out->values = *(const sm_contract *)sm_contract_group.defaults;
@@ -139,7 +140,9 @@ static bool read_layer(sm_loader *l, const sm_json *mapping, const char *what, s
                     what, sm_found(l, mapping));
         return false;
     }
-    sm_group_read(l, &sm_contract_group, what, mapping, &out->values, &out->set);
+    sm_group group = sm_contract_group;
+    group.also = also;
+    sm_group_read(l, &group, what, mapping, &out->values, &out->set);
     return true;
 }
 
@@ -172,7 +175,8 @@ static void read_variant(sm_loader *l, const sm_json *item, const layer *default
     else
         sm_conditions_read(l, v->given, &v->when);
     layer *own = sm_loader_alloc(l, 1, sizeof *own);
-    if (own == NULL || !read_layer(l, without(l, item, "when"), "a variant", SM_FROM_VARIANT, own))
+    if (own == NULL ||
+        !read_layer(l, without(l, item, "when"), "a variant", "when", SM_FROM_VARIANT, own))
         return;
     make_effective(l, (const layer *[]){defaults, tool, own}, 3, &v->contract);
 }
@@ -226,7 +230,8 @@ static void read_tool(sm_loader *l, sm_contracts *set, const sm_json *name, cons
     layer *own = sm_loader_alloc(l, 1, sizeof *own);
     const sm_json *mapping = name + 1;
     const sm_json *variants = sm_json_find(mapping, SM_STR("variants"));
-    if (own == NULL || !read_layer(l, without(l, mapping, "variants"), "a tool", SM_FROM_TOOL, own))
+    if (own == NULL ||
+        !read_layer(l, without(l, mapping, "variants"), "a tool", "variants", SM_FROM_TOOL, own))
         return;
     make_effective(l, (const layer *[]){defaults, own}, 2, &t->contract);
     if (variants != NULL)
@@ -276,7 +281,7 @@ static void read_file(sm_loader *l, sm_contracts *set, const sm_json *root)
     if (defaults == NULL)
         return;
     if (f.defaults != NULL)
-        read_layer(l, f.defaults, "defaults", SM_FROM_DEFAULTS, defaults);
+        read_layer(l, f.defaults, "defaults", NULL, SM_FROM_DEFAULTS, defaults);
     if (f.tools == NULL)
         return;
     if (f.tools->len > SM_TOOLS_MAX) {
@@ -384,10 +389,7 @@ sm_err sm_contracts_read(sm_str name, sm_str text, sm_contracts **out, sm_report
     sm_loader l = {.arena = &set->arena, .report = report};
     const sm_json *root;
     sm_fault fault;
-    /* A byte-order mark is what some editors put before YAML: it says nothing, and is left out. */
-    size_t mark = text.n >= 3 && memcmp(text.p, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
-    report->source = (sm_str){text.p + mark, text.n - mark};
-    sm_err e = read_tree(l.arena, name, report->source, &root, &fault);
+    sm_err e = read_tree(l.arena, name, text, &root, &fault);
     if (e == SM_E_NOMEM)
         l.failed = true;
     if (e != SM_OK) {

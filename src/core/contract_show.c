@@ -98,6 +98,8 @@ static void put_pointers(sm_buf *out, const char *name, const sm_pointers *list)
 /* Whether a filled-in place can end up in the key. */
 static bool fill_counts(const sm_contract *c, const sm_pointer *p)
 {
+    if (c->variant_count > 0)
+        return true; /* it may decide which variant applies */
     bool fields = c->key.strategy == SM_KEY_FIELDS;
     const sm_pointers *list = fields ? &c->key.fields : &c->key.ignore;
     for (uint32_t i = 0; i < list->n; i++) {
@@ -140,7 +142,7 @@ static void put_identity(const sm_contract *c, sm_buf *out)
         put_pointers(out, "fields", &c->key.fields);
     if (strategy == SM_KEY_HASH && c->key.ignore.n > 0)
         put_pointers(out, "ignore", &c->key.ignore);
-    if (strategy == SM_KEY_HASH || strategy == SM_KEY_FIELDS)
+    if (strategy == SM_KEY_HASH || strategy == SM_KEY_FIELDS || c->variant_count > 0)
         put_fill(c, out);
     sm_buf_byte(out, '}');
 }

@@ -9,6 +9,7 @@
 #include "base/duration.h"
 #include "base/limits.h"
 #include "base/suggest.h"
+#include "base/utf8.h"
 #include "json/canon.h"
 #include "json/number.h"
 
@@ -23,9 +24,9 @@ void *sm_loader_alloc(sm_loader *l, size_t count, size_t size)
 const char *sm_found(sm_loader *l, const sm_json *value)
 {
     if (value->type == SM_JSON_STRING || value->type == SM_JSON_NUMBER) {
-        int n = value->len > 40 ? 40 : (int)value->len;
-        sm_str s = sm_arena_printf(l->arena, "%s (%.*s%s)", sm_json_type_name(value), n,
-                                   value->text, value->len > 40 ? "..." : "");
+        sm_str head = sm_utf8_cut(sm_json_text(value), 40);
+        sm_str s = sm_arena_printf(l->arena, "%s (%.*s%s)", sm_json_type_name(value), SM_FMT(head),
+                                   head.n < value->len ? "..." : "");
         if (s.p != NULL)
             return s.p;
     }
@@ -172,8 +173,13 @@ static bool read_count(sm_loader *l, const sm_field *f, const sm_json *value, in
             return true;
         }
     }
-    sm_complain(l, value, "%s: expected a whole number from %" PRId64 " to %" PRId64 ", found %s",
-                f->name, f->min, f->max, sm_found(l, value));
+    if (f->min == f->max)
+        sm_complain(l, value, "%s: expected %" PRId64 ", found %s", f->name, f->min,
+                    sm_found(l, value));
+    else
+        sm_complain(l, value,
+                    "%s: expected a whole number from %" PRId64 " to %" PRId64 ", found %s",
+                    f->name, f->min, f->max, sm_found(l, value));
     return false;
 }
 
@@ -181,7 +187,9 @@ static bool read_money(sm_loader *l, const sm_field *f, const sm_json *value, sm
 {
     if (value->type == SM_JSON_NUMBER || value->type == SM_JSON_STRING) {
         out->text = sm_json_text(value);
-        if (out->text.n <= 40 && sm_decimal_parse(out->text, &out->value) && !out->value.negative)
+        char number[SM_NUMBER_MAX];
+        if (out->text.n <= 40 && sm_decimal_parse(out->text, &out->value) && !out->value.negative &&
+            sm_number_canonical(out->text, number) != 0)
             return true;
     }
     sm_complain(l, value, "%s: expected an amount such as 0.05 or \"0.05\", found %s", f->name,
@@ -310,6 +318,11 @@ static void complain_unknown(sm_loader *l, const sm_group *g, const char *what, 
         sm_nearest_try(&nearest, text, sm_str_from(g->fields[i].name));
         size_t n = strlen(list);
         snprintf(list + n, sizeof list - n, "%s%s", i == 0 ? "" : ", ", g->fields[i].name);
+    }
+    if (g->also != NULL) {
+        sm_nearest_try(&nearest, text, sm_str_from(g->also));
+        size_t n = strlen(list);
+        snprintf(list + n, sizeof list - n, ", %s", g->also);
     }
     sm_str near = sm_nearest_get(&nearest, text);
     if (near.p != NULL)

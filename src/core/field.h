@@ -72,6 +72,7 @@ struct sm_group {
     const void *defaults;
     size_t size;
     const char *brief;
+    const char *also; /* a field that somebody else reads, for "did you mean"; may be NULL */
 };
 
 #define SM_FIELD(type, member) .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
@@ -94,7 +95,7 @@ const char *sm_found(sm_loader *l, const sm_json *value);
 /* Memory that is zeroed; NULL sets `failed`. */
 void *sm_loader_alloc(sm_loader *l, size_t count, size_t size);
 
-/* Reads one value; false if it was wrong, `out` then being unchanged. */
+/* Reads one value; false if it was wrong, and `out` is then of no use. */
 bool sm_field_read(sm_loader *l, const sm_field *f, const sm_json *value, void *out);
 
 /* Reads a whole mapping into a structure that holds its defaults already. `what` names the mapping

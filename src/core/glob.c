@@ -40,10 +40,36 @@ bool sm_glob_matches(sm_str pattern, sm_str name)
     return p == pattern.n;
 }
 
+/* Matching a pattern's text as if it were a name is enough, but for a ? that takes a * for one
+ * character. */
+bool sm_glob_covers(sm_str outer, sm_str inner)
+{
+    bool star = memchr(inner.p, '*', inner.n) != NULL, mark = memchr(outer.p, '?', outer.n) != NULL;
+    return sm_str_eq(outer, inner) || (!(star && mark) && sm_glob_matches(outer, inner));
+}
+
+/* Whether the literal characters before the first wildcard, or behind the last, rule out that the
+ * two meet. That settles most pairs at once. */
+static bool ends_differ(sm_str a, sm_str b)
+{
+    size_t n = a.n < b.n ? a.n : b.n;
+    for (size_t i = 0; i < n && a.p[i] != '*' && b.p[i] != '*'; i++) {
+        if (a.p[i] != b.p[i] && a.p[i] != '?' && b.p[i] != '?')
+            return true;
+    }
+    for (size_t i = 1; i <= n && a.p[a.n - i] != '*' && b.p[b.n - i] != '*'; i++) {
+        if (a.p[a.n - i] != b.p[b.n - i] && a.p[a.n - i] != '?' && b.p[b.n - i] != '?')
+            return true;
+    }
+    return false;
+}
+
 /* row[j] says whether a[i..] and b[j..] have a name in common; rows are filled from the ends. */
 bool sm_glob_meet(sm_str a, sm_str b)
 {
     assert(a.n <= SM_TOOL_MAX && b.n <= SM_TOOL_MAX);
+    if (ends_differ(a, b))
+        return false;
     bool below[SM_TOOL_MAX + 1], row[SM_TOOL_MAX + 1];
     for (size_t i = a.n + 1; i-- > 0;) {
         for (size_t j = b.n + 1; j-- > 0;) {

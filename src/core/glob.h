@@ -15,6 +15,9 @@ uint32_t sm_glob_literals(sm_str pattern);
 
 bool sm_glob_matches(sm_str pattern, sm_str name);
 
+/* Whether every name that matches `inner` surely matches `outer`; false if that is not sure. */
+bool sm_glob_covers(sm_str outer, sm_str inner);
+
 /* Whether some name matches both patterns. Both at most SM_TOOL_MAX bytes. */
 bool sm_glob_meet(sm_str a, sm_str b);
 

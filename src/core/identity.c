@@ -1,6 +1,8 @@
 /* Fill, choose, check, project, hash. */
 #include "core/identity.h"
 
+#include "json/diff.h"
+
 static sm_err out_of_memory(sm_err e, sm_fault *fault)
 {
     return sm_fault_set(fault, e, "%s", sm_err_text(e));
@@ -23,7 +25,7 @@ static sm_err settle_arguments(sm_arena *a, const sm_contract *c, const sm_json 
         return e;
     out->contract = sm_contract_variant(c, out->filled);
     if (out->contract->fill.places != c->fill.places &&
-        (e = apply_fill(a, out->contract, args, &out->filled, fault)) != SM_OK)
+        (e = apply_fill(a, out->contract, out->filled, &out->filled, fault)) != SM_OK)
         return e;
     return out->contract->input == NULL ? SM_OK
                                         : sm_schema_check(out->contract->input, out->filled, fault);
@@ -74,7 +76,9 @@ sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_c
         return sm_fault_set(fault, SM_E_BAD_ARGUMENTS,
                             "\"%.*s\" is identified by the caller's key, and the call has none",
                             SM_FMT(call->tool));
-    if (c->step == SM_NEED_REQUIRED && call->step.p == NULL)
+    /* The strategy `step` asks for one by itself; the caller's key takes its place. */
+    bool asked = call->key.p == NULL || c->origin[SM_F_STEP].layer != SM_FROM_DERIVED;
+    if (c->step == SM_NEED_REQUIRED && asked && call->step.p == NULL)
         return sm_fault_set(fault, SM_E_BAD_ARGUMENTS,
                             "\"%.*s\" needs a step, and the call has none", SM_FMT(call->tool));
     if (out->strategy == SM_KEY_HASH || out->strategy == SM_KEY_FIELDS) {
@@ -83,4 +87,29 @@ sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_c
             return e;
     }
     return sm_key_make(k, out->strategy, call, out->projected, nonce, &out->key, fault);
+}
+
+/* Where the caller names the action by a key of its own, other arguments are a mistake unless the
+ * contract says otherwise, whatever the tool's own strategy is. */
+static bool forgives(const sm_identity *id)
+{
+    bool given = id->contract->origin[SM_F_ON_DRIFT].layer >= SM_FROM_DEFAULTS;
+    return id->contract->on_drift == SM_DRIFT_REPLAY &&
+           (given || (id->strategy != SM_KEY_EXPLICIT && id->strategy != SM_KEY_STEP));
+}
+
+sm_drift sm_identity_drift(const sm_identity *earlier, const sm_identity *later)
+{
+    if (earlier->contract != later->contract)
+        return SM_CONFLICTS;
+    if (sm_json_equal(earlier->filled, later->filled))
+        return SM_SAME;
+    const sm_pointers *match = &later->contract->key.match;
+    for (uint32_t i = 0; i < match->n; i++) {
+        const sm_json *a = sm_pointer_get(&match->v[i], earlier->filled);
+        const sm_json *b = sm_pointer_get(&match->v[i], later->filled);
+        if ((a == NULL) != (b == NULL) || (a != NULL && !sm_json_equal(a, b)))
+            return SM_CONFLICTS;
+    }
+    return forgives(later) ? SM_DRIFTED : SM_CONFLICTS;
 }

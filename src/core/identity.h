@@ -3,7 +3,7 @@
  *
  *     1. the parts of the call are checked
  *     2. the tool's `fill` is applied, and on the filled arguments the first matching variant is
- *        chosen; a variant with a `fill` of its own fills the original arguments instead
+ *        chosen; if that has a `fill` of its own, it is applied to them too
  *     3. the filled arguments are checked against `input`
  *     4. they are projected: `fields` kept or `ignore` dropped
  *     5. the projection is canonicalised and hashed with scope, step and tool
@@ -28,5 +28,15 @@ typedef struct sm_identity {
  * with a sentence when the call is refused; nothing has run. */
 sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,
                    const uint8_t *nonce, sm_identity *out, sm_fault *fault);
+
+/* How a call compares with an earlier one of the same key. */
+typedef enum sm_drift {
+    SM_SAME,      /* equal full arguments, under the same variant */
+    SM_DRIFTED,   /* other arguments, in places that do not matter */
+    SM_CONFLICTS, /* other arguments where they do, or another variant: KEY_CONFLICT (I6) */
+} sm_drift;
+
+/* Both identities under the same set of contracts. */
+sm_drift sm_identity_drift(const sm_identity *earlier, const sm_identity *later);
 
 #endif

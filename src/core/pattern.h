@@ -1,9 +1,11 @@
 /*
  * Regular expressions of a contract: POSIX extended, compiled once, bounded.
  *
- * What a hostile value could make expensive is refused when the contract is read: back-references,
- * long expressions, and repeat counts that multiply beyond SM_PATTERN_REPEAT_MAX. Matching is
- * bytewise and does not depend on the locale.
+ * The C library's matcher can take quadratic time in the value, and exponential time in some
+ * expressions. So expressions with back-references, repeats nested more than SM_PATTERN_NEST_MAX
+ * deep or repeat counts that multiply beyond SM_PATTERN_REPEAT_MAX are refused when the contract is
+ * read, and values longer than SM_MATCH_MAX are not matched at all. Matching is bytewise, in the C
+ * locale whatever the program's is.
  */
 #ifndef SM_CORE_PATTERN_H
 #define SM_CORE_PATTERN_H
@@ -21,6 +23,11 @@ typedef struct sm_pattern sm_pattern;
 sm_err sm_pattern_new(sm_arena *a, sm_str text, bool whole, sm_pattern **out, sm_fault *fault);
 void sm_pattern_fini(sm_pattern *p);
 
+/* Whether a value can be matched: it is not too long, and has no NUL, past which a POSIX pattern
+ * cannot see. */
+bool sm_pattern_can(sm_str value);
+
+/* False for a value that cannot be matched. */
 bool sm_pattern_matches(const sm_pattern *p, sm_str value);
 
 /* Patterns made for one contract file, so that they can be released together. */

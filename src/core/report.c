@@ -22,26 +22,38 @@ void sm_report_fini(sm_report *r)
     *r = (sm_report){0};
 }
 
+/* Room for one more, or NULL. Errors are what must be mended: one takes a warning's place. */
+static sm_finding *make_room(sm_report *r, sm_severity severity)
+{
+    if (r->count < SM_REPORT_MAX)
+        return &r->items[r->count++];
+    r->dropped++;
+    for (uint32_t i = r->count; severity == SM_ERROR && i-- > 0;) {
+        if (r->items[i].severity == SM_WARNING)
+            return &r->items[i];
+    }
+    return NULL;
+}
+
 void sm_report_add(sm_report *r, sm_severity severity, size_t at, const char *format, ...)
 {
-    char text[1024];
+    char buffer[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(buffer, sizeof buffer, format, args);
     va_end(args);
+    sm_str text = sm_utf8_cut(sm_str_from(buffer), sizeof buffer - 2);
     for (uint32_t i = 0; i < r->count; i++) {
-        if (r->items[i].at == at && sm_str_is(r->items[i].text, text))
+        if (r->items[i].at == at && sm_str_eq(r->items[i].text, text))
             return;
     }
     *(severity == SM_ERROR ? &r->errors : &r->warnings) += 1;
-    sm_str copy =
-        r->count < SM_REPORT_MAX ? sm_arena_text(&r->arena, sm_str_from(text)) : (sm_str){0};
-    if (copy.p == NULL) {
-        r->dropped++;
+    sm_finding *f = make_room(r, severity);
+    if (f == NULL)
         return;
-    }
-    sm_finding *f = &r->items[r->count++];
-    *f = (sm_finding){.severity = severity, .at = at, .text = copy};
+    sm_str copy = sm_arena_text(&r->arena, text);
+    *f = (sm_finding){.severity = severity, .at = at};
+    f->text = copy.p != NULL ? copy : SM_STR("out of memory");
     sm_text_position(r->source, at, &f->line, &f->column);
 }
 

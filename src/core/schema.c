@@ -83,7 +83,7 @@ static void read_type(sm_loader *l, const sm_json *value, void *out)
 static void read_required(sm_loader *l, const sm_json *value, void *out)
 {
     names *list = out;
-    if (value->type != SM_JSON_ARRAY) {
+    if (value->type != SM_JSON_ARRAY || value->len > SM_PROPERTIES_MAX) {
         sm_complain(l, value, "required: expected a list of names, found %s", sm_found(l, value));
         return;
     }
@@ -107,6 +107,10 @@ static void read_properties(sm_loader *l, const sm_json *value, void *out)
     if (value->type != SM_JSON_OBJECT) {
         sm_complain(l, value, "properties: expected a mapping of names to schemas, found %s",
                     sm_found(l, value));
+        return;
+    }
+    if (value->len > SM_PROPERTIES_MAX) {
+        sm_complain(l, value, "a schema may have at most %u properties", SM_PROPERTIES_MAX);
         return;
     }
     property *v = sm_loader_alloc(l, value->len, sizeof *v);
@@ -146,7 +150,7 @@ static void read_bound(sm_loader *l, const sm_json *value, void *out)
     bound *b = out;
     if (value->type == SM_JSON_NUMBER) {
         b->text = sm_json_text(value);
-        b->given = sm_decimal_parse(b->text, &b->value);
+        b->given = sm_check_plain(l, value) && sm_decimal_parse(b->text, &b->value);
     } else {
         sm_complain(l, value, "minimum and maximum take a number, found %s", sm_found(l, value));
     }
@@ -296,6 +300,8 @@ static bool check_string(check *c, const sm_schema *s, const sm_json *v)
     if (s->max_length >= 0 && n > s->max_length)
         return misfit(c, "must have at most %" PRId64 " characters, has %" PRId64, s->max_length,
                       n);
+    if (s->pattern != NULL && !sm_pattern_can(sm_json_text(v)))
+        return misfit(c, "is too long, or has a NUL in it, to be matched with a pattern");
     if (s->pattern != NULL && !sm_pattern_matches(s->pattern, sm_json_text(v)))
         return misfit(c, "must match %.*s", SM_FMT(s->pattern_text));
     return true;

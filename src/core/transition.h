@@ -20,8 +20,8 @@
 #ifndef SM_CORE_TRANSITION_H
 #define SM_CORE_TRANSITION_H
 
-#include "core/contract.h"
 #include "core/effect.h"
+#include "core/identity.h"
 
 /* What callers get told; the texts are the codes of the interface.  X(code, text, retriable) */
 #define SM_CODES(X)                                                                                \
@@ -51,7 +51,6 @@ typedef enum sm_code {
 const char *sm_code_name(sm_code c);
 bool sm_code_retriable(sm_code c);
 
-typedef enum sm_drift { SM_SAME, SM_DRIFTED, SM_CONFLICTS } sm_drift;
 typedef enum sm_outcome { SM_SUCCESS, SM_FAILURE, SM_PARTIAL_OUTCOME } sm_outcome;
 typedef enum sm_applied { SM_APPLIED_NO, SM_APPLIED_YES, SM_APPLIED_UNKNOWN } sm_applied;
 typedef enum sm_found_kind { SM_FOUND_APPLIED, SM_FOUND_ABSENT, SM_FOUND_UNKNOWN } sm_found_kind;

@@ -180,5 +180,7 @@ sm_err sm_json_canon(const sm_json *v, sm_buf *out, sm_str source, sm_fault *fau
     }
     if (w != NULL)
         out->len = (size_t)(w - out->p);
-    return e != SM_OK ? e : out->err;
+    if (e == SM_OK && out->err != SM_OK)
+        e = sm_fault_set(fault, out->err, "%s", sm_err_text(out->err));
+    return e;
 }

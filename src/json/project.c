@@ -245,13 +245,26 @@ sm_err sm_json_drop(sm_arena *a, const sm_json *root, const sm_places *set, cons
     return w.err;
 }
 
+/* Whether something can be put at a place that is absent. Objects on the way are made, arrays are
+ * not: below an absent place, a token that could be an index leads nowhere. */
+static bool makeable(const sm_places *set)
+{
+    if (set->fill != NULL)
+        return true;
+    for (const sm_places *c = set->children; c != NULL; c = c->next) {
+        if (c->index == SM_NO_INDEX && !sm_str_is(c->token, "-") && makeable(c))
+            return true;
+    }
+    return false;
+}
+
 /* Whether filling would change anything at or below `v`, NULL for a place that is absent. */
 static bool lacks(const sm_json *v, const sm_places *set)
 {
     if (set->fill_nodes == 0)
         return false;
     if (v == NULL)
-        return true;
+        return makeable(set);
     if (v->type < SM_JSON_ARRAY)
         return false;
     for (const sm_places *c = set->children; c != NULL; c = c->next) {
@@ -273,7 +286,7 @@ static void fill_absent(writer *w, const sm_places *set)
     static const sm_json empty = {.type = SM_JSON_OBJECT, .span = 1};
     uint32_t self = begin_container(w, &empty);
     for (const sm_places *c = set->children; c != NULL; c = c->next) {
-        if (c->fill_nodes == 0)
+        if (c->index != SM_NO_INDEX || sm_str_is(c->token, "-") || !makeable(c))
             continue;
         write_name(w, c->token);
         fill_absent(w, c);
@@ -304,7 +317,7 @@ static void fill_into(writer *w, const sm_json *v, const sm_places *set)
         item = sm_json_next(value);
     }
     for (const sm_places *c = set->children; object && c != NULL; c = c->next) {
-        if (c->fill_nodes == 0 || sm_json_find(v, c->token) != NULL)
+        if (!makeable(c) || sm_json_find(v, c->token) != NULL)
             continue;
         write_name(w, c->token);
         fill_absent(w, c);

@@ -1,6 +1,8 @@
 /* Conditions and schemas: what holds, what fits, and what is said when it does not. */
 #include "contracts.h"
 
+#include <locale.h>
+
 /* A contract whose approval has the given `when`, and whose variant 1 has the same. */
 static sm_contracts *with_condition(sm_arena *a, const char *when)
 {
@@ -104,8 +106,10 @@ static void arguments_that_do_not_fit_are_told_with_their_pointer(void **state)
         {"{minimum: 1, maximum: 10}", "1", NULL},
         {"{minimum: 1, maximum: 10}", "0.9999999999999999999999", "must be at least 1"},
         {"{minimum: 1, maximum: 10}", "10.0000000000000000001", "must be at most 10"},
+        {"{minimum: 1, maximum: 10}", "10.0", NULL},
         {"{minimum: 1}", "\"0\"", NULL},
         {"{minLength: 2}", "\"\xC3\xA9\"", "at least 2 characters, has 1"},
+        {"{minLength: 1}", "\"\xC3\xA9\"", NULL},
         {"{maxLength: 1}", "\"\xC3\xA9\"", NULL},
         {"{maxLength: 0}", "\"a\"", "at most 0 characters, has 1"},
         {"{pattern: 'b+'}", "\"abc\"", NULL},
@@ -130,11 +134,55 @@ static void arguments_that_do_not_fit_are_told_with_their_pointer(void **state)
     }
 }
 
+/* What a hostile value could make expensive is not matched at all. */
+static void a_value_too_long_to_match_is_not_matched(void **state)
+{
+    sm_arena *a = *state;
+    sm_contracts *set = contracts("version: 1\ntools:\n  t: {input: {properties: {a: {pattern: "
+                                  "'[0-9]+-[0-9]+'}}}, approval: {when: [{field: /a, matches: "
+                                  "'x*'}]}, variants: [{when: [{field: /a, matches: '1*'}]}]}\n");
+    const sm_contract *c = &set->tools[0].contract;
+    for (size_t n = SM_MATCH_MAX; n <= SM_MATCH_MAX + 1; n++) {
+        sm_buf text;
+        sm_buf_init(&text, SM_ARENA_MAX);
+        sm_buf_text(&text, "{\"a\":\"");
+        for (size_t i = 0; i < n; i++)
+            sm_buf_byte(&text, '1');
+        sm_buf_text(&text, "\"}");
+        sm_buf_byte(&text, '\0');
+        const sm_json *args = document(a, text.p);
+        bool fits = n == SM_MATCH_MAX;
+        sm_fault fault;
+        assert_int_equal(sm_schema_check(c->input, args, &fault), SM_E_BAD_ARGUMENTS);
+        assert_true((strstr(fault.text, "too long") == NULL) == fits);
+        assert_int_equal(sm_conditions_hold(&c->approval.when, args, true), !fits);
+        assert_int_equal(sm_contract_variant(c, args) != c, fits);
+        sm_buf_fini(&text);
+    }
+    sm_contracts_free(set);
+}
+
+static void patterns_mean_the_same_in_every_locale(void **state)
+{
+    sm_arena *a = *state;
+    static const char *const locales[] = {"C", "C.UTF-8"};
+    for (size_t i = 0; i < COUNT(locales); i++) {
+        assert_non_null(setlocale(LC_ALL, locales[i]));
+        sm_contracts *set = with_condition(a, "{field: /a, matches: '..'}");
+        const sm_contract *c = &set->tools[0].contract;
+        expect(sm_contract_variant(c, document(a, "{\"a\":\"\xC3\xA9\"}")) != c, "%s", locales[i]);
+        sm_contracts_free(set);
+    }
+    setlocale(LC_ALL, "C");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         with_arena(conditions_hold_as_written),
         with_arena(arguments_that_do_not_fit_are_told_with_their_pointer),
+        with_arena(a_value_too_long_to_match_is_not_matched),
+        with_arena(patterns_mean_the_same_in_every_locale),
     };
     return cmocka_run_group_tests_name("conditions", tests, NULL, NULL);
 }

@@ -299,6 +299,23 @@ static void patterns_match_and_meet_as_defined(void **state)
     }
 }
 
+static void a_pattern_covers_another_only_if_it_surely_does(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *outer, *inner;
+        bool covers;
+    } rows[] = {
+        {"a*", "ab*", true},  {"*", "a?b*", true}, {"a*", "a*", true},
+        {"ab*", "a*", false}, {"a?", "a*", false}, {"a?", "a?", true},
+        {"a*", "b*", false},  {"a*", "a?", true},  {"a?*", "a*", false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        expect(sm_glob_covers(sm_str_from(rows[i].outer), sm_str_from(rows[i].inner)) ==
+                   rows[i].covers,
+               "%s over %s", rows[i].outer, rows[i].inner);
+}
+
 static void two_patterns_that_meet_are_right_by_brute_force(void **state)
 {
     (void)state;
@@ -405,6 +422,12 @@ static void identity_is_what_decides_which_calls_share_a_key(void **state)
         {"{key: step}", "{key: explicit}", false},
         {"{key: step}", "{key: step, fill: {/a: 1}}", true},
         {"{}", "{variants: [{when: [{field: /a, exists: true}], key: {fields: [/a]}}]}", false},
+        /* A fill that is ignored in the key still decides which variant applies. */
+        {"{key: {ignore: [/m]}, fill: {/m: a}, variants: [{when: [{field: /m, equals: a}], key: "
+         "step}]}",
+         "{key: {ignore: [/m]}, fill: {/m: b}, variants: [{when: [{field: /m, equals: a}], key: "
+         "step}]}",
+         false},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         bool same = strcmp(identity(a, rows[i].a), identity(a, rows[i].b)) == 0;
@@ -470,6 +493,7 @@ int main(void)
         with_arena(the_first_matching_variant_applies),
         cmocka_unit_test(the_most_specific_pattern_wins),
         cmocka_unit_test(patterns_match_and_meet_as_defined),
+        cmocka_unit_test(a_pattern_covers_another_only_if_it_surely_does),
         cmocka_unit_test(two_patterns_that_meet_are_right_by_brute_force),
         cmocka_unit_test(an_unlisted_tool_is_treated_as_the_file_says),
         cmocka_unit_test(a_contract_may_be_written_in_json),

@@ -1,6 +1,8 @@
 /* Every mistake in a contract file is found, placed, and told with what to write instead. */
 #include "contracts.h"
 
+#include "base/utf8.h"
+
 typedef struct mistake {
     const char *text;  /* the file */
     const char *place; /* line:column of the finding */
@@ -31,8 +33,8 @@ static void a_file_that_is_no_contract_is_refused(void **state)
         {"[]\n", "1:1", "a contract file is a mapping"},
         {"tools: {}\n", "1:1", "needs the field \"version\""},
         {"version: 1\n", "1:1", "needs the field \"tools\""},
-        {"version: 2\ntools: {}\n", "1:10", "a whole number from 1 to 1"},
-        {"version: one\ntools: {}\n", "1:10", "a whole number from 1 to 1"},
+        {"version: 2\ntools: {}\n", "1:10", "version: expected 1, found"},
+        {"version: one\ntools: {}\n", "1:10", "version: expected 1, found"},
         {"version: 1\ntools: []\n", "2:8", "expected a mapping here"},
         {"version: 1\ntool: {}\n", "2:1", "did you mean \"tools\"?"},
         {"version: 1\ntools: {}\nunlisted: maybe\n", "3:11", "expected write, hold or hide"},
@@ -62,6 +64,9 @@ static void an_unknown_field_comes_with_what_was_meant(void **state)
         {"version: 1\ndefaults: { leas: 5m }\ntools: {}\n", "2:13", "did you mean \"lease\"?"},
         {ONE_TOOL("{ variants: [{ when: [{field: /a, exists: true}], clas: read }] }"), "3:56",
          "in a variant; did you mean \"class\"?"},
+        {ONE_TOOL("{ varients: [] }"), "3:8", "did you mean \"variants\"?"},
+        {ONE_TOOL("{ variants: [{ whn: [], when: [{field: /a, exists: true}] }] }"), "3:21",
+         "did you mean \"when\"?"},
         {ONE_TOOL("{ input: { typ: object } }"), "3:17", "did you mean \"type\"?"},
         {ONE_TOOL("{ input: { default: 1 } }"), "3:17", "use fill for defaults"},
         {ONE_TOOL("{ approval: { when: [{ field: /a, ovr: 1 }] } }"), "3:40",
@@ -111,8 +116,15 @@ static void a_wrong_type_or_value_is_told_with_a_right_one(void **state)
          "not a POSIX extended regular expression"},
         {ONE_TOOL("{ approval: { when: [{ field: /a, matches: '(a)\\1' }] } }"), "3:49",
          "back-references"},
-        {ONE_TOOL("{ approval: { when: [{ field: /a, matches: '(a{200}){200}' }] } }"), "3:49",
-         "may multiply to at most 1000"},
+        {ONE_TOOL("{ approval: { when: [{ field: /a, matches: 'a{20}b{20}' }] } }"), "3:49",
+         "may multiply to at most 256"},
+        {ONE_TOOL("{ approval: { when: [{ field: /a, matches: '((a*)*b*){20}' }] } }"), "3:49",
+         "nested at most 2 deep"},
+        {ONE_TOOL("{ approval: { when: [{ field: /a, over: 1e400 }] } }"), "3:46", "take a number"},
+        {ONE_TOOL("{ input: { minimum: 1e400 } }"), "3:26", "no finite value"},
+        {ONE_TOOL("{ cost: 1e400 }"), "3:14", "expected an amount"},
+        {ONE_TOOL("{ upstream: { url: 'http://x', headers: { a: b, A: c } } }"), "3:54",
+         "is there already"},
         {ONE_TOOL("{ approval: { when: [{ field: /a, exists: false, over: 1 }] } }"), "3:27",
          "leaves nothing for the other operators"},
         {ONE_TOOL("{ on_in_doubt: [hold, rerun] }"), "3:28", "nothing comes after hold"},
@@ -307,12 +319,51 @@ static void a_flood_of_mistakes_is_bounded(void **state)
     sm_buf_fini(&text);
 }
 
+static void an_error_is_told_however_many_warnings_there_are(void **state)
+{
+    (void)state;
+    sm_buf text;
+    sm_buf_init(&text, SM_ARENA_MAX);
+    sm_buf_text(&text, "version: 1\ntools:\n");
+    for (int i = 0; i < 300; i++)
+        sm_buf_printf(&text, "  t%d: { class: irreversible }\n", i);
+    sm_buf_text(&text, "  last: { clas: read, window: 5 }\n");
+    sm_report report;
+    sm_contracts *set;
+    assert_int_equal(sm_report_init(&report, sm_buf_view(&text)), SM_OK);
+    assert_int_equal(sm_contracts_read(SM_STR("x"), sm_buf_view(&text), &set, &report),
+                     SM_E_INVALID);
+    assert_true(report.errors == 2 && report.warnings == 300);
+    uint32_t told = 0;
+    for (uint32_t i = 0; i < report.count; i++)
+        told += report.items[i].severity == SM_ERROR;
+    assert_int_equal(told, 2);
+    sm_report_fini(&report);
+    sm_buf_fini(&text);
+}
+
+static void a_message_is_cut_between_characters(void **state)
+{
+    const char *found =
+        findings(*state,
+                 ONE_TOOL("{ class: a\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"
+                          "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"
+                          "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"
+                          "\xC3\xA9 }"),
+                 SM_ERROR);
+    assert_true(sm_utf8_valid(sm_str_from(found)));
+    assert_non_null(strstr(found, "..."));
+}
+
 static void lints_say_what_probably_goes_wrong(void **state)
 {
     static const mistake rows[] = {
         {ONE_TOOL("{ key: { fields: [/timestamp] } }"), "3:23", "changes with every try"},
         {ONE_TOOL("{ key: { fields: [/meta/requestId] } }"), "3:23", "changes with every try"},
         {ONE_TOOL("{ key: { fields: [/uuid] } }"), "3:23", "changes with every try"},
+        {ONE_TOOL("{ key: { fields: [/event_timestamp] } }"), "3:23", "changes with every try"},
+        {ONE_TOOL("{ key: { fields: [/x-request-id] } }"), "3:23", "changes with every try"},
+        {ONE_TOOL("{ fill: { /a: ['${HOME}'] } }"), "3:21", "filled in as it stands"},
         {ONE_TOOL("{ key: { fields: [/tool_call_id] } }"), "3:23", "changes with every try"},
         {ONE_TOOL("{ input: { properties: { to: {}, request_id: {} } } }"), "3:15",
          "write key: { ignore: [/request_id] }"},
@@ -341,6 +392,9 @@ static void what_is_fine_is_not_linted(void **state)
                  "request_id: {} } } }"),
         ONE_TOOL("{ class: irreversible, key: { fields: [/order_uuid] } }"),
         ONE_TOOL("{ class: read }"),
+        /* A downstream window of exactly the lease is enough to resend. */
+        ONE_TOOL("{ window: 5m, lease: 5m, on_in_doubt: [resend], upstream: { url: 'http://x', "
+                 "idempotency: { header: K, window: 5m } } }"),
         ONE_TOOL("{ class: write_idempotent, on_in_doubt: rerun }"),
         ONE_TOOL("{ upstream: { url: 'http://x', headers: { Authorization: 'Bearer ${K}' } } }"),
         "version: 1\ndefaults: { window: 1h }\ntools: { 'get_*': { class: read }, w: {} }\n",
@@ -363,6 +417,8 @@ int main(void)
         with_arena(every_mistake_is_reported_in_the_order_of_the_file),
         with_arena(a_mistake_in_a_shared_field_is_reported_once),
         with_arena(a_flood_of_mistakes_is_bounded),
+        with_arena(an_error_is_told_however_many_warnings_there_are),
+        with_arena(a_message_is_cut_between_characters),
         with_arena(lints_say_what_probably_goes_wrong),
         with_arena(what_is_fine_is_not_linted),
     };

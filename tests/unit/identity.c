@@ -64,7 +64,13 @@ static const char shop[] = "version: 1\ntools:\n"
                            "    fill: {/action: list}\n"
                            "    variants:\n"
                            "      - {when: [{field: /action, equals: list}], class: read}\n"
-                           "      - {when: [{field: /action, equals: pay}], fill: {/n: 1}}\n";
+                           "      - {when: [{field: /action, equals: pay}], fill: {/n: 1}}\n"
+                           "  def:\n"
+                           "    fill: {/action: create}\n"
+                           "    variants:\n"
+                           "      - {when: [{field: /action, equals: create}], fill: {/n: 10}}\n"
+                           "  match: {key: {fields: [/id], match: [/amount]}}\n"
+                           "  forgive: {on_drift: replay}\n";
 
 static void spelling_does_not_change_a_key(void **state)
 {
@@ -174,10 +180,70 @@ static void variants_are_chosen_on_the_filled_arguments(void **state)
     assert_int_equal(id.strategy, SM_KEY_NONE);
     assert_int_equal(identify(&b, TOOL("crm"), "{\"action\":\"pay\"}", &id, NULL), SM_OK);
     assert_int_equal(id.contract->variant, 2);
-    /* Its own fill replaces the tool's. */
     assert_string_equal(canonical(&b.arena, id.filled), "{\"action\":\"pay\",\"n\":1}");
     assert_int_equal(identify(&b, TOOL("crm"), "{\"action\":\"x\"}", &id, NULL), SM_OK);
     assert_int_equal(id.contract->variant, 0);
+    bench_fini(&b);
+}
+
+static void a_variants_fill_keeps_omitted_equal_to_explicit(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b, shop);
+    const char *key = key_of(&b, TOOL("def"), "{\"id\":1}");
+    assert_string_equal(key, key_of(&b, TOOL("def"), "{\"id\":1,\"action\":\"create\"}"));
+    assert_string_equal(key, key_of(&b, TOOL("def"), "{\"id\":1,\"n\":10}"));
+    bench_fini(&b);
+}
+
+static void a_callers_key_takes_the_place_of_a_step(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b, shop);
+    sm_call call = TOOL("step"), needs = TOOL("needs");
+    call.key = needs.key = SM_STR("k1");
+    key_of(&b, call, "{}");
+    sm_identity id;
+    assert_int_equal(identify(&b, needs, "{}", &id, NULL), SM_E_BAD_ARGUMENTS);
+    bench_fini(&b);
+}
+
+static void drift_is_judged_by_how_the_call_was_named(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b, shop);
+    static const struct {
+        const char *tool, *key, *step, *one, *two;
+        sm_drift drift;
+    } rows[] = {
+        {"hash", NULL, NULL, "{\"a\":1}", "{\"a\":1.0}", SM_SAME},
+        {"ignore", NULL, NULL, "{\"a\":1,\"note\":1}", "{\"a\":1,\"note\":2}", SM_DRIFTED},
+        {"match", NULL, NULL, "{\"id\":1,\"amount\":1,\"x\":1}", "{\"id\":1,\"amount\":1}",
+         SM_DRIFTED},
+        {"match", NULL, NULL, "{\"id\":1,\"amount\":1}", "{\"id\":1,\"amount\":2}", SM_CONFLICTS},
+        {"match", NULL, NULL, "{\"id\":1,\"amount\":1}", "{\"id\":1}", SM_CONFLICTS},
+        {"step", NULL, "1", "{\"a\":1}", "{\"a\":2}", SM_CONFLICTS},
+        {"explicit", "k", NULL, "{\"a\":1}", "{\"a\":2}", SM_CONFLICTS},
+        {"hash", "k", NULL, "{\"a\":1}", "{\"a\":2}", SM_CONFLICTS}, /* I6, whatever the tool */
+        {"hash", "k", NULL, "{\"a\":1}", "{\"a\":1}", SM_SAME},
+        {"forgive", "k", NULL, "{\"a\":1}", "{\"a\":2}", SM_DRIFTED},
+        {"crm", "k", NULL, "{\"action\":\"pay\"}", "{\"action\":\"x\"}", SM_CONFLICTS},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        sm_call call = {.tool = sm_str_from(rows[i].tool)};
+        if (rows[i].key != NULL)
+            call.key = sm_str_from(rows[i].key);
+        if (rows[i].step != NULL)
+            call.step = sm_str_from(rows[i].step);
+        sm_identity one, two;
+        assert_int_equal(identify(&b, call, rows[i].one, &one, NULL), SM_OK);
+        assert_int_equal(identify(&b, call, rows[i].two, &two, NULL), SM_OK);
+        expect(memcmp(&one.key, &two.key, sizeof one.key) == 0, "row %zu: not one key", i);
+        expect(sm_identity_drift(&one, &two) == rows[i].drift, "row %zu", i);
+    }
     bench_fini(&b);
 }
 
@@ -232,6 +298,9 @@ int main(void)
         cmocka_unit_test(each_strategy_hashes_its_own_parts),
         cmocka_unit_test(a_step_separates_equal_calls),
         cmocka_unit_test(variants_are_chosen_on_the_filled_arguments),
+        cmocka_unit_test(a_variants_fill_keeps_omitted_equal_to_explicit),
+        cmocka_unit_test(a_callers_key_takes_the_place_of_a_step),
+        cmocka_unit_test(drift_is_judged_by_how_the_call_was_named),
         cmocka_unit_test(a_call_that_cannot_be_identified_is_refused),
     };
     return cmocka_run_group_tests_name("identity", tests, NULL, NULL);
