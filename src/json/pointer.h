@@ -49,7 +49,8 @@ sm_err sm_places_add(sm_places *set, sm_arena *a, const sm_pointer *p, const sm_
  *   end with the last that has. *out is NULL when nothing named is there at all.
  * drop: all but the named places; elements behind a dropped one move up.
  * fill: a named place that is absent gets its value, if it has one. Missing objects on the way are
- *   made; an element of an array is filled in only where it is there; below a scalar nothing is.
+ *   made, but not where a token could be an array's index; an element of an array is filled in only
+ *   where it is there; below a scalar nothing is.
  *   Places with values must not overlap: what is below one that is absent would not be added. */
 sm_err sm_json_keep(sm_arena *a, const sm_json *root, const sm_places *set, const sm_json **out);
 sm_err sm_json_drop(sm_arena *a, const sm_json *root, const sm_places *set, const sm_json **out);

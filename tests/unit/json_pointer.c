@@ -336,6 +336,10 @@ static void filling_adds_what_is_absent(void **state)
          {"/\xF0\x9F\x98\x80", "1", "/\xEF\xAC\xB3", "2", NULL},
          "{\"\xF0\x9F\x98\x80\":1,\"\xEF\xAC\xB3\":2}"},
         {"{}", {"/0", "1", "/-", "2", NULL}, "{\"-\":2,\"0\":1}"}, /* an object's names */
+        /* what could be an array is not made up */
+        {"{}", {"/items/0/qty", "1", NULL}, "{}"},
+        {"{}", {"/a/-", "9", NULL}, "{}"},
+        {"{}", {"/a/0", "1", "/a/b", "2", NULL}, "{\"a\":{\"b\":2}}"},
         /* an array or a scalar on the way is left alone */
         {"{\"a\":[]}", {"/a/0", "1", NULL}, "{\"a\":[]}"},
         {"{\"a\":[5]}", {"/a/1", "1", NULL}, "{\"a\":[5]}"},
