@@ -48,10 +48,10 @@ sm_err sm_places_add(sm_places *set, sm_arena *a, const sm_pointer *p, const sm_
  *   elements of an array keep their index, null standing in for those without anything named, and
  *   end with the last that has. *out is NULL when nothing named is there at all.
  * drop: all but the named places; elements behind a dropped one move up.
- * fill: a named place that is absent gets its value, if it has one. Missing objects on the way are
- *   made, but not where a token could be an array's index; an element of an array is filled in only
- *   where it is there; below a scalar nothing is.
- *   Places with values must not overlap: what is below one that is absent would not be added. */
+ * fill: a named place that is absent gets its value, if it has one. Missing objects on the way
+ *   are made, unless every token below could be an array's index; an element of an array is
+ *   filled in only where it is there; below a scalar nothing is. Places with values must not
+ *   overlap: what is below one that is absent would not be added. */
 sm_err sm_json_keep(sm_arena *a, const sm_json *root, const sm_places *set, const sm_json **out);
 sm_err sm_json_drop(sm_arena *a, const sm_json *root, const sm_places *set, const sm_json **out);
 sm_err sm_json_fill(sm_arena *a, const sm_json *root, const sm_places *set, const sm_json **out);

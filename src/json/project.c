@@ -246,7 +246,7 @@ sm_err sm_json_drop(sm_arena *a, const sm_json *root, const sm_places *set, cons
 }
 
 /* Whether something can be put at a place that is absent. Objects on the way are made, arrays are
- * not: below an absent place, a token that could be an index leads nowhere. */
+ * not: tokens that could be an index are alone no reason to make an object. */
 static bool makeable(const sm_places *set)
 {
     if (set->fill != NULL)
@@ -286,8 +286,8 @@ static void fill_absent(writer *w, const sm_places *set)
     static const sm_json empty = {.type = SM_JSON_OBJECT, .span = 1};
     uint32_t self = begin_container(w, &empty);
     for (const sm_places *c = set->children; c != NULL; c = c->next) {
-        if (c->index != SM_NO_INDEX || sm_str_is(c->token, "-") || !makeable(c))
-            continue;
+        if (!makeable(c))
+            continue; /* once there is an object, any token is a name in it */
         write_name(w, c->token);
         fill_absent(w, c);
         w->nodes[self].len++;

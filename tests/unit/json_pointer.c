@@ -339,7 +339,8 @@ static void filling_adds_what_is_absent(void **state)
         /* what could be an array is not made up */
         {"{}", {"/items/0/qty", "1", NULL}, "{}"},
         {"{}", {"/a/-", "9", NULL}, "{}"},
-        {"{}", {"/a/0", "1", "/a/b", "2", NULL}, "{\"a\":{\"b\":2}}"},
+        {"{}", {"/a/0", "1", "/a/b", "2", NULL}, "{\"a\":{\"0\":1,\"b\":2}}"}, /* an object it is */
+        {"{\"a\":{}}", {"/a/0", "1", "/a/b", "2", NULL}, "{\"a\":{\"0\":1,\"b\":2}}"},
         /* an array or a scalar on the way is left alone */
         {"{\"a\":[]}", {"/a/0", "1", NULL}, "{\"a\":[]}"},
         {"{\"a\":[5]}", {"/a/1", "1", NULL}, "{\"a\":[5]}"},
