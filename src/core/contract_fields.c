@@ -96,14 +96,24 @@ static void read_url(sm_loader *l, const sm_json *value, void *out)
                     "${NAME}");
 }
 
+/* A mapping of a bounded number of entries; `expected` says what it should look like. */
+static bool check_mapping(sm_loader *l, const sm_json *value, const char *expected)
+{
+    if (value->type != SM_JSON_OBJECT)
+        sm_complain(l, value, "%s; found %s", expected, sm_found(l, value));
+    else if (value->len > SM_POINTERS_MAX)
+        sm_complain(l, value, "at most %u entries are allowed here, found %u", SM_POINTERS_MAX,
+                    value->len);
+    else
+        return true;
+    return false;
+}
+
 static void read_fill(sm_loader *l, const sm_json *value, void *out)
 {
     sm_fill *fill = out;
-    if (value->type != SM_JSON_OBJECT || value->len > SM_POINTERS_MAX) {
-        sm_complain(l, value, "fill: expected a mapping such as { /currency: usd }, found %s",
-                    sm_found(l, value));
+    if (!check_mapping(l, value, "fill: expected a mapping such as { /currency: usd }"))
         return;
-    }
     sm_pointer *pointers = sm_loader_alloc(l, value->len, sizeof *pointers);
     sm_places *places = sm_places_new(l->arena);
     if (pointers == NULL || places == NULL) {
@@ -198,13 +208,10 @@ static void show_headers(const void *value, sm_buf *out)
 static void read_argument_map(sm_loader *l, const sm_json *value, void *out)
 {
     sm_argument_map *map = out;
-    if (value->type != SM_JSON_OBJECT || value->len > SM_POINTERS_MAX) {
-        sm_complain(l, value,
-                    "args: expected a mapping of pointers, the other tool's argument to this "
-                    "one's, such as { /order_id: /order_id }; found %s",
-                    sm_found(l, value));
+    if (!check_mapping(l, value,
+                       "args: expected a mapping of pointers, the other tool's argument to this "
+                       "one's, such as { /order_id: /order_id }"))
         return;
-    }
     sm_pointer *to = sm_loader_alloc(l, value->len, sizeof *to);
     sm_pointer *from = sm_loader_alloc(l, value->len, sizeof *from);
     if (to == NULL || from == NULL)
@@ -256,11 +263,8 @@ static void check_header_value(sm_loader *l, const sm_json *value)
 
 static void read_headers(sm_loader *l, const sm_json *value, void *out)
 {
-    if (value->type != SM_JSON_OBJECT || value->len > SM_POINTERS_MAX) {
-        sm_complain(l, value, "headers: expected a mapping of names to values, found %s",
-                    sm_found(l, value));
+    if (!check_mapping(l, value, "headers: expected a mapping of names to values"))
         return;
-    }
     sm_header *v = sm_loader_alloc(l, value->len, sizeof *v);
     if (v == NULL)
         return;

@@ -210,12 +210,14 @@ static void check_name(sm_loader *l, const sm_contracts *set, const sm_tool *t)
     if (memchr(t->name.p, '[', t->name.n) != NULL)
         sm_complain(l, t->given, "patterns know * and ? only; write one entry for each name");
     for (const sm_tool *other = set->tools; t->glob && other < t; other++) {
-        if (other->glob && other->literals == t->literals && t->name.n <= SM_TOOL_MAX &&
-            other->name.n <= SM_TOOL_MAX && sm_glob_meet(other->name, t->name))
-            sm_complain(l, t->given,
-                        "\"%.*s\" and \"%.*s\" can match the same tool with equally many literal "
-                        "characters; make one of them more specific",
-                        SM_FMT(t->name), SM_FMT(other->name));
+        if (!other->glob || other->literals != t->literals || t->name.n > SM_TOOL_MAX ||
+            other->name.n > SM_TOOL_MAX || !sm_glob_meet(other->name, t->name))
+            continue;
+        sm_complain(l, t->given,
+                    "\"%.*s\" and \"%.*s\" can match the same tool with equally many literal "
+                    "characters; make one of them more specific",
+                    SM_FMT(t->name), SM_FMT(other->name));
+        break;
     }
 }
 

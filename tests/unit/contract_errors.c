@@ -319,6 +319,25 @@ static void a_flood_of_mistakes_is_bounded(void **state)
     sm_buf_fini(&text);
 }
 
+static void a_mapping_too_large_is_refused_at_once(void **state)
+{
+    sm_arena *a = *state;
+    sm_buf text;
+    sm_buf_init(&text, SM_ARENA_MAX);
+    sm_buf_text(&text, "version: 1\ntools:\n  t:\n    fill:\n");
+    for (unsigned i = 0; i <= SM_POINTERS_MAX; i++)
+        sm_buf_printf(&text, "      /a%u: 1\n", i);
+    sm_buf_byte(&text, '\0');
+    assert_non_null(strstr(findings(a, text.p, SM_ERROR), "at most 256 entries are allowed here"));
+    sm_buf_clear(&text);
+    sm_buf_text(&text, "version: 1\ntools:\n");
+    for (unsigned i = 0; i <= SM_GLOBS_MAX; i++)
+        sm_buf_printf(&text, "  \"t%u_*\": {}\n", i);
+    sm_buf_byte(&text, '\0');
+    assert_non_null(strstr(findings(a, text.p, SM_ERROR), "at most 200 patterns"));
+    sm_buf_fini(&text);
+}
+
 static void an_error_is_told_however_many_warnings_there_are(void **state)
 {
     (void)state;
@@ -417,6 +436,7 @@ int main(void)
         with_arena(every_mistake_is_reported_in_the_order_of_the_file),
         with_arena(a_mistake_in_a_shared_field_is_reported_once),
         with_arena(a_flood_of_mistakes_is_bounded),
+        with_arena(a_mapping_too_large_is_refused_at_once),
         with_arena(an_error_is_told_however_many_warnings_there_are),
         with_arena(a_message_is_cut_between_characters),
         with_arena(lints_say_what_probably_goes_wrong),
