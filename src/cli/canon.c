@@ -3,7 +3,6 @@
 
 #include "base/limits.h"
 #include "cli/cli.h"
-#include "json/canon.h"
 
 static int run(const cli_command *self, int argc, char **argv)
 {
@@ -16,16 +15,13 @@ static int run(const cli_command *self, int argc, char **argv)
     const char *path = optind < argc ? argv[optind] : NULL;
 
     sm_arena arena;
-    sm_buf text = {0}, out;
+    sm_buf text = {0}, canonical = {0};
     sm_arena_init(&arena, SM_ARENA_MAX);
-    sm_buf_init(&out, SM_ARENA_MAX);
     const sm_json *root;
-    int code = cli_read_json(path, NULL, &arena, &text, &root);
-    if (code == CLI_OK) {
-        sm_json_canon(root, &out, sm_buf_view(&text), NULL); /* it has a form: it was read so */
-        code = cli_write(&out);
-    }
-    sm_buf_fini(&out);
+    int code = cli_read_json(path, NULL, &arena, &text, &canonical, &root);
+    if (code == CLI_OK)
+        code = cli_write(&canonical);
+    sm_buf_fini(&canonical);
     sm_buf_fini(&text);
     sm_arena_fini(&arena);
     return code;

@@ -210,9 +210,10 @@ int cli_read(const char *path, size_t limit, sm_buf *out)
     return code;
 }
 
-int cli_read_json(const char *path, const char *text, sm_arena *a, sm_buf *bytes,
+int cli_read_json(const char *path, const char *text, sm_arena *a, sm_buf *bytes, sm_buf *canonical,
                   const sm_json **out)
 {
+    sm_buf_init(canonical, SM_ARENA_MAX);
     const char *name = text != NULL ? "--args" : cli_input_name(path);
     if (text != NULL) {
         sm_buf_init(bytes, SM_ARENA_MAX);
@@ -225,12 +226,9 @@ int cli_read_json(const char *path, const char *text, sm_arena *a, sm_buf *bytes
             return code;
     }
     sm_fault fault;
-    sm_buf canonical;
-    sm_buf_init(&canonical, SM_ARENA_MAX);
     sm_err e = sm_json_read(a, sm_buf_view(bytes), &sm_json_default_limits, out, &fault);
     if (e == SM_OK)
-        e = sm_json_canon(*out, &canonical, sm_buf_view(bytes), &fault);
-    sm_buf_fini(&canonical);
+        e = sm_json_canon(*out, canonical, sm_buf_view(bytes), &fault);
     return e == SM_OK ? CLI_OK : cli_fault(name, &fault);
 }
 

@@ -66,9 +66,10 @@ int cli_read(const char *path, size_t limit, sm_buf *out);
 /* What to call an input in messages. */
 const char *cli_input_name(const char *path);
 
-/* Reads and parses a JSON document from a file or stdin, or from `text` if that is not NULL.
- * `bytes` keeps the text. Explains a failure and returns the exit code. */
-int cli_read_json(const char *path, const char *text, sm_arena *a, sm_buf *bytes,
+/* Reads a JSON document from a file or stdin, or from `text` if that is not NULL. `bytes` keeps its
+ * text and `canonical` gets its canonical form; a document without one is refused. Both buffers are
+ * to be released in any case. Explains a failure and returns the exit code. */
+int cli_read_json(const char *path, const char *text, sm_arena *a, sm_buf *bytes, sm_buf *canonical,
                   const sm_json **out);
 
 /* Reads a contract file. What is wrong with it is in `report`, which is to be released in any case;

@@ -101,6 +101,18 @@ static int run_check(const cli_command *self, int argc, char **argv)
     return check_file(argv[optind], strict, json);
 }
 
+/* Reads a command line that knows --json only. False if the command ends here, with *code. */
+static bool read_json_option(const cli_command *self, int argc, char **argv, bool *json, int *code)
+{
+    static const struct option table[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+    int c;
+    while ((c = cli_option(self, argc, argv, table)) == 'j')
+        *json = true;
+    *code = c == 'h' ? CLI_OK : CLI_USAGE;
+    return c == -1;
+}
+
 /* ---- show ------------------------------------------------------------------------------------*/
 
 typedef struct row {
@@ -298,17 +310,10 @@ static int print_show_json(const sm_contracts *set, const char *tool, const sm_t
 
 static int run_show(const cli_command *self, int argc, char **argv)
 {
-    static const struct option table[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
     bool json = false;
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (c == 'h')
-            return CLI_OK;
-        if (c != 'j')
-            return CLI_USAGE;
-        json = true;
-    }
+    int code;
+    if (!read_json_option(self, argc, argv, &json, &code))
+        return code;
     if (argc - optind != 2)
         return cli_usage(self, "a FILE and a TOOL are needed");
     const char *path = argv[optind], *tool = argv[optind + 1];
@@ -317,7 +322,7 @@ static int run_show(const cli_command *self, int argc, char **argv)
     if (sm_call_check(&call, &fault) != SM_OK)
         return cli_fail(cli_code(fault.code), "%s", fault.text);
     sm_contracts *set;
-    int code = cli_read_contracts(path, &set);
+    code = cli_read_contracts(path, &set);
     if (code != CLI_OK)
         return code;
     const sm_contract *contract = sm_contracts_find(set, sm_str_from(tool));
@@ -433,21 +438,14 @@ static void compare_files(comparison *k)
 
 static int run_diff(const cli_command *self, int argc, char **argv)
 {
-    static const struct option table[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
     comparison k = {0};
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (c == 'h')
-            return CLI_OK;
-        if (c != 'j')
-            return CLI_USAGE;
-        k.json = true;
-    }
+    int code;
+    if (!read_json_option(self, argc, argv, &k.json, &code))
+        return code;
     if (argc - optind != 2)
         return cli_usage(self, "two files are needed, OLD and NEW");
     sm_contracts *old = NULL, *new = NULL;
-    int code = cli_read_contracts(argv[optind], &old);
+    code = cli_read_contracts(argv[optind], &old);
     if (code == CLI_OK)
         code = cli_read_contracts(argv[optind + 1], &new);
     if (code == CLI_OK) {

@@ -10,7 +10,7 @@
 
 typedef struct side {
     const char *path;
-    sm_buf text;
+    sm_buf text, canonical;
     const sm_json *root;
     sm_identity identity;
 } side;
@@ -149,7 +149,8 @@ static int compare(work *w, const sm_call *call)
 {
     side *sides[2] = {&w->a, &w->b};
     for (int i = 0; i < 2; i++) {
-        int code = cli_read_json(sides[i]->path, NULL, &w->arena, &sides[i]->text, &sides[i]->root);
+        int code = cli_read_json(sides[i]->path, NULL, &w->arena, &sides[i]->text,
+                                 &sides[i]->canonical, &sides[i]->root);
         if (code != CLI_OK)
             return code;
     }
@@ -217,7 +218,9 @@ static int run(const cli_command *self, int argc, char **argv)
     if (code == CLI_OK)
         code = compare(&w, &call);
     sm_buf_fini(&w.a.text);
+    sm_buf_fini(&w.a.canonical);
     sm_buf_fini(&w.b.text);
+    sm_buf_fini(&w.b.canonical);
     sm_buf_fini(&w.out);
     sm_contracts_free(w.contracts);
     sm_keyer_fini(&w.keyer);

@@ -91,7 +91,7 @@ static int make_key(const options *o, work *w)
                         .step = opt(o->step),
                         .tool = opt(o->tool),
                         .key = opt(o->key)};
-    code = cli_read_json(o->args_file, o->args, &w->arena, &w->args_text, &w->call.args);
+    code = cli_read_json(o->args_file, o->args, &w->arena, &w->args_text, &w->given, &w->call.args);
     if (code != CLI_OK)
         return code;
     w->call.args_text = sm_buf_view(&w->args_text);
@@ -112,8 +112,6 @@ static int make_key(const options *o, work *w)
                                 &w->fingerprint, &fault);
     if (e == SM_OK)
         e = sm_json_canon(w->identity.filled, &w->filled, w->call.args_text, &fault);
-    if (e == SM_OK)
-        e = sm_json_canon(w->call.args, &w->given, w->call.args_text, &fault);
     if (e == SM_OK)
         return CLI_OK;
     return cli_fault(o->args != NULL ? "--args" : cli_input_name(o->args_file), &fault);
@@ -306,7 +304,6 @@ static int run(const cli_command *self, int argc, char **argv)
     sm_arena_init(&w.arena, SM_ARENA_MAX);
     sm_buf_init(&w.preimage, SM_ARENA_MAX);
     sm_buf_init(&w.filled, SM_ARENA_MAX);
-    sm_buf_init(&w.given, SM_ARENA_MAX);
     code = make_key(&o, &w);
     if (code == CLI_OK)
         code = print_result(&o, &w);

@@ -39,23 +39,14 @@
 
 #include "core/life.h"
 
-static const struct {
-    const char *name;
-    bool retriable;
-} codes[] = {
-#define X(code, text, retriable) {text, retriable},
-    SM_CODES(X)
-#undef X
-};
-
 const char *sm_code_name(sm_code c)
 {
-    return codes[c].name;
-}
-
-bool sm_code_retriable(sm_code c)
-{
-    return codes[c].retriable;
+    static const char *const names[] = {
+#define X(code, text) text,
+        SM_CODES(X)
+#undef X
+    };
+    return names[c];
 }
 
 /* ---- time ------------------------------------------------------------------------------------*/
@@ -72,6 +63,7 @@ static void apply_time(sm_making *m)
     } else if ((e->state == SM_S_PENDING || (e->state == SM_S_READY && e->approved)) &&
                m->now >= e->request_end) {
         int64_t at = e->request_end;
+        sm_life_note(m, SM_N_EXPIRED);
         sm_life_settle(m, SM_S_EXPIRED, at);
     }
     if (sm_state_settled(e->state) && m->now >= e->window_end) {

@@ -23,33 +23,30 @@
 #include "core/effect.h"
 #include "core/identity.h"
 
-/* What callers get told; the texts are the codes of the interface.  X(code, text, retriable) */
+/* What callers get told; the texts are the codes of the interface.  X(code, text) */
 #define SM_CODES(X)                                                                                \
-    X(NONE, "", false)                                                                             \
-    X(RETRY_IN_FLIGHT, "RETRY_IN_FLIGHT", true)                                                    \
-    X(AWAITING_APPROVAL, "AWAITING_APPROVAL", true)                                                \
-    X(UPSTREAM_TIMEOUT, "UPSTREAM_TIMEOUT", true)                                                  \
-    X(IN_DOUBT, "IN_DOUBT", false)                                                                 \
-    X(KEY_CONFLICT, "KEY_CONFLICT", false)                                                         \
-    X(ILLEGAL_STATE, "ILLEGAL_STATE", false)                                                       \
-    X(BAD_CLAIM, "BAD_CLAIM", false)                                                               \
-    X(DENIED, "DENIED", false)                                                                     \
-    X(APPROVAL_EXPIRED, "APPROVAL_EXPIRED", true)                                                  \
-    X(CANCELED, "CANCELED", false)                                                                 \
-    X(ALREADY_DONE, "ALREADY_DONE", false)                                                         \
-    X(RESULT_EXPIRED, "RESULT_EXPIRED", false)                                                     \
-    X(PARTIAL_SUCCESS, "PARTIAL_SUCCESS", false)                                                   \
-    X(NOT_FOUND, "NOT_FOUND", false)
+    X(NONE, "")                                                                                    \
+    X(RETRY_IN_FLIGHT, "RETRY_IN_FLIGHT")                                                          \
+    X(AWAITING_APPROVAL, "AWAITING_APPROVAL")                                                      \
+    X(UPSTREAM_TIMEOUT, "UPSTREAM_TIMEOUT")                                                        \
+    X(IN_DOUBT, "IN_DOUBT")                                                                        \
+    X(KEY_CONFLICT, "KEY_CONFLICT")                                                                \
+    X(ILLEGAL_STATE, "ILLEGAL_STATE")                                                              \
+    X(BAD_CLAIM, "BAD_CLAIM")                                                                      \
+    X(DENIED, "DENIED")                                                                            \
+    X(APPROVAL_EXPIRED, "APPROVAL_EXPIRED")                                                        \
+    X(ALREADY_DONE, "ALREADY_DONE")                                                                \
+    X(RESULT_EXPIRED, "RESULT_EXPIRED")                                                            \
+    X(PARTIAL_SUCCESS, "PARTIAL_SUCCESS")
 
 typedef enum sm_code {
-#define X(code, text, retriable) SM_C_##code,
+#define X(code, text) SM_C_##code,
     SM_CODES(X)
 #undef X
         SM_C_COUNT
 } sm_code;
 
 const char *sm_code_name(sm_code c);
-bool sm_code_retriable(sm_code c);
 
 typedef enum sm_outcome { SM_SUCCESS, SM_FAILURE, SM_PARTIAL_OUTCOME } sm_outcome;
 typedef enum sm_applied { SM_APPLIED_NO, SM_APPLIED_YES, SM_APPLIED_UNKNOWN } sm_applied;
@@ -129,8 +126,7 @@ typedef enum sm_answer {
     X(DOUBLE_EFFECT, "double_effect")                                                              \
     X(RESOLVED, "resolved")                                                                        \
     X(FORGOTTEN, "forgotten")                                                                      \
-    X(WINDOW_OVER, "window_over")                                                                  \
-    X(OBSERVED, "observed")
+    X(WINDOW_OVER, "window_over")
 
 typedef enum sm_note {
 #define X(code, text) SM_N_##code,

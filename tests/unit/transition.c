@@ -443,6 +443,7 @@ static void an_approval_is_bound_used_once_and_expires(void **state)
     t.e = approved;
     t.now += 10 * MINUTE;
     happens(&t, look, SM_DONE, SM_S_EXPIRED);
+    assert_true(noted(&t, SM_N_EXPIRED));
     happens(&t, asks, SM_WAIT, SM_S_PENDING);
     sm_contracts_free(t.set);
 }
