@@ -29,7 +29,7 @@ typedef struct work {
 static void must(sm_err e)
 {
     if (e != SM_OK) {
-        fprintf(stderr, "bench: %s\n", sm_err_text(e));
+        fprintf(stderr, "bench: %s\n", semel_err_text(e));
         exit(70);
     }
 }

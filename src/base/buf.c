@@ -21,7 +21,7 @@ bool sm_buf_grow(sm_buf *b, size_t n)
     if (b->err != SM_OK)
         return false;
     if (n > b->limit - b->len) {
-        b->err = SM_E_LIMIT;
+        b->err = SEMEL_E_LIMIT;
         return false;
     }
     size_t cap = b->cap == 0 ? 256 : b->cap;
@@ -31,7 +31,7 @@ bool sm_buf_grow(sm_buf *b, size_t n)
         cap = b->limit;
     char *p = realloc(b->p, cap);
     if (p == NULL) {
-        b->err = SM_E_NOMEM;
+        b->err = SEMEL_E_NOMEM;
         return false;
     }
     b->p = p;

@@ -10,7 +10,7 @@ sm_err sm_digest_init(sm_digest *d)
     if (d->md != NULL && d->ctx != NULL)
         return SM_OK;
     sm_digest_fini(d);
-    return SM_E_CRYPTO;
+    return SEMEL_E_CRYPTO;
 }
 
 void sm_digest_fini(sm_digest *d)
@@ -25,7 +25,7 @@ sm_err sm_digest_bytes(sm_digest *d, const void *p, size_t n, sm_hash *out)
     if (EVP_DigestInit_ex2(d->ctx, d->md, NULL) == 1 && EVP_DigestUpdate(d->ctx, p, n) == 1 &&
         EVP_DigestFinal_ex(d->ctx, out->b, NULL) == 1)
         return SM_OK;
-    return SM_E_CRYPTO;
+    return SEMEL_E_CRYPTO;
 }
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

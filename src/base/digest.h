@@ -17,9 +17,7 @@
 #define SM_HASH_BYTES 32u
 #define SM_HASH_TEXT  43u /* base64url without padding */
 
-typedef struct sm_hash {
-    uint8_t b[SM_HASH_BYTES];
-} sm_hash;
+typedef semel_hash sm_hash;
 
 /* A reusable hasher. One thread at a time. */
 typedef struct sm_digest {

@@ -1,32 +1,9 @@
-/* Names and sentences of the error list, and the one place that writes a fault. */
+/* The one place that writes a fault. */
 #include "base/error.h"
 
-#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-const char *sm_err_name(sm_err e)
-{
-    static const char *const names[] = {
-#define X(code, sentence) #code,
-        SM_ERRORS(X)
-#undef X
-    };
-    assert((unsigned)e < SM_E_COUNT);
-    return names[e];
-}
-
-const char *sm_err_text(sm_err e)
-{
-    static const char *const texts[] = {
-#define X(code, sentence) sentence,
-        SM_ERRORS(X)
-#undef X
-    };
-    assert((unsigned)e < SM_E_COUNT);
-    return texts[e];
-}
 
 sm_err sm_fault_set(sm_fault *f, sm_err code, const char *format, ...)
 {

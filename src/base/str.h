@@ -2,14 +2,11 @@
 #ifndef SM_BASE_STR_H
 #define SM_BASE_STR_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <string.h>
 
-typedef struct sm_str {
-    const char *p;
-    size_t n;
-} sm_str;
+#include "semel/types.h"
+
+typedef semel_str sm_str;
 
 /* A string literal as an sm_str, and the two arguments of a "%.*s". */
 #define SM_STR(literal) ((sm_str){(literal), sizeof(literal) - 1})

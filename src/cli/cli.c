@@ -70,7 +70,7 @@ void cli_put_json(sm_buf *out, sm_str text)
 int cli_write(const sm_buf *out)
 {
     if (out->err != SM_OK)
-        return cli_fail(cli_code(out->err), "%s", sm_err_text(out->err));
+        return cli_fail(cli_code(out->err), "%s", semel_err_text(out->err));
     if (out->len > 0)
         fwrite(out->p, 1, out->len, stdout);
     return CLI_OK;
@@ -154,9 +154,9 @@ int cli_code(sm_err e)
 {
     switch (e) {
     case SM_OK: return CLI_OK;
-    case SM_E_NOMEM:
-    case SM_E_CRYPTO: return CLI_INTERNAL;
-    case SM_E_IO: return CLI_IO;
+    case SEMEL_E_NOMEM:
+    case SEMEL_E_CRYPTO: return CLI_INTERNAL;
+    case SEMEL_E_IO: return CLI_IO;
     default: return CLI_DATA;
     }
 }
@@ -170,7 +170,7 @@ int cli_fault(const char *input, const sm_fault *fault)
 {
     assert(fault->code != SM_OK);
     if (fault->line == 0)
-        return cli_fail(cli_code(fault->code), "%s: %s: %s", input, sm_err_name(fault->code),
+        return cli_fail(cli_code(fault->code), "%s: %s: %s", input, semel_err_name(fault->code),
                         fault->text);
     return cli_fail(cli_code(fault->code), "%s:%u:%u: %s", input, fault->line, fault->column,
                     fault->text);
@@ -190,7 +190,7 @@ int cli_read(const char *path, size_t limit, sm_buf *out)
     while (out->len <= limit) {
         size_t want = limit + 1 - out->len;
         if (!sm_buf_reserve(out, want < 65536 ? want : 65536)) {
-            code = cli_fail(CLI_INTERNAL, "%s: %s", name, sm_err_text(out->err));
+            code = cli_fail(CLI_INTERNAL, "%s: %s", name, semel_err_text(out->err));
             break;
         }
         size_t room = out->cap - out->len;
@@ -219,7 +219,7 @@ int cli_read_json(const char *path, const char *text, sm_arena *a, sm_buf *bytes
         sm_buf_init(bytes, SM_ARENA_MAX);
         sm_buf_text(bytes, text);
         if (bytes->err != SM_OK)
-            return cli_fail(cli_code(bytes->err), "%s: %s", name, sm_err_text(bytes->err));
+            return cli_fail(cli_code(bytes->err), "%s: %s", name, semel_err_text(bytes->err));
     } else {
         int code = cli_read(path, SM_JSON_BYTES_MAX, bytes);
         if (code != CLI_OK)
@@ -263,7 +263,7 @@ int cli_load_contracts(const char *path, sm_contracts **out, sm_report *report)
             e = sm_contracts_read(sm_str_from(path), sm_buf_view(&text), out, report);
         code = cli_code(e);
         if (e != SM_OK && report->errors == 0)
-            cli_fail(code, "%s: %s", cli_input_name(path), sm_err_text(e));
+            cli_fail(code, "%s: %s", cli_input_name(path), semel_err_text(e));
     }
     sm_buf_fini(&text);
     return code;
@@ -273,7 +273,7 @@ int cli_read_contracts(const char *path, sm_contracts **out)
 {
     if (path == NULL) {
         sm_err e = sm_contracts_none(out);
-        return e == SM_OK ? CLI_OK : cli_fail(cli_code(e), "%s", sm_err_text(e));
+        return e == SM_OK ? CLI_OK : cli_fail(cli_code(e), "%s", semel_err_text(e));
     }
     sm_report report;
     int code = cli_load_contracts(path, out, &report);

@@ -75,7 +75,7 @@ int cli_demo(void)
             printf("Try it on your own calls:  ./run key --tool NAME --args '{...}' --explain\n"
                    "All commands:              ./run help\n");
     } else {
-        code = cli_fail(cli_code(e), "%s", sm_err_text(e));
+        code = cli_fail(cli_code(e), "%s", semel_err_text(e));
     }
     sm_contracts_free(set);
     sm_report_fini(&report);

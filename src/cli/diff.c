@@ -158,7 +158,7 @@ static int compare(work *w, const sm_call *call)
         sm_buf_text(&w->out, "{\"differences\":[");
     sm_err e = sm_json_diff(w->a.root, w->b.root, on_difference, w);
     if (e != SM_OK)
-        return cli_fail(cli_code(e), "%s", sm_err_text(e));
+        return cli_fail(cli_code(e), "%s", semel_err_text(e));
     if (w->json)
         sm_buf_printf(&w->out, "],\"equal\":%s", w->count == 0 ? "true" : "false");
     else
@@ -214,7 +214,7 @@ static int run(const cli_command *self, int argc, char **argv)
     sm_buf_init(&w.out, 4 * SM_ARENA_MAX);
     sm_err e = sm_keyer_init(&w.keyer);
     int code = e == SM_OK ? cli_read_contracts(contract, &w.contracts)
-                          : cli_fail(cli_code(e), "%s", sm_err_text(e));
+                          : cli_fail(cli_code(e), "%s", semel_err_text(e));
     if (code == CLI_OK)
         code = compare(&w, &call);
     sm_buf_fini(&w.a.text);

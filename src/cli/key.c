@@ -83,7 +83,7 @@ static int make_key(const options *o, work *w)
 {
     sm_err e = sm_keyer_init(&w->keyer);
     if (e != SM_OK)
-        return cli_fail(cli_code(e), "%s", sm_err_text(e));
+        return cli_fail(cli_code(e), "%s", semel_err_text(e));
     int code = cli_read_contracts(o->contract, &w->contracts);
     if (code != CLI_OK)
         return code;
@@ -105,7 +105,7 @@ static int make_key(const options *o, work *w)
     if (e == SM_OK && w->identity.strategy != SM_KEY_NONE) {
         sm_buf_str(&w->preimage, sm_buf_view(&w->keyer.preimage));
         if (w->preimage.err != SM_OK)
-            e = sm_fault_set(&fault, w->preimage.err, "%s", sm_err_text(w->preimage.err));
+            e = sm_fault_set(&fault, w->preimage.err, "%s", semel_err_text(w->preimage.err));
     }
     if (e == SM_OK)
         e = sm_fingerprint_make(&w->keyer, w->call.tool, w->identity.filled, w->call.args_text,

@@ -27,18 +27,18 @@ static sm_err check_part(const char *what, sm_str part, size_t most, sm_fault *f
     if (part.n > 0 && part.n <= most && printable(part))
         return SM_OK;
     if (part.n == 0)
-        return sm_fault_set(fault, SM_E_BAD_ARGUMENTS, "the %s is empty", what);
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the %s is empty", what);
     if (part.n > most)
-        return sm_fault_set(fault, SM_E_BAD_ARGUMENTS,
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                             "the %s is %zu bytes long; at most %zu are allowed", what, part.n,
                             most);
     if (!sm_utf8_valid(part))
-        return sm_fault_set(fault, SM_E_BAD_ARGUMENTS, "the %s is not valid UTF-8", what);
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the %s is not valid UTF-8", what);
     for (size_t i = 0; i < part.n; i++) {
         unsigned char c = (unsigned char)part.p[i];
         bool c1 = c == 0xC2 && (unsigned char)part.p[i + 1] < 0xA0; /* U+0080 to U+009F */
         if (c < 0x20 || c == 0x7F || c1)
-            return sm_fault_set(fault, SM_E_BAD_ARGUMENTS,
+            return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                                 "the %s has a control character (0x%02X) at byte %zu", what, c,
                                 i + 1);
     }
@@ -52,7 +52,7 @@ static sm_err check_segments(sm_str scope, sm_fault *fault)
         bool before = i == 0 || scope.p[i - 1] == '/';
         bool after = i == scope.n || scope.p[i] == '/';
         if (before && after)
-            return sm_fault_set(fault, SM_E_BAD_ARGUMENTS,
+            return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                                 "the scope \"%.*s\" has an empty segment; write it like "
                                 "tenant/agent/run, without '/' at either end",
                                 SM_FMT(scope));

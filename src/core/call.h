@@ -17,7 +17,7 @@ typedef struct sm_call {
 } sm_call;
 
 /* Checks everything but the arguments: present, bounded, UTF-8, no control characters, and no empty
- * segment in the scope. SM_E_BAD_ARGUMENTS with a sentence. */
+ * segment in the scope. SEMEL_E_BAD_ARGUMENTS with a sentence. */
 sm_err sm_call_check(const sm_call *call, sm_fault *fault);
 
 #endif

@@ -373,7 +373,7 @@ void sm_contracts_free(sm_contracts *set)
 static sm_err finish(sm_loader *l, sm_contracts *set, sm_contracts **out)
 {
     set->patterns = l->patterns;
-    sm_err e = l->failed ? SM_E_NOMEM : l->report->errors > 0 ? SM_E_INVALID : SM_OK;
+    sm_err e = l->failed ? SEMEL_E_NOMEM : l->report->errors > 0 ? SEMEL_E_INVALID : SM_OK;
     sm_report_sort(l->report);
     if (e == SM_OK)
         *out = set;
@@ -387,12 +387,12 @@ sm_err sm_contracts_read(sm_str name, sm_str text, sm_contracts **out, sm_report
     *out = NULL;
     sm_contracts *set = contracts_new(name, text);
     if (set == NULL)
-        return SM_E_NOMEM;
+        return SEMEL_E_NOMEM;
     sm_loader l = {.arena = &set->arena, .report = report};
     const sm_json *root;
     sm_fault fault;
     sm_err e = read_tree(l.arena, name, text, &root, &fault);
-    if (e == SM_E_NOMEM)
+    if (e == SEMEL_E_NOMEM)
         l.failed = true;
     if (e != SM_OK) {
         sm_report_add(report, SM_ERROR, fault.at, "%s", fault.text);
@@ -417,7 +417,7 @@ sm_err sm_contracts_none(sm_contracts **out)
     sm_contracts *set = contracts_new(SM_STR("(none)"), SM_STR(""));
     sm_report report;
     if (set == NULL)
-        return SM_E_NOMEM;
+        return SEMEL_E_NOMEM;
     sm_err e = sm_report_init(&report, SM_STR(""));
     if (e != SM_OK) {
         sm_contracts_free(set);

@@ -79,7 +79,7 @@ static void put_pointers(sm_buf *out, const char *name, const sm_pointers *list)
 {
     const sm_pointer **sorted = calloc(list->n + 1, sizeof *sorted);
     if (sorted == NULL) {
-        out->err = SM_E_NOMEM;
+        out->err = SEMEL_E_NOMEM;
         return;
     }
     for (uint32_t i = 0; i < list->n; i++)

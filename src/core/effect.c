@@ -1,15 +1,5 @@
-/* Names of states, and the executable twin of the diagram in transition.h. */
+/* The executable twin of the diagram in transition.h. */
 #include "core/effect.h"
-
-const char *sm_state_name(sm_state s)
-{
-    static const char *const names[] = {
-#define X(code, text) text,
-        SM_STATES(X)
-#undef X
-    };
-    return names[s];
-}
 
 static const char *doubts_flaw(const sm_effect *e)
 {
@@ -18,7 +8,7 @@ static const char *doubts_flaw(const sm_effect *e)
             return "a doubt is about no attempt of this generation";
         if (i > 0 && e->doubts[i] <= e->doubts[i - 1])
             return "doubts are not in order";
-        if (e->state == SM_S_RUNNING && e->doubts[i] == e->fence)
+        if (e->state == SEMEL_S_RUNNING && e->doubts[i] == e->fence)
             return "the running attempt is in doubt already";
     }
     return NULL;
@@ -26,13 +16,13 @@ static const char *doubts_flaw(const sm_effect *e)
 
 const char *sm_effect_flaw(const sm_effect *e)
 {
-    bool settled = sm_state_settled(e->state), running = e->state == SM_S_RUNNING;
-    if (e->state >= SM_S_COUNT)
+    bool settled = semel_state_settled(e->state), running = e->state == SEMEL_S_RUNNING;
+    if (e->state >= SEMEL_S_COUNT)
         return "not a state";
-    if (e->state != SM_S_NONE && e->generation == 0)
+    if (e->state != SEMEL_S_NONE && e->generation == 0)
         return "an effect without a generation";
     if (e->base_fence > e->fence || e->attempt != e->fence - e->base_fence)
-        if (e->state != SM_S_NONE)
+        if (e->state != SEMEL_S_NONE)
             return "attempts and fences do not agree";
     if (running && (e->attempt == 0 || e->lease_end == 0))
         return "running without an attempt or a lease";
@@ -40,21 +30,21 @@ const char *sm_effect_flaw(const sm_effect *e)
         return "a lease, a resend or a late success without a running attempt";
     if (e->late != 0 && (e->late <= e->base_fence || e->late >= e->fence))
         return "a late success of no earlier attempt";
-    if (e->state == SM_S_IN_DOUBT && e->doubt_count == 0)
+    if (e->state == SEMEL_S_IN_DOUBT && e->doubt_count == 0)
         return "in doubt about nothing";
-    if (e->state != SM_S_IN_DOUBT && !running && e->doubt_count != 0)
+    if (e->state != SEMEL_S_IN_DOUBT && !running && e->doubt_count != 0)
         return "a doubt outside of in_doubt and running (I16)";
-    if (e->state == SM_S_PENDING &&
+    if (e->state == SEMEL_S_PENDING &&
         (e->request == 0 || e->quorum == 0 || e->approvals >= e->quorum || e->approved))
         return "pending without an open request";
-    if (e->approved && (e->state != SM_S_READY || e->approvals < e->quorum))
+    if (e->approved && (e->state != SEMEL_S_READY || e->approvals < e->quorum))
         return "an approval that is not waiting to be used (I7)";
     if (settled != (e->settled_at != 0))
         return "settled without a time, or a time without being settled (I17)";
     if (settled && (e->window_end < e->settled_at || e->result_end > e->window_end))
         return "windows out of order";
-    if ((e->applied || e->abandoned) && e->state != SM_S_FAILED && e->state != SM_S_IN_DOUBT &&
-        !running && e->state != SM_S_NONE)
+    if ((e->applied || e->abandoned) && e->state != SEMEL_S_FAILED &&
+        e->state != SEMEL_S_IN_DOUBT && !running && e->state != SEMEL_S_NONE)
         return "applied or abandoned, yet not failed";
     return doubts_flaw(e);
 }

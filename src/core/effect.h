@@ -12,29 +12,6 @@
 
 #include "base/digest.h"
 
-/*  X(code, text) */
-#define SM_STATES(X)                                                                               \
-    X(NONE, "none")                                                                                \
-    X(PENDING, "pending_approval")                                                                 \
-    X(READY, "ready")                                                                              \
-    X(RUNNING, "running")                                                                          \
-    X(IN_DOUBT, "in_doubt")                                                                        \
-    X(SUCCEEDED, "succeeded")                                                                      \
-    X(FAILED, "failed")                                                                            \
-    X(PARTIAL, "partial")                                                                          \
-    X(DENIED, "denied")                                                                            \
-    X(EXPIRED, "expired")                                                                          \
-    X(CANCELED, "canceled")
-
-typedef enum sm_state {
-#define X(code, text) SM_S_##code,
-    SM_STATES(X)
-#undef X
-        SM_S_COUNT
-} sm_state;
-
-const char *sm_state_name(sm_state s);
-
 /* Attempts that may have touched the world and of which nobody knows. More than this many and the
  * effect is held for a person. */
 #define SM_DOUBTS_MAX 16u
@@ -43,7 +20,7 @@ const char *sm_state_name(sm_state s);
 #define SM_APPROVERS_MAX 16u
 
 typedef struct sm_effect {
-    sm_state state;
+    semel_state state;
     uint64_t generation; /* from 1; a deliberate repeat, or a use after the window, is a new one */
     uint64_t fence;      /* of the newest attempt; grows for ever, 0 before the first */
     uint64_t base_fence; /* the newest of earlier generations */
@@ -76,11 +53,6 @@ typedef struct sm_effect {
     int64_t window_end; /* INT64_MAX: never */
     int64_t result_end;
 } sm_effect;
-
-static inline bool sm_state_settled(sm_state s)
-{
-    return s >= SM_S_SUCCEEDED;
-}
 
 /* The first thing that is wrong with an effect, or NULL: the executable twin of the diagram. */
 const char *sm_effect_flaw(const sm_effect *e);

@@ -63,7 +63,7 @@ bool sm_read_pointer(sm_loader *l, const sm_json *value, sm_pointer *out)
     }
     sm_fault fault;
     sm_err e = sm_pointer_parse(l->arena, sm_json_text(value), out, &fault);
-    if (e == SM_E_NOMEM)
+    if (e == SEMEL_E_NOMEM)
         l->failed = true;
     if (e != SM_OK) {
         sm_complain(l, value, "%s", fault.text);

@@ -5,7 +5,7 @@
 
 static sm_err out_of_memory(sm_err e, sm_fault *fault)
 {
-    return sm_fault_set(fault, e, "%s", sm_err_text(e));
+    return sm_fault_set(fault, e, "%s", semel_err_text(e));
 }
 
 static sm_err apply_fill(sm_arena *a, const sm_contract *c, const sm_json *args,
@@ -44,7 +44,7 @@ static sm_err project(sm_arena *a, const sm_contract *c, sm_identity *out, sm_fa
     if (e != SM_OK)
         return out_of_memory(e, fault);
     if (out->projected == NULL)
-        return sm_fault_set(fault, SM_E_BAD_ARGUMENTS,
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                             "the arguments have none of the fields that identify the action (%.*s "
                             "and so on), so unrelated calls would share one key",
                             SM_FMT(c->key.fields.v[0].text));
@@ -60,7 +60,7 @@ sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_c
         return e;
     const sm_contract *c = sm_contracts_find(set, call->tool);
     if (c == NULL)
-        return sm_fault_set(fault, SM_E_UNKNOWN_TOOL,
+        return sm_fault_set(fault, SEMEL_E_UNKNOWN_TOOL,
                             "the tool \"%.*s\" is not listed, and unlisted tools are hidden",
                             SM_FMT(call->tool));
     e = settle_arguments(a, c, call->args, out, fault);
@@ -73,13 +73,13 @@ sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_c
     if (call->key.p != NULL)
         out->strategy = SM_KEY_EXPLICIT;
     if (out->strategy == SM_KEY_EXPLICIT && call->key.p == NULL)
-        return sm_fault_set(fault, SM_E_BAD_ARGUMENTS,
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                             "\"%.*s\" is identified by the caller's key, and the call has none",
                             SM_FMT(call->tool));
     /* The strategy `step` asks for one by itself; the caller's key takes its place. */
     bool asked = call->key.p == NULL || c->origin[SM_F_STEP].layer != SM_FROM_DERIVED;
     if (c->step == SM_NEED_REQUIRED && asked && call->step.p == NULL)
-        return sm_fault_set(fault, SM_E_BAD_ARGUMENTS,
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                             "\"%.*s\" needs a step, and the call has none", SM_FMT(call->tool));
     if (out->strategy == SM_KEY_HASH || out->strategy == SM_KEY_FIELDS) {
         e = project(a, c, out, fault);

@@ -24,8 +24,8 @@ typedef struct sm_identity {
 } sm_identity;
 
 /* Documents are made in the arena and must not outlive it; `nonce` as for sm_key_make. Afterwards
- * `k->preimage` holds what was hashed, if anything was. SM_E_UNKNOWN_TOOL or SM_E_BAD_ARGUMENTS
- * with a sentence when the call is refused; nothing has run. */
+ * `k->preimage` holds what was hashed, if anything was. SEMEL_E_UNKNOWN_TOOL or
+ * SEMEL_E_BAD_ARGUMENTS with a sentence when the call is refused; nothing has run. */
 sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,
                    const uint8_t *nonce, sm_identity *out, sm_fault *fault);
 

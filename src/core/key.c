@@ -67,7 +67,7 @@ static sm_err finish(sm_keyer *k, sm_hash *out, sm_fault *fault)
     sm_err e = k->preimage.err;
     if (e == SM_OK)
         e = sm_digest_bytes(&k->digest, k->preimage.p, k->preimage.len, out);
-    return e == SM_OK ? e : sm_fault_set(fault, e, "%s", sm_err_text(e));
+    return e == SM_OK ? e : sm_fault_set(fault, e, "%s", semel_err_text(e));
 }
 
 sm_err sm_key_make(sm_keyer *k, sm_strategy strategy, const sm_call *call, const sm_json *projected,
@@ -93,9 +93,10 @@ sm_err sm_key_make(sm_keyer *k, sm_strategy strategy, const sm_call *call, const
         put_part(k, SM_PART_TOOL, call->tool);
         put_part(k, SM_PART_NONCE, (sm_str){(const char *)nonce, SM_NONCE_BYTES});
         break;
-    case SM_KEY_NONE: assert(!"a call without identity has no key"); return SM_E_BAD_ARGUMENTS;
+    case SM_KEY_NONE: assert(!"a call without identity has no key"); return SEMEL_E_BAD_ARGUMENTS;
     }
-    return e == SM_OK || e == SM_E_LIMIT || e == SM_E_NOMEM ? finish(k, &out->hash, fault) : e;
+    return e == SM_OK || e == SEMEL_E_LIMIT || e == SEMEL_E_NOMEM ? finish(k, &out->hash, fault)
+                                                                  : e;
 }
 
 bool sm_key_part(sm_str preimage, size_t *at, sm_part *tag, sm_str *part)
@@ -120,7 +121,8 @@ sm_err sm_fingerprint_make(sm_keyer *k, sm_str tool, const sm_json *args, sm_str
     begin(k, FINGERPRINT_VERSION);
     put_part(k, SM_PART_TOOL, tool);
     sm_err e = put_args(k, args, source, fault);
-    return e == SM_OK || e == SM_E_LIMIT || e == SM_E_NOMEM ? finish(k, &out->hash, fault) : e;
+    return e == SM_OK || e == SEMEL_E_LIMIT || e == SEMEL_E_NOMEM ? finish(k, &out->hash, fault)
+                                                                  : e;
 }
 
 sm_err sm_down_key_make(sm_keyer *k, const sm_key *key, uint64_t generation, uint64_t run,

@@ -17,7 +17,7 @@ void sm_life_note(sm_making *m, sm_note n)
     m->out->changed = true;
 }
 
-void sm_life_answer(sm_making *m, sm_answer a, sm_code code)
+void sm_life_answer(sm_making *m, sm_answer a, semel_code code)
 {
     m->out->answer = a;
     m->out->code = code;
@@ -47,10 +47,10 @@ void sm_life_clear_doubts(sm_effect *e)
 }
 
 /* Windows start when an effect is settled (I17). */
-void sm_life_settle(sm_making *m, sm_state state, int64_t at)
+void sm_life_settle(sm_making *m, semel_state state, int64_t at)
 {
     sm_effect *e = m->e;
-    assert(sm_state_settled(state));
+    assert(semel_state_settled(state));
     sm_life_clear_doubts(e);
     sm_life_clear_request(e);
     e->state = state;
@@ -61,7 +61,7 @@ void sm_life_settle(sm_making *m, sm_state state, int64_t at)
     e->settled_at = at;
     e->window_end = sm_life_after(at, m->c->window_ms);
     e->result_end = sm_life_after(at, m->c->result_window_ms);
-    if (state != SM_S_FAILED)
+    if (state != SEMEL_S_FAILED)
         e->applied = e->abandoned = false;
     sm_life_note(m, SM_N_SETTLED);
 }
@@ -93,7 +93,7 @@ void sm_life_enter_doubt(sm_making *m, int64_t at)
 {
     sm_effect *e = m->e;
     if (e->late != 0) { /* an older attempt did succeed: that is the outcome */
-        sm_life_settle(m, e->late_partial ? SM_S_PARTIAL : SM_S_SUCCEEDED, at);
+        sm_life_settle(m, e->late_partial ? SEMEL_S_PARTIAL : SEMEL_S_SUCCEEDED, at);
         sm_life_note(m, SM_N_DOUBLE_EFFECT);
         return;
     }
@@ -105,7 +105,7 @@ void sm_life_enter_doubt(sm_making *m, int64_t at)
         e->doubts[e->doubt_count++] = e->fence;
     else
         e->chain_at = (uint8_t)(m->c->on_in_doubt.count - 1);
-    e->state = SM_S_IN_DOUBT;
+    e->state = SEMEL_S_IN_DOUBT;
     e->doubt_end = at;
     e->lease_end = 0;
     e->resending = false;
@@ -117,16 +117,16 @@ void sm_life_end_not_applied(sm_making *m)
 {
     sm_effect *e = m->e;
     if (e->late != 0) {
-        sm_life_settle(m, e->late_partial ? SM_S_PARTIAL : SM_S_SUCCEEDED, m->now);
+        sm_life_settle(m, e->late_partial ? SEMEL_S_PARTIAL : SEMEL_S_SUCCEEDED, m->now);
     } else if (e->doubt_count > 0) {
         if (e->resending && e->chain_at + 1 < m->c->on_in_doubt.count)
             e->chain_at++;
-        e->state = SM_S_IN_DOUBT;
+        e->state = SEMEL_S_IN_DOUBT;
         e->lease_end = 0;
         e->resending = false;
         sm_life_note(m, SM_N_DOUBTED);
     } else {
-        sm_life_settle(m, SM_S_FAILED, m->now);
+        sm_life_settle(m, SEMEL_S_FAILED, m->now);
     }
 }
 
@@ -147,7 +147,7 @@ void sm_life_start_attempt(sm_making *m, bool resending)
     sm_effect *e = m->e;
     if (e->doubt_count == 0)
         e->first_sent = m->now;
-    e->state = SM_S_RUNNING;
+    e->state = SEMEL_S_RUNNING;
     e->fence++;
     e->attempt++;
     e->lease_end = sm_life_after(m->now, m->ev->lease_ms);
@@ -157,31 +157,31 @@ void sm_life_start_attempt(sm_making *m, bool resending)
     e->settled_at = e->window_end = e->result_end = 0;
     sm_life_clear_request(e); /* an approval is used once (I7) */
     sm_life_note(m, SM_N_STARTED);
-    sm_life_answer(m, SM_EXECUTE, SM_C_NONE);
+    sm_life_answer(m, SM_EXECUTE, SEMEL_C_NONE);
 }
 
 void sm_life_ask(sm_making *m)
 {
     sm_effect *e = m->e;
     sm_life_clear_request(e);
-    e->state = SM_S_PENDING;
+    e->state = SEMEL_S_PENDING;
     e->request++;
     e->digest = m->ev->digest;
     e->quorum = (uint32_t)m->c->approval.quorum;
     e->request_end = sm_life_after(m->now, m->c->approval.expires_ms);
     e->settled_at = e->window_end = e->result_end = 0;
     sm_life_note(m, SM_N_REQUESTED);
-    sm_life_answer(m, SM_WAIT, SM_C_AWAITING_APPROVAL);
+    sm_life_answer(m, SM_WAIT, SEMEL_C_AWAITING_APPROVAL);
 }
 
 /* The fresh path: barrier, approval, attempt. */
 void sm_life_start(sm_making *m)
 {
     if (m->ev->barred) {
-        sm_life_answer(m, SM_REFUSED, SM_C_IN_DOUBT);
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_IN_DOUBT);
         return;
     }
-    if (m->e->state == SM_S_NONE)
+    if (m->e->state == SEMEL_S_NONE)
         sm_life_new_generation(m);
     if (m->ev->needs_approval)
         sm_life_ask(m);

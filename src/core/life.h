@@ -21,7 +21,7 @@ int64_t sm_life_after(int64_t start, int64_t ms);
 
 /* History and answer of the step being made. */
 void sm_life_note(sm_making *m, sm_note n);
-void sm_life_answer(sm_making *m, sm_answer a, sm_code code);
+void sm_life_answer(sm_making *m, sm_answer a, semel_code code);
 
 bool sm_life_same_hash(const sm_hash *a, const sm_hash *b);
 
@@ -32,7 +32,7 @@ void sm_life_clear_request(sm_effect *e);
 void sm_life_clear_doubts(sm_effect *e);
 
 /* Ends the effect's life in a settled state; its windows start at `at` (I17). */
-void sm_life_settle(sm_making *m, sm_state state, int64_t at);
+void sm_life_settle(sm_making *m, semel_state state, int64_t at);
 
 /* Whether an attempt is in doubt, and taking that doubt away. */
 bool sm_life_doubts_fence(const sm_effect *e, uint64_t fence);

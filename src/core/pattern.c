@@ -68,11 +68,11 @@ static sm_err check_cost(const char *text, sm_fault *fault)
             unsigned long n = *p == '{' ? repeat_count(p + 1) : 1;
             product = n > SM_PATTERN_REPEAT_MAX ? SM_PATTERN_REPEAT_MAX + 1 : product * n;
             if (product > SM_PATTERN_REPEAT_MAX)
-                return sm_fault_set(fault, SM_E_LIMIT,
+                return sm_fault_set(fault, SEMEL_E_LIMIT,
                                     "the repeat counts of a pattern may multiply to at most %u",
                                     SM_PATTERN_REPEAT_MAX);
             if (++atom > SM_PATTERN_NEST_MAX)
-                return sm_fault_set(fault, SM_E_LIMIT,
+                return sm_fault_set(fault, SEMEL_E_LIMIT,
                                     "repeats may be nested at most %u deep in a pattern",
                                     SM_PATTERN_NEST_MAX);
             if (atom > nest[depth])
@@ -84,7 +84,7 @@ static sm_err check_cost(const char *text, sm_fault *fault)
             } else if (*p == '\\' && p[1] != '\0') {
                 p++;
                 if (*p >= '1' && *p <= '9')
-                    return sm_fault_set(fault, SM_E_SYNTAX,
+                    return sm_fault_set(fault, SEMEL_E_SYNTAX,
                                         "back-references (\\%c) are not supported in patterns", *p);
             }
             if (*p == '\0')
@@ -125,7 +125,7 @@ static sm_err compile(regex_t *re, const char *text, sm_fault *fault)
     leave_c_locale(before);
     if (code == 0)
         return SM_OK;
-    return sm_fault_set(fault, code == REG_ESPACE ? SM_E_LIMIT : SM_E_SYNTAX,
+    return sm_fault_set(fault, code == REG_ESPACE ? SEMEL_E_LIMIT : SEMEL_E_SYNTAX,
                         "not a POSIX extended regular expression: %s", why);
 }
 
@@ -133,15 +133,15 @@ sm_err sm_pattern_new(sm_arena *a, sm_str text, bool whole, sm_pattern **out, sm
 {
     *out = NULL;
     if (text.n > SM_PATTERN_MAX)
-        return sm_fault_set(fault, SM_E_LIMIT, "a pattern may be at most %u bytes long",
+        return sm_fault_set(fault, SEMEL_E_LIMIT, "a pattern may be at most %u bytes long",
                             SM_PATTERN_MAX);
     if (memchr(text.p, '\0', text.n) != NULL)
-        return sm_fault_set(fault, SM_E_SYNTAX, "a pattern must not contain a NUL byte");
+        return sm_fault_set(fault, SEMEL_E_SYNTAX, "a pattern must not contain a NUL byte");
     sm_pattern *p = sm_arena_zalloc(a, 1, sizeof *p);
     sm_str alone = sm_arena_text(a, text);
     sm_str wrapped = sm_arena_printf(a, "^(%.*s)$", SM_FMT(text));
     if (p == NULL || alone.p == NULL || wrapped.p == NULL)
-        return sm_fault_set(fault, SM_E_NOMEM, "%s", sm_err_text(SM_E_NOMEM));
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "%s", semel_err_text(SEMEL_E_NOMEM));
     sm_err e = check_cost(alone.p, fault);
     if (e == SM_OK)
         e = compile(&p->re, alone.p, fault);

@@ -19,7 +19,7 @@ typedef struct sm_pattern sm_pattern;
 
 /* Compiles into the arena; `whole` means that a value must match from its start to its end. The
  * compiled part is the C library's: hand the pattern to sm_pattern_fini before the arena goes.
- * SM_E_SYNTAX or SM_E_LIMIT with a sentence. */
+ * SEMEL_E_SYNTAX or SEMEL_E_LIMIT with a sentence. */
 sm_err sm_pattern_new(sm_arena *a, sm_str text, bool whole, sm_pattern **out, sm_fault *fault);
 void sm_pattern_fini(sm_pattern *p);
 

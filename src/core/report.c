@@ -13,7 +13,7 @@ sm_err sm_report_init(sm_report *r, sm_str source)
     *r = (sm_report){.source = source};
     sm_arena_init(&r->arena, SM_ARENA_MAX);
     r->items = sm_arena_zalloc(&r->arena, SM_REPORT_MAX, sizeof *r->items);
-    return r->items == NULL ? SM_E_NOMEM : SM_OK;
+    return r->items == NULL ? SEMEL_E_NOMEM : SM_OK;
 }
 
 void sm_report_fini(sm_report *r)

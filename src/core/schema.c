@@ -225,7 +225,8 @@ static bool misfit(check *c, const char *format, ...)
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    sm_fault_set(c->fault, SM_E_BAD_ARGUMENTS, "%.*s: %s", c->path.len == 0 ? 13 : (int)c->path.len,
+    sm_fault_set(c->fault, SEMEL_E_BAD_ARGUMENTS, "%.*s: %s",
+                 c->path.len == 0 ? 13 : (int)c->path.len,
                  c->path.len == 0 ? "the arguments" : c->path.p, why);
     return false;
 }
@@ -374,5 +375,5 @@ sm_err sm_schema_check(const sm_schema *schema, const sm_json *value, sm_fault *
     sm_buf_init(&c.path, SM_JSON_BYTES_MAX);
     bool fits = check_value(&c, schema, value);
     sm_buf_fini(&c.path);
-    return fits ? SM_OK : SM_E_BAD_ARGUMENTS;
+    return fits ? SM_OK : SEMEL_E_BAD_ARGUMENTS;
 }

@@ -14,7 +14,7 @@ typedef struct sm_schema sm_schema;
 /* A custom reader; `out` is a const sm_schema *. */
 void sm_schema_read(sm_loader *l, const sm_json *value, void *out);
 
-/* SM_E_BAD_ARGUMENTS with the pointer to the first value that does not fit, and why. */
+/* SEMEL_E_BAD_ARGUMENTS with the pointer to the first value that does not fit, and why. */
 sm_err sm_schema_check(const sm_schema *schema, const sm_json *value, sm_fault *fault);
 
 /* The i-th property's name, or an absent one behind the last. */

@@ -39,16 +39,6 @@
 
 #include "core/life.h"
 
-const char *sm_code_name(sm_code c)
-{
-    static const char *const names[] = {
-#define X(code, text) text,
-        SM_CODES(X)
-#undef X
-    };
-    return names[c];
-}
-
 /* ---- time ------------------------------------------------------------------------------------*/
 
 /* What the clock alone has done. A renewal or commit by the running attempt itself comes in time as
@@ -58,16 +48,16 @@ static void apply_time(sm_making *m)
     sm_effect *e = m->e;
     bool own =
         (m->ev->kind == SM_EV_RENEW || m->ev->kind == SM_EV_COMMIT) && m->ev->fence == e->fence;
-    if (e->state == SM_S_RUNNING && m->now >= e->lease_end && !own) {
+    if (e->state == SEMEL_S_RUNNING && m->now >= e->lease_end && !own) {
         sm_life_enter_doubt(m, e->lease_end);
-    } else if ((e->state == SM_S_PENDING || (e->state == SM_S_READY && e->approved)) &&
+    } else if ((e->state == SEMEL_S_PENDING || (e->state == SEMEL_S_READY && e->approved)) &&
                m->now >= e->request_end) {
         int64_t at = e->request_end;
         sm_life_note(m, SM_N_EXPIRED);
-        sm_life_settle(m, SM_S_EXPIRED, at);
+        sm_life_settle(m, SEMEL_S_EXPIRED, at);
     }
-    if (sm_state_settled(e->state) && m->now >= e->window_end) {
-        e->state = SM_S_NONE;
+    if (semel_state_settled(e->state) && m->now >= e->window_end) {
+        e->state = SEMEL_S_NONE;
         e->settled_at = e->window_end = e->result_end = 0;
         sm_life_note(m, SM_N_WINDOW_OVER);
     }
@@ -104,7 +94,7 @@ static void begin_ready(sm_making *m)
 static void begin_pending(sm_making *m)
 {
     if (sm_life_same_hash(&m->e->digest, &m->ev->digest)) {
-        sm_life_answer(m, SM_WAIT, SM_C_AWAITING_APPROVAL);
+        sm_life_answer(m, SM_WAIT, SEMEL_C_AWAITING_APPROVAL);
         return;
     }
     if (!m->ev->barred)
@@ -120,17 +110,17 @@ static void begin_doubted(sm_making *m)
     if (step == SM_DOUBT_RERUN && covered)
         sm_life_start_attempt(m, false);
     else if (step == SM_DOUBT_HOLD || step == SM_DOUBT_RERUN)
-        sm_life_answer(m, SM_REFUSED, SM_C_IN_DOUBT);
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_IN_DOUBT);
     else
-        sm_life_answer(m, SM_WAIT, SM_C_UPSTREAM_TIMEOUT);
+        sm_life_answer(m, SM_WAIT, SEMEL_C_UPSTREAM_TIMEOUT);
 }
 
-static void replay(sm_making *m, sm_code code)
+static void replay(sm_making *m, semel_code code)
 {
-    if (m->c->on_hit == SM_HIT_FAIL && code == SM_C_NONE)
-        sm_life_answer(m, SM_REFUSED, SM_C_ALREADY_DONE);
+    if (m->c->on_hit == SM_HIT_FAIL && code == SEMEL_C_NONE)
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_ALREADY_DONE);
     else if (m->now >= m->e->result_end)
-        sm_life_answer(m, SM_REFUSED, SM_C_RESULT_EXPIRED);
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_RESULT_EXPIRED);
     else
         sm_life_answer(m, SM_REPLAY, code);
 }
@@ -139,10 +129,10 @@ static void begin_succeeded(sm_making *m)
 {
     if (m->ev->deliberate && m->c->on_repeat == SM_REPEAT_RUN && !m->ev->barred &&
         m->now >= sm_life_after(m->e->settled_at, m->c->repeat_after_ms)) {
-        m->e->state = SM_S_NONE;
+        m->e->state = SEMEL_S_NONE;
         sm_life_start(m);
     } else {
-        replay(m, SM_C_NONE);
+        replay(m, SEMEL_C_NONE);
     }
 }
 
@@ -151,7 +141,7 @@ static void begin_failed(sm_making *m)
     sm_effect *e = m->e;
     bool again = m->c->failures == SM_FAILURES_RETRY || m->c->on_hit == SM_HIT_REPLAY_SUCCESS;
     if (e->applied || e->abandoned || !again) {
-        replay(m, SM_C_NONE);
+        replay(m, SEMEL_C_NONE);
         return;
     }
     if (!m->ev->barred)
@@ -161,40 +151,40 @@ static void begin_failed(sm_making *m)
 
 static void on_begin(sm_making *m)
 {
-    if (m->e->state != SM_S_NONE && m->ev->drift == SM_CONFLICTS) {
-        sm_life_answer(m, SM_REFUSED, SM_C_KEY_CONFLICT);
+    if (m->e->state != SEMEL_S_NONE && m->ev->drift == SM_CONFLICTS) {
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_KEY_CONFLICT);
         return;
     }
     switch (m->e->state) {
-    case SM_S_NONE:
-    case SM_S_EXPIRED:
-    case SM_S_CANCELED: sm_life_start(m); break;
-    case SM_S_PENDING: begin_pending(m); break;
-    case SM_S_READY: begin_ready(m); break;
-    case SM_S_RUNNING: sm_life_answer(m, SM_WAIT, SM_C_RETRY_IN_FLIGHT); break;
-    case SM_S_IN_DOUBT: begin_doubted(m); break;
-    case SM_S_SUCCEEDED: begin_succeeded(m); break;
-    case SM_S_PARTIAL: replay(m, SM_C_PARTIAL_SUCCESS); break;
-    case SM_S_FAILED: begin_failed(m); break;
-    case SM_S_DENIED: sm_life_answer(m, SM_REFUSED, SM_C_DENIED); break;
-    case SM_S_COUNT: assert(!"not a state"); break;
+    case SEMEL_S_NONE:
+    case SEMEL_S_EXPIRED:
+    case SEMEL_S_CANCELED: sm_life_start(m); break;
+    case SEMEL_S_PENDING: begin_pending(m); break;
+    case SEMEL_S_READY: begin_ready(m); break;
+    case SEMEL_S_RUNNING: sm_life_answer(m, SM_WAIT, SEMEL_C_RETRY_IN_FLIGHT); break;
+    case SEMEL_S_IN_DOUBT: begin_doubted(m); break;
+    case SEMEL_S_SUCCEEDED: begin_succeeded(m); break;
+    case SEMEL_S_PARTIAL: replay(m, SEMEL_C_PARTIAL_SUCCESS); break;
+    case SEMEL_S_FAILED: begin_failed(m); break;
+    case SEMEL_S_DENIED: sm_life_answer(m, SM_REFUSED, SEMEL_C_DENIED); break;
+    case SEMEL_S_COUNT: assert(!"not a state"); break;
     }
 }
 
 /* ---- commit and renew ------------------------------------------------------------------------*/
 
-static sm_state outcome_state(const sm_event *ev)
+static semel_state outcome_state(const sm_event *ev)
 {
-    return ev->outcome == SM_SUCCESS   ? SM_S_SUCCEEDED
-           : ev->outcome == SM_FAILURE ? SM_S_FAILED
-                                       : SM_S_PARTIAL;
+    return ev->outcome == SM_SUCCESS   ? SEMEL_S_SUCCEEDED
+           : ev->outcome == SM_FAILURE ? SEMEL_S_FAILED
+                                       : SEMEL_S_PARTIAL;
 }
 
 static void commit_current(sm_making *m)
 {
     sm_effect *e = m->e;
     bool both = e->late != 0;
-    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
     if (m->ev->outcome != SM_FAILURE) {
         sm_life_settle(m, outcome_state(m->ev), m->now);
         if (both)
@@ -214,26 +204,26 @@ static void commit_current(sm_making *m)
 
 static void commit_in_doubt(sm_making *m)
 {
-    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
     if (m->ev->outcome != SM_FAILURE) {
         sm_life_settle(m, outcome_state(m->ev), m->now);
     } else if (m->ev->applied == SM_APPLIED_YES) {
         m->e->applied = true;
-        sm_life_settle(m, SM_S_FAILED, m->now);
+        sm_life_settle(m, SEMEL_S_FAILED, m->now);
     } else if (m->ev->applied == SM_APPLIED_NO && sm_life_doubts_fence(m->e, m->ev->fence)) {
         sm_life_remove_doubt(m, m->ev->fence);
         if (m->e->doubt_count == 0)
-            sm_life_settle(m, SM_S_FAILED, m->now);
+            sm_life_settle(m, SEMEL_S_FAILED, m->now);
     } else {
         sm_life_note(m, SM_N_LATE);
-        sm_life_answer(m, SM_EVIDENCE, SM_C_NONE);
+        sm_life_answer(m, SM_EVIDENCE, SEMEL_C_NONE);
     }
 }
 
 /* A commit by an attempt that is not the running one, while one runs. */
 static void commit_beside(sm_making *m)
 {
-    sm_life_answer(m, SM_EVIDENCE, SM_C_NONE);
+    sm_life_answer(m, SM_EVIDENCE, SEMEL_C_NONE);
     sm_life_note(m, SM_N_LATE);
     if (m->ev->outcome != SM_FAILURE && m->e->late == 0) {
         m->e->late = m->ev->fence;
@@ -247,29 +237,29 @@ static void on_commit(sm_making *m)
 {
     sm_effect *e = m->e;
     if (m->ev->fence == 0 || m->ev->fence > e->fence) {
-        sm_life_answer(m, SM_REFUSED, SM_C_BAD_CLAIM);
-    } else if (m->ev->fence <= e->base_fence || e->state == SM_S_NONE ||
-               sm_state_settled(e->state)) {
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_BAD_CLAIM);
+    } else if (m->ev->fence <= e->base_fence || e->state == SEMEL_S_NONE ||
+               semel_state_settled(e->state)) {
         sm_life_note(m, SM_N_LATE);
-        sm_life_answer(m, SM_EVIDENCE, SM_C_NONE);
-    } else if (e->state == SM_S_RUNNING) {
+        sm_life_answer(m, SM_EVIDENCE, SEMEL_C_NONE);
+    } else if (e->state == SEMEL_S_RUNNING) {
         if (m->ev->fence == e->fence)
             commit_current(m);
         else
             commit_beside(m);
-    } else if (e->state == SM_S_IN_DOUBT || m->ev->outcome != SM_FAILURE) {
+    } else if (e->state == SEMEL_S_IN_DOUBT || m->ev->outcome != SM_FAILURE) {
         commit_in_doubt(m); /* ready and pending too: it was applied after all */
     } else {
         sm_life_note(m, SM_N_LATE);
-        sm_life_answer(m, SM_EVIDENCE, SM_C_NONE);
+        sm_life_answer(m, SM_EVIDENCE, SEMEL_C_NONE);
     }
 }
 
 static void on_renew(sm_making *m)
 {
     sm_effect *e = m->e;
-    if (e->state != SM_S_RUNNING || m->ev->fence != e->fence) {
-        sm_life_answer(m, SM_REFUSED, SM_C_BAD_CLAIM);
+    if (e->state != SEMEL_S_RUNNING || m->ev->fence != e->fence) {
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_BAD_CLAIM);
         return;
     }
     int64_t end = sm_life_after(m->now, m->ev->lease_ms);
@@ -277,7 +267,7 @@ static void on_renew(sm_making *m)
         e->lease_end = end;
         sm_life_note(m, SM_N_RENEWED);
     }
-    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
 }
 
 /* ---- doubt -----------------------------------------------------------------------------------*/
@@ -288,29 +278,29 @@ static void not_applied(sm_making *m)
     sm_effect *e = m->e;
     bool applied = e->applied;
     sm_life_clear_doubts(e);
-    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
     if (applied) {
-        sm_life_settle(m, SM_S_FAILED, m->now); /* another attempt is known to have been */
+        sm_life_settle(m, SEMEL_S_FAILED, m->now); /* another attempt is known to have been */
     } else if (m->ev->needs_approval) {
         sm_life_ask(m);
-        sm_life_answer(m, SM_DONE, SM_C_NONE);
+        sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
     } else {
         sm_life_clear_request(e);
-        e->state = SM_S_READY;
+        e->state = SEMEL_S_READY;
     }
 }
 
 static void on_step(sm_making *m)
 {
-    if (m->e->state != SM_S_IN_DOUBT) {
-        sm_life_answer(m, SM_REFUSED, SM_C_ILLEGAL_STATE);
+    if (m->e->state != SEMEL_S_IN_DOUBT) {
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_ILLEGAL_STATE);
         return;
     }
     switch (sm_effect_doubt_step(m->e, m->c, m->now)) {
     case SM_DOUBT_RESEND: sm_life_start_attempt(m, true); break;
     case SM_DOUBT_RERUN: sm_life_start_attempt(m, false); break;
-    case SM_DOUBT_PROBE: sm_life_answer(m, SM_DONE, SM_C_UPSTREAM_TIMEOUT); break;
-    case SM_DOUBT_HOLD: sm_life_answer(m, SM_REFUSED, SM_C_IN_DOUBT); break;
+    case SM_DOUBT_PROBE: sm_life_answer(m, SM_DONE, SEMEL_C_UPSTREAM_TIMEOUT); break;
+    case SM_DOUBT_HOLD: sm_life_answer(m, SM_REFUSED, SEMEL_C_IN_DOUBT); break;
     }
 }
 
@@ -325,19 +315,19 @@ static bool absent_counts(const sm_making *m)
 static void on_probed(sm_making *m)
 {
     sm_effect *e = m->e;
-    if (e->state != SM_S_IN_DOUBT || sm_effect_doubt_step(e, m->c, m->now) != SM_DOUBT_PROBE) {
-        sm_life_answer(m, SM_REFUSED, SM_C_ILLEGAL_STATE);
+    if (e->state != SEMEL_S_IN_DOUBT || sm_effect_doubt_step(e, m->c, m->now) != SM_DOUBT_PROBE) {
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_ILLEGAL_STATE);
         return;
     }
-    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
     if (m->ev->found == SM_FOUND_APPLIED) {
-        sm_life_settle(m, SM_S_SUCCEEDED, m->now);
+        sm_life_settle(m, SEMEL_S_SUCCEEDED, m->now);
     } else if (m->ev->found == SM_FOUND_ABSENT && absent_counts(m)) {
         sm_life_note(m, SM_N_CLEARED);
         not_applied(m);
     } else if (m->ev->found == SM_FOUND_ABSENT &&
                m->now < sm_life_after(e->doubt_end, m->c->probe.settle_ms)) {
-        sm_life_answer(m, SM_WAIT, SM_C_UPSTREAM_TIMEOUT); /* too early to tell: ask again */
+        sm_life_answer(m, SM_WAIT, SEMEL_C_UPSTREAM_TIMEOUT); /* too early to tell: ask again */
     } else {
         while (m->c->on_in_doubt.steps[e->chain_at] != SM_DOUBT_PROBE)
             e->chain_at++;
@@ -348,18 +338,18 @@ static void on_probed(sm_making *m)
 
 static void on_resolve(sm_making *m)
 {
-    if (m->e->state != SM_S_IN_DOUBT) {
-        sm_life_answer(m, SM_REFUSED, SM_C_ILLEGAL_STATE);
+    if (m->e->state != SEMEL_S_IN_DOUBT) {
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_ILLEGAL_STATE);
         return;
     }
     sm_life_note(m, SM_N_RESOLVED);
-    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
     switch (m->ev->resolution) {
-    case SM_RESOLVE_APPLIED: sm_life_settle(m, SM_S_SUCCEEDED, m->now); break;
+    case SM_RESOLVE_APPLIED: sm_life_settle(m, SEMEL_S_SUCCEEDED, m->now); break;
     case SM_RESOLVE_NOT_APPLIED: not_applied(m); break;
     case SM_RESOLVE_ABANDON:
         m->e->abandoned = true;
-        sm_life_settle(m, SM_S_FAILED, m->now);
+        sm_life_settle(m, SEMEL_S_FAILED, m->now);
         break;
     }
 }
@@ -368,13 +358,15 @@ static void on_resolve(sm_making *m)
 
 static bool decides(sm_making *m)
 {
-    if (m->e->state != SM_S_PENDING) {
+    if (m->e->state != SEMEL_S_PENDING) {
         sm_life_answer(m, SM_REFUSED,
-                       m->e->state == SM_S_EXPIRED ? SM_C_APPROVAL_EXPIRED : SM_C_ILLEGAL_STATE);
+                       m->e->state == SEMEL_S_EXPIRED ? SEMEL_C_APPROVAL_EXPIRED
+                                                      : SEMEL_C_ILLEGAL_STATE);
         return false;
     }
     if (m->ev->request != m->e->request) {
-        sm_life_answer(m, SM_REFUSED, SM_C_KEY_CONFLICT); /* superseded: other arguments wait now */
+        sm_life_answer(m, SM_REFUSED,
+                       SEMEL_C_KEY_CONFLICT); /* superseded: other arguments wait now */
         return false;
     }
     return true;
@@ -385,7 +377,7 @@ static void on_approve(sm_making *m)
     sm_effect *e = m->e;
     if (!decides(m))
         return;
-    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
     for (uint32_t i = 0; i < e->approvals; i++) {
         if (sm_life_same_hash(&e->approvers[i], &m->ev->actor))
             return; /* one person, one voice */
@@ -394,7 +386,7 @@ static void on_approve(sm_making *m)
     sm_life_note(m, SM_N_APPROVED);
     if (e->approvals < e->quorum)
         return;
-    e->state = SM_S_READY;
+    e->state = SEMEL_S_READY;
     e->approved = true;
     e->request_end = sm_life_after(m->now, m->c->approval.expires_ms);
 }
@@ -403,32 +395,32 @@ static void on_deny(sm_making *m)
 {
     if (!decides(m))
         return;
-    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
     sm_life_note(m, SM_N_DENIED);
-    sm_life_settle(m, SM_S_DENIED, m->now);
+    sm_life_settle(m, SEMEL_S_DENIED, m->now);
 }
 
 static void on_cancel(sm_making *m)
 {
-    if (m->e->state != SM_S_PENDING && m->e->state != SM_S_READY) {
-        sm_life_answer(m, SM_REFUSED, SM_C_ILLEGAL_STATE);
+    if (m->e->state != SEMEL_S_PENDING && m->e->state != SEMEL_S_READY) {
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_ILLEGAL_STATE);
         return;
     }
-    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
     sm_life_note(m, SM_N_CANCELED);
-    sm_life_settle(m, SM_S_CANCELED, m->now);
+    sm_life_settle(m, SEMEL_S_CANCELED, m->now);
 }
 
 static void on_forget(sm_making *m)
 {
-    if (!sm_state_settled(m->e->state)) {
-        sm_life_answer(m, SM_REFUSED, SM_C_ILLEGAL_STATE);
+    if (!semel_state_settled(m->e->state)) {
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_ILLEGAL_STATE);
         return;
     }
-    m->e->state = SM_S_NONE;
+    m->e->state = SEMEL_S_NONE;
     m->e->settled_at = m->e->window_end = m->e->result_end = 0;
     sm_life_note(m, SM_N_FORGOTTEN);
-    sm_life_answer(m, SM_DONE, SM_C_NONE);
+    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
 }
 
 /* ---- the function ----------------------------------------------------------------------------*/
@@ -455,7 +447,7 @@ static void make(const sm_effect *e, const sm_event *ev, const sm_contract *c, i
 static void observe(const sm_effect *e, const sm_event *ev, const sm_contract *c, int64_t now,
                     sm_step *out)
 {
-    sm_code would = out->answer == SM_REPLAY ? SM_C_ALREADY_DONE : out->code;
+    semel_code would = out->answer == SM_REPLAY ? SEMEL_C_ALREADY_DONE : out->code;
     sm_event again = *ev;
     again.needs_approval = false;
     if (ev->needs_approval)

@@ -23,31 +23,6 @@
 #include "core/effect.h"
 #include "core/identity.h"
 
-/* What callers get told; the texts are the codes of the interface.  X(code, text) */
-#define SM_CODES(X)                                                                                \
-    X(NONE, "")                                                                                    \
-    X(RETRY_IN_FLIGHT, "RETRY_IN_FLIGHT")                                                          \
-    X(AWAITING_APPROVAL, "AWAITING_APPROVAL")                                                      \
-    X(UPSTREAM_TIMEOUT, "UPSTREAM_TIMEOUT")                                                        \
-    X(IN_DOUBT, "IN_DOUBT")                                                                        \
-    X(KEY_CONFLICT, "KEY_CONFLICT")                                                                \
-    X(ILLEGAL_STATE, "ILLEGAL_STATE")                                                              \
-    X(BAD_CLAIM, "BAD_CLAIM")                                                                      \
-    X(DENIED, "DENIED")                                                                            \
-    X(APPROVAL_EXPIRED, "APPROVAL_EXPIRED")                                                        \
-    X(ALREADY_DONE, "ALREADY_DONE")                                                                \
-    X(RESULT_EXPIRED, "RESULT_EXPIRED")                                                            \
-    X(PARTIAL_SUCCESS, "PARTIAL_SUCCESS")
-
-typedef enum sm_code {
-#define X(code, text) SM_C_##code,
-    SM_CODES(X)
-#undef X
-        SM_C_COUNT
-} sm_code;
-
-const char *sm_code_name(sm_code c);
-
 typedef enum sm_outcome { SM_SUCCESS, SM_FAILURE, SM_PARTIAL_OUTCOME } sm_outcome;
 typedef enum sm_applied { SM_APPLIED_NO, SM_APPLIED_YES, SM_APPLIED_UNKNOWN } sm_applied;
 typedef enum sm_found_kind { SM_FOUND_APPLIED, SM_FOUND_ABSENT, SM_FOUND_UNKNOWN } sm_found_kind;
@@ -141,11 +116,11 @@ typedef struct sm_step {
     sm_effect next;
     bool changed;
     sm_answer answer;
-    sm_code code;
+    semel_code code;
     sm_note notes[SM_NOTES_MAX];
     uint32_t note_count;
-    sm_code observed; /* observe mode: what would have been said instead of execute */
-    bool unclaimed;   /* observe mode: execute beside the record, without a claim */
+    semel_code observed; /* observe mode: what would have been said instead of execute */
+    bool unclaimed;      /* observe mode: execute beside the record, without a claim */
 } sm_step;
 
 /* `e` with state none is an effect that does not exist. `c` is the tool's effective contract. */

@@ -72,13 +72,13 @@ static sm_err put_number(sm_buf *out, const sm_json *v, sm_str source, sm_fault 
     char text[SM_NUMBER_MAX];
     size_t n = sm_number_canonical(sm_json_text(v), text);
     if (n == 0) {
-        sm_fault_set(fault, SM_E_RANGE,
+        sm_fault_set(fault, SEMEL_E_RANGE,
                      "the number is too large: it has no finite value as a double");
         if (fault != NULL) {
             fault->at = v->at;
             sm_text_position(source, v->at, &fault->line, &fault->column);
         }
-        return SM_E_RANGE;
+        return SEMEL_E_RANGE;
     }
     sm_buf_bytes(out, text, n);
     return SM_OK;
@@ -181,6 +181,6 @@ sm_err sm_json_canon(const sm_json *v, sm_buf *out, sm_str source, sm_fault *fau
     if (w != NULL)
         out->len = (size_t)(w - out->p);
     if (e == SM_OK && out->err != SM_OK)
-        e = sm_fault_set(fault, out->err, "%s", sm_err_text(out->err));
+        e = sm_fault_set(fault, out->err, "%s", semel_err_text(out->err));
     return e;
 }

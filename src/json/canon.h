@@ -10,10 +10,10 @@
 #include "base/buf.h"
 #include "json/json.h"
 
-/* Appends the canonical bytes of `v`. SM_E_RANGE if a number's nearest double is not finite, with
- * the position in `fault` (may be NULL) relative to `source`, the text that the document was read
- * from; SM_E_LIMIT or SM_E_NOMEM if the buffer cannot take them. What was appended before a failure
- * stays in the buffer. */
+/* Appends the canonical bytes of `v`. SEMEL_E_RANGE if a number's nearest double is not finite,
+ * with the position in `fault` (may be NULL) relative to `source`, the text that the document was
+ * read from; SEMEL_E_LIMIT or SEMEL_E_NOMEM if the buffer cannot take them. What was appended
+ * before a failure stays in the buffer. */
 sm_err sm_json_canon(const sm_json *v, sm_buf *out, sm_str source, sm_fault *fault);
 
 /* Appends one JSON string literal with minimal escapes; `s` must be valid UTF-8. */

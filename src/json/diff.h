@@ -9,7 +9,7 @@
  * `pointer` is borrowed. Returns false to stop. */
 typedef bool sm_json_diff_fn(void *context, sm_str pointer, const sm_json *a, const sm_json *b);
 
-/* SM_E_NOMEM or SM_E_LIMIT if a pointer could not be written; SM_OK otherwise. */
+/* SEMEL_E_NOMEM or SEMEL_E_LIMIT if a pointer could not be written; SM_OK otherwise. */
 sm_err sm_json_diff(const sm_json *a, const sm_json *b, sm_json_diff_fn *tell, void *context);
 
 /* Whether two values have the same canonical form. False if that cannot be told (out of memory). */

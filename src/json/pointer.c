@@ -5,23 +5,23 @@ sm_err sm_pointer_parse(sm_arena *a, sm_str text, sm_pointer *out, sm_fault *fau
 {
     *out = (sm_pointer){0};
     if (text.n > 0 && text.p[0] != '/')
-        return sm_fault_set(fault, SM_E_SYNTAX, "a JSON Pointer starts with '/': write \"/%.*s\"",
-                            SM_FMT(text));
+        return sm_fault_set(fault, SEMEL_E_SYNTAX,
+                            "a JSON Pointer starts with '/': write \"/%.*s\"", SM_FMT(text));
     uint32_t count = 0;
     for (size_t i = 0; i < text.n; i++) {
         count += text.p[i] == '/';
         if (text.p[i] == '~' && (i + 1 == text.n || (text.p[i + 1] != '0' && text.p[i + 1] != '1')))
-            return sm_fault_set(fault, SM_E_SYNTAX,
+            return sm_fault_set(fault, SEMEL_E_SYNTAX,
                                 "in a JSON Pointer, write ~0 for '~' and ~1 for '/'");
     }
     if (count > SM_POINTER_TOKENS_MAX)
-        return sm_fault_set(fault, SM_E_LIMIT, "a JSON Pointer may have at most %u parts",
+        return sm_fault_set(fault, SEMEL_E_LIMIT, "a JSON Pointer may have at most %u parts",
                             SM_POINTER_TOKENS_MAX);
     sm_str copy = sm_arena_text(a, text);
     sm_str work = sm_arena_text(a, text);
     sm_str *tokens = sm_arena_zalloc(a, count + 1, sizeof *tokens);
     if (copy.p == NULL || work.p == NULL || tokens == NULL)
-        return sm_fault_set(fault, SM_E_NOMEM, "%s", sm_err_text(SM_E_NOMEM));
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "%s", semel_err_text(SEMEL_E_NOMEM));
     /* Tokens are decoded in place, each at or before where it stood. */
     char *w = (char *)work.p;
     const char *p = work.p, *end = work.p + work.n;

@@ -16,8 +16,8 @@ typedef struct sm_pointer {
     uint32_t count;
 } sm_pointer;
 
-/* Parses into the arena. SM_E_SYNTAX with a sentence when it is not a pointer, SM_E_LIMIT when it
- * has too many tokens. */
+/* Parses into the arena. SEMEL_E_SYNTAX with a sentence when it is not a pointer, SEMEL_E_LIMIT
+ * when it has too many tokens. */
 sm_err sm_pointer_parse(sm_arena *a, sm_str text, sm_pointer *out, sm_fault *fault);
 
 /* The value that a pointer names, or NULL. */

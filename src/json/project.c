@@ -63,7 +63,7 @@ sm_err sm_places_add(sm_places *set, sm_arena *a, const sm_pointer *p, const sm_
         if (c == NULL) {
             c = sm_places_new(a);
             if (c == NULL)
-                return SM_E_NOMEM;
+                return SEMEL_E_NOMEM;
             c->token = p->tokens[i];
             c->index = sm_pointer_index(c->token);
             sm_places **last = &set->children;
@@ -84,7 +84,7 @@ static sm_err writer_init(writer *w, sm_arena *a, size_t nodes)
 {
     *w = (writer){.arena = a, .cap = (uint32_t)nodes};
     w->nodes = sm_arena_alloc(a, nodes * sizeof *w->nodes);
-    return w->nodes == NULL ? SM_E_NOMEM : SM_OK;
+    return w->nodes == NULL ? SEMEL_E_NOMEM : SM_OK;
 }
 
 static sm_json *write_node(writer *w)

@@ -75,7 +75,7 @@ static sm_err fail(reader *r, sm_err code, size_t at, const char *sentence)
 
 static sm_err fail_at(reader *r, const char *p, const char *sentence)
 {
-    return fail(r, SM_E_SYNTAX, (size_t)(p - r->copy), sentence);
+    return fail(r, SEMEL_E_SYNTAX, (size_t)(p - r->copy), sentence);
 }
 
 /* The sentence for a byte that cannot stand where a token was expected. Returns NULL. */
@@ -362,10 +362,10 @@ static inline bool close_container(reader *r, sm_json *v, const sm_json *end)
     sm_err e = sm_json_close_object(r->arena, v, &again);
     if (e == SM_OK)
         return true;
-    if (e == SM_E_DUPLICATE)
+    if (e == SEMEL_E_DUPLICATE)
         fail(r, e, again->at, "this name appears twice in the same object");
     else
-        fail(r, e, v->at, sm_err_text(e));
+        fail(r, e, v->at, semel_err_text(e));
     return false;
 }
 
@@ -378,14 +378,14 @@ static const char *read_document(reader *r, const char *p)
     uint32_t depth = 0;
     for (;;) {
         if (next >= limit) {
-            fail(r, SM_E_LIMIT, (size_t)(p - r->copy),
+            fail(r, SEMEL_E_LIMIT, (size_t)(p - r->copy),
                  "too many values in one document; split it into smaller ones");
             return NULL;
         }
         if (*p == '{' || *p == '[') {
             bool object = *p == '{';
             if (depth++ == r->limits->depth) {
-                fail(r, SM_E_LIMIT, (size_t)(p - r->copy), "nested too deeply");
+                fail(r, SEMEL_E_LIMIT, (size_t)(p - r->copy), "nested too deeply");
                 return NULL;
             }
             set_node(r, next, object ? SM_JSON_OBJECT : SM_JSON_ARRAY, p);
@@ -433,7 +433,7 @@ sm_err sm_json_read(sm_arena *a, sm_str text, const sm_json_limits *limits, cons
     reader r = {
         .arena = a, .limits = limits, .source = text, .fault = fault != NULL ? fault : &ignored};
     if (text.n > limits->bytes)
-        return fail(&r, SM_E_LIMIT, limits->bytes, "the document is too large");
+        return fail(&r, SEMEL_E_LIMIT, limits->bytes, "the document is too large");
     sm_str copy = sm_arena_text(a, text);
     /* A value takes two bytes at least, itself and what separates it from the next; only a
      * container that is never closed takes one. One more than the limit, so that a name may be read
@@ -442,7 +442,7 @@ sm_err sm_json_read(sm_arena *a, sm_str text, const sm_json_limits *limits, cons
     r.cap = (most < limits->values ? (uint32_t)most : limits->values) + 1;
     r.nodes = sm_arena_alloc(a, r.cap * sizeof *r.nodes);
     if (copy.p == NULL || r.nodes == NULL)
-        return fail(&r, SM_E_NOMEM, 0, sm_err_text(SM_E_NOMEM));
+        return fail(&r, SEMEL_E_NOMEM, 0, semel_err_text(SEMEL_E_NOMEM));
     r.copy = (char *)copy.p;
     r.end = r.copy + text.n;
 

@@ -40,7 +40,7 @@ static sm_err close_large(sm_arena *a, sm_json *object, const sm_json **again)
     uint32_t n = object->len;
     name_ref *refs = malloc(n * sizeof *refs);
     if (refs == NULL)
-        return SM_E_NOMEM;
+        return SEMEL_E_NOMEM;
     bool sorted = true;
     const sm_json *name = object + 1;
     for (uint32_t i = 0; i < n; i++, name = sm_json_next(name + 1)) {
@@ -57,11 +57,11 @@ static sm_err close_large(sm_arena *a, sm_json *object, const sm_json **again)
         const sm_json *second = later(refs[i - 1].name, refs[i].name);
         if (e == SM_OK || second < *again)
             *again = second;
-        e = SM_E_DUPLICATE;
+        e = SEMEL_E_DUPLICATE;
     }
     uint32_t *order = e == SM_OK ? sm_arena_alloc(a, n * sizeof *order) : NULL;
     if (e == SM_OK && order == NULL)
-        e = SM_E_NOMEM;
+        e = SEMEL_E_NOMEM;
     for (uint32_t i = 0; order != NULL && i < n; i++)
         order[i] = (uint32_t)(refs[i].name - object);
     object->order = order;
@@ -99,7 +99,7 @@ static sm_err close_small(sm_arena *a, sm_json *object, const sm_json **again)
         return SM_OK;
     uint32_t *order = sm_arena_alloc(a, n * sizeof *order);
     if (order == NULL)
-        return SM_E_NOMEM;
+        return SEMEL_E_NOMEM;
     for (uint32_t i = 0; i < n; i++)
         order[rank[i]] = offset[i];
     object->order = order;

@@ -36,7 +36,7 @@ static inline uint64_t sm_json_prefix(const sm_json *name)
 }
 
 /* Finishes an object whose members stand behind it: computes `order`. If two names are equal,
- * returns SM_E_DUPLICATE and points *again at the later one. */
+ * returns SEMEL_E_DUPLICATE and points *again at the later one. */
 sm_err sm_json_close_object(sm_arena *a, sm_json *object, const sm_json **again);
 
 #endif

@@ -148,7 +148,7 @@ static void resolve_plain(sm_json *v)
 static sm_json *push(builder *b, sm_json_type type, size_t at)
 {
     if (b->used == b->cap) {
-        fail(b, SM_E_LIMIT, at, "too many values in one document");
+        fail(b, SEMEL_E_LIMIT, at, "too many values in one document");
         return NULL;
     }
     sm_json *v = &b->nodes[b->used++];
@@ -171,16 +171,17 @@ static sm_err on_scalar(builder *b, const yaml_event_t *event, size_t at)
     bool key = b->want_key;
     sm_json *v = push(b, SM_JSON_STRING, at);
     if (v == NULL)
-        return SM_E_LIMIT;
+        return SEMEL_E_LIMIT;
     sm_str text = {(const char *)event->data.scalar.value, event->data.scalar.length};
     sm_str copy = sm_arena_text(b->arena, text);
     if (copy.p == NULL)
-        return fail(b, SM_E_NOMEM, at, sm_err_text(SM_E_NOMEM));
+        return fail(b, SEMEL_E_NOMEM, at, semel_err_text(SEMEL_E_NOMEM));
     v->text = copy.p;
     v->len = (uint32_t)copy.n;
     v->flags = SM_JSON_WIDE; /* it may be */
     if (key && sm_str_is(copy, "<<") && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
-        return fail(b, SM_E_SYNTAX, at, "merge keys (<<) are not supported; write the fields out");
+        return fail(b, SEMEL_E_SYNTAX, at,
+                    "merge keys (<<) are not supported; write the fields out");
     if (key) {
         b->want_key = false;
         return SM_OK;
@@ -194,12 +195,12 @@ static sm_err on_scalar(builder *b, const yaml_event_t *event, size_t at)
 static sm_err on_start(builder *b, sm_json_type type, size_t at)
 {
     if (b->want_key)
-        return fail(b, SM_E_SYNTAX, at, "a key must be a plain or quoted text");
+        return fail(b, SEMEL_E_SYNTAX, at, "a key must be a plain or quoted text");
     if (b->depth == b->limits->depth)
-        return fail(b, SM_E_LIMIT, at, "nested too deeply");
+        return fail(b, SEMEL_E_LIMIT, at, "nested too deeply");
     sm_json *v = push(b, type, at);
     if (v == NULL)
-        return SM_E_LIMIT;
+        return SEMEL_E_LIMIT;
     b->stack[b->depth++] = v;
     b->want_key = type == SM_JSON_OBJECT;
     return SM_OK;
@@ -212,10 +213,10 @@ static sm_err on_end(builder *b)
     if (v->type == SM_JSON_OBJECT) {
         const sm_json *again = NULL;
         sm_err e = sm_json_close_object(b->arena, v, &again);
-        if (e == SM_E_DUPLICATE)
+        if (e == SEMEL_E_DUPLICATE)
             return fail(b, e, again->at, "this key is given twice in the same mapping");
         if (e != SM_OK)
-            return fail(b, e, v->at, sm_err_text(e));
+            return fail(b, e, v->at, semel_err_text(e));
     }
     finish_value(b);
     return SM_OK;
@@ -246,14 +247,15 @@ static sm_err on_event(builder *b, const yaml_event_t *event, unsigned *document
 {
     size_t at = byte_offset(b, event->start_mark.index);
     if (has_tag(event))
-        return fail(b, SM_E_SYNTAX, at, "tags (!...) are not supported; write the value plainly");
+        return fail(b, SEMEL_E_SYNTAX, at,
+                    "tags (!...) are not supported; write the value plainly");
     if (has_anchor(event))
-        return fail(b, SM_E_SYNTAX, at,
+        return fail(b, SEMEL_E_SYNTAX, at,
                     "anchors and aliases are not supported; write the value out");
     switch (event->type) {
     case YAML_DOCUMENT_START_EVENT:
         if ((*documents)++ > 0)
-            return fail(b, SM_E_SYNTAX, at, "more than one document in the file");
+            return fail(b, SEMEL_E_SYNTAX, at, "more than one document in the file");
         return SM_OK;
     case YAML_SCALAR_EVENT: return on_scalar(b, event, at);
     case YAML_SEQUENCE_START_EVENT: return on_start(b, SM_JSON_ARRAY, at);
@@ -267,17 +269,17 @@ static sm_err on_event(builder *b, const yaml_event_t *event, unsigned *document
 /* libyaml's own complaint, with its position and context. */
 static sm_err fail_parser(builder *b, const yaml_parser_t *parser)
 {
-    char sentence[SM_FAULT_TEXT_MAX];
+    char sentence[SEMEL_FAULT_TEXT_MAX];
     if (parser->error == YAML_MEMORY_ERROR)
-        return fail(b, SM_E_NOMEM, b->start, sm_err_text(SM_E_NOMEM));
+        return fail(b, SEMEL_E_NOMEM, b->start, semel_err_text(SEMEL_E_NOMEM));
     if (parser->error == YAML_READER_ERROR) {
         snprintf(sentence, sizeof sentence, "not valid YAML text: %s", parser->problem);
-        return fail(b, SM_E_SYNTAX, b->start + parser->problem_offset, sentence);
+        return fail(b, SEMEL_E_SYNTAX, b->start + parser->problem_offset, sentence);
     }
     snprintf(sentence, sizeof sentence, "not valid YAML: %s%s%s",
              parser->problem == NULL ? "unknown problem" : parser->problem,
              parser->context == NULL ? "" : ", ", parser->context == NULL ? "" : parser->context);
-    return fail(b, SM_E_SYNTAX, byte_offset(b, parser->problem_mark.index), sentence);
+    return fail(b, SEMEL_E_SYNTAX, byte_offset(b, parser->problem_mark.index), sentence);
 }
 
 sm_err sm_yaml_read(sm_arena *a, sm_str text, const sm_json_limits *limits, const sm_json **root,
@@ -288,7 +290,7 @@ sm_err sm_yaml_read(sm_arena *a, sm_str text, const sm_json_limits *limits, cons
         text.p = ""; /* libyaml wants a pointer even to nothing */
     builder b = {.arena = a, .limits = limits, .text = text, .fault = fault};
     if (text.n > limits->bytes)
-        return fail(&b, SM_E_LIMIT, limits->bytes, "the file is too large");
+        return fail(&b, SEMEL_E_LIMIT, limits->bytes, "the file is too large");
     if (text.n >= 3 && memcmp(text.p, "\xEF\xBB\xBF", 3) == 0)
         b.start = b.mark_byte = 3; /* libyaml would take it for the first key's indentation */
     /* Every node takes a byte at least, but for the null of a key without value. */
@@ -296,10 +298,10 @@ sm_err sm_yaml_read(sm_arena *a, sm_str text, const sm_json_limits *limits, cons
     b.cap = most < limits->values ? (uint32_t)most : limits->values;
     b.nodes = sm_arena_alloc(a, b.cap * sizeof *b.nodes);
     if (b.nodes == NULL)
-        return fail(&b, SM_E_NOMEM, b.start, sm_err_text(SM_E_NOMEM));
+        return fail(&b, SEMEL_E_NOMEM, b.start, semel_err_text(SEMEL_E_NOMEM));
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
-        return fail(&b, SM_E_NOMEM, b.start, sm_err_text(SM_E_NOMEM));
+        return fail(&b, SEMEL_E_NOMEM, b.start, semel_err_text(SEMEL_E_NOMEM));
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text.p + b.start,
                                  text.n - b.start);
@@ -318,7 +320,7 @@ sm_err sm_yaml_read(sm_arena *a, sm_str text, const sm_json_limits *limits, cons
     }
     yaml_parser_delete(&parser);
     if (e == SM_OK && b.used == 0)
-        e = fail(&b, SM_E_SYNTAX, b.start, "the file is empty");
+        e = fail(&b, SEMEL_E_SYNTAX, b.start, "the file is empty");
     if (e == SM_OK)
         *root = b.nodes;
     return e;

@@ -101,7 +101,7 @@ static inline bool canonical(const sm_json *v, sm_str source, sm_buf *out)
     sm_err e = sm_json_canon(v, out, source, &f);
     if (e == SM_OK)
         return true;
-    must(e == SM_E_RANGE);
+    must(e == SEMEL_E_RANGE);
     must_be_placed(&f, e, source);
     return false;
 }

@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                     .args_text = parts[4]};
     sm_fault f = {0};
     sm_err e = sm_call_check(&call, &f);
-    must(e == SM_OK || (e == SM_E_BAD_ARGUMENTS && f.text[0] != '\0'));
+    must(e == SM_OK || (e == SEMEL_E_BAD_ARGUMENTS && f.text[0] != '\0'));
     sm_hash hash;
     if (sm_hash_parse(parts[0], &hash)) {
         char text[SM_HASH_TEXT + 1];

@@ -10,7 +10,7 @@ static void read_within(sm_arena *a, sm_str text, const sm_json_limits *limits, 
     must((e == SM_OK) == (root != NULL));
     if (e != SM_OK)
         must_be_placed(&f, e, text);
-    must(e == unbounded || e == SM_E_LIMIT);
+    must(e == unbounded || e == SEMEL_E_LIMIT);
     if (root != NULL)
         must(root->span <= limits->values && text.n <= limits->bytes);
 }
@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sm_arena small;
     sm_arena_init(&small, 3 * size);
     sm_err with_less = sm_json_read(&small, text, &sm_json_default_limits, &root, NULL);
-    must(with_less == e || with_less == SM_E_NOMEM);
+    must(with_less == e || with_less == SEMEL_E_NOMEM);
     sm_arena_fini(&small);
     sm_arena_fini(&a);
     return 0;

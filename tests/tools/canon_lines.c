@@ -31,7 +31,7 @@ int main(void)
         if (e == SM_OK)
             fwrite(out.p, 1, out.len, stdout);
         else
-            printf("error %s at %u: %s", sm_err_name(e), fault.column, fault.text);
+            printf("error %s at %u: %s", semel_err_name(e), fault.column, fault.text);
         putchar('\n');
         sm_arena_reset(&arena);
     }

@@ -9,26 +9,26 @@
 static void every_error_has_a_name_and_a_sentence(void **state)
 {
     (void)state;
-    for (int e = 0; e < SM_E_COUNT; e++) {
-        assert_true(strlen(sm_err_name((sm_err)e)) > 1);
-        assert_true(strlen(sm_err_text((sm_err)e)) > 1);
+    for (int e = 0; e < SEMEL_E_COUNT; e++) {
+        assert_true(strlen(semel_err_name((sm_err)e)) > 1);
+        assert_true(strlen(semel_err_text((sm_err)e)) > 1);
         for (int other = 0; other < e; other++)
-            assert_string_not_equal(sm_err_name((sm_err)e), sm_err_name((sm_err)other));
+            assert_string_not_equal(semel_err_name((sm_err)e), semel_err_name((sm_err)other));
     }
-    assert_string_equal(sm_err_name(SM_E_BAD_ARGUMENTS), "BAD_ARGUMENTS");
+    assert_string_equal(semel_err_name(SEMEL_E_BAD_ARGUMENTS), "BAD_ARGUMENTS");
 }
 
 static void a_fault_returns_its_code_and_forgets_what_was_there_before(void **state)
 {
     (void)state;
-    sm_fault f = {.code = SM_E_IO, .at = 7, .line = 8, .column = 9, .text = "old"};
-    assert_int_equal(sm_fault_set(&f, SM_E_RANGE, "%d is too much", 12), SM_E_RANGE);
-    assert_int_equal(f.code, SM_E_RANGE);
+    sm_fault f = {.code = SEMEL_E_IO, .at = 7, .line = 8, .column = 9, .text = "old"};
+    assert_int_equal(sm_fault_set(&f, SEMEL_E_RANGE, "%d is too much", 12), SEMEL_E_RANGE);
+    assert_int_equal(f.code, SEMEL_E_RANGE);
     assert_int_equal(f.at, 0);
     assert_int_equal(f.line, 0);
     assert_int_equal(f.column, 0);
     assert_string_equal(f.text, "12 is too much");
-    assert_int_equal(sm_fault_set(NULL, SM_E_LIMIT, "nobody looks"), SM_E_LIMIT);
+    assert_int_equal(sm_fault_set(NULL, SEMEL_E_LIMIT, "nobody looks"), SEMEL_E_LIMIT);
 }
 
 static void a_long_fault_is_cut_between_characters(void **state)
@@ -42,9 +42,9 @@ static void a_long_fault_is_cut_between_characters(void **state)
             while (strlen(text) < 800)
                 strcat(text, characters[i]);
             sm_fault f;
-            sm_fault_set(&f, SM_E_SYNTAX, "%s", text);
+            sm_fault_set(&f, SEMEL_E_SYNTAX, "%s", text);
             size_t n = strlen(f.text);
-            assert_true(n >= SM_FAULT_TEXT_MAX - 5 && n < SM_FAULT_TEXT_MAX);
+            assert_true(n >= SEMEL_FAULT_TEXT_MAX - 5 && n < SEMEL_FAULT_TEXT_MAX);
             assert_true(sm_utf8_valid((sm_str){f.text, n}));
             assert_memory_equal(f.text, text, n);
         }
@@ -65,7 +65,7 @@ static void a_buffer_grows_up_to_its_bound_and_no_further(void **state)
         assert_int_equal(b.err, SM_OK);
         assert_int_equal(b.len, limits[i]);
         sm_buf_byte(&b, '!');
-        assert_int_equal(b.err, SM_E_LIMIT);
+        assert_int_equal(b.err, SEMEL_E_LIMIT);
         assert_int_equal(b.len, limits[i]);
         for (size_t n = 0; n < limits[i]; n++)
             assert_int_equal(b.p[n], 'a' + n % 26);
@@ -81,9 +81,9 @@ static void a_failed_append_is_remembered_until_the_buffer_is_cleared(void **sta
     sm_buf_text(&b, "12345");
     sm_buf_text(&b, "6789");
     expect_text(sm_buf_view(&b), "12345");
-    assert_int_equal(b.err, SM_E_LIMIT);
+    assert_int_equal(b.err, SEMEL_E_LIMIT);
     sm_buf_text(&b, "6");
-    assert_int_equal(b.err, SM_E_LIMIT);
+    assert_int_equal(b.err, SEMEL_E_LIMIT);
     sm_buf_clear(&b);
     assert_int_equal(b.err, SM_OK);
     sm_buf_text(&b, "12345678");
@@ -106,7 +106,7 @@ static void a_buffer_takes_formatted_text_and_nul_bytes(void **state)
     assert_int_equal(b.len, 605);
     assert_memory_equal(b.p, "a-7\0\0000", 6);
     sm_buf_printf(&b, "%0600d", 0);
-    assert_int_equal(b.err, SM_E_LIMIT);
+    assert_int_equal(b.err, SEMEL_E_LIMIT);
     assert_int_equal(b.len, 605);
     sm_buf_fini(&b);
 }

@@ -127,7 +127,7 @@ static void arguments_that_do_not_fit_are_told_with_their_pointer(void **state)
         if (rows[i].says == NULL) {
             expect(e == SM_OK, "%s on %s: %s", rows[i].schema, rows[i].document, fault.text);
         } else {
-            expect(e == SM_E_BAD_ARGUMENTS && strstr(fault.text, rows[i].says) != NULL,
+            expect(e == SEMEL_E_BAD_ARGUMENTS && strstr(fault.text, rows[i].says) != NULL,
                    "%s on %s: <%s>", rows[i].schema, rows[i].document, fault.text);
         }
         sm_contracts_free(set);
@@ -153,7 +153,7 @@ static void a_value_too_long_to_match_is_not_matched(void **state)
         const sm_json *args = document(a, text.p);
         bool fits = n == SM_MATCH_MAX;
         sm_fault fault;
-        assert_int_equal(sm_schema_check(c->input, args, &fault), SM_E_BAD_ARGUMENTS);
+        assert_int_equal(sm_schema_check(c->input, args, &fault), SEMEL_E_BAD_ARGUMENTS);
         assert_true((strstr(fault.text, "too long") == NULL) == fits);
         assert_int_equal(sm_conditions_hold(&c->approval.when, args, true), !fits);
         assert_int_equal(sm_contract_variant(c, args) != c, fits);

@@ -311,7 +311,7 @@ static void a_flood_of_mistakes_is_bounded(void **state)
     sm_contracts *set;
     assert_int_equal(sm_report_init(&report, sm_buf_view(&text)), SM_OK);
     assert_int_equal(sm_contracts_read(SM_STR("x"), sm_buf_view(&text), &set, &report),
-                     SM_E_INVALID);
+                     SEMEL_E_INVALID);
     assert_int_equal(report.errors, 1000);
     assert_int_equal(report.count, SM_REPORT_MAX);
     assert_int_equal(report.dropped, 1000 - SM_REPORT_MAX);
@@ -351,7 +351,7 @@ static void an_error_is_told_however_many_warnings_there_are(void **state)
     sm_contracts *set;
     assert_int_equal(sm_report_init(&report, sm_buf_view(&text)), SM_OK);
     assert_int_equal(sm_contracts_read(SM_STR("x"), sm_buf_view(&text), &set, &report),
-                     SM_E_INVALID);
+                     SEMEL_E_INVALID);
     assert_true(report.errors == 2 && report.warnings == 300);
     uint32_t told = 0;
     for (uint32_t i = 0; i < report.count; i++)

@@ -13,7 +13,7 @@ static inline const char *findings(sm_arena *a, const char *text, sm_severity se
     sm_report report;
     assert_int_equal(sm_report_init(&report, sm_str_from(text)), SM_OK);
     sm_err e = sm_contracts_read(SM_STR("test.yaml"), sm_str_from(text), &set, &report);
-    expect((e == SM_OK) == (report.errors == 0), "%s, with %u errors", sm_err_name(e),
+    expect((e == SM_OK) == (report.errors == 0), "%s, with %u errors", semel_err_name(e),
            report.errors);
     expect((set != NULL) == (e == SM_OK), "a set comes exactly with success");
     sm_buf out;
@@ -38,7 +38,7 @@ static inline sm_contracts *contracts(const char *text)
     assert_int_equal(sm_report_init(&report, sm_str_from(text)), SM_OK);
     sm_err e = sm_contracts_read(SM_STR("test.yaml"), sm_str_from(text), &set, &report);
     expect(e == SM_OK, "%s was refused: %s", text,
-           report.count > 0 ? report.items[0].text.p : sm_err_text(e));
+           report.count > 0 ? report.items[0].text.p : semel_err_text(e));
     sm_report_fini(&report);
     return set;
 }

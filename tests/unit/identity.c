@@ -206,7 +206,7 @@ static void a_callers_key_takes_the_place_of_a_step(void **state)
     call.key = needs.key = SM_STR("k1");
     key_of(&b, call, "{}");
     sm_identity id;
-    assert_int_equal(identify(&b, needs, "{}", &id, NULL), SM_E_BAD_ARGUMENTS);
+    assert_int_equal(identify(&b, needs, "{}", &id, NULL), SEMEL_E_BAD_ARGUMENTS);
     bench_fini(&b);
 }
 
@@ -277,15 +277,15 @@ static void a_call_that_cannot_be_identified_is_refused(void **state)
         sm_identity id;
         sm_fault fault = {0};
         sm_err e = identify(&b, rows[i].call, rows[i].args, &id, &fault);
-        expect(e == SM_E_BAD_ARGUMENTS && strstr(fault.text, rows[i].says) != NULL,
-               "row %zu: %s <%s>", i, sm_err_name(e), fault.text);
+        expect(e == SEMEL_E_BAD_ARGUMENTS && strstr(fault.text, rows[i].says) != NULL,
+               "row %zu: %s <%s>", i, semel_err_name(e), fault.text);
     }
     /* A filled-in argument counts as given. */
     key_of(&b, TOOL("input"), "{\"a\":1}");
     bench_fini(&b);
     bench_init(&b, "version: 1\nunlisted: hide\ntools: {}\n");
     sm_identity id;
-    assert_int_equal(identify(&b, TOOL("x"), "{}", &id, NULL), SM_E_UNKNOWN_TOOL);
+    assert_int_equal(identify(&b, TOOL("x"), "{}", &id, NULL), SEMEL_E_UNKNOWN_TOOL);
     bench_fini(&b);
 }
 

@@ -169,13 +169,13 @@ static void a_number_without_a_form_is_refused_where_it_stands(void **state)
         sm_buf out;
         sm_buf_init(&out, 1 << 20);
         sm_fault f = {0};
-        assert_int_equal(sm_json_canon(document(a, rows[i].text), &out, text, &f), SM_E_RANGE);
-        assert_int_equal(f.code, SM_E_RANGE);
+        assert_int_equal(sm_json_canon(document(a, rows[i].text), &out, text, &f), SEMEL_E_RANGE);
+        assert_int_equal(f.code, SEMEL_E_RANGE);
         assert_non_null(strstr(f.text, "too large"));
         expect(f.line == rows[i].line && f.column == rows[i].column, "%s at %u:%u", rows[i].text,
                f.line, f.column);
         assert_ptr_equal(text.p + f.at, strstr(text.p, i == 1 ? "-1e" : "1e"));
-        assert_int_equal(sm_json_canon(document(a, rows[i].text), &out, text, NULL), SM_E_RANGE);
+        assert_int_equal(sm_json_canon(document(a, rows[i].text), &out, text, NULL), SEMEL_E_RANGE);
         sm_buf_fini(&out);
     }
 }
@@ -216,7 +216,7 @@ static void a_bounded_buffer_bounds_the_form(void **state)
             if (e == SM_OK)
                 expect_text(sm_buf_view(&out), form);
             else
-                assert_int_equal(e, SM_E_LIMIT);
+                assert_int_equal(e, SEMEL_E_LIMIT);
             expect(!fits || e == SM_OK, "%s fits in %zu, not in %zu", texts[i], limit - 1, limit);
             fits = e == SM_OK;
             sm_buf_fini(&out);

@@ -100,10 +100,10 @@ static void what_is_no_pointer_is_refused_with_advice(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         sm_pointer p;
         sm_fault f = {0};
-        expect(sm_pointer_parse(a, sm_str_from(rows[i].text), &p, &f) == SM_E_SYNTAX, "%s",
+        expect(sm_pointer_parse(a, sm_str_from(rows[i].text), &p, &f) == SEMEL_E_SYNTAX, "%s",
                rows[i].text);
         expect(strstr(f.text, rows[i].word) != NULL, "%s: %s", rows[i].text, f.text);
-        assert_int_equal(sm_pointer_parse(a, sm_str_from(rows[i].text), &p, NULL), SM_E_SYNTAX);
+        assert_int_equal(sm_pointer_parse(a, sm_str_from(rows[i].text), &p, NULL), SEMEL_E_SYNTAX);
     }
 }
 
@@ -115,7 +115,7 @@ static void the_number_of_tokens_is_bounded(void **state)
         memcpy(text + 2 * i, "/a", 3);
     sm_pointer p;
     sm_fault f;
-    assert_int_equal(sm_pointer_parse(a, sm_str_from(text), &p, &f), SM_E_LIMIT);
+    assert_int_equal(sm_pointer_parse(a, sm_str_from(text), &p, &f), SEMEL_E_LIMIT);
     assert_non_null(strstr(f.text, "at most 32"));
     text[2 * SM_POINTER_TOKENS_MAX] = '\0';
     assert_int_equal(sm_pointer_parse(a, sm_str_from(text), &p, &f), SM_OK);
@@ -468,26 +468,26 @@ static void projecting_without_memory_says_so(void **state)
     for (int which = 0; which < 3; which++) {
         project *make = (project *[]){sm_json_keep, sm_json_drop, sm_json_fill}[which];
         const sm_places *set = places(a, which == 2 ? fills : pointers, which == 2);
-        sm_err e = SM_E_NOMEM;
+        sm_err e = SEMEL_E_NOMEM;
         for (size_t limit = 0; e != SM_OK; limit += 16) {
             sm_arena small;
             sm_arena_init(&small, limit);
             const sm_json *out = NULL;
             e = make(&small, root, set, &out);
             if (e != SM_OK)
-                assert_int_equal(e, SM_E_NOMEM);
+                assert_int_equal(e, SEMEL_E_NOMEM);
             sm_arena_fini(&small);
             assert_true(limit < 10000);
         }
-        e = SM_E_NOMEM;
+        e = SEMEL_E_NOMEM;
         for (size_t limit = 0; e != SM_OK; limit += 16) {
             sm_arena small;
             sm_arena_init(&small, limit);
             sm_pointer p;
             e = sm_pointer_parse(&small, SM_STR("/a/b"), &p, NULL);
             sm_places *places_set = e == SM_OK ? sm_places_new(&small) : NULL;
-            e = places_set == NULL ? SM_E_NOMEM : sm_places_add(places_set, &small, &p, NULL);
-            assert_true(e == SM_OK || e == SM_E_NOMEM);
+            e = places_set == NULL ? SEMEL_E_NOMEM : sm_places_add(places_set, &small, &p, NULL);
+            assert_true(e == SM_OK || e == SEMEL_E_NOMEM);
             sm_arena_fini(&small);
             assert_true(limit < 10000);
         }

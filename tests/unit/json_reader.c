@@ -176,7 +176,7 @@ static void expect_refusal(sm_arena *a, const refusal *r, sm_err code)
     const sm_json *root = (const sm_json *)r;
     sm_fault f = {0};
     sm_err e = sm_json_read(a, r->text, &sm_json_default_limits, &root, &f);
-    expect(e == code, "<%.*s> gave %s: %s", SM_FMT(r->text), sm_err_name(e), f.text);
+    expect(e == code, "<%.*s> gave %s: %s", SM_FMT(r->text), semel_err_name(e), f.text);
     assert_int_equal(f.code, code);
     assert_null(root);
     expect(strstr(f.text, r->word) != NULL, "<%.*s>: no \"%s\" in \"%s\"", SM_FMT(r->text), r->word,
@@ -333,8 +333,8 @@ static void what_is_not_json_is_refused_where_it_stops_being_json(void **state)
         {BYTES("[\"\xF0\x9F\x98\x80\",\r\n \"\\u0041\\ud83d\\ude00\", ?]"), 2, 24, "found '?'"},
     };
     for (size_t i = 0; i < COUNT(rows); i++)
-        expect_refusal(a, &rows[i], SM_E_SYNTAX);
-    expect_refusal(a, &(refusal){{NULL, 0}, 1, 1, "ends where a value"}, SM_E_SYNTAX);
+        expect_refusal(a, &rows[i], SEMEL_E_SYNTAX);
+    expect_refusal(a, &(refusal){{NULL, 0}, 1, 1, "ends where a value"}, SEMEL_E_SYNTAX);
 }
 
 static void text_that_is_not_utf_8_is_refused(void **state)
@@ -368,7 +368,7 @@ static void text_that_is_not_utf_8_is_refused(void **state)
         {BYTES("\"\xC3\xA9 and then a long run of text \xE9\""), 1, 32, "UTF-8"},
     };
     for (size_t i = 0; i < COUNT(rows); i++)
-        expect_refusal(a, &rows[i], SM_E_SYNTAX);
+        expect_refusal(a, &rows[i], SEMEL_E_SYNTAX);
 }
 
 static void half_a_surrogate_pair_is_refused(void **state)
@@ -395,7 +395,7 @@ static void half_a_surrogate_pair_is_refused(void **state)
         {BYTES("{\"ok\":\"\",\"\\ud800\":1}"), 1, 11, "without the second"},
     };
     for (size_t i = 0; i < COUNT(rows); i++)
-        expect_refusal(a, &rows[i], SM_E_SYNTAX);
+        expect_refusal(a, &rows[i], SEMEL_E_SYNTAX);
 }
 
 static void a_name_given_twice_is_refused_at_the_second(void **state)
@@ -423,7 +423,7 @@ static void a_name_given_twice_is_refused_at_the_second(void **state)
          "twice"},
     };
     for (size_t i = 0; i < COUNT(rows); i++)
-        expect_refusal(a, &rows[i], SM_E_DUPLICATE);
+        expect_refusal(a, &rows[i], SEMEL_E_DUPLICATE);
 }
 
 static void names_that_only_look_alike_are_different(void **state)
@@ -493,7 +493,8 @@ static void duplicates_are_found_in_objects_of_any_size(void **state)
             for (size_t i = 0; i < COUNT(samples); i++) {
                 sm_fault f;
                 text = wide_object(a, n, prefixes[p], samples[i], p * 100 + s);
-                expect(sm_json_read(a, text, &sm_json_default_limits, &root, &f) == SM_E_DUPLICATE,
+                expect(sm_json_read(a, text, &sm_json_default_limits, &root, &f) ==
+                           SEMEL_E_DUPLICATE,
                        "%u names, prefix %s", n, prefixes[p]);
                 char last[128];
                 snprintf(last, sizeof last, "\"%s%u\":0}", prefixes[p], samples[i]);
@@ -572,7 +573,7 @@ static void the_depth_limit_is_exact(void **state)
                 assert_int_equal(sm_json_read(a, nested(a, depths[i], objects), &limits, &root, &f),
                                  SM_OK);
             sm_str over = nested(a, depths[i] + 1, objects);
-            assert_int_equal(sm_json_read(a, over, &limits, &root, &f), SM_E_LIMIT);
+            assert_int_equal(sm_json_read(a, over, &limits, &root, &f), SEMEL_E_LIMIT);
             assert_non_null(strstr(f.text, "deep"));
             assert_int_equal(f.at, depths[i] * (objects ? 5 : 1));
         }
@@ -581,7 +582,7 @@ static void the_depth_limit_is_exact(void **state)
     sm_json_limits two = sm_json_default_limits;
     two.depth = 2;
     const sm_json *root;
-    assert_int_equal(sm_json_read(a, SM_STR("[[],{},[],[[]]]"), &two, &root, NULL), SM_E_LIMIT);
+    assert_int_equal(sm_json_read(a, SM_STR("[[],{},[],[[]]]"), &two, &root, NULL), SEMEL_E_LIMIT);
     assert_int_equal(sm_json_read(a, SM_STR("[[],{},[],[1]]"), &two, &root, NULL), SM_OK);
 }
 
@@ -597,9 +598,9 @@ static void nesting_without_end_is_refused_for_its_depth(void **state)
             const sm_json *root;
             sm_err e = sm_json_read(a, text, &sm_json_default_limits, &root, &f);
             if (objects && sizes[i] / 6 <= SM_JSON_DEPTH_MAX)
-                assert_int_equal(e, SM_E_SYNTAX);
+                assert_int_equal(e, SEMEL_E_SYNTAX);
             else
-                expect(e == SM_E_LIMIT && strstr(f.text, "deep") != NULL, "%u: %s", sizes[i],
+                expect(e == SEMEL_E_LIMIT && strstr(f.text, "deep") != NULL, "%u: %s", sizes[i],
                        f.text);
         }
         sm_arena_reset(a);
@@ -614,7 +615,7 @@ static void open_containers_of_any_number_are_a_syntax_error(void **state)
         text.n = depth;
         sm_fault f;
         const sm_json *root;
-        expect(sm_json_read(a, text, &sm_json_default_limits, &root, &f) == SM_E_SYNTAX,
+        expect(sm_json_read(a, text, &sm_json_default_limits, &root, &f) == SEMEL_E_SYNTAX,
                "%u open arrays: %s", depth, f.text);
         assert_int_equal(f.column, depth + 1);
     }
@@ -640,8 +641,8 @@ static void the_value_limit_is_exact(void **state)
         assert_int_equal(root->span, rows[i].values);
         for (limits.values = 0; limits.values < rows[i].values; limits.values++) {
             sm_err e = sm_json_read(a, sm_str_from(rows[i].text), &limits, &root, &f);
-            expect(e == SM_E_LIMIT, "%s within %u: %s", rows[i].text, limits.values,
-                   sm_err_name(e));
+            expect(e == SEMEL_E_LIMIT, "%s within %u: %s", rows[i].text, limits.values,
+                   semel_err_name(e));
             assert_non_null(strstr(f.text, "too many values"));
             assert_true(f.line == 1 && f.column >= 1);
         }
@@ -662,7 +663,7 @@ static void the_default_value_limit_holds(void **state)
     b.len--;
     sm_buf_text(&b, ",0]");
     assert_int_equal(sm_json_read(a, sm_buf_view(&b), &sm_json_default_limits, &root, NULL),
-                     SM_E_LIMIT);
+                     SEMEL_E_LIMIT);
     sm_buf_fini(&b);
 }
 
@@ -676,7 +677,7 @@ static void the_size_limit_is_exact(void **state)
     limits.bytes = sizeof text - 1;
     assert_int_equal(sm_json_read(a, SM_STR(text), &limits, &root, &f), SM_OK);
     limits.bytes--;
-    assert_int_equal(sm_json_read(a, SM_STR(text), &limits, &root, &f), SM_E_LIMIT);
+    assert_int_equal(sm_json_read(a, SM_STR(text), &limits, &root, &f), SEMEL_E_LIMIT);
     assert_non_null(strstr(f.text, "too large"));
     assert_int_equal(f.line, 2);
     assert_int_equal(f.column, 4);
@@ -687,7 +688,7 @@ static void the_size_limit_is_exact(void **state)
     sm_str at = {large, SM_JSON_BYTES_MAX}, over = {large, SM_JSON_BYTES_MAX + 1};
     assert_int_equal(sm_json_read(a, at, &sm_json_default_limits, &root, NULL), SM_OK);
     assert_int_equal(root->len, SM_JSON_BYTES_MAX - 2);
-    assert_int_equal(sm_json_read(a, over, &sm_json_default_limits, &root, NULL), SM_E_LIMIT);
+    assert_int_equal(sm_json_read(a, over, &sm_json_default_limits, &root, NULL), SEMEL_E_LIMIT);
     free(large);
 }
 
@@ -715,9 +716,9 @@ static void an_arena_that_is_too_small_is_out_of_memory(void **state)
             if (e == SM_OK) {
                 enough = true;
             } else {
-                assert_int_equal(e, SM_E_NOMEM);
+                assert_int_equal(e, SEMEL_E_NOMEM);
                 assert_null(root);
-                assert_string_equal(f.text, sm_err_text(SM_E_NOMEM));
+                assert_string_equal(f.text, semel_err_text(SEMEL_E_NOMEM));
             }
             sm_arena_fini(&a);
             assert_true(limit < 100000);

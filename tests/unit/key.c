@@ -276,7 +276,7 @@ static void an_absent_step_is_not_an_empty_one(void **state)
                      SM_OK);
     assert_false(same(&p.hash, &q.hash));
     assert_int_equal(sm_call_check(&absent, NULL), SM_OK);
-    assert_int_equal(sm_call_check(&empty, NULL), SM_E_BAD_ARGUMENTS);
+    assert_int_equal(sm_call_check(&empty, NULL), SEMEL_E_BAD_ARGUMENTS);
 }
 
 static void equal_arguments_share_a_key_however_they_are_written(void **state)
@@ -368,11 +368,11 @@ static void a_number_without_a_form_has_no_key(void **state)
     sm_fingerprint print;
     sm_fault fault = {0};
     assert_int_equal(sm_key_make(&f->keyer, SM_KEY_HASH, &c, c.args, NULL, &key, &fault),
-                     SM_E_RANGE);
+                     SEMEL_E_RANGE);
     assert_int_equal(fault.line, 2);
     assert_int_equal(fault.column, 6);
     assert_int_equal(sm_fingerprint_make(&f->keyer, c.tool, c.args, c.args_text, &print, &fault),
-                     SM_E_RANGE);
+                     SEMEL_E_RANGE);
     /* The keyer is as good as new afterwards. */
     key = key_of(f, &(call_text){SM_KEY_HASH, "s", NULL, "t", "{}", NULL});
     expect_key(&key.hash, "GBUYz1qoZ9HbDn5R8uTa1uHqUf7aCYWVJ3N6BJ8HJ4I");
@@ -450,12 +450,12 @@ static void calls_are_checked_part_by_part(void **state)
         if (rows[i].word == NULL) {
             expect(e == SM_OK, "row %zu: %s", i, f.text);
         } else {
-            expect(e == SM_E_BAD_ARGUMENTS, "row %zu", i);
+            expect(e == SEMEL_E_BAD_ARGUMENTS, "row %zu", i);
             expect(strstr(f.text, rows[i].word) != NULL, "row %zu: %s", i, f.text);
         }
     }
     sm_call nul = {.scope = SM_STR("a\0b"), .tool = SM_STR("t")};
-    assert_int_equal(sm_call_check(&nul, NULL), SM_E_BAD_ARGUMENTS);
+    assert_int_equal(sm_call_check(&nul, NULL), SEMEL_E_BAD_ARGUMENTS);
 }
 
 /* Every byte, at every place that is looked at in one piece. */
@@ -493,7 +493,7 @@ static void the_length_of_each_part_is_bounded(void **state)
                          .tool = i == 2 ? part : SM_STR("t"),
                          .key = i == 3 ? part : (sm_str){0}};
             sm_fault f = {0};
-            assert_int_equal(sm_call_check(&c, &f), over ? SM_E_BAD_ARGUMENTS : SM_OK);
+            assert_int_equal(sm_call_check(&c, &f), over ? SEMEL_E_BAD_ARGUMENTS : SM_OK);
             if (over)
                 assert_non_null(strstr(f.text, "at most"));
         }

@@ -16,7 +16,7 @@
 static const char plain[] = "version: 1\ntools: {t: {on_in_doubt: hold, approval: {quorum: 1}}}\n";
 
 /* An effect in each state, made by the shortest way that leads there. */
-static sm_effect in_state(const sm_contract *c, sm_state state)
+static sm_effect in_state(const sm_contract *c, semel_state state)
 {
     sm_effect e = {0};
     sm_step s;
@@ -25,55 +25,55 @@ static sm_effect in_state(const sm_contract *c, sm_state state)
     asked.needs_approval = true;
     sm_event commit = {.kind = SM_EV_COMMIT, .fence = 1};
     switch (state) {
-    case SM_S_NONE: return e;
-    case SM_S_PENDING:
-    case SM_S_READY:
-    case SM_S_DENIED:
-    case SM_S_EXPIRED:
-    case SM_S_CANCELED:
+    case SEMEL_S_NONE: return e;
+    case SEMEL_S_PENDING:
+    case SEMEL_S_READY:
+    case SEMEL_S_DENIED:
+    case SEMEL_S_EXPIRED:
+    case SEMEL_S_CANCELED:
         sm_transition(&e, &asked, c, T0, &s);
-        if (state == SM_S_PENDING)
+        if (state == SEMEL_S_PENDING)
             return s.next;
-        sm_event decide = {.kind = state == SM_S_READY      ? SM_EV_APPROVE
-                                   : state == SM_S_DENIED   ? SM_EV_DENY
-                                   : state == SM_S_CANCELED ? SM_EV_CANCEL
-                                                            : SM_EV_LOOK,
+        sm_event decide = {.kind = state == SEMEL_S_READY      ? SM_EV_APPROVE
+                                   : state == SEMEL_S_DENIED   ? SM_EV_DENY
+                                   : state == SEMEL_S_CANCELED ? SM_EV_CANCEL
+                                                               : SM_EV_LOOK,
                            .request = 1,
                            .actor = DIGEST(9)};
         e = s.next;
-        sm_transition(&e, &decide, c, state == SM_S_EXPIRED ? T0 + 60 * MINUTE : T0, &s);
+        sm_transition(&e, &decide, c, state == SEMEL_S_EXPIRED ? T0 + 60 * MINUTE : T0, &s);
         return s.next;
     default: break;
     }
     sm_transition(&e, &begin, c, T0, &s);
     e = s.next;
-    if (state == SM_S_RUNNING)
+    if (state == SEMEL_S_RUNNING)
         return e;
-    commit.outcome = state == SM_S_SUCCEEDED ? SM_SUCCESS
-                     : state == SM_S_PARTIAL ? SM_PARTIAL_OUTCOME
-                                             : SM_FAILURE;
-    commit.applied = state == SM_S_IN_DOUBT ? SM_APPLIED_UNKNOWN : SM_APPLIED_NO;
+    commit.outcome = state == SEMEL_S_SUCCEEDED ? SM_SUCCESS
+                     : state == SEMEL_S_PARTIAL ? SM_PARTIAL_OUTCOME
+                                                : SM_FAILURE;
+    commit.applied = state == SEMEL_S_IN_DOUBT ? SM_APPLIED_UNKNOWN : SM_APPLIED_NO;
     sm_transition(&e, &commit, c, T0, &s);
     return s.next;
 }
 
 typedef struct expected {
-    sm_state state;
+    semel_state state;
     sm_answer answer;
-    sm_code code;
+    semel_code code;
 } expected;
 
 #define ILLEGAL(s)                                                                                 \
     {                                                                                              \
-        SM_S_##s, SM_REFUSED, SM_C_ILLEGAL_STATE                                                   \
+        SEMEL_S_##s, SM_REFUSED, SEMEL_C_ILLEGAL_STATE                                             \
     }
 #define BAD_CLAIM(s)                                                                               \
     {                                                                                              \
-        SM_S_##s, SM_REFUSED, SM_C_BAD_CLAIM                                                       \
+        SEMEL_S_##s, SM_REFUSED, SEMEL_C_BAD_CLAIM                                                 \
     }
 #define TO(s, a, c)                                                                                \
     {                                                                                              \
-        SM_S_##s, SM_##a, SM_C_##c                                                                 \
+        SEMEL_S_##s, SM_##a, SEMEL_C_##c                                                           \
     }
 
 static void every_event_in_every_state(void **state)
@@ -85,7 +85,7 @@ static void every_event_in_every_state(void **state)
     static const struct {
         sm_event event;
         const char *name;
-        expected in[SM_S_COUNT];
+        expected in[SEMEL_S_COUNT];
     } rows[] = {
         {{.kind = SM_EV_BEGIN, .digest = {{1}}, .lease_ms = MINUTE},
          "begin",
@@ -215,19 +215,20 @@ static void every_event_in_every_state(void **state)
           TO(NONE, DONE, NONE), TO(NONE, DONE, NONE)}},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        for (int s = 0; s < SM_S_COUNT; s++) {
-            sm_effect e = in_state(c, (sm_state)s);
-            expect(e.state == (sm_state)s, "could not make %s", sm_state_name((sm_state)s));
-            int64_t now = s == SM_S_EXPIRED ? T0 + 60 * MINUTE : T0;
+        for (int s = 0; s < SEMEL_S_COUNT; s++) {
+            sm_effect e = in_state(c, (semel_state)s);
+            expect(e.state == (semel_state)s, "could not make %s",
+                   semel_state_name((semel_state)s));
+            int64_t now = s == SEMEL_S_EXPIRED ? T0 + 60 * MINUTE : T0;
             sm_step out;
             sm_transition(&e, &rows[i].event, c, now, &out);
             const expected *x = &rows[i].in[s];
             expect(out.next.state == x->state && out.answer == x->answer && out.code == x->code,
-                   "%s in %s: %s, answer %d, %s", rows[i].name, sm_state_name((sm_state)s),
-                   sm_state_name(out.next.state), (int)out.answer, sm_code_name(out.code));
+                   "%s in %s: %s, answer %d, %s", rows[i].name, semel_state_name((semel_state)s),
+                   semel_state_name(out.next.state), (int)out.answer, semel_code_name(out.code));
             if (out.answer == SM_REFUSED)
                 expect(!out.changed, "%s in %s was refused and changed something", rows[i].name,
-                       sm_state_name((sm_state)s));
+                       semel_state_name((semel_state)s));
         }
     }
     sm_contracts_free(set);
@@ -253,11 +254,11 @@ static void tell(story *t, const char *fields)
     t->c = &sm_contracts_tool(t->set, SM_STR("t"))->contract;
 }
 
-static void happens(story *t, sm_event ev, sm_answer answer, sm_state state)
+static void happens(story *t, sm_event ev, sm_answer answer, semel_state state)
 {
     sm_transition(&t->e, &ev, t->c, t->now, &t->s);
     expect(t->s.answer == answer && t->s.next.state == state, "answer %d %s, %s", (int)t->s.answer,
-           sm_code_name(t->s.code), sm_state_name(t->s.next.state));
+           semel_code_name(t->s.code), semel_state_name(t->s.next.state));
     t->e = t->s.next;
 }
 
@@ -287,14 +288,14 @@ static void a_lost_lease_is_doubt_and_never_a_second_execution(void **state)
     (void)state;
     story t;
     tell(&t, "{class: write}");
-    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     t.now += MINUTE - 1;
-    happens(&t, begins(1), SM_WAIT, SM_S_RUNNING);
+    happens(&t, begins(1), SM_WAIT, SEMEL_S_RUNNING);
     t.now += 1;
-    happens(&t, begins(1), SM_REFUSED, SM_S_IN_DOUBT);
-    assert_int_equal(t.s.code, SM_C_IN_DOUBT);
+    happens(&t, begins(1), SM_REFUSED, SEMEL_S_IN_DOUBT);
+    assert_int_equal(t.s.code, SEMEL_C_IN_DOUBT);
     t.now += 1000 * MINUTE; /* what is unresolved never expires (I17) */
-    happens(&t, begins(1), SM_REFUSED, SM_S_IN_DOUBT);
+    happens(&t, begins(1), SM_REFUSED, SEMEL_S_IN_DOUBT);
     sm_contracts_free(t.set);
 }
 
@@ -303,12 +304,12 @@ static void a_renewal_or_commit_comes_in_time_until_somebody_looks(void **state)
     (void)state;
     story t;
     tell(&t, "{class: write}");
-    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     t.now += 5 * MINUTE;
     happens(&t, (sm_event){.kind = SM_EV_RENEW, .fence = 1, .lease_ms = MINUTE}, SM_DONE,
-            SM_S_RUNNING);
+            SEMEL_S_RUNNING);
     t.now += 5 * MINUTE;
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
     sm_contracts_free(t.set);
 }
 
@@ -317,11 +318,11 @@ static void a_late_success_settles_what_is_in_doubt(void **state)
     (void)state;
     story t;
     tell(&t, "{class: write}");
-    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     t.now += 2 * MINUTE;
-    happens(&t, look, SM_DONE, SM_S_IN_DOUBT);
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
-    happens(&t, begins(1), SM_REPLAY, SM_S_SUCCEEDED);
+    happens(&t, look, SM_DONE, SEMEL_S_IN_DOUBT);
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
+    happens(&t, begins(1), SM_REPLAY, SEMEL_S_SUCCEEDED);
     sm_contracts_free(t.set);
 }
 
@@ -331,17 +332,17 @@ static void a_stale_fence_never_decides(void **state)
     (void)state;
     story t;
     tell(&t, "{class: write_idempotent}");
-    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     t.now += 2 * MINUTE;
-    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     assert_int_equal(t.e.fence, 2);
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_EVIDENCE, SM_S_RUNNING);
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_EVIDENCE, SEMEL_S_RUNNING);
     sm_effect fork = t.e;
-    happens(&t, commits(2, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SM_S_SUCCEEDED);
+    happens(&t, commits(2, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SEMEL_S_SUCCEEDED);
     t.e = fork; /* or the second succeeds as well */
-    happens(&t, commits(2, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
+    happens(&t, commits(2, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
     assert_true(noted(&t, SM_N_DOUBLE_EFFECT));
-    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_NO), SM_EVIDENCE, SM_S_SUCCEEDED);
+    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_NO), SM_EVIDENCE, SEMEL_S_SUCCEEDED);
     sm_contracts_free(t.set);
 }
 
@@ -350,14 +351,14 @@ static void doubt_is_sticky(void **state)
     (void)state;
     story t;
     tell(&t, "{class: write_idempotent}");
-    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     t.now += 2 * MINUTE;
-    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     /* The second surely failed: that proves nothing about the first (I16). */
-    happens(&t, commits(2, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SM_S_IN_DOUBT);
+    happens(&t, commits(2, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SEMEL_S_IN_DOUBT);
     assert_int_equal(t.e.doubt_count, 1);
     assert_int_equal(t.e.doubts[0], 1);
-    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SM_S_FAILED);
+    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SEMEL_S_FAILED);
     sm_contracts_free(t.set);
 }
 
@@ -369,23 +370,24 @@ static void the_chain_is_followed_to_its_end(void **state)
              "[{field: /a, exists: true}]}, settle: 30s}, upstream: {url: 'http://x', "
              "idempotency: {header: K, window: 10m}}}");
     const sm_event step = {.kind = SM_EV_STEP, .lease_ms = MINUTE};
-    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
-    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_UNKNOWN), SM_DONE, SM_S_IN_DOUBT);
-    happens(&t, begins(1), SM_WAIT, SM_S_IN_DOUBT);
-    assert_int_equal(t.s.code, SM_C_UPSTREAM_TIMEOUT);
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
+    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
+    happens(&t, begins(1), SM_WAIT, SEMEL_S_IN_DOUBT);
+    assert_int_equal(t.s.code, SEMEL_C_UPSTREAM_TIMEOUT);
     sm_effect fork = t.e;
-    happens(&t, step, SM_EXECUTE, SM_S_RUNNING); /* the resend */
-    happens(&t, commits(2, SM_FAILURE, SM_APPLIED_UNKNOWN), SM_DONE, SM_S_IN_DOUBT);
+    happens(&t, step, SM_EXECUTE, SEMEL_S_RUNNING); /* the resend */
+    happens(&t, commits(2, SM_FAILURE, SM_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
     assert_int_equal(sm_effect_doubt_step(&t.e, t.c, t.now), SM_DOUBT_PROBE);
-    happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_WAIT, SM_S_IN_DOUBT);
+    happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_WAIT,
+            SEMEL_S_IN_DOUBT);
     t.now += 31000;
     sm_effect settled = t.e;
-    happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_DONE, SM_S_READY);
+    happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_DONE, SEMEL_S_READY);
     t.e = settled;
     happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_UNKNOWN}, SM_DONE,
-            SM_S_IN_DOUBT);
-    happens(&t, begins(1), SM_REFUSED, SM_S_IN_DOUBT);
-    assert_int_equal(t.s.code, SM_C_IN_DOUBT);
+            SEMEL_S_IN_DOUBT);
+    happens(&t, begins(1), SM_REFUSED, SEMEL_S_IN_DOUBT);
+    assert_int_equal(t.s.code, SEMEL_C_IN_DOUBT);
     /* Beyond the downstream's window a resend is no longer safe. */
     t.e = fork;
     t.now = T0 + 10 * MINUTE;
@@ -403,11 +405,11 @@ static void an_absent_probe_is_not_the_last_word_on_an_irreversible_tool(void **
                        "{tool: p, applied: {when: [{field: /a, exists: true}]}, authoritative: on}}"
                      : "{class: irreversible, key: {fields: [/a]}, on_in_doubt: probe, probe: "
                        "{tool: p, applied: {when: [{field: /a, exists: true}]}}}");
-        happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
-        happens(&t, commits(1, SM_FAILURE, SM_APPLIED_UNKNOWN), SM_DONE, SM_S_IN_DOUBT);
+        happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
+        happens(&t, commits(1, SM_FAILURE, SM_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
         t.now += MINUTE;
         happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_DONE,
-                authoritative ? SM_S_READY : SM_S_IN_DOUBT);
+                authoritative ? SEMEL_S_READY : SEMEL_S_IN_DOUBT);
         sm_contracts_free(t.set);
     }
 }
@@ -419,32 +421,32 @@ static void an_approval_is_bound_used_once_and_expires(void **state)
     tell(&t, "{class: write, approval: {quorum: 2, expires: 10m}}");
     sm_event asks = begins(1);
     asks.needs_approval = true;
-    happens(&t, asks, SM_WAIT, SM_S_PENDING);
+    happens(&t, asks, SM_WAIT, SEMEL_S_PENDING);
     sm_event ann = {.kind = SM_EV_APPROVE, .request = 1, .actor = DIGEST(7)}, bob = ann;
     bob.actor = DIGEST(8);
-    happens(&t, ann, SM_DONE, SM_S_PENDING);
-    happens(&t, ann, SM_DONE, SM_S_PENDING); /* one person, one voice */
-    happens(&t, bob, SM_DONE, SM_S_READY);
+    happens(&t, ann, SM_DONE, SEMEL_S_PENDING);
+    happens(&t, ann, SM_DONE, SEMEL_S_PENDING); /* one person, one voice */
+    happens(&t, bob, SM_DONE, SEMEL_S_READY);
     sm_effect approved = t.e;
     /* Other arguments are another request, and the old one can no longer be decided. */
     sm_event other = asks;
     other.digest = DIGEST(2);
-    happens(&t, other, SM_WAIT, SM_S_PENDING);
+    happens(&t, other, SM_WAIT, SEMEL_S_PENDING);
     assert_true(noted(&t, SM_N_SUPERSEDED));
     assert_int_equal(t.e.request, 2);
-    happens(&t, ann, SM_REFUSED, SM_S_PENDING);
-    assert_int_equal(t.s.code, SM_C_KEY_CONFLICT);
+    happens(&t, ann, SM_REFUSED, SEMEL_S_PENDING);
+    assert_int_equal(t.s.code, SEMEL_C_KEY_CONFLICT);
     /* It runs once. */
     t.e = approved;
-    happens(&t, asks, SM_EXECUTE, SM_S_RUNNING);
-    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SM_S_FAILED);
-    happens(&t, asks, SM_WAIT, SM_S_PENDING);
+    happens(&t, asks, SM_EXECUTE, SEMEL_S_RUNNING);
+    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SEMEL_S_FAILED);
+    happens(&t, asks, SM_WAIT, SEMEL_S_PENDING);
     /* It expires, from the request and again from the approval, and may be asked for again. */
     t.e = approved;
     t.now += 10 * MINUTE;
-    happens(&t, look, SM_DONE, SM_S_EXPIRED);
+    happens(&t, look, SM_DONE, SEMEL_S_EXPIRED);
     assert_true(noted(&t, SM_N_EXPIRED));
-    happens(&t, asks, SM_WAIT, SM_S_PENDING);
+    happens(&t, asks, SM_WAIT, SEMEL_S_PENDING);
     sm_contracts_free(t.set);
 }
 
@@ -453,19 +455,19 @@ static void windows_start_when_an_effect_is_settled(void **state)
     (void)state;
     story t;
     tell(&t, "{class: write, window: 10m, result_window: 1m}");
-    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     t.now += 30000;
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
     t.now += MINUTE - 1;
-    happens(&t, begins(1), SM_REPLAY, SM_S_SUCCEEDED);
+    happens(&t, begins(1), SM_REPLAY, SEMEL_S_SUCCEEDED);
     t.now += 1;
-    happens(&t, begins(1), SM_REFUSED, SM_S_SUCCEEDED);
-    assert_int_equal(t.s.code, SM_C_RESULT_EXPIRED);
+    happens(&t, begins(1), SM_REFUSED, SEMEL_S_SUCCEEDED);
+    assert_int_equal(t.s.code, SEMEL_C_RESULT_EXPIRED);
     t.now += 9 * MINUTE;
-    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING); /* the key is free: a new generation */
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING); /* the key is free: a new generation */
     assert_true(t.e.generation == 2 && t.e.attempt == 1 && t.e.fence == 2);
     /* An attempt of the old generation says nothing about the new one. */
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_EVIDENCE, SM_S_RUNNING);
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_EVIDENCE, SEMEL_S_RUNNING);
     assert_int_equal(t.e.late, 0);
     sm_contracts_free(t.set);
 }
@@ -475,15 +477,15 @@ static void a_repeat_runs_only_if_it_is_meant(void **state)
     (void)state;
     story t;
     tell(&t, "{class: write, on_repeat: run, repeat_after: 2s}");
-    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
     sm_event meant = begins(1);
     meant.deliberate = true;
     t.now += 1999;
-    happens(&t, meant, SM_REPLAY, SM_S_SUCCEEDED); /* a client that sends everything twice */
+    happens(&t, meant, SM_REPLAY, SEMEL_S_SUCCEEDED); /* a client that sends everything twice */
     t.now += 1;
-    happens(&t, begins(1), SM_REPLAY, SM_S_SUCCEEDED);
-    happens(&t, meant, SM_EXECUTE, SM_S_RUNNING);
+    happens(&t, begins(1), SM_REPLAY, SEMEL_S_SUCCEEDED);
+    happens(&t, meant, SM_EXECUTE, SEMEL_S_RUNNING);
     assert_int_equal(t.e.generation, 2);
     sm_contracts_free(t.set);
 }
@@ -495,24 +497,24 @@ static void failures_run_again_only_where_that_is_safe(void **state)
         const char *fields;
         sm_applied applied;
         sm_answer again;
-        sm_code code;
+        semel_code code;
     } rows[] = {
-        {"{class: write}", SM_APPLIED_NO, SM_EXECUTE, SM_C_NONE},
-        {"{class: write}", SM_APPLIED_YES, SM_REPLAY, SM_C_NONE},
-        {"{class: write, failures: replay}", SM_APPLIED_NO, SM_REPLAY, SM_C_NONE},
+        {"{class: write}", SM_APPLIED_NO, SM_EXECUTE, SEMEL_C_NONE},
+        {"{class: write}", SM_APPLIED_YES, SM_REPLAY, SEMEL_C_NONE},
+        {"{class: write, failures: replay}", SM_APPLIED_NO, SM_REPLAY, SEMEL_C_NONE},
         {"{class: write, failures: replay, on_hit: replay_success}", SM_APPLIED_NO, SM_EXECUTE,
-         SM_C_NONE},
+         SEMEL_C_NONE},
         {"{class: write, failures: replay, on_hit: replay_success}", SM_APPLIED_YES, SM_REPLAY,
-         SM_C_NONE},
+         SEMEL_C_NONE},
         {"{class: write, failures: replay, on_hit: fail}", SM_APPLIED_NO, SM_REFUSED,
-         SM_C_ALREADY_DONE},
-        {"{class: irreversible, key: {fields: [/a]}}", SM_APPLIED_NO, SM_REPLAY, SM_C_NONE},
+         SEMEL_C_ALREADY_DONE},
+        {"{class: irreversible, key: {fields: [/a]}}", SM_APPLIED_NO, SM_REPLAY, SEMEL_C_NONE},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         story t;
         tell(&t, rows[i].fields);
-        happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
-        happens(&t, commits(1, SM_FAILURE, rows[i].applied), SM_DONE, SM_S_FAILED);
+        happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
+        happens(&t, commits(1, SM_FAILURE, rows[i].applied), SM_DONE, SEMEL_S_FAILED);
         sm_event again = begins(1);
         sm_transition(&t.e, &again, t.c, t.now, &t.s);
         expect(t.s.answer == rows[i].again && t.s.code == rows[i].code, "%s", rows[i].fields);
@@ -527,12 +529,12 @@ static void a_success_after_not_applied_settles_before_it_runs_twice(void **stat
     (void)state;
     story t;
     tell(&t, "{class: write}");
-    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     t.now += 2 * MINUTE;
-    happens(&t, look, SM_DONE, SM_S_IN_DOUBT);
+    happens(&t, look, SM_DONE, SEMEL_S_IN_DOUBT);
     happens(&t, (sm_event){.kind = SM_EV_RESOLVE, .resolution = SM_RESOLVE_NOT_APPLIED}, SM_DONE,
-            SM_S_READY);
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
+            SEMEL_S_READY);
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
     sm_contracts_free(t.set);
 }
 
@@ -543,14 +545,14 @@ static void observe_mode_executes_and_says_what_it_would_have_done(void **state)
     tell(&t, "{class: write, mode: observe, approval: {quorum: 1}}");
     sm_event asks = begins(1);
     asks.needs_approval = true;
-    happens(&t, asks, SM_EXECUTE, SM_S_RUNNING);
-    assert_int_equal(t.s.observed, SM_C_AWAITING_APPROVAL);
+    happens(&t, asks, SM_EXECUTE, SEMEL_S_RUNNING);
+    assert_int_equal(t.s.observed, SEMEL_C_AWAITING_APPROVAL);
     assert_false(t.s.unclaimed);
-    happens(&t, begins(1), SM_EXECUTE, SM_S_RUNNING);
-    assert_true(t.s.unclaimed && t.s.observed == SM_C_RETRY_IN_FLIGHT && t.e.fence == 1);
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SM_S_SUCCEEDED);
-    happens(&t, begins(1), SM_EXECUTE, SM_S_SUCCEEDED);
-    assert_true(t.s.unclaimed && t.s.observed == SM_C_ALREADY_DONE);
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
+    assert_true(t.s.unclaimed && t.s.observed == SEMEL_C_RETRY_IN_FLIGHT && t.e.fence == 1);
+    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_SUCCEEDED);
+    assert_true(t.s.unclaimed && t.s.observed == SEMEL_C_ALREADY_DONE);
     sm_contracts_free(t.set);
 }
 
@@ -571,7 +573,7 @@ typedef struct walk {
     sm_effect e;
     int64_t now;
     attempt attempts[ATTEMPTS]; /* by fence */
-    uint64_t steps_in[SM_S_COUNT];
+    uint64_t steps_in[SEMEL_S_COUNT];
     uint64_t executions, replays, doubles;
 } walk;
 
@@ -608,9 +610,9 @@ static sm_effect at_rest(const walk *w)
 static void check_execution(walk *w, const sm_effect *before, const sm_event *ev, const sm_step *s)
 {
     const sm_effect *after = &s->next;
-    expect(before->state != SM_S_RUNNING, "I1: a second attempt beside a running one");
+    expect(before->state != SEMEL_S_RUNNING, "I1: a second attempt beside a running one");
     expect(after->fence == before->fence + 1, "I1: a fence was not new");
-    bool chain = before->state == SM_S_IN_DOUBT;
+    bool chain = before->state == SEMEL_S_IN_DOUBT;
     sm_doubt step = sm_effect_doubt_step(before, w->c, w->now);
     expect(!chain || step == SM_DOUBT_RERUN || (step == SM_DOUBT_RESEND && ev->kind == SM_EV_STEP),
            "I2: run again out of doubt without a reason");
@@ -621,7 +623,7 @@ static void check_execution(walk *w, const sm_effect *before, const sm_event *ev
         expect(a->over || chain, "I2: attempt %llu may have been applied", (unsigned long long)f);
         expect(!a->succeeded || chain, "I2: attempt %llu succeeded", (unsigned long long)f);
     }
-    expect(ev->kind != SM_EV_BEGIN || before->state == SM_S_NONE || ev->drift != SM_CONFLICTS,
+    expect(ev->kind != SM_EV_BEGIN || before->state == SEMEL_S_NONE || ev->drift != SM_CONFLICTS,
            "I6: a conflict was executed");
     if (ev->kind == SM_EV_BEGIN && ev->needs_approval && w->c->mode == SM_MODE_ENFORCE) {
         bool used = before->approved && memcmp(&before->digest, &ev->digest, 32) == 0;
@@ -629,7 +631,7 @@ static void check_execution(walk *w, const sm_effect *before, const sm_event *ev
         expect(used || same, "I7: executed without an approval of these arguments");
     }
     expect(!after->approved, "I7: an approval was not used up");
-    if (after->generation == before->generation && before->state == SM_S_SUCCEEDED)
+    if (after->generation == before->generation && before->state == SEMEL_S_SUCCEEDED)
         fail_msg("a success was followed by an attempt in its own generation");
     w->attempts[after->fence] = (attempt){.generation = after->generation};
     w->executions++;
@@ -648,8 +650,8 @@ static void learn(walk *w, const sm_effect *before, const sm_event *ev, const sm
     }
     bool cleared = (ev->kind == SM_EV_RESOLVE && ev->resolution == SM_RESOLVE_NOT_APPLIED) ||
                    (ev->kind == SM_EV_PROBED && ev->found == SM_FOUND_ABSENT);
-    if (cleared && s->answer == SM_DONE && before->state == SM_S_IN_DOUBT &&
-        s->next.state != SM_S_IN_DOUBT) {
+    if (cleared && s->answer == SM_DONE && before->state == SEMEL_S_IN_DOUBT &&
+        s->next.state != SEMEL_S_IN_DOUBT) {
         for (uint64_t f = before->base_fence + 1; f <= before->fence; f++)
             w->attempts[f].over = true;
     }
@@ -662,18 +664,18 @@ static void check_step(walk *w, const sm_effect *before, const sm_event *ev, con
     expect(flaw == NULL, "%s", flaw);
     if (s->answer == SM_EXECUTE && !s->unclaimed)
         check_execution(w, before, ev, s);
-    if (ev->kind == SM_EV_COMMIT && sm_state_settled(before->state))
+    if (ev->kind == SM_EV_COMMIT && semel_state_settled(before->state))
         expect(after->state == before->state && after->settled_at == before->settled_at,
                "I5: a late commit changed what was settled");
-    if (ev->kind == SM_EV_COMMIT && before->state == SM_S_RUNNING && ev->fence != before->fence)
-        expect(after->state == SM_S_RUNNING && after->fence == before->fence,
+    if (ev->kind == SM_EV_COMMIT && before->state == SEMEL_S_RUNNING && ev->fence != before->fence)
+        expect(after->state == SEMEL_S_RUNNING && after->fence == before->fence,
                "I5: a stale fence ended the running attempt");
-    if (ev->kind == SM_EV_BEGIN && ev->drift == SM_CONFLICTS && before->state != SM_S_NONE &&
+    if (ev->kind == SM_EV_BEGIN && ev->drift == SM_CONFLICTS && before->state != SEMEL_S_NONE &&
         w->c->mode == SM_MODE_ENFORCE)
-        expect(s->answer == SM_REFUSED && s->code == SM_C_KEY_CONFLICT,
+        expect(s->answer == SM_REFUSED && s->code == SEMEL_C_KEY_CONFLICT,
                "I6: a conflict was not told");
-    if (before->state == SM_S_IN_DOUBT && after->state == SM_S_FAILED && ev->kind == SM_EV_COMMIT &&
-        !after->applied) {
+    if (before->state == SEMEL_S_IN_DOUBT && after->state == SEMEL_S_FAILED &&
+        ev->kind == SM_EV_COMMIT && !after->applied) {
         for (uint32_t i = 0; i < before->doubt_count; i++)
             expect(before->doubts[i] == ev->fence, "I16: a doubt was dropped");
     }
@@ -703,7 +705,7 @@ static void a_million_random_steps_keep_every_promise(void **state)
     };
     uint64_t total = 0, executions = 0;
     static walk w; /* large */
-    uint64_t seen[SM_S_COUNT] = {0};
+    uint64_t seen[SEMEL_S_COUNT] = {0};
     for (uint64_t seed = 1; total < 1200000; seed++) {
         story t;
         tell(&t, tools[seed % COUNT(tools)]);
@@ -717,7 +719,7 @@ static void a_million_random_steps_keep_every_promise(void **state)
             sm_event ev = random_event(&w);
             sm_effect before = at_rest(&w);
             if ((ev.kind == SM_EV_COMMIT || ev.kind == SM_EV_RENEW) && ev.fence == w.e.fence)
-                before = w.e.state == SM_S_RUNNING ? w.e : before;
+                before = w.e.state == SEMEL_S_RUNNING ? w.e : before;
             sm_step s;
             sm_transition(&w.e, &ev, w.c, w.now, &s);
             learn(&w, &before, &ev, &s);
@@ -729,9 +731,9 @@ static void a_million_random_steps_keep_every_promise(void **state)
         executions += w.executions;
         sm_contracts_free(t.set);
     }
-    for (int i = 0; i < SM_S_COUNT; i++)
-        expect(seen[i] > 1000, "the walk was in %s only %llu times", sm_state_name((sm_state)i),
-               (unsigned long long)seen[i]);
+    for (int i = 0; i < SEMEL_S_COUNT; i++)
+        expect(seen[i] > 1000, "the walk was in %s only %llu times",
+               semel_state_name((semel_state)i), (unsigned long long)seen[i]);
     print_message("# %llu steps, %llu executions\n", (unsigned long long)total,
                   (unsigned long long)executions);
 }

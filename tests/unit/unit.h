@@ -78,7 +78,7 @@ static inline const char *canonical(sm_arena *a, const sm_json *v)
     sm_buf_init(&out, SM_ARENA_MAX);
     sm_fault fault = {0};
     sm_err e = sm_json_canon(v, &out, (sm_str){0}, &fault);
-    expect(e == SM_OK, "no canonical form: %s (%s)", sm_err_name(e), fault.text);
+    expect(e == SM_OK, "no canonical form: %s (%s)", semel_err_name(e), fault.text);
     sm_str text = sm_arena_text(a, sm_buf_view(&out));
     sm_buf_fini(&out);
     assert_non_null(text.p);

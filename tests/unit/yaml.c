@@ -193,71 +193,71 @@ static void what_is_not_supported_is_refused_where_it_stands(void **state)
     sm_arena *a = *state;
     static const refusal rows[] = {
         /* nothing */
-        {"", SM_E_SYNTAX, 1, 1, "empty"},
-        {"# only a note\n", SM_E_SYNTAX, 1, 1, "empty"},
+        {"", SEMEL_E_SYNTAX, 1, 1, "empty"},
+        {"# only a note\n", SEMEL_E_SYNTAX, 1, 1, "empty"},
         /* a key twice */
-        {"a: 1\na: 2\n", SM_E_DUPLICATE, 2, 1, "twice"},
-        {"a: 1\nb: 2\n\"a\": 3\n", SM_E_DUPLICATE, 3, 1, "twice"},
-        {"x:\n  a: 1\n  'a': 2\n", SM_E_DUPLICATE, 3, 3, "twice"},
-        {"{a: 1, b: 2, \"\\x61\": 3}", SM_E_DUPLICATE, 1, 14, "twice"},
-        {"1: a\n'1': b\n", SM_E_DUPLICATE, 2, 1, "twice"},
-        {"\xC3\xA9: 1\n\"\\u00e9\": 2\n", SM_E_DUPLICATE, 2, 1, "twice"},
-        {"a: 1\nb: {x: 1, y: 2}\nc: 3\nb: 4\n", SM_E_DUPLICATE, 4, 1, "twice"},
+        {"a: 1\na: 2\n", SEMEL_E_DUPLICATE, 2, 1, "twice"},
+        {"a: 1\nb: 2\n\"a\": 3\n", SEMEL_E_DUPLICATE, 3, 1, "twice"},
+        {"x:\n  a: 1\n  'a': 2\n", SEMEL_E_DUPLICATE, 3, 3, "twice"},
+        {"{a: 1, b: 2, \"\\x61\": 3}", SEMEL_E_DUPLICATE, 1, 14, "twice"},
+        {"1: a\n'1': b\n", SEMEL_E_DUPLICATE, 2, 1, "twice"},
+        {"\xC3\xA9: 1\n\"\\u00e9\": 2\n", SEMEL_E_DUPLICATE, 2, 1, "twice"},
+        {"a: 1\nb: {x: 1, y: 2}\nc: 3\nb: 4\n", SEMEL_E_DUPLICATE, 4, 1, "twice"},
         /* anchors, aliases, tags, merge keys */
-        {"a: &x 1\nb: *x\n", SM_E_SYNTAX, 1, 4, "anchors"},
-        {"a: &x [1]\n", SM_E_SYNTAX, 1, 4, "anchors"},
-        {"a: &x {b: 1}\n", SM_E_SYNTAX, 1, 4, "anchors"},
-        {"&k a: 1\n", SM_E_SYNTAX, 1, 1, "anchors"},
-        {"a: 1\nb: *x\n", SM_E_SYNTAX, 2, 4, "aliases"},
-        {"- *x\n", SM_E_SYNTAX, 1, 3, "aliases"},
-        {"a: !!str 1\n", SM_E_SYNTAX, 1, 4, "tags"},
-        {"a: !mine {b: 1}\n", SM_E_SYNTAX, 1, 4, "tags"},
-        {"a: ! x\n", SM_E_SYNTAX, 1, 4, "tags"},
-        {"- !!binary aGk=\n", SM_E_SYNTAX, 1, 3, "tags"},
-        {"base: {a: 1}\nx:\n  <<: {b: 2}\n", SM_E_SYNTAX, 3, 3, "merge keys"},
-        {"<<: {}\n", SM_E_SYNTAX, 1, 1, "merge keys"},
+        {"a: &x 1\nb: *x\n", SEMEL_E_SYNTAX, 1, 4, "anchors"},
+        {"a: &x [1]\n", SEMEL_E_SYNTAX, 1, 4, "anchors"},
+        {"a: &x {b: 1}\n", SEMEL_E_SYNTAX, 1, 4, "anchors"},
+        {"&k a: 1\n", SEMEL_E_SYNTAX, 1, 1, "anchors"},
+        {"a: 1\nb: *x\n", SEMEL_E_SYNTAX, 2, 4, "aliases"},
+        {"- *x\n", SEMEL_E_SYNTAX, 1, 3, "aliases"},
+        {"a: !!str 1\n", SEMEL_E_SYNTAX, 1, 4, "tags"},
+        {"a: !mine {b: 1}\n", SEMEL_E_SYNTAX, 1, 4, "tags"},
+        {"a: ! x\n", SEMEL_E_SYNTAX, 1, 4, "tags"},
+        {"- !!binary aGk=\n", SEMEL_E_SYNTAX, 1, 3, "tags"},
+        {"base: {a: 1}\nx:\n  <<: {b: 2}\n", SEMEL_E_SYNTAX, 3, 3, "merge keys"},
+        {"<<: {}\n", SEMEL_E_SYNTAX, 1, 1, "merge keys"},
         /* one document */
-        {"a: 1\n---\nb: 2\n", SM_E_SYNTAX, 2, 1, "more than one document"},
-        {"a: 1\n...\n---\nb: 2\n", SM_E_SYNTAX, 3, 1, "more than one document"},
-        {"---\n---\n", SM_E_SYNTAX, 2, 1, "more than one document"},
+        {"a: 1\n---\nb: 2\n", SEMEL_E_SYNTAX, 2, 1, "more than one document"},
+        {"a: 1\n...\n---\nb: 2\n", SEMEL_E_SYNTAX, 3, 1, "more than one document"},
+        {"---\n---\n", SEMEL_E_SYNTAX, 2, 1, "more than one document"},
         /* keys that are no text */
-        {"? [a]\n: 1\n", SM_E_SYNTAX, 1, 3, "a key must be"},
-        {"{[a]: 1}", SM_E_SYNTAX, 1, 2, "a key must be"},
-        {"{{a: 1}: 1}", SM_E_SYNTAX, 1, 2, "a key must be"},
+        {"? [a]\n: 1\n", SEMEL_E_SYNTAX, 1, 3, "a key must be"},
+        {"{[a]: 1}", SEMEL_E_SYNTAX, 1, 2, "a key must be"},
+        {"{{a: 1}: 1}", SEMEL_E_SYNTAX, 1, 2, "a key must be"},
         /* what is not YAML */
-        {"a: [1, 2\n", SM_E_SYNTAX, 2, 1, "not valid YAML"},
-        {"a: b: c\n", SM_E_SYNTAX, 1, 5, "not valid YAML"},
-        {"\ta: 1\n", SM_E_SYNTAX, 1, 1, "not valid YAML"},
-        {"a: \"x\nb: 1\n", SM_E_SYNTAX, 3, 1, "not valid YAML"},
-        {"a: 1\n b: 2\n", SM_E_SYNTAX, 2, 3, "not valid YAML"},
-        {"a: '\xFF'\n", SM_E_SYNTAX, 1, 5, "not valid YAML text"},
-        {"a: '\xED\xA0\x80'\n", SM_E_SYNTAX, 1, 5, "not valid YAML text"},
-        {"a: \x01\n", SM_E_SYNTAX, 1, 4, "not valid YAML text"},
-        {"a: \"\\ud800\"\n", SM_E_SYNTAX, 1, 7, "not valid YAML"},
+        {"a: [1, 2\n", SEMEL_E_SYNTAX, 2, 1, "not valid YAML"},
+        {"a: b: c\n", SEMEL_E_SYNTAX, 1, 5, "not valid YAML"},
+        {"\ta: 1\n", SEMEL_E_SYNTAX, 1, 1, "not valid YAML"},
+        {"a: \"x\nb: 1\n", SEMEL_E_SYNTAX, 3, 1, "not valid YAML"},
+        {"a: 1\n b: 2\n", SEMEL_E_SYNTAX, 2, 3, "not valid YAML"},
+        {"a: '\xFF'\n", SEMEL_E_SYNTAX, 1, 5, "not valid YAML text"},
+        {"a: '\xED\xA0\x80'\n", SEMEL_E_SYNTAX, 1, 5, "not valid YAML text"},
+        {"a: \x01\n", SEMEL_E_SYNTAX, 1, 4, "not valid YAML text"},
+        {"a: \"\\ud800\"\n", SEMEL_E_SYNTAX, 1, 7, "not valid YAML"},
         /* positions count characters, whatever stands before them */
-        {"\xC3\xA9\xF0\x9F\x98\x80: *x\n", SM_E_SYNTAX, 1, 5, "aliases"},
-        {"# \xE2\x82\xAC\n\xC3\xA9: 1\nb: \"\xF0\x9F\x98\x80\"\n\xC3\xA9: 2\n", SM_E_DUPLICATE, 4,
-         1, "twice"},
-        {"\xC3\xA9: {\xE2\x82\xAC: 1, \xE2\x82\xAC: 2}\n", SM_E_DUPLICATE, 1, 11, "twice"},
+        {"\xC3\xA9\xF0\x9F\x98\x80: *x\n", SEMEL_E_SYNTAX, 1, 5, "aliases"},
+        {"# \xE2\x82\xAC\n\xC3\xA9: 1\nb: \"\xF0\x9F\x98\x80\"\n\xC3\xA9: 2\n", SEMEL_E_DUPLICATE,
+         4, 1, "twice"},
+        {"\xC3\xA9: {\xE2\x82\xAC: 1, \xE2\x82\xAC: 2}\n", SEMEL_E_DUPLICATE, 1, 11, "twice"},
         {"\xEF\xBB\xBF"
          "a: 1\na: 2\n",
-         SM_E_DUPLICATE, 2, 1, "twice"},
+         SEMEL_E_DUPLICATE, 2, 1, "twice"},
         {"\xEF\xBB\xBF"
          "a: *x\n",
-         SM_E_SYNTAX, 1, 4, "aliases"},
+         SEMEL_E_SYNTAX, 1, 4, "aliases"},
         {"\xEF\xBB\xBF"
          "a: 'b\xFF'\n",
-         SM_E_SYNTAX, 1, 6, "not valid YAML text"},
-        {"\xEF\xBB\xBF", SM_E_SYNTAX, 1, 1, "empty"},
-        {"a: 1\r\nb: 2\r\na: 3\r\n", SM_E_DUPLICATE, 3, 1, "twice"},
-        {"\xC3\xA9: 1\n\xE2\x82\xAC: '\xFF'\n", SM_E_SYNTAX, 2, 5, "not valid YAML text"},
+         SEMEL_E_SYNTAX, 1, 6, "not valid YAML text"},
+        {"\xEF\xBB\xBF", SEMEL_E_SYNTAX, 1, 1, "empty"},
+        {"a: 1\r\nb: 2\r\na: 3\r\n", SEMEL_E_DUPLICATE, 3, 1, "twice"},
+        {"\xC3\xA9: 1\n\xE2\x82\xAC: '\xFF'\n", SEMEL_E_SYNTAX, 2, 5, "not valid YAML text"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         const refusal *r = &rows[i];
         const sm_json *root = (const sm_json *)r;
         sm_fault f = {0};
         sm_err e = sm_yaml_read(a, sm_str_from(r->text), &sm_json_default_limits, &root, &f);
-        expect(e == r->code, "<%s> gave %s: %s", r->text, sm_err_name(e), f.text);
+        expect(e == r->code, "<%s> gave %s: %s", r->text, semel_err_name(e), f.text);
         assert_null(root);
         expect(strstr(f.text, r->word) != NULL, "<%s>: \"%s\"", r->text, f.text);
         expect(f.line == r->line && f.column == r->column, "<%s> at %u:%u, not %u:%u (%s)", r->text,
@@ -267,9 +267,9 @@ static void what_is_not_supported_is_refused_where_it_stands(void **state)
     }
     const sm_json *root;
     assert_int_equal(sm_yaml_read(a, (sm_str){0}, &sm_json_default_limits, &root, NULL),
-                     SM_E_SYNTAX);
+                     SEMEL_E_SYNTAX);
     assert_int_equal(sm_yaml_read(a, SM_STR("a: \0b"), &sm_json_default_limits, &root, NULL),
-                     SM_E_SYNTAX);
+                     SEMEL_E_SYNTAX);
 }
 
 static void nodes_know_where_they_stood(void **state)
@@ -306,7 +306,7 @@ static void limits_hold(void **state)
         const sm_json *root;
         sm_fault f = {0};
         sm_err e = sm_yaml_read(a, sm_str_from(rows[i].text), &rows[i].limits, &root, &f);
-        expect(e == (rows[i].word == NULL ? SM_OK : SM_E_LIMIT), "row %zu: %s", i, f.text);
+        expect(e == (rows[i].word == NULL ? SM_OK : SEMEL_E_LIMIT), "row %zu: %s", i, f.text);
         if (rows[i].word != NULL)
             expect(strstr(f.text, rows[i].word) != NULL, "row %zu: %s", i, f.text);
     }
@@ -314,7 +314,7 @@ static void limits_hold(void **state)
     memset(deep, '[', 100000);
     const sm_json *root;
     assert_int_equal(sm_yaml_read(a, (sm_str){deep, 100000}, &sm_json_default_limits, &root, NULL),
-                     SM_E_LIMIT);
+                     SEMEL_E_LIMIT);
     free(deep);
 }
 
@@ -340,7 +340,7 @@ static void documents_of_many_small_values_fit(void **state)
         const sm_json *root;
         sm_fault f = {0};
         sm_err e = sm_yaml_read(a, sm_buf_view(&b), &sm_json_default_limits, &root, &f);
-        expect(e == SM_OK || e == SM_E_SYNTAX, "%s: %s", units[i][1], f.text);
+        expect(e == SM_OK || e == SEMEL_E_SYNTAX, "%s: %s", units[i][1], f.text);
         if (e == SM_OK)
             assert_int_equal(root->len, 1000);
         sm_buf_fini(&b);
@@ -350,14 +350,14 @@ static void documents_of_many_small_values_fit(void **state)
 static void an_arena_that_is_too_small_is_out_of_memory(void **state)
 {
     (void)state;
-    sm_err e = SM_E_NOMEM;
+    sm_err e = SEMEL_E_NOMEM;
     for (size_t limit = 0; e != SM_OK; limit += 16) {
         sm_arena a;
         sm_arena_init(&a, limit);
         const sm_json *root;
         e = sm_yaml_read(&a, SM_STR("z: 1\ny: [two, 'three']\nx: {b: 1, a: 2}\n"),
                          &sm_json_default_limits, &root, NULL);
-        assert_true(e == SM_OK || (e == SM_E_NOMEM && root == NULL));
+        assert_true(e == SM_OK || (e == SEMEL_E_NOMEM && root == NULL));
         sm_arena_fini(&a);
         assert_true(limit < 100000);
     }
@@ -376,7 +376,7 @@ static void large_mappings_find_their_duplicates(void **state)
     assert_int_equal(root->len, 500);
     sm_buf_text(&b, "the_key_number_250: 0\n");
     assert_int_equal(sm_yaml_read(a, sm_buf_view(&b), &sm_json_default_limits, &root, &f),
-                     SM_E_DUPLICATE);
+                     SEMEL_E_DUPLICATE);
     assert_int_equal(f.line, 501);
     sm_buf_fini(&b);
 }

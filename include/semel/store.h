@@ -1,0 +1,277 @@
+/*
+ * Stores: what keeps the ledger's records.
+ *
+ * A store is a table of functions. It keeps records, events, counters and notes, and knows nothing
+ * about what they mean: every rule of an effect's life is in the library above. What a store must
+ * get right is atomicity, durability, order and waking waiters; one conformance suite checks it.
+ *
+ * The table only grows at its end. `size` is sizeof the table that a store was compiled with; the
+ * library does not call what lies beyond it.
+ *
+ * For every function:
+ *   - it may be called from any thread at any time between open and close;
+ *   - SEMEL_E_UNAVAILABLE means that nothing is known to have been recorded and that the call may
+ *     be tried again later; SEMEL_E_CORRUPT that this ledger is damaged; in both cases `fault` (may
+ *     be NULL) has a sentence that says what to do. SEMEL_E_NOMEM is possible everywhere. A store
+ *     never goes on by guessing (I8);
+ *   - texts in what is passed in are borrowed for the call. Texts in records and events that come
+ *     out of `claim`, `apply`, `peek` and `get` are allocated from `room` and belong to the caller;
+ *     those given to a sink are borrowed until the sink returns;
+ *   - times are milliseconds since 1970 by the store's clock; 0 is absent and INT64_MAX is never.
+ */
+#ifndef SEMEL_STORE_H
+#define SEMEL_STORE_H
+
+#include "semel/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Memory of whoever asks. NULL when there is none left. */
+typedef struct semel_room {
+    void *(*alloc)(struct semel_room *room, size_t n);
+} semel_room;
+
+/*
+ * One generation of one key. (id, generation) names it; `id` is derived from the key, so equal ids
+ * mean equal keys but for a collision of 64 bits, which a store must answer with SEMEL_E_CORRUPT
+ * rather than confuse the two.
+ */
+typedef struct semel_record {
+    semel_hash key;
+    uint64_t id;
+    uint64_t generation; /* from 1 */
+    uint64_t version;    /* from 1; grows by one with every write to this generation */
+    uint8_t shard;       /* first byte of SHA-256 of the scope's first segment */
+    uint8_t state;       /* semel_state */
+    uint8_t tombstone;   /* kept after its window to inform: payloads go, the record stays longer */
+    uint64_t fence;
+    semel_hash group;       /* of scope and tool: what a barrier is about; zero: no barrier */
+    semel_hash fingerprint; /* of tool and full arguments */
+    semel_hash head;        /* hash of the newest event */
+    uint64_t events;        /* how many there are */
+    int64_t created_at;
+    int64_t updated_at;
+    int64_t lease_end;           /* running, else 0 */
+    int64_t due_at;              /* when somebody should look at it; 0: nothing is due */
+    int64_t settled_at;          /* 0 until settled; the next three likewise */
+    int64_t result_end;          /* the outcome's bytes may go */
+    int64_t window_end;          /* the key is free, the arguments may go */
+    int64_t purge_at;            /* the record may go */
+    semel_str scope, step, tool; /* step may be absent */
+    semel_str caller;            /* the caller's own key; may be absent */
+    semel_str args;              /* canonical JSON without what the contract redacts */
+    semel_str life;              /* opaque: the rest of the life's state */
+    semel_str outcome;           /* opaque: what the tool returned; absent if nothing or dropped */
+} semel_record;
+
+/*
+ * One entry of the audit trail, written in the same atomic write as the change it is about (I9).
+ * The events of an effect are numbered from 1 and each carries the hash of the one before it. Seals
+ * are events of no effect (id 0): they form one chain of their own.
+ */
+typedef struct semel_event {
+    uint64_t seq; /* given by the store: grows over the whole ledger, in the order of commits */
+    uint64_t id;
+    uint64_t generation;
+    uint64_t index; /* from 1 within the effect, or among seals */
+    int64_t at;
+    semel_str what;  /* "started", or several: "doubted,started" */
+    semel_str actor; /* who caused it; may be absent */
+    semel_str body;  /* a JSON object */
+    semel_hash prev, hash;
+} semel_event;
+
+/* A number that is changed together with a record. The write is refused if the counter would exceed
+ * `cap`; a negative delta is never refused. */
+typedef struct semel_counter {
+    semel_str name;
+    int64_t delta;
+    int64_t cap; /* INT64_MAX: none */
+} semel_counter;
+
+/*
+ * A write. `now` is the clock that its times were reckoned with: for apply, the time that the store
+ * itself gave out with the record; for claim, the caller's best guess. A store with a clock of its
+ * own (SEMEL_STORE_CLOCK) moves the times of a fresh claim by the difference; 0 and never stay.
+ */
+typedef struct semel_write {
+    semel_record next;
+    uint64_t expect_version;
+    int64_t now;
+    semel_event event; /* seq is not set */
+    const semel_counter *counters;
+    size_t n_counters;
+    bool barred_by_group; /* refuse while another key of next.group is in doubt */
+    bool same_args;       /* apply: `next.args` is as stored, and need not be written again */
+    bool same_outcome;    /* apply: likewise */
+} semel_write;
+
+/* Something that happened without changing a record, such as replays. Outside of the chain. */
+typedef struct semel_note {
+    uint64_t id; /* 0: a call without a record */
+    uint64_t generation;
+    int64_t first_at, last_at;
+    uint64_t count;
+    semel_str what; /* "replayed", "passed", "refused", "observed" */
+    semel_str scope, tool;
+} semel_note;
+
+/* Names one record: by key (the newest generation), or by id and generation (0: the newest). */
+typedef struct semel_ref {
+    const semel_hash *key; /* NULL: by id */
+    uint64_t id;
+    uint64_t generation;
+} semel_ref;
+
+/* Which records a query gives. All given conditions must hold. */
+typedef struct semel_filter {
+    uint32_t states;         /* bits 1u << state; 0: any state */
+    semel_str tool;          /* a name, or a pattern with * and ?; absent: any */
+    semel_str scope;         /* whole leading segments; absent: any */
+    int64_t since, until;    /* created_at in [since, until); 0: no bound */
+    const semel_hash *group; /* NULL: any */
+} semel_filter;
+
+typedef struct semel_health {
+    uint64_t records;                 /* about how many */
+    uint64_t in_state[SEMEL_S_COUNT]; /* exact for the states that are not settled, else 0 */
+    uint64_t bytes;                   /* on disk or in memory */
+    uint64_t last_seq;                /* newest event, 0 none */
+    uint64_t seal_seq;                /* newest seal, 0 none */
+    uint64_t seal_index;
+    semel_hash seal_hash;
+    int64_t seal_at;
+    int64_t oldest_event_at; /* 0: there is none */
+    uint64_t schema;
+    char where[512]; /* for people: the file, or the server without its secrets */
+} semel_health;
+
+/* Sinks return false to stop. */
+typedef bool semel_record_sink(void *context, const semel_record *r, int64_t now);
+typedef bool semel_event_sink(void *context, const semel_event *e);
+typedef bool semel_note_sink(void *context, const semel_note *n);
+
+enum {
+    SEMEL_STORE_DURABLE = 1, /* what was acknowledged survives a crash of the machine */
+    SEMEL_STORE_SHARED = 2,  /* other processes may use it at the same time */
+    SEMEL_STORE_CLOCK = 4,   /* time is the store's own, not this machine's */
+    SEMEL_STORE_NOTIFY = 8,  /* `wait` is woken by other processes' writes too */
+};
+
+/* What a store is opened with. */
+typedef struct semel_store_env {
+    size_t size;        /* sizeof this */
+    size_t cache_bytes; /* for settled records, if the store keeps a cache */
+    bool must_exist;    /* do not make a new ledger */
+} semel_store_env;
+
+typedef struct semel_store semel_store;
+
+typedef struct semel_store_ops {
+    uint32_t size;
+    const char *scheme; /* "memory", "sqlite" */
+
+    /* Opens what `url` names (the whole URL, scheme included), making it where that is possible and
+     * allowed. SEMEL_E_UNAVAILABLE: it is not there, is something else, cannot be written, or was
+     * made by a newer version. Sets *caps. May block on I/O. */
+    semel_err (*open)(semel_str url, const semel_store_env *env, semel_store **out, uint32_t *caps,
+                      semel_fault *fault);
+
+    /* Lets go of everything. No other call is under way, and none follows. Accepts NULL. */
+    void (*close)(semel_store *st);
+
+    /* Insert or get: the one way in which a key's first generation comes to be.
+     *
+     * If there is no record of fresh->next.key, the record (version 1), its event and its counters
+     * are written, *inserted is true and *cur is what was written. Otherwise nothing is written and
+     * *cur is the newest generation. Either is durable on return: what *cur says was not only
+     * pending somewhere. *now is the store's time of the decision.
+     *
+     * SEMEL_E_BARRED: fresh->barred_by_group, and another key of the group is in doubt, or runs
+     * with a lease that is over; *cur is that record. SEMEL_E_OVER_CAP. Nothing is written. */
+    semel_err (*claim)(semel_store *st, const semel_write *fresh, semel_room *room,
+                       semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault);
+
+    /* Compare and swap. The newest generation of w->next.key must have version expect_version.
+     *
+     * If w->next.generation is that generation, the record is replaced and its version grows by
+     * one; if it is the one after it, a new record begins with version 1 and the old one stays as
+     * it is. The event and the counters are written with it. All is durable on return; waiters are
+     * woken. On success *cur is what was written.
+     *
+     * SEMEL_E_STALE: another version; *cur is the newest generation as it is. SEMEL_E_NOT_FOUND:
+     * there is no record. SEMEL_E_BARRED (*cur is the record in doubt), SEMEL_E_OVER_CAP. Nothing
+     * is written in these cases.
+     *
+     * After SEMEL_E_UNAVAILABLE it is unknown whether the write took effect: get tells. */
+    semel_err (*apply)(semel_store *st, const semel_write *w, semel_room *room, semel_record *cur,
+                       int64_t *now, semel_fault *fault);
+
+    /* The newest generation of a key, if this process knows it for sure without any I/O; else
+     * SEMEL_E_NOT_FOUND, which says nothing. Only settled records need be known. May be NULL. */
+    semel_err (*peek)(semel_store *st, const semel_hash *key, semel_room *room, semel_record *cur,
+                      int64_t *now);
+
+    /* One record as it is durably now. SEMEL_E_NOT_FOUND. */
+    semel_err (*get)(semel_store *st, const semel_ref *ref, semel_room *room, semel_record *cur,
+                     int64_t *now, semel_fault *fault);
+
+    /* Records, the newest first, all generations. *cursor is 0 to start, and afterwards what to
+     * pass for more; 0 again when there is no more. Gives at most `limit` records and may give
+     * fewer before the end (a store bounds the work of one call), so look at the cursor. */
+    semel_err (*query)(semel_store *st, const semel_filter *filter, uint64_t *cursor, size_t limit,
+                       semel_record_sink *sink, void *context, semel_fault *fault);
+
+    /* Events with seq > *after in order of seq, at most `limit`; of one effect if id is not 0 (all
+     * of its generations if generation is 0). *after becomes the last one given. */
+    semel_err (*events)(semel_store *st, uint64_t id, uint64_t generation, uint64_t *after,
+                        size_t limit, semel_event_sink *sink, void *context, semel_fault *fault);
+
+    /* Records that are not settled and whose due_at is at or before the store's now, the longest
+     * due first: lost leases, expiring requests, notices that nobody got. */
+    semel_err (*due)(semel_store *st, size_t limit, semel_record_sink *sink, void *context,
+                     semel_fault *fault);
+
+    /* Blocks until the newest generation of `key` is another than (generation, version) or is gone,
+     * or until CLOCK_MONOTONIC reaches deadline_ns: SEMEL_E_TIMEOUT, at once and never later than a
+     * scheduler's delay. May return SEMEL_OK early for no reason. With key NULL: until there is an
+     * event after seq `version`. */
+    semel_err (*wait)(semel_store *st, const semel_hash *key, uint64_t generation, uint64_t version,
+                      int64_t deadline_ns, semel_fault *fault);
+
+    /* Writes notes. May be lost in a crash. */
+    semel_err (*journal)(semel_store *st, const semel_note *notes, size_t n, semel_fault *fault);
+
+    /* The notes of one effect (all of its generations if generation is 0), oldest first; with id 0
+     * the notes of calls without a record. At most `limit`, the newest ones. */
+    semel_err (*notes)(semel_store *st, uint64_t id, uint64_t generation, size_t limit,
+                       semel_note_sink *sink, void *context, semel_fault *fault);
+
+    /* Writes a seal if the newest seal's seq is still `expect` (0: there is none yet), else
+     * SEMEL_E_STALE. Durable on return. */
+    semel_err (*seal)(semel_store *st, const semel_event *seal, uint64_t expect,
+                      semel_fault *fault);
+
+    /* Housekeeping by the store's clock, in one short transaction that touches at most `limit`
+     * records, events and notes: outcomes after result_end, arguments too after window_end, records
+     * after purge_at (settled, or state none); events but not seals with seq <= events_to; notes
+     * older than notes_before. *left says whether there is more to do; *done grows by what was
+     * removed. */
+    semel_err (*purge)(semel_store *st, size_t limit, uint64_t events_to, int64_t notes_before,
+                       uint64_t *done, bool *left, semel_fault *fault);
+
+    /* The value of a counter; 0 if it was never written. */
+    semel_err (*counter)(semel_store *st, semel_str name, int64_t *value, semel_fault *fault);
+
+    /* What state the store is in. If `thorough`, it also checks what it can check of itself, which
+     * may take long: SEMEL_E_CORRUPT with a sentence if something is wrong. */
+    semel_err (*health)(semel_store *st, bool thorough, semel_health *out, semel_fault *fault);
+} semel_store_ops;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
