@@ -1,0 +1,351 @@
+/*
+ * Semel: tool calls that are safe to retry. The side effect happens once; everyone who asks again
+ * gets the recorded answer; what nobody can know is called in doubt and is not tried again.
+ *
+ * Caveats first
+ *
+ *   - Exactly once is not possible against a downstream that neither accepts a key nor can be
+ *     asked. There you get at most once, and an honest SEMEL_C_IN_DOUBT.
+ *   - An answer's texts live in the answer until it is used again or freed.
+ *   - A claim (answer.claim) is a secret: whoever has it can commit. The ledger keeps only its
+ *     hash.
+ *   - Do not fork while a ledger is open and use it on both sides: open it after the fork.
+ *
+ * Threads
+ *
+ *   A ledger (semel *) may be used by any number of threads at once. An answer belongs to one
+ *   thread at a time; it is also the workspace of the calls that fill it, so a thread that makes
+ *   many calls keeps one and uses it again.
+ *
+ * The short way
+ *
+ *     semel *s;
+ *     semel_fault fault;
+ *     if (semel_open(&(semel_options){.size = sizeof(semel_options)}, &s, &fault) != SEMEL_OK)
+ *         die(fault.text);
+ *     semel_answer *a = semel_answer_new();
+ *     semel_call call = {.size = sizeof call, .scope = S("order-123"), .tool = S("charge"),
+ *                        .args = S("{\"amount\": 1000}"), .wait_ms = 30000};
+ *     semel_run(s, &call, charge_the_card, context, a);   // runs it once, whoever asks
+ *     if (a->verdict != SEMEL_REFUSED)
+ *         use(a->outcome.value);
+ *
+ * The long way is semel_begin, the work, semel_commit; see the functions.
+ *
+ * Structures that you fill in start with their own size, so that they can grow. Set everything else
+ * to zero before you fill it in: zero is the default of every field.
+ */
+#ifndef SEMEL_SEMEL_H
+#define SEMEL_SEMEL_H
+
+#include "semel/store.h"
+#include "semel/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct semel semel;
+
+/* ---- opening ---------------------------------------------------------------------------------*/
+
+/* Tells somebody that an approval waits. `request` is what to approve, `answer_json` the effect in
+ * the form of semel_answer_json. Return true once somebody has been told: until then it is called
+ * again, with growing pauses, by this process or another one. May be called from a background
+ * thread, and more than once for one request. */
+typedef bool semel_approval_fn(void *context, semel_str request, semel_str answer_json);
+
+typedef struct semel_options {
+    size_t size;
+
+    /* Which ledger: "sqlite:PATH", or "memory:" (gone when closed). NULL: the environment's
+     * SEMEL_LEDGER, else the file semel/ledger.db under $XDG_STATE_HOME or ~/.local/state. */
+    const char *url;
+
+    /* A store of your own, used instead of those that the URL's scheme would choose. */
+    const semel_store_ops *store;
+
+    /* What is declared about tools: a file, or its text (YAML or JSON). Neither: every tool is a
+     * write. */
+    const char *contract_path;
+    semel_str contract;
+
+    /* Who acts, for the audit trail; absent: the name of the operating system's user. */
+    semel_str actor;
+
+    /* A file whose bytes (16 to 4096) key the seals of the audit trail. NULL: seals are not keyed.
+     */
+    const char *seal_key_path;
+
+    size_t cache_bytes; /* settled effects kept in memory; 0: 64 MiB */
+    bool must_exist;    /* do not make a new ledger */
+
+    /* No background thread: leases are not renewed, notices not sent, seals and notes are written
+     * at close only. For programs that open, do one thing, and close. */
+    bool one_shot;
+
+    semel_approval_fn *on_approval;
+    void *on_approval_context;
+
+    /* What says "purge me" and "this was long ago"; 0: the defaults (90 days each). */
+    int64_t audit_retention_ms;
+    int64_t tombstone_ms;
+} semel_options;
+
+/* On failure *out is NULL and `fault` (may be NULL) says what is wrong and what to do. */
+SEMEL_API semel_err semel_open(const semel_options *options, semel **out, semel_fault *fault);
+
+/* Writes what is still to be written and lets go. No other call may be under way. Accepts NULL. */
+SEMEL_API void semel_close(semel *s);
+
+SEMEL_API const char *semel_version(void);
+
+/* ---- answers ---------------------------------------------------------------------------------*/
+
+typedef enum semel_verdict {
+    SEMEL_REFUSED, /* `code` says why; nothing ran and nothing should */
+    SEMEL_EXECUTE, /* run it now, then commit with `claim` */
+    SEMEL_REPLAY,  /* it is done: `outcome` */
+    SEMEL_DONE     /* answers to everything but begin and run: it took effect */
+} semel_verdict;
+
+typedef enum semel_kind { SEMEL_SUCCESS, SEMEL_FAILURE, SEMEL_PARTIAL } semel_kind;
+
+/* Whether an attempt that failed changed the world. The default follows from the tool's class: for
+ * write and write_idempotent a tool that answered "I failed" did nothing; for irreversible tools
+ * nobody knows. */
+typedef enum semel_applied {
+    SEMEL_APPLIED_DEFAULT,
+    SEMEL_APPLIED_NO,
+    SEMEL_APPLIED_YES,
+    SEMEL_APPLIED_UNKNOWN
+} semel_applied;
+
+/* What a tool returned. The value is kept byte for byte (I4), whatever it is; it counts as JSON if
+ * it reads as such. A value over 1 MiB is recorded as done without its bytes. */
+typedef struct semel_outcome {
+    size_t size;
+    semel_kind kind;
+    semel_applied applied;       /* failures only */
+    semel_str value;             /* may be absent */
+    semel_str corrective_action; /* partial outcomes: what is left to do */
+    int status;                  /* HTTP or exit status, if there is one */
+    semel_str headers;           /* a JSON object, if there are any */
+    bool is_json;                /* in answers: the value reads as JSON */
+    bool kept;                   /* in answers: the bytes are here */
+    uint64_t bytes;              /* in answers: how many the value has */
+} semel_outcome;
+
+/* Absent texts have p == NULL; numbers that do not apply are 0. */
+typedef struct semel_answer {
+    semel_verdict verdict;
+    semel_code code;
+    semel_str effect;  /* the public handle, ef_... */
+    semel_state state; /* NONE if there is no effect */
+    uint64_t generation, attempt, fence;
+    semel_str claim;           /* cl_..., when the verdict is execute */
+    int64_t lease_ms;          /* how long the claim holds without a renewal */
+    semel_str idempotency_key; /* to pass downstream; execute only */
+    semel_str request;         /* ap_..., the approval request that is open or was decided */
+    bool has_outcome;
+    semel_outcome outcome;
+    semel_str drift;      /* JSON array of pointers where the arguments differ from the record's */
+    semel_str repeat_of;  /* execute: an irreversible effect of this key was done, long ago */
+    semel_str blocked_by; /* IN_DOUBT: the other effect that is */
+    semel_str observed;   /* observe mode: the code that would have been the answer */
+    bool retriable;
+    int64_t retry_after_ms;      /* 0: no advice */
+    semel_str message;           /* for people and models */
+    semel_str corrective_action; /* what to do about it */
+    semel_str result;            /* commit: "committed", "late_settled" or "late_evidence" */
+    bool executed;               /* semel_run: this call ran it */
+    void *work;                  /* the library's */
+} semel_answer;
+
+SEMEL_API semel_answer *semel_answer_new(void); /* NULL when out of memory */
+SEMEL_API void semel_answer_free(semel_answer *a);
+
+/* The answer as one JSON object, absent fields left out. */
+SEMEL_API semel_err semel_answer_json(semel_answer *a, semel_str *out);
+
+/* ---- doing something once --------------------------------------------------------------------*/
+
+enum {
+    /* The claim is not tied to this process: it outlives it, until its lease ends. */
+    SEMEL_CALL_DETACHED = 1,
+};
+
+typedef struct semel_call {
+    size_t size;
+    semel_str scope; /* within which equal calls are the same action; required, at most 512 bytes */
+    semel_str step;  /* may be absent */
+    semel_str tool;  /* required */
+    semel_str args;  /* JSON text; absent: {} */
+    semel_str key;   /* the caller's own; may be absent */
+    semel_str after; /* the handle that a deliberate repeat comes after; see on_repeat */
+    int64_t wait_ms; /* how long to wait for somebody else's attempt, or for an approval */
+    uint32_t flags;
+} semel_call;
+
+/* Asks whether to run. Never blocks longer than wait_ms, but for the store's own writes.
+ *
+ * SEMEL_OK with a verdict. Errors give a verdict too (refused, with a code): BAD_ARGUMENTS,
+ * UNKNOWN_TOOL, and UNAVAILABLE, on which nothing may run (I8). */
+SEMEL_API semel_err semel_begin(semel *s, const semel_call *call, semel_answer *a);
+
+/* Extends the lease of a claim from now on. BAD_CLAIM once somebody else may decide. lease_ms 0:
+ * the contract's. */
+SEMEL_API semel_err semel_renew(semel *s, semel_str claim, int64_t lease_ms, semel_answer *a);
+
+/* Records how an attempt ended. A late commit changes nothing that was decided, is kept as
+ * evidence, and may settle an effect that is in doubt (I5); `result` says which it was. After
+ * UNAVAILABLE, try again with the same claim: committing twice is harmless. */
+SEMEL_API semel_err semel_commit(semel *s, semel_str claim, const semel_outcome *outcome,
+                                 semel_answer *a);
+
+/* Does the work: called at most once for one attempt, outside of all locks. `execute` is the
+ * answer with claim and idempotency_key. The outcome's texts must stay valid until semel_run
+ * returns. */
+typedef void semel_work_fn(void *context, const semel_answer *execute, semel_outcome *outcome);
+
+/* begin, the work, commit; everyone else waits for it and gets the same bytes. The lease is renewed
+ * in the background while the work runs. If the outcome cannot be recorded for 15 seconds, the
+ * effect is left to be in doubt: UNAVAILABLE, with the outcome in the answer. */
+SEMEL_API semel_err semel_run(semel *s, const semel_call *call, semel_work_fn *work, void *context,
+                              semel_answer *a);
+
+/* ---- people ----------------------------------------------------------------------------------*/
+
+/* These name an effect by its handle ef_..., or a request by ap_.... `actor` may be absent: then it
+ * is the one that the ledger was opened with. Who somebody is must come from authentication. */
+SEMEL_API semel_err semel_approve(semel *s, semel_str request, semel_str actor, semel_answer *a);
+SEMEL_API semel_err semel_deny(semel *s, semel_str request, semel_str actor, semel_str reason,
+                               semel_answer *a);
+SEMEL_API semel_err semel_cancel(semel *s, semel_str effect, semel_str actor, semel_str reason,
+                                 semel_answer *a);
+
+typedef enum semel_resolution {
+    SEMEL_RESOLVE_APPLIED,
+    SEMEL_RESOLVE_NOT_APPLIED,
+    SEMEL_RESOLVE_ABANDON
+} semel_resolution;
+
+/* Says what became of an effect that is in doubt. `outcome` only with APPLIED, and may be NULL. */
+SEMEL_API semel_err semel_resolve(semel *s, semel_str effect, semel_resolution how,
+                                  const semel_outcome *outcome, semel_str evidence, semel_str actor,
+                                  semel_answer *a);
+
+/* Forgets a settled effect: the next equal call runs. Its history stays. */
+SEMEL_API semel_err semel_forget(semel *s, semel_str effect, semel_str actor, semel_str reason,
+                                 semel_answer *a);
+
+/* ---- reading ---------------------------------------------------------------------------------*/
+
+/* How an effect is named: by handle ef_..., by request ap_..., by key text (43 characters), or by
+ * scope and the caller's key. */
+typedef struct semel_name {
+    size_t size;
+    semel_str text;       /* handle, request or key text; absent: scope and key */
+    semel_str scope, key; /* the caller's key */
+} semel_name;
+
+/* The current answer about an effect: state, outcome, open request. SEMEL_REPLAY if it has an
+ * outcome, else SEMEL_DONE. NOT_FOUND is refused. */
+SEMEL_API semel_err semel_get(semel *s, const semel_name *name, semel_answer *a);
+
+/* The whole story as JSON: the answer, and scope, step, tool, args, attempts, requests, events,
+ * replays. The text lives in the answer. */
+SEMEL_API semel_err semel_show(semel *s, const semel_name *name, semel_answer *a, semel_str *json);
+
+/* Effects, the newest first. Each is given as the answer about it and as its record. */
+typedef struct semel_query {
+    size_t size;
+    semel_filter filter;
+    uint64_t cursor; /* 0 to start; afterwards what to continue with, 0 at the end */
+    size_t limit;    /* 0: 50; at most 1000 */
+} semel_query;
+
+/* `item` and `record` are borrowed until the sink returns; false stops. */
+typedef bool semel_item_fn(void *context, const semel_answer *item, const semel_record *record);
+SEMEL_API semel_err semel_list(semel *s, semel_query *q, semel_item_fn *sink, void *context,
+                               semel_fault *fault);
+
+/* Events after a position, over all effects or of one (`effect` absent: all). */
+SEMEL_API semel_err semel_events(semel *s, semel_str effect, uint64_t *after, size_t limit,
+                                 semel_event_sink *sink, void *context, semel_fault *fault);
+
+/* One event as a JSON object. Writes at most `room` bytes, and sets *n to how many it needs. */
+SEMEL_API semel_err semel_event_json(const semel_event *e, char *out, size_t room, size_t *n);
+
+/* Calls the sink with every event after `after`, as they come, from a thread of its own, until it
+ * returns false or the subscription ends. At least once each if you continue from the last seq. */
+typedef struct semel_subscription semel_subscription;
+SEMEL_API semel_err semel_subscribe(semel *s, uint64_t after, semel_event_sink *sink, void *context,
+                                    semel_subscription **out, semel_fault *fault);
+SEMEL_API void semel_unsubscribe(semel_subscription *sub); /* waits for the sink; accepts NULL */
+
+/* ---- keeping ---------------------------------------------------------------------------------*/
+
+/* Progress of long work: false stops it. `total` is 0 if unknown. */
+typedef bool semel_progress_fn(void *context, uint64_t done, uint64_t total);
+
+/* One line of text at a time, with its line feed. False stops. */
+typedef bool semel_line_fn(void *context, semel_str line);
+
+/* Checkpoints: every effect (or those of one scope) as one line of JSON, and back.
+ * Import: a settled effect that is here already wins; one that was running comes back in doubt. */
+SEMEL_API semel_err semel_export(semel *s, semel_str scope, semel_line_fn *line, void *context,
+                                 semel_fault *fault);
+
+typedef struct semel_imported {
+    uint64_t lines, added, kept; /* kept: what was here already won */
+} semel_imported;
+SEMEL_API semel_err semel_import_line(semel *s, semel_str line, semel_imported *count,
+                                      semel_fault *fault);
+
+/* Removes what its windows allow, in short transactions. *done: how much. */
+SEMEL_API semel_err semel_purge(semel *s, semel_progress_fn *progress, void *context,
+                                uint64_t *done, semel_fault *fault);
+
+/* Seals what is not sealed yet. */
+SEMEL_API semel_err semel_seal(semel *s, semel_fault *fault);
+
+typedef struct semel_verified {
+    uint64_t events, effects, seals; /* looked at */
+    uint64_t unsealed;               /* events after the last seal */
+    uint64_t unkeyed;                /* seals made without a key, or with another one */
+    uint64_t flaws;                  /* altered, removed or reordered */
+} semel_verified;
+
+/* Told of each flaw, in words. */
+typedef bool semel_flaw_fn(void *context, semel_str text);
+
+/* Checks the whole audit trail. SEMEL_OK even if there are flaws: look at `out`. */
+SEMEL_API semel_err semel_verify(semel *s, semel_flaw_fn *flaw, semel_progress_fn *progress,
+                                 void *context, semel_verified *out, semel_fault *fault);
+
+/* State of the store, and what this handle has done since it was opened. */
+typedef struct semel_stats {
+    semel_health store;
+    uint64_t begins, executes, replays, refused, waits, commits;
+} semel_stats;
+SEMEL_API semel_err semel_stats_get(semel *s, bool thorough, semel_stats *out, semel_fault *fault);
+
+/* What may be wrong with how the ledger is used, over the newest effects: the same arguments under
+ * different keys within seconds, near-duplicates and the field that differs, effects long in doubt,
+ * windows shorter than observed retries. */
+typedef struct semel_symptom {
+    const char *kind;        /* "equal_arguments", "near_duplicate", "long_in_doubt", ... */
+    semel_str effect, other; /* handles; other may be absent */
+    semel_str tool, text;    /* text says what was seen and what to do */
+    semel_str pointer;       /* near-duplicates: the one place that differs */
+} semel_symptom;
+typedef bool semel_symptom_fn(void *context, const semel_symptom *symptom);
+SEMEL_API semel_err semel_doctor(semel *s, size_t newest, semel_symptom_fn *sink,
+                                 semel_progress_fn *progress, void *context, semel_fault *fault);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
