@@ -85,6 +85,8 @@ typedef enum sm_answer {
     X(DOUBTED, "doubted")                                                                          \
     X(REQUESTED, "requested")                                                                      \
     X(SUPERSEDED, "superseded")                                                                    \
+    X(NOTICE, "notice") /* somebody is about to be told of a request */                            \
+    X(TOLD, "told")                                                                                \
     X(APPROVED, "approved")                                                                        \
     X(DENIED, "denied")                                                                            \
     X(EXPIRED, "expired")                                                                          \
@@ -94,6 +96,7 @@ typedef enum sm_answer {
     X(CLEARED, "cleared")                                                                          \
     X(DOUBLE_EFFECT, "double_effect")                                                              \
     X(RESOLVED, "resolved")                                                                        \
+    X(IMPORTED, "imported")                                                                        \
     X(FORGOTTEN, "forgotten")                                                                      \
     X(WINDOW_OVER, "window_over")
 
