@@ -391,11 +391,11 @@ static void a_partial_outcome_is_replayed_with_what_is_left_to_do(void **state)
 static void a_late_success_wins_over_an_attempt_that_did_nothing(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write_idempotent, lease: 1ms}}}");
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write_idempotent, lease: 150ms}}}");
     begin(&l, "t", "{}");
     char old[128];
     strcpy(old, l.claim);
-    usleep(3000);
+    usleep(160000);
     begin(&l, "t", "{}");
     expect_execute(&l);
     assert_int_equal(l.a->fence, 2);
