@@ -9,6 +9,8 @@
  * A command that could not be started did nothing. Its record is forgotten, so that a mistyped name
  * does not use up the key: by whoever made it, or else by the next one to meet it.
  */
+#include "cli/run.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +21,6 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
-#include "effect/child.h"
-#include "semel/semel.h"
 #include "json/canon.h"
 
 typedef cli_run_options options;
