@@ -160,15 +160,18 @@ static void make_contract(const options *o, sm_buf *b)
 
 static int open_ledger(work *w)
 {
+    if (w->o->contract == NULL) {
+        make_contract(w->o, &w->contract);
+    } else {
+        int code = cli_read(w->o->contract, SM_CONTRACT_BYTES_MAX, &w->contract);
+        if (code != CLI_OK)
+            return code;
+    }
     const char *seal_key = getenv("SEMEL_SEAL_KEY_FILE");
     semel_options open = {.size = sizeof open,
                           .url = w->o->ledger,
-                          .contract_path = w->o->contract,
+                          .contract = sm_buf_view(&w->contract),
                           .seal_key_path = seal_key == NULL || *seal_key == '\0' ? NULL : seal_key};
-    if (w->o->contract == NULL) {
-        make_contract(w->o, &w->contract);
-        open.contract = sm_buf_view(&w->contract);
-    }
     semel_fault fault = {0};
     semel_err e = w->contract.err != SM_OK ? w->contract.err : semel_open(&open, &w->s, &fault);
     if (e == SEMEL_OK) {
@@ -178,8 +181,6 @@ static int open_ledger(work *w)
     }
     if (e == SEMEL_OK)
         return CLI_OK;
-    if (fault.line > 0 && w->o->contract != NULL)
-        return cli_fault(w->o->contract, &fault);
     bool data = e == SEMEL_E_INVALID || e == SEMEL_E_SYNTAX || e == SEMEL_E_DUPLICATE;
     return cli_fail(e == SEMEL_E_NOMEM ? CLI_INTERNAL
                     : data             ? CLI_DATA
@@ -378,7 +379,7 @@ static int run(const cli_command *self, int argc, char **argv)
         return code == 'h' ? CLI_OK : code;
     work w = {.o = &o, .signals.fd = -1};
     sm_arena_init(&w.arena, SM_ARENA_MAX);
-    sm_buf_init(&w.contract, 4096);
+    sm_buf_init(&w.contract, SM_CONTRACT_BYTES_MAX);
     sm_buf_init(&w.args, SM_JSON_BYTES_MAX);
     sm_buf_init(&w.value, SM_TRANSCRIPT_TEXT_MAX);
     code = run_once(&w);

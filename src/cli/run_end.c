@@ -52,7 +52,10 @@ static int conclude_own(work *w, semel_err e)
                      end->status);
         return tell_doubt(a);
     }
-    if (a->state == SEMEL_S_IN_DOUBT) {
+    if (sm_str_is(a->result, "late_evidence"))
+        cli_fail(0, "this came too late to count: %.*s is %s; it is kept as evidence", HANDLE(a),
+                 semel_state_name(a->state));
+    else if (a->state == SEMEL_S_IN_DOUBT) {
         cli_fail(0, "by its contract, %.*s is in doubt now", HANDLE(a));
         tell_doubt(a);
     }
