@@ -247,6 +247,8 @@ static void run_command(work *w, const semel_answer *execute)
 static void perform(void *context, const semel_answer *execute, semel_outcome *outcome)
 {
     work *w = context;
+    snprintf(w->effect, sizeof w->effect, "%.*s", (int)execute->effect.n,
+             execute->effect.p == NULL ? "" : execute->effect.p);
     run_command(w, execute);
     const sm_ending *end = &w->child.end;
     outcome->kind = end->started && !w->lost && end->status == 0 ? SEMEL_SUCCESS : SEMEL_FAILURE;

@@ -26,6 +26,7 @@ typedef struct cli_run_work {
     sm_child child;
     bool lost;       /* it was started, and nobody knows how it ended */
     int interrupted; /* the signal that kept it from being started, or made us stop waiting */
+    char effect[64]; /* the handle of what was run here */
     char asked[64];  /* the approval request that has been announced */
     semel *s;
     semel_answer *answer, *other;

@@ -15,16 +15,22 @@ typedef cli_run_work work;
 
 #define HANDLE(a) (int)(a)->effect.n, (a)->effect.p == NULL ? "" : (a)->effect.p
 
-static int tell_doubt(const semel_answer *a)
+static int tell_doubt(const char *effect)
 {
-    int code = semel_code_exit(SEMEL_C_IN_DOUBT);
-    fprintf(
-        stderr,
-        "  semel show %.*s\n"
-        "  semel resolve %.*s --applied '' --evidence TEXT      it did its work\n"
-        "  semel resolve %.*s --not-applied --evidence TEXT     it did not: the next one runs\n",
-        HANDLE(a), HANDLE(a), HANDLE(a));
-    return code;
+    fprintf(stderr,
+            "  semel show %s\n"
+            "  semel resolve %s --applied '' --evidence TEXT      it did its work\n"
+            "  semel resolve %s --not-applied --evidence TEXT     it did not: the next one runs\n",
+            effect, effect, effect);
+    return semel_code_exit(SEMEL_C_IN_DOUBT);
+}
+
+static void tell_lost_output(const sm_child *c)
+{
+    for (int s = 0; s < SM_STREAMS; s++)
+        if (c->live_error[s] != 0 && c->live_error[s] != EPIPE)
+            cli_fail(CLI_IO, "cannot write the output: %s; it is recorded",
+                     strerror(c->live_error[s]));
 }
 
 /* The command ran here, or was kept from it. */
@@ -33,31 +39,31 @@ static int conclude_own(work *w, semel_err e)
     const semel_answer *a = w->answer;
     const sm_ending *end = &w->child.end;
     sm_child_flush(&w->child);
-    for (int s = 0; s < SM_STREAMS; s++)
-        if (w->child.live_error[s] != 0 && w->child.live_error[s] != EPIPE)
-            cli_fail(CLI_IO, "cannot write the output: %s; it is recorded",
-                     strerror(w->child.live_error[s]));
+    tell_lost_output(&w->child);
     if (!end->started) {
         if (e == SEMEL_OK && a->state == SEMEL_S_FAILED)
             cli_run_forget(w, a->effect);
         return cli_fail(end->status, "%s: %s; nothing ran", w->o->argv[0], end->error);
     }
-    if (w->lost || e != SEMEL_OK) {
-        if (w->lost)
-            cli_fail(0, "IN_DOUBT: the command was started, and how it ended cannot be known");
-        else
-            cli_fail(0,
-                     "LEDGER_UNAVAILABLE: the command ran and exited with %d, but that could not "
-                     "be recorded",
-                     end->status);
-        return tell_doubt(a);
+    bool doubt = a->verdict == SEMEL_REFUSED && a->code == SEMEL_C_IN_DOUBT;
+    if (w->lost) {
+        cli_fail(0, "IN_DOUBT: the command was started, and how it ended cannot be known");
+        return tell_doubt(w->effect);
     }
-    if (sm_str_is(a->result, "late_evidence"))
-        cli_fail(0, "this came too late to count: %.*s is %s; it is kept as evidence", HANDLE(a),
+    if (e != SEMEL_OK || (a->verdict == SEMEL_REFUSED && !doubt)) {
+        cli_fail(0,
+                 "%s: the command ran and exited with %d, but that could not be recorded: it is in "
+                 "doubt",
+                 a->code == SEMEL_C_NONE ? semel_err_name(e) : semel_code_name(a->code),
+                 end->status);
+        return tell_doubt(w->effect);
+    }
+    if (sm_str_is(a->result, "late_evidence")) {
+        cli_fail(0, "this came too late to count: %s is %s; it is kept as evidence", w->effect,
                  semel_state_name(a->state));
-    else if (a->state == SEMEL_S_IN_DOUBT) {
-        cli_fail(0, "by its contract, %.*s is in doubt now", HANDLE(a));
-        tell_doubt(a);
+    } else if (doubt) {
+        cli_fail(0, "by its contract, %s is in doubt now", w->effect);
+        tell_doubt(w->effect);
     }
     return end->status;
 }
@@ -132,7 +138,8 @@ static int conclude_refused(work *w, semel_err e)
                  "IN_DOUBT: %.*s was started before, and how it ended is not known; it was not run "
                  "again",
                  HANDLE(a));
-        return tell_doubt(a);
+        snprintf(w->effect, sizeof w->effect, "%.*s", HANDLE(a));
+        return tell_doubt(w->effect);
     case SEMEL_C_RETRY_IN_FLIGHT:
         return cli_fail(code, "%s: %.*s still runs elsewhere after %s; nothing was run", name,
                         HANDLE(a), waited);
