@@ -296,16 +296,16 @@ static bool clear_unstarted(work *w)
     return true;
 }
 
-static void announce_approval(work *w, int64_t left_ms)
+static void announce_approval(work *w)
 {
     const semel_answer *a = w->answer;
     if (a->code != SEMEL_C_AWAITING_APPROVAL || a->request.p == NULL ||
         sm_str_is(a->request, w->asked))
         return;
     snprintf(w->asked, sizeof w->asked, "%.*s", SM_FMT(a->request));
-    char left[SM_DURATION_TEXT];
-    sm_duration_text(left_ms == SM_FOREVER ? left_ms : (left_ms + 999) / 1000 * 1000, left);
-    fprintf(stderr, "semel: waiting for approval (%s)\n", left);
+    char most[SM_DURATION_TEXT];
+    sm_duration_text(w->o->wait_ms, most);
+    fprintf(stderr, "semel: waiting for approval (%s)\n", most);
     for (int deny = 0; deny < 2; deny++) {
         fprintf(stderr, "  semel %s %s", deny ? "deny" : "approve", w->asked);
         if (w->o->ledger != NULL) {
@@ -347,7 +347,7 @@ static semel_err ask(work *w)
             unstarted++;
         else if (e != SEMEL_OK || !wait)
             return e;
-        announce_approval(w, left);
+        announce_approval(w);
     }
 }
 
