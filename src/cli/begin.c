@@ -178,7 +178,6 @@ static int read_commit(const cli_command *self, int argc, char **argv, commit_op
         {"corrective-action", required_argument, NULL, 'c'},
         {"status", required_argument, NULL, 's'},
         {"claim-file", required_argument, NULL, 'l'},
-        CLI_CONTRACT_OPTION,
         CLI_LEDGER_OPTIONS,
         {0},
     };
@@ -234,7 +233,7 @@ static int run_commit(const cli_command *self, int argc, char **argv)
         o.outcome.value = cli_opt(o.value);
     }
     if (code == CLI_OK)
-        code = cli_ledger_open(&o.ledger, CLI_MUST_EXIST | CLI_CONTRACT, &l);
+        code = cli_ledger_open(&o.ledger, CLI_MUST_EXIST, &l);
     if (code == CLI_OK) {
         semel_err e = semel_commit(l.s, claim, &o.outcome, l.a);
         char result[40];
@@ -254,7 +253,6 @@ static int run_renew(const cli_command *self, int argc, char **argv)
     static const struct option table[] = {
         {"lease", required_argument, NULL, 'l'},
         {"claim-file", required_argument, NULL, 'f'},
-        CLI_CONTRACT_OPTION,
         CLI_LEDGER_OPTIONS,
         {0},
     };
@@ -281,7 +279,7 @@ static int run_renew(const cli_command *self, int argc, char **argv)
     sm_str claim = {0};
     int code = find_claim(self, optind < argc ? argv[optind] : NULL, path, &text, &claim);
     if (code == CLI_OK)
-        code = cli_ledger_open(&o, CLI_MUST_EXIST | CLI_CONTRACT, &l);
+        code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
     if (code == CLI_OK)
         code = cli_answer(&o, &l, semel_renew(l.s, claim, lease_ms, l.a), "renewed");
     cli_ledger_close(&l);
@@ -338,8 +336,8 @@ const cli_command cli_commit = {
         "  --value TEXT             what the tool returned, kept byte for byte and replayed to\n"
         "                           everybody who asks again; --value-file - reads stdin\n"
         "  --status N               the HTTP or exit status that came with it\n"
-        "  --claim-file FILE        the claim is in FILE (- is stdin)\n" CLI_CONTRACT_HELP
-            CLI_LEDGER_HELP CLI_JSON_HELP
+        "  --claim-file FILE        the claim is in FILE (- is stdin)\n" CLI_LEDGER_HELP
+            CLI_JSON_HELP
         "\nThe first line says what became of it: committed; late_settled if the effect was in "
         "doubt\nand this settled it; late_evidence if it was decided already and this is kept "
         "beside it.\nCommitting twice is harmless.\n" CLAIM_HELP,
@@ -353,8 +351,8 @@ const cli_command cli_renew = {
         "  semel renew \"$claim\" --lease 10m\n\n"
         "Usage: semel renew CLAIM [--lease DURATION] [--claim-file FILE]\n\n"
         "  --lease DURATION         from now on (default: what the contract says)\n"
-        "  --claim-file FILE        the claim is in FILE (- is stdin)\n" CLI_CONTRACT_HELP
-            CLI_LEDGER_HELP CLI_JSON_HELP
+        "  --claim-file FILE        the claim is in FILE (- is stdin)\n" CLI_LEDGER_HELP
+            CLI_JSON_HELP
         "\nExit code 77 (BAD_CLAIM): somebody else may decide by now. Stop, and commit what was\n"
         "done: it is kept as evidence.\n" CLAIM_HELP,
     .run = run_renew,

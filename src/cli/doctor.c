@@ -141,17 +141,12 @@ static int examine(cli_ledger *l, const cli_ledger_options *o)
 
 static int run(const cli_command *self, int argc, char **argv)
 {
-    static const struct option table[] = {CLI_CONTRACT_OPTION, CLI_LEDGER_OPTIONS, {0}};
     cli_ledger_options o = {0};
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (!cli_ledger_option(&o, c))
-            return c == 'h' ? CLI_OK : CLI_USAGE;
-    }
-    if (optind < argc)
-        return cli_usage(self, "unexpected argument \"%s\"", argv[optind]);
+    int code = cli_ledger_plain(self, argc, argv, &o);
+    if (code != CLI_OK)
+        return code == 'h' ? CLI_OK : code;
     cli_ledger l;
-    int code = cli_ledger_open(&o, CLI_MUST_EXIST | CLI_CONTRACT, &l);
+    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
     if (code == CLI_OK)
         code = examine(&l, &o);
     cli_ledger_close(&l);
@@ -163,7 +158,7 @@ const cli_command cli_doctor = {
     .summary = "is the ledger sound, and used as it should be?",
     .help =
         "  semel doctor\n\n"
-        "Usage: semel doctor\n\n" CLI_CONTRACT_HELP CLI_LEDGER_HELP CLI_JSON_HELP
+        "Usage: semel doctor\n\n" CLI_LEDGER_HELP CLI_JSON_HELP
         "\nChecks the file and the whole audit trail, then looks over the newest 10,000 effects\n"
         "for symptoms: the same arguments under different keys within seconds, calls that are\n"
         "alike but for one field, effects that are long in doubt, windows shorter than the\n"

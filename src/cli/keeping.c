@@ -118,7 +118,7 @@ static int import_lines(cli_ledger *l, FILE *from, const char *name, uint64_t *a
 
 static int run_import(const cli_command *self, int argc, char **argv)
 {
-    static const struct option table[] = {CLI_CONTRACT_OPTION, CLI_LEDGER_OPTIONS, {0}};
+    static const struct option table[] = {CLI_LEDGER_OPTIONS, {0}};
     cli_ledger_options o = {0};
     int c;
     while ((c = cli_option(self, argc, argv, table)) != -1) {
@@ -134,7 +134,7 @@ static int run_import(const cli_command *self, int argc, char **argv)
     cli_ledger l;
     semel_imported count = {0};
     uint64_t at = 0;
-    int code = cli_ledger_open(&o, CLI_CONTRACT, &l);
+    int code = cli_ledger_open(&o, 0, &l);
     bool open = code == CLI_OK;
     if (open)
         code = import_lines(&l, from, cli_input_name(path), &at, &count);
@@ -304,8 +304,8 @@ const cli_command cli_import = {
         "  semel import ledger.jsonl --ledger sqlite:copy.db\n\n"
         "Usage: semel import FILE\n\n"
         "FILE may be - for stdin. An effect that is settled here already wins. One that was\n"
-        "running when it was exported comes back in doubt: nobody knows how it ended.\n\n" CLI_CONTRACT_HELP
-            CLI_LEDGER_HELP CLI_JSON_HELP,
+        "running when it was exported comes back in doubt: nobody knows how it ended.\n\n" CLI_LEDGER_HELP
+            CLI_JSON_HELP,
     .run = run_import,
 };
 

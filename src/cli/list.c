@@ -110,7 +110,6 @@ static int read_options(const cli_command *self, int argc, char **argv, options 
         {"limit", required_argument, NULL, 'l'},
         {"cursor", required_argument, NULL, 'c'},
         {"all", no_argument, NULL, 'A'},
-        CLI_CONTRACT_OPTION,
         CLI_LEDGER_OPTIONS,
         {0},
     };
@@ -281,7 +280,7 @@ static int run(const cli_command *self, int argc, char **argv)
     if (code != CLI_OK)
         return code == 'h' ? CLI_OK : code;
     cli_ledger l;
-    code = cli_ledger_open(&o.ledger, CLI_MUST_EXIST | CLI_CONTRACT, &l);
+    code = cli_ledger_open(&o.ledger, CLI_MUST_EXIST, &l);
     if (code == CLI_OK)
         code = list(&o, &l);
     cli_ledger_close(&l);
@@ -291,21 +290,19 @@ static int run(const cli_command *self, int argc, char **argv)
 const cli_command cli_list = {
     .name = "list",
     .summary = "effects, the newest first",
-    .help =
-        "  semel list --state in_doubt,pending_approval      what waits for a person\n"
-        "  semel list --tool 'stripe.*' --scope order-123 --since 2h\n"
-        "  semel list --all --json | jq -r '.items[].effect'\n\n"
-        "Usage: semel list [--state S,...] [--tool PATTERN] [--scope PREFIX]\n"
-        "                  [--since DURATION|TIME] [--limit N] [--cursor C] [--all]\n\n"
-        "  --state S,...            pending_approval, ready, running, in_doubt, succeeded,\n"
-        "                           failed, partial, denied, expired, canceled\n"
-        "  --tool PATTERN           a name; * and ? stand for any text and any character\n"
-        "  --scope PREFIX           whole leading segments: a/b has a/b/c and not a/bc\n"
-        "  --since 2h               made at most so long ago, or since 2026-03-01T12:00:00Z\n"
-        "  --limit N                at most so many (default: 50; up to 1000)\n"
-        "  --cursor C               continue where a list ended\n"
-        "  --all                    everything, in as many pages as it takes\n" CLI_CONTRACT_HELP
-            CLI_LEDGER_HELP
-        "  --json                   {\"items\": [...], \"cursor\": C}; no cursor at the end\n",
+    .help = "  semel list --state in_doubt,pending_approval      what waits for a person\n"
+            "  semel list --tool 'stripe.*' --scope order-123 --since 2h\n"
+            "  semel list --all --json | jq -r '.items[].effect'\n\n"
+            "Usage: semel list [--state S,...] [--tool PATTERN] [--scope PREFIX]\n"
+            "                  [--since DURATION|TIME] [--limit N] [--cursor C] [--all]\n\n"
+            "  --state S,...            pending_approval, ready, running, in_doubt, succeeded,\n"
+            "                           failed, partial, denied, expired, canceled\n"
+            "  --tool PATTERN           a name; * and ? stand for any text and any character\n"
+            "  --scope PREFIX           whole leading segments: a/b has a/b/c and not a/bc\n"
+            "  --since 2h               made at most so long ago, or since 2026-03-01T12:00:00Z\n"
+            "  --limit N                at most so many (default: 50; up to 1000)\n"
+            "  --cursor C               continue where a list ended\n"
+            "  --all                    everything, in as many pages as it takes\n" CLI_LEDGER_HELP
+            "  --json                   {\"items\": [...], \"cursor\": C}; no cursor at the end\n",
     .run = run,
 };

@@ -55,16 +55,16 @@ typedef semel_err decide_fn(cli_ledger *l, const options *o);
 static int decide(const options *o, decide_fn *fn, const char *done)
 {
     cli_ledger l;
-    int code = cli_ledger_open(&o->ledger, CLI_MUST_EXIST | CLI_CONTRACT, &l);
+    int code = cli_ledger_open(&o->ledger, CLI_MUST_EXIST, &l);
     if (code == CLI_OK)
         code = cli_answer(&o->ledger, &l, fn(&l, o), done);
     cli_ledger_close(&l);
     return code;
 }
 
-static const struct option plain_table[] = {CLI_CONTRACT_OPTION, CLI_LEDGER_OPTIONS, {0}};
+static const struct option plain_table[] = {CLI_LEDGER_OPTIONS, {0}};
 static const struct option reason_table[] = {
-    {"reason", required_argument, NULL, 'r'}, CLI_CONTRACT_OPTION, CLI_LEDGER_OPTIONS, {0}};
+    {"reason", required_argument, NULL, 'r'}, CLI_LEDGER_OPTIONS, {0}};
 
 /* ---- approve, deny ---------------------------------------------------------------------------*/
 
@@ -148,7 +148,6 @@ static int run_resolve(const cli_command *self, int argc, char **argv)
         {"not-applied", no_argument, NULL, 'n'},
         {"abandon", no_argument, NULL, 'g'},
         {"evidence", required_argument, NULL, 'r'},
-        CLI_CONTRACT_OPTION,
         CLI_LEDGER_OPTIONS,
         {0},
     };
@@ -166,7 +165,7 @@ static int run_resolve(const cli_command *self, int argc, char **argv)
 }
 
 #define WHO_HELP    "\nWho you are for the audit trail is the operating system's user.\n"
-#define COMMON_HELP CLI_CONTRACT_HELP CLI_LEDGER_HELP CLI_JSON_HELP
+#define COMMON_HELP CLI_LEDGER_HELP CLI_JSON_HELP
 
 const cli_command cli_approve = {
     .name = "approve",

@@ -139,7 +139,6 @@ static int run(const cli_command *self, int argc, char **argv)
     static const struct option table[] = {
         {"scope", required_argument, NULL, 's'},
         {"key", required_argument, NULL, 'k'},
-        CLI_CONTRACT_OPTION,
         CLI_LEDGER_OPTIONS,
         {0},
     };
@@ -175,7 +174,7 @@ static int run(const cli_command *self, int argc, char **argv)
         name.key = sm_str_from(key);
     }
     cli_ledger l;
-    int code = cli_ledger_open(&o, CLI_MUST_EXIST | CLI_CONTRACT, &l);
+    int code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
     if (code == CLI_OK)
         code = show(&o, &l, &name);
     cli_ledger_close(&l);
@@ -193,8 +192,8 @@ const cli_command cli_show = {
             "NAME is an effect ef_..., an approval request ap_..., or a key of 43 characters as\n"
             "semel key prints it.\n\n"
             "  --key K                  the caller's own key\n"
-            "  --scope S                its scope (default: default)\n" CLI_CONTRACT_HELP
-                CLI_LEDGER_HELP "  --json                   everything as one JSON object\n\n"
+            "  --scope S                its scope (default: default)\n" CLI_LEDGER_HELP
+            "  --json                   everything as one JSON object\n\n"
             "Prints what was called, each attempt, who was asked for approval and what they said,\n"
             "everything that happened in order, and the outcome. Exit code 66 if there is none.\n",
     .run = run,
