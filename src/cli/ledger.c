@@ -75,8 +75,7 @@ void cli_ledger_close(cli_ledger *l)
 int cli_ledger_fault(semel_err e, const semel_fault *fault)
 {
     const char *text = fault->code == e && fault->text[0] != '\0' ? fault->text : semel_err_text(e);
-    return cli_fail(e == SEMEL_E_IO ? CLI_UNAVAILABLE : cli_code(e), "%s: %s", semel_err_name(e),
-                    text);
+    return cli_fail(cli_code(e), "%s: %s", semel_err_name(e), text);
 }
 
 cli_style cli_state_style(semel_state s)

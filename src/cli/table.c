@@ -112,6 +112,8 @@ static void put_blanks(sm_buf *out, size_t n)
 
 void cli_styled(sm_buf *out, cli_style style, sm_str text)
 {
+    if (text.n == 0)
+        return;
     if (style != CLI_PLAIN)
         sm_buf_text(out, cli_color(stdout, style));
     sm_buf_str(out, text);
@@ -146,6 +148,14 @@ static void put_cell(sm_buf *out, const cli_column *column, size_t width, bool l
         put_blanks(out, (column->right ? 0 : pad) + GAP);
 }
 
+/* Nobody sees the blanks of empty cells at a line's end. */
+static void end_line(sm_buf *out)
+{
+    while (out->len > 0 && out->p[out->len - 1] == ' ')
+        out->len--;
+    sm_buf_byte(out, '\n');
+}
+
 void cli_table_put(cli_table *t, size_t indent, bool titles, sm_buf *out)
 {
     measure(t, indent, titles);
@@ -154,7 +164,7 @@ void cli_table_put(cli_table *t, size_t indent, bool titles, sm_buf *out)
         for (size_t c = 0; c < t->n_columns; c++)
             put_cell(out, &t->columns[c], t->widths[c], c + 1 == t->n_columns,
                      sm_str_from(t->columns[c].title), strlen(t->columns[c].title), CLI_DIM);
-        sm_buf_byte(out, '\n');
+        end_line(out);
     }
     for (size_t i = 0; i < t->count; i++) {
         size_t c = i % t->n_columns;
@@ -164,7 +174,7 @@ void cli_table_put(cli_table *t, size_t indent, bool titles, sm_buf *out)
         put_cell(out, &t->columns[c], t->widths[c], c + 1 == t->n_columns, cell_text(t, cell),
                  cell->width, cell->style);
         if (c + 1 == t->n_columns)
-            sm_buf_byte(out, '\n');
+            end_line(out);
     }
     if (t->text.err != SM_OK)
         out->err = t->text.err;
