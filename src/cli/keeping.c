@@ -7,7 +7,9 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
+#include "base/stamp.h"
 #include "cli/ledger.h"
 #include "cli/progress.h"
 #include "cli/when.h"
@@ -190,7 +192,7 @@ static int run_purge(const cli_command *self, int argc, char **argv)
 
 static void put_stats_json(sm_buf *b, const semel_health *h)
 {
-    char text[CLI_WHEN_TEXT];
+    char text[SM_STAMP_TEXT];
     sm_buf_text(b, "{\"ledger\":");
     cli_put_json(b, sm_str_from(h->where));
     sm_buf_printf(b, ",\"effects\":%" PRIu64 ",\"states\":{", h->records);
@@ -207,11 +209,11 @@ static void put_stats_json(sm_buf *b, const semel_health *h)
                   ",\"seal_seq\":%" PRIu64,
                   h->bytes, h->last_seq, h->seal_index, h->seal_seq);
     if (h->seal_at != 0) {
-        cli_when_rfc3339(h->seal_at, text);
+        sm_stamp_text(h->seal_at, text);
         sm_buf_printf(b, ",\"seal_at\":\"%s\"", text);
     }
     if (h->oldest_event_at != 0) {
-        cli_when_rfc3339(h->oldest_event_at, text);
+        sm_stamp_text(h->oldest_event_at, text);
         sm_buf_printf(b, ",\"oldest_event_at\":\"%s\"", text);
     }
     sm_buf_printf(b, ",\"schema\":%" PRIu64 "}\n", h->schema);
@@ -230,7 +232,7 @@ static void put_size(sm_buf *b, uint64_t bytes)
 static void put_stats(sm_buf *b, const semel_health *h)
 {
     char text[CLI_WHEN_TEXT];
-    int64_t now = cli_now_ms();
+    int64_t now = sm_clock_ms();
     sm_buf size;
     sm_buf_init(&size, 64);
     put_size(&size, h->bytes);

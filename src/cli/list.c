@@ -1,6 +1,8 @@
 /* semel list: effects, the newest first. */
 #include <inttypes.h>
 
+#include "base/clock.h"
+#include "base/stamp.h"
 #include "base/suggest.h"
 #include "cli/ledger.h"
 #include "cli/when.h"
@@ -62,7 +64,7 @@ static bool read_since(const char *text, int64_t *since)
 {
     int64_t ms;
     if (cli_duration(text, &ms)) {
-        int64_t now = cli_now_ms();
+        int64_t now = sm_clock_ms();
         *since = ms < now ? now - ms : 1;
         return true;
     }
@@ -145,10 +147,10 @@ static void put_member(sm_buf *b, const char *name, sm_str text)
 
 static void put_time(sm_buf *b, const char *name, int64_t ms)
 {
-    char text[CLI_WHEN_TEXT];
-    if (ms == 0 || ms == INT64_MAX)
+    char text[SM_STAMP_TEXT];
+    if (ms == 0)
         return;
-    cli_when_rfc3339(ms, text);
+    sm_stamp_text(ms, text);
     put_member(b, name, sm_str_from(text));
 }
 
@@ -235,7 +237,7 @@ static int flush_page(page *p, bool first)
 
 static int list(const options *o, cli_ledger *l)
 {
-    page p = {.o = o, .scratch = l->a, .now = cli_now_ms()};
+    page p = {.o = o, .scratch = l->a, .now = sm_clock_ms()};
     semel_query q = o->query;
     cli_table_init(&p.table, columns, sizeof columns / sizeof columns[0]);
     sm_buf_init(&p.out, CLI_OUTPUT_MAX);

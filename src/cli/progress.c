@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 #define BAR_WIDTH 30
 #define PAUSE_MS  100
@@ -14,9 +15,7 @@
 
 static int64_t monotonic_ms(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return sm_clock_mono_ns() / 1000000;
 }
 
 cli_progress cli_progress_start(const char *what)

@@ -1,6 +1,7 @@
 /* semel show: the whole story of one effect. */
 #include <inttypes.h>
 
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/limits.h"
 #include "cli/ledger.h"
@@ -46,11 +47,27 @@ static void put_time(sm_buf *b, const char *label, sm_str text)
 {
     int64_t ms;
     char when[CLI_WHEN_TEXT], age[CLI_WHEN_TEXT];
-    if (text.p == NULL || !cli_when_parse(text, &ms))
+    if (text.p == NULL || !cli_when_parse(text, &ms)) {
+        cli_row(b, label, text); /* "never", or nothing */
         return;
+    }
     cli_when_text(ms, when);
-    cli_age_text(ms, cli_now_ms(), age);
+    cli_age_text(ms, sm_clock_ms(), age);
     cli_rowf(b, label, "%s (%s)", when, age);
+}
+
+/* What a person may want to do about it. */
+static void put_advice(sm_buf *b, const semel_answer *a)
+{
+    cli_row(b, "note", a->message);
+    cli_row(b, "to do", a->corrective_action);
+    if (a->corrective_action.p != NULL)
+        return;
+    if (a->state == SEMEL_S_IN_DOUBT)
+        cli_rowf(b, "to do", "find out what happened, then: semel resolve %.*s", SM_FMT(a->effect));
+    else if (a->state == SEMEL_S_PENDING && a->request.p != NULL)
+        cli_rowf(b, "to do", "semel approve %.*s, or semel deny %.*s --reason TEXT",
+                 SM_FMT(a->request), SM_FMT(a->request));
 }
 
 static void put_head(sm_buf *b, const semel_answer *a, const sm_json *story)
@@ -61,11 +78,9 @@ static void put_head(sm_buf *b, const semel_answer *a, const sm_json *story)
                  {"class", "class"}, {"key", "caller_key"}, {"replays", "replays"}};
     static const struct {
         const char *label, *name;
-    } times[] = {{"created", "created_at"},
-                 {"lease ends", "lease_end"},
-                 {"settled", "settled_at"},
-                 {"result kept until", "result_end"},
-                 {"remembered until", "window_end"}};
+    } times[] = {{"created", "created_at"},       {"lease ends", "lease_end"},
+                 {"request ends", "request_end"}, {"settled", "settled_at"},
+                 {"result until", "result_end"},  {"remembered until", "window_end"}};
     cli_styled(b, CLI_BOLD, a->effect);
     sm_buf_text(b, "  ");
     cli_styled(b, cli_state_style(a->state), sm_str_from(semel_state_name(a->state)));
@@ -80,8 +95,7 @@ static void put_head(sm_buf *b, const semel_answer *a, const sm_json *story)
     cli_row(b, "blocked by", a->blocked_by);
     if (a->code != SEMEL_C_NONE)
         cli_row(b, "code", sm_str_from(semel_code_name(a->code)));
-    cli_row(b, "note", a->message);
-    cli_row(b, "to do", a->corrective_action);
+    put_advice(b, a);
     const sm_json *args = sm_json_find(story, SM_STR("args"));
     if (args == NULL)
         return;

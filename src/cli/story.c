@@ -1,6 +1,7 @@
-/* How the ledger's JSON is shown. Names that are not known here are shown too: nothing is lost. */
+/* How the ledger's JSON is shown. Names that are not known here are shown too. */
 #include "cli/story.h"
 
+#include "base/digest.h"
 #include "base/limits.h"
 #include "cli/when.h"
 #include "json/canon.h"
@@ -36,6 +37,13 @@ void cli_put_value(sm_buf *out, const sm_json *v)
     } else {
         sm_json_canon(v, out, (sm_str){0}, NULL);
     }
+}
+
+/* Hashes are for machines: --json has them. */
+static bool is_hash(const sm_json *v)
+{
+    sm_hash hash;
+    return v->type == SM_JSON_STRING && sm_hash_parse(sm_json_text(v), &hash);
 }
 
 static void put_cell(cli_table *t, cli_style style, const sm_json *v)
@@ -81,7 +89,8 @@ void cli_put_objects(sm_buf *out, size_t indent, const sm_json *list)
     for (uint32_t i = 0; i < list->len; i++, item = sm_json_next(item)) {
         const sm_json *name = item + 1;
         for (uint32_t m = 0; item->type == SM_JSON_OBJECT && m < item->len; m++) {
-            add_name(&all, sm_json_text(name));
+            if (!is_hash(name + 1))
+                add_name(&all, sm_json_text(name));
             name = sm_json_next(name + 1);
         }
     }
@@ -139,7 +148,9 @@ static void put_details(sm_buf *out, const sm_json *body)
         return;
     const sm_json *name = body + 1;
     for (uint32_t i = 0; i < body->len; i++, name = sm_json_next(name + 1)) {
-        if (i > 0)
+        if (is_hash(name + 1))
+            continue;
+        if (out->len > 0)
             sm_buf_text(out, ", ");
         sm_buf_str(out, sm_json_text(name));
         sm_buf_byte(out, ' ');

@@ -1,4 +1,5 @@
-/* JSON that the ledger gives, for people: lists of objects as tables, and events as lines. */
+/* JSON that the ledger gives, for people: lists of objects as tables, and events as lines. Hashes
+ * are left out. */
 #ifndef SM_CLI_STORY_H
 #define SM_CLI_STORY_H
 

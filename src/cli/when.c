@@ -5,13 +5,6 @@
 #include <stdio.h>
 #include <time.h>
 
-int64_t cli_now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Reads exactly `digits` digits and what must follow them ('\0': nothing). */
 static bool take(sm_str *s, size_t digits, char then, int *out)
 {
@@ -89,33 +82,15 @@ bool cli_when_parse(sm_str text, int64_t *ms)
     return true;
 }
 
-static void when_text(int64_t ms, bool rfc3339, char out[CLI_WHEN_TEXT])
+void cli_when_text(int64_t ms, char out[CLI_WHEN_TEXT])
 {
     time_t t = (time_t)(ms / 1000 - (ms % 1000 < 0));
     struct tm tm;
-    if (gmtime_r(&t, &tm) == NULL ||
-        (rfc3339 ? strftime(out, CLI_WHEN_TEXT, "%Y-%m-%dT%H:%M:%S", &tm)
-                 : strftime(out, CLI_WHEN_TEXT, "%Y-%m-%d %H:%M:%S UTC", &tm)) == 0)
-        snprintf(out, CLI_WHEN_TEXT, "%" PRId64 " ms", ms);
-}
-
-void cli_when_text(int64_t ms, char out[CLI_WHEN_TEXT])
-{
     if (ms == INT64_MAX)
         snprintf(out, CLI_WHEN_TEXT, "never");
-    else
-        when_text(ms, false, out);
-}
-
-void cli_when_rfc3339(int64_t ms, char out[CLI_WHEN_TEXT])
-{
-    if (ms == INT64_MAX) {
-        snprintf(out, CLI_WHEN_TEXT, "null");
-        return;
-    }
-    when_text(ms, true, out);
-    size_t n = strlen(out);
-    snprintf(out + n, CLI_WHEN_TEXT - n, ".%03dZ", (int)((ms % 1000 + 1000) % 1000));
+    else if (gmtime_r(&t, &tm) == NULL ||
+             strftime(out, CLI_WHEN_TEXT, "%Y-%m-%d %H:%M:%S UTC", &tm) == 0)
+        snprintf(out, CLI_WHEN_TEXT, "%" PRId64 " ms", ms);
 }
 
 void cli_span_text(int64_t ms, char out[CLI_WHEN_TEXT])
@@ -142,6 +117,7 @@ void cli_age_text(int64_t ms, int64_t now, char out[CLI_WHEN_TEXT])
         snprintf(out, CLI_WHEN_TEXT, "now");
         return;
     }
-    cli_span_text(past < 0 ? -past : past, span);
+    /* A lease of 5m that began a moment ago ends in 5m. */
+    cli_span_text(past < 0 ? 500 - past : past, span);
     snprintf(out, CLI_WHEN_TEXT, past < 0 ? "in %.30s" : "%.30s ago", span);
 }
