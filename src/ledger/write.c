@@ -226,7 +226,7 @@ static void make_event(sm_work *w, const sm_change *change, semel_record *r, boo
         .what = sm_buf_view(&w->what),
         .actor = change->actor,
         .body = sm_buf_view(&w->body),
-        .prev = fresh ? (sm_hash){0} : r->head,
+        .prev = fresh ? (sm_hash){{0}} : r->head,
     };
 }
 
