@@ -75,7 +75,7 @@ static int read_options(const cli_command *self, int argc, char **argv, options 
         {"help", no_argument, NULL, 'h'},         {0},
     };
     int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
+    while ((c = cli_option_short(self, argc, argv, "q", table)) != -1) {
         switch (c) {
         case 'k': o->key = optarg; break;
         case 's': o->scope = optarg; break;
