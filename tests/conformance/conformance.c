@@ -268,10 +268,34 @@ static bool same_hash(const semel_hash *a, const semel_hash *b)
 
 #define NUMBERS(X)                                                                                 \
     X(id)                                                                                          \
-    X(generation) X(version) X(shard) X(state) X(tombstone) X(fence) X(events) X(created_at)       \
-        X(updated_at) X(lease_end) X(due_at) X(settled_at) X(result_end) X(window_end) X(purge_at)
-#define HASHES(X) X(key) X(group) X(fingerprint) X(head)
-#define TEXTS(X)  X(scope) X(step) X(tool) X(caller) X(args) X(life) X(outcome)
+    X(generation)                                                                                  \
+    X(version)                                                                                     \
+    X(shard)                                                                                       \
+    X(state)                                                                                       \
+    X(tombstone)                                                                                   \
+    X(fence)                                                                                       \
+    X(events)                                                                                      \
+    X(created_at)                                                                                  \
+    X(updated_at)                                                                                  \
+    X(lease_end)                                                                                   \
+    X(due_at)                                                                                      \
+    X(settled_at)                                                                                  \
+    X(result_end)                                                                                  \
+    X(window_end)                                                                                  \
+    X(purge_at)
+#define HASHES(X)                                                                                  \
+    X(key)                                                                                         \
+    X(group)                                                                                       \
+    X(fingerprint)                                                                                 \
+    X(head)
+#define TEXTS(X)                                                                                   \
+    X(scope)                                                                                       \
+    X(step)                                                                                        \
+    X(tool)                                                                                        \
+    X(caller)                                                                                      \
+    X(args)                                                                                        \
+    X(life)                                                                                        \
+    X(outcome)
 
 /* The name of the first field in which two records differ, or NULL. */
 static const char *difference(const semel_record *a, const semel_record *b)
