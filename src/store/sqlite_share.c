@@ -1,0 +1,165 @@
+/*
+ * The file beside the ledger, PATH-semel, through which processes take turns and wake each other.
+ *
+ *     byte 0           queue: held while waiting for `write`
+ *     byte 1           write: held while writing
+ *     byte 2           alive: shared by all who have the ledger open
+ *     byte 4095        written to wake those who watch the file
+ *     the first page   sm_sq_page, mapped
+ *
+ * Writers take `queue`, then `write`, then let go of `queue`: whoever has just written stands
+ * behind those who wait already, where SQLite's own busy handler would starve them. The locks
+ * belong to the open file, not to the process, so two handles in one process take turns as well,
+ * and a process that dies lets go.
+ *
+ * Nothing here is needed to keep the ledger whole: SQLite's locks do that. If the file is deleted,
+ * it is made anew.
+ */
+#include "store/sqlite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, QUEUE = 0, WRITE = 1, ALIVE = 2, WAKE = PAGE - 1 };
+
+static const char magic[8] = "semel\0\0\1";
+
+static int lock_byte(int fd, off_t at, short type, bool wait)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
+    int rc;
+    do
+        rc = fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &lock);
+    while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
+/* Maps the page and, if nobody else has the file open, makes it good as new. Epochs start with the
+ * time, so that those of a file made anew are past those of the one before it. */
+static semel_err page_open(int fd, const char *path, sm_sq_page **out, semel_fault *fault)
+{
+    bool alone = lock_byte(fd, ALIVE, F_WRLCK, false) == 0;
+    if (!alone && lock_byte(fd, ALIVE, F_RDLCK, true) != 0)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be locked: %s", path,
+                            strerror(errno));
+    struct stat about;
+    if (fstat(fd, &about) != 0 || (about.st_size < PAGE && ftruncate(fd, PAGE) != 0))
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be written: %s", path,
+                            strerror(errno));
+    sm_sq_page *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be mapped: %s", path,
+                            strerror(errno));
+    bool blank = about.st_size < PAGE || page->magic[0] == '\0';
+    if (!blank && memcmp(page->magic, magic, sizeof magic) != 0) {
+        munmap(page, PAGE);
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                            "%.300s is not what belongs beside a ledger: move it away", path);
+    }
+    if (blank && alone) {
+        atomic_store(&page->epoch, (uint64_t)sm_sq_now() << 20);
+        memcpy(page->magic, magic, sizeof magic);
+    }
+    if (alone) {
+        atomic_store(&page->waiters, 0); /* those of processes that died waiting */
+        lock_byte(fd, ALIVE, F_RDLCK, true);
+    }
+    *out = page;
+    return SEMEL_OK;
+}
+
+static semel_err file_open(sm_sq_share *s, int *fd_out, sm_sq_page **page, struct stat *about,
+                           semel_fault *fault)
+{
+    int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                            "%.300s cannot be made or written: %s. A ledger needs files beside "
+                            "it, so its directory must not be read-only",
+                            s->path, strerror(errno));
+    semel_err e = page_open(fd, s->path, page, fault);
+    if (e == SEMEL_OK && fstat(fd, about) != 0)
+        e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be read", s->path);
+    if (e != SEMEL_OK)
+        close(fd);
+    else
+        *fd_out = fd;
+    return e;
+}
+
+semel_err sm_sq_share_open(sm_sq_share *s, const char *ledger, semel_fault *fault)
+{
+    s->fd = -1;
+    if (snprintf(s->path, sizeof s->path, "%s-semel", ledger) >= (int)sizeof s->path)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "the ledger's path is too long");
+    sm_sq_page *page = NULL;
+    struct stat about;
+    semel_err e = file_open(s, &s->fd, &page, &about, fault);
+    if (e != SEMEL_OK)
+        return e;
+    s->dev = about.st_dev;
+    s->ino = about.st_ino;
+    atomic_store(&s->page, page);
+    return SEMEL_OK;
+}
+
+void sm_sq_share_close(sm_sq_share *s)
+{
+    sm_sq_page *page = atomic_load(&s->page);
+    if (page == NULL)
+        return;
+    munmap(page, PAGE);
+    for (unsigned i = 0; i < s->old_count; i++)
+        munmap(s->old[i], PAGE);
+    close(s->fd);
+    atomic_store(&s->page, NULL);
+}
+
+semel_err sm_sq_share_lock(sm_sq_share *s, semel_fault *fault)
+{
+    int rc = lock_byte(s->fd, QUEUE, F_WRLCK, true);
+    if (rc == 0) {
+        rc = lock_byte(s->fd, WRITE, F_WRLCK, true);
+        lock_byte(s->fd, QUEUE, F_UNLCK, false);
+    }
+    if (rc != 0)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be locked: %s", s->path,
+                            strerror(errno));
+    return SEMEL_OK;
+}
+
+void sm_sq_share_unlock(sm_sq_share *s)
+{
+    lock_byte(s->fd, WRITE, F_UNLCK, false);
+}
+
+bool sm_sq_share_renew(sm_sq_share *s)
+{
+    struct stat about;
+    if (stat(s->path, &about) == 0 && about.st_ino == s->ino && about.st_dev == s->dev)
+        return false;
+    int fd = -1;
+    sm_sq_page *page = NULL;
+    if (s->old_count == sizeof s->old / sizeof *s->old ||
+        file_open(s, &fd, &page, &about, NULL) != SEMEL_OK)
+        return false; /* the old one still serves this handle */
+    s->old[s->old_count++] = atomic_exchange(&s->page, page);
+    close(s->fd);
+    s->fd = fd;
+    s->dev = about.st_dev;
+    s->ino = about.st_ino;
+    return true;
+}
+
+void sm_sq_share_pulse(sm_sq_share *s)
+{
+    if (atomic_load(&atomic_load(&s->page)->waiters) == 0)
+        return;
+    /* A change to mapped memory wakes nobody; a write does. What is written does not matter. */
+    ssize_t ignored = pwrite(s->fd, "", 1, WAKE);
+    (void)ignored;
+}

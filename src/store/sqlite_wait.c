@@ -1,0 +1,220 @@
+/*
+ * Waiting for a change.
+ *
+ * A waiter registers, reads, and sleeps until it is woken, then reads again. It registers before
+ * the first read, both with its bucket and in the page that processes share, so a change is either
+ * seen by the read or wakes it. The writer of this process wakes the bucket of each key that it
+ * changed. Other processes write to the side file when they see waiters in the page, and a thread
+ * here watches the file and wakes everybody; without inotify the waiters poll.
+ *
+ * Every wake may be for nothing: what counts is what is read. As a backstop a waiter reads again
+ * once in a while even if nobody wakes it.
+ */
+#include "store/sqlite.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/handle.h"
+
+enum { BACKSTOP_MS = 1000, POLL_MS = 5 };
+
+void sm_sq_waits_init(sm_sq_waits *w)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    for (size_t i = 0; i <= SM_SQ_BUCKETS; i++) {
+        pthread_mutex_init(&w->buckets[i].lock, NULL);
+        pthread_cond_init(&w->buckets[i].changed, &monotonic);
+    }
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&w->lock, NULL);
+    w->inotify = w->poke = -1;
+}
+
+static sm_sq_bucket *bucket_of(sm_sq_waits *w, const semel_hash *key)
+{
+    return &w->buckets[key == NULL ? SM_SQ_BUCKETS : key->b[1] % SM_SQ_BUCKETS];
+}
+
+static void wake_bucket(sm_sq_bucket *b)
+{
+    pthread_mutex_lock(&b->lock);
+    if (b->waiters > 0) {
+        b->turns++;
+        pthread_cond_broadcast(&b->changed);
+    }
+    pthread_mutex_unlock(&b->lock);
+}
+
+void sm_sq_wake(semel_store *st, const semel_hash *key)
+{
+    wake_bucket(bucket_of(&st->waits, key));
+}
+
+/* ---- other processes -------------------------------------------------------------------------*/
+
+static bool watch(semel_store *st)
+{
+    return inotify_add_watch(st->waits.inotify, st->share.path, IN_MODIFY) >= 0;
+}
+
+/* Watches the side file until the eventfd says 1, to stop; anything else is a new side file. */
+static void *watch_main(void *arg)
+{
+    semel_store *st = arg;
+    sm_sq_waits *w = &st->waits;
+    struct pollfd on[2] = {{.fd = w->inotify, .events = POLLIN}, {.fd = w->poke, .events = POLLIN}};
+    for (;;) {
+        if (poll(on, 2, -1) < 0 && errno != EINTR)
+            break;
+        uint64_t poked = 0;
+        if ((on[1].revents & POLLIN) != 0 && read(w->poke, &poked, sizeof poked) > 0) {
+            if (poked % 2 == 1)
+                return NULL;
+            if (!watch(st))
+                break;
+        }
+        char events[4096];
+        if ((on[0].revents & POLLIN) != 0 && read(w->inotify, events, sizeof events) < 0 &&
+            errno != EAGAIN && errno != EINTR)
+            break;
+        for (size_t i = 0; i <= SM_SQ_BUCKETS; i++)
+            wake_bucket(&w->buckets[i]);
+    }
+    atomic_store(&w->watching, false);
+    return NULL;
+}
+
+static void start_watching(semel_store *st)
+{
+    sm_sq_waits *w = &st->waits;
+    pthread_mutex_lock(&w->lock);
+    if (w->inotify < 0) {
+        w->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+        w->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (w->inotify >= 0 && w->poke >= 0 && watch(st) &&
+            pthread_create(&w->thread, NULL, watch_main, st) == 0) {
+            w->started = true;
+            atomic_store(&w->watching, true);
+        }
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void poke(sm_sq_waits *w, uint64_t number)
+{
+    pthread_mutex_lock(&w->lock);
+    if (w->started) {
+        ssize_t ignored = write(w->poke, &number, sizeof number);
+        (void)ignored;
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+void sm_sq_waits_renewed(semel_store *st)
+{
+    poke(&st->waits, 2);
+}
+
+void sm_sq_waits_fini(semel_store *st)
+{
+    sm_sq_waits *w = &st->waits;
+    poke(w, 1);
+    if (w->started)
+        pthread_join(w->thread, NULL);
+    if (w->inotify >= 0)
+        close(w->inotify);
+    if (w->poke >= 0)
+        close(w->poke);
+}
+
+/* ---- waiters ---------------------------------------------------------------------------------*/
+
+/* Reads whether there is news. With key NULL: an event after seq `version`. */
+static semel_err read_news(semel_store *st, const semel_hash *key, uint64_t generation,
+                           uint64_t version, bool *news, semel_fault *fault)
+{
+    sm_sq_conn *c = NULL;
+    semel_err e = sm_sq_reader(st, &c, fault);
+    if (e != SEMEL_OK)
+        return e;
+    int rc = SQLITE_OK;
+    sqlite3_stmt *stmt = NULL;
+    uint64_t id = 0;
+    if (key != NULL && (e = sm_effect_id(&c->digest, key, &id)) != SEMEL_OK)
+        goto cleanup;
+    stmt = sm_sq_stmt(c, key == NULL ? SM_SQL_LAST_SEQ : SM_SQL_HEAD, &rc);
+    if (stmt == NULL) {
+        e = sm_sq_fault(st, rc, fault);
+        goto cleanup;
+    }
+    if (key != NULL)
+        sqlite3_bind_int64(stmt, 1, (int64_t)id);
+    rc = sqlite3_step(stmt);
+    if (key == NULL)
+        *news = rc == SQLITE_ROW && (uint64_t)sm_sq_int(stmt, 0) > version;
+    else
+        *news = rc == SQLITE_DONE || (uint64_t)sm_sq_int(stmt, 2) != generation ||
+                (uint64_t)sm_sq_int(stmt, 3) != version;
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+        e = sm_sq_fault(st, rc, fault);
+    sqlite3_reset(stmt);
+cleanup:
+    sm_sq_reader_return(st, c);
+    return e;
+}
+
+/* Sleeps until the bucket has been woken since `turn`, or until the time comes. */
+static void sleep_in(sm_sq_bucket *b, uint64_t turn, int64_t until_ns)
+{
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    pthread_mutex_lock(&b->lock);
+    int rc = 0;
+    while (b->turns == turn && rc == 0)
+        rc = pthread_cond_timedwait(&b->changed, &b->lock, &until);
+    pthread_mutex_unlock(&b->lock);
+}
+
+semel_err sm_sq_wait(semel_store *st, const semel_hash *key, uint64_t generation, uint64_t version,
+                     int64_t deadline_ns, semel_fault *fault)
+{
+    sm_sq_bucket *b = bucket_of(&st->waits, key);
+    sm_sq_page *page = atomic_load(&st->share.page);
+    atomic_fetch_add(&page->waiters, 1);
+    start_watching(st);
+    pthread_mutex_lock(&b->lock);
+    b->waiters++;
+    uint64_t turn = b->turns;
+    pthread_mutex_unlock(&b->lock);
+
+    semel_err e;
+    bool news = false;
+    for (;;) {
+        e = read_news(st, key, generation, version, &news, fault);
+        if (e != SEMEL_OK || news)
+            break;
+        int64_t now_ns = sm_sq_monotonic_ns();
+        if (now_ns >= deadline_ns) {
+            e = SEMEL_E_TIMEOUT;
+            break;
+        }
+        int64_t nap_ms = atomic_load(&st->waits.watching) ? BACKSTOP_MS : POLL_MS;
+        int64_t until_ns = now_ns + nap_ms * 1000000;
+        sleep_in(b, turn, until_ns < deadline_ns ? until_ns : deadline_ns);
+        pthread_mutex_lock(&b->lock);
+        turn = b->turns;
+        pthread_mutex_unlock(&b->lock);
+    }
+
+    pthread_mutex_lock(&b->lock);
+    b->waiters--;
+    pthread_mutex_unlock(&b->lock);
+    atomic_fetch_sub(&page->waiters, 1);
+    return e;
+}
