@@ -3,7 +3,8 @@
 
 #include <pthread.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "core/handle.h"
 
 /* ---- ledgers ---------------------------------------------------------------------------------*/
 
@@ -116,8 +117,11 @@ semel_hash key_of(uint64_t n)
 
 uint64_t id_of(const semel_hash *key)
 {
-    uint64_t id;
-    memcpy(&id, key->b, sizeof id);
+    sm_digest d;
+    uint64_t id = 0;
+    if (sm_digest_init(&d) == SM_OK)
+        sm_effect_id(&d, key, &id);
+    sm_digest_fini(&d);
     return id;
 }
 
@@ -127,6 +131,7 @@ static void add_event(semel_write *w, const char *what)
     semel_record *r = &w->next;
     w->event = (semel_event){.id = r->id,
                              .generation = r->generation,
+                             .shard = r->shard,
                              .index = r->events + 1,
                              .at = w->now,
                              .what = sm_str_from(what),

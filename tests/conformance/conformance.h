@@ -67,7 +67,8 @@ void pause_ms(int64_t ms);
 
 /* ---- records and writes ----------------------------------------------------------------------*/
 
-/* The key of a number: looks random, and is the same in every run. The id is its first 8 bytes. */
+/* The key of a number: looks random, and is the same in every run. And the id of a key's effects,
+ * which is derived as the ledger does it: a store may do so too. */
 semel_hash key_of(uint64_t n);
 uint64_t id_of(const semel_hash *key);
 

@@ -254,10 +254,12 @@ static void events_go_up_to_a_seq_and_seals_stay(void **state)
     expect_record(&got, &one);
 
     purge_all(l, last, 0);
-    assert_int_equal(last_seq(l), last); /* and no seq is given twice */
     semel_write w = change(&one, SEMEL_S_FAILED);
     apply_to(l, &w);
-    assert_true(last_seq(l) > last);
+    after = last; /* no seq is given twice: who read up to the last one sees what came then */
+    seen_clear(s);
+    expect_error(l->ops->events(l->st, 0, 0, &after, 100, see_event, s, NULL), SEMEL_OK);
+    assert_int_equal(s->n, 1);
     assert_int_equal(events_of(l, one.id, 0), 1);
     expect_error(l->ops->seal(l->st, &seal, 0, NULL), SEMEL_E_STALE);
     expect_error(l->ops->seal(l->st, &seal, seal_seq, NULL), SEMEL_OK);
@@ -360,7 +362,6 @@ static void health_tells_what_is_there(void **state)
     purge_all(l, after, 0);
     expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_OK);
     assert_int_equal(h.oldest_event_at, 0);
-    assert_int_equal(h.last_seq, after);
     seen_free(s);
 }
 

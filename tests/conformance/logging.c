@@ -11,6 +11,7 @@ static void expect_event(const semel_event *actual, const semel_event *expected)
 {
     assert_int_equal(actual->id, expected->id);
     assert_int_equal(actual->generation, expected->generation);
+    assert_int_equal(actual->shard, expected->shard);
     assert_int_equal(actual->index, expected->index);
     assert_int_equal(actual->at, expected->at);
     assert_true(sm_str_eq(actual->what, expected->what));
