@@ -196,6 +196,7 @@ typedef struct sm_sq_writer {
     sm_sq_batch *gather;
     uint64_t last_n, last_seq; /* within a transaction: the newest that exist */
     int64_t data_version;      /* of this connection: changes when somebody else commits */
+    int64_t changes;           /* rows changed before this transaction */
 } sm_sq_writer;
 
 typedef struct sm_sq_checkpoint {
