@@ -109,18 +109,6 @@ typedef enum semel_verdict {
     SEMEL_DONE     /* answers to everything but begin and run: it took effect */
 } semel_verdict;
 
-typedef enum semel_kind { SEMEL_SUCCESS, SEMEL_FAILURE, SEMEL_PARTIAL } semel_kind;
-
-/* Whether an attempt that failed changed the world. The default follows from the tool's class: for
- * write and write_idempotent a tool that answered "I failed" did nothing; for irreversible tools
- * nobody knows. */
-typedef enum semel_applied {
-    SEMEL_APPLIED_DEFAULT,
-    SEMEL_APPLIED_NO,
-    SEMEL_APPLIED_YES,
-    SEMEL_APPLIED_UNKNOWN
-} semel_applied;
-
 /* What a tool returned. The value is kept byte for byte (I4), whatever it is; it counts as JSON if
  * it reads as such. A value over 1 MiB is recorded as done without its bytes. */
 typedef struct semel_outcome {
@@ -223,12 +211,6 @@ SEMEL_API semel_err semel_deny(semel *s, semel_str request, semel_str actor, sem
                                semel_answer *a);
 SEMEL_API semel_err semel_cancel(semel *s, semel_str effect, semel_str actor, semel_str reason,
                                  semel_answer *a);
-
-typedef enum semel_resolution {
-    SEMEL_RESOLVE_APPLIED,
-    SEMEL_RESOLVE_NOT_APPLIED,
-    SEMEL_RESOLVE_ABANDON
-} semel_resolution;
 
 /* Says what became of an effect that is in doubt. `outcome` only with APPLIED, and may be NULL. */
 SEMEL_API semel_err semel_resolve(semel *s, semel_str effect, semel_resolution how,

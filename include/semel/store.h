@@ -75,6 +75,7 @@ typedef struct semel_event {
     uint64_t seq; /* given by the store: grows over the whole ledger, in the order of commits */
     uint64_t id;
     uint64_t generation;
+    uint8_t shard;  /* the effect's */
     uint64_t index; /* from 1 within the effect, or among seals */
     int64_t at;
     semel_str what;  /* "started", or several: "doubted,started" */
@@ -114,7 +115,7 @@ typedef struct semel_note {
     uint64_t generation;
     int64_t first_at, last_at;
     uint64_t count;
-    semel_str what; /* "replayed", "passed", "refused", "observed" */
+    semel_str what; /* "replayed", "passed", "observed" */
     semel_str scope, tool;
 } semel_note;
 

@@ -145,6 +145,28 @@ SEMEL_API const char *semel_code_name(semel_code c); /* "" for NONE */
 SEMEL_API int semel_code_exit(semel_code c);
 SEMEL_API bool semel_code_retriable(semel_code c);
 
+/* ---- what people and tools say ---------------------------------------------------------------*/
+
+/* How an attempt ended. Partial: something was done and something was not. */
+typedef enum semel_kind { SEMEL_SUCCESS, SEMEL_FAILURE, SEMEL_PARTIAL } semel_kind;
+
+/* Whether an attempt that failed changed the world. The default follows from the tool's class: for
+ * write and write_idempotent a tool that answered "I failed" did nothing; for irreversible tools
+ * nobody knows. */
+typedef enum semel_applied {
+    SEMEL_APPLIED_DEFAULT,
+    SEMEL_APPLIED_NO,
+    SEMEL_APPLIED_YES,
+    SEMEL_APPLIED_UNKNOWN
+} semel_applied;
+
+/* What a person says about an effect that is in doubt. */
+typedef enum semel_resolution {
+    SEMEL_RESOLVE_APPLIED,
+    SEMEL_RESOLVE_NOT_APPLIED,
+    SEMEL_RESOLVE_ABANDON
+} semel_resolution;
+
 #ifdef __cplusplus
 }
 #endif

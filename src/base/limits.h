@@ -31,6 +31,11 @@
 #define SM_MATCH_MAX          4096u /* bytes of a value that a pattern is matched with */
 #define SM_REPORT_MAX         200u  /* errors and warnings reported about one file */
 
+/* The bytes of an outcome that are kept; of one in an event's body; and texts that people give. */
+#define SM_OUTCOME_MAX  (1u << 20)
+#define SM_EVIDENCE_MAX 1024u
+#define SM_REASON_MAX   4096u
+
 /* Memory that one request may use for its documents and projections. */
 #define SM_ARENA_MAX ((size_t)64 << 20)
 

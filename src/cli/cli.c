@@ -117,7 +117,11 @@ void cli_print_help(const cli_command *command)
 int cli_option(const cli_command *self, int argc, char **argv, const struct option *options)
 {
     opterr = 0;
-    int c = getopt_long(argc, argv, ":h", options, NULL);
+    const char *letters = ":h";
+    for (const struct option *o = options; o->name != NULL; o++)
+        if (strcmp(o->name, "quiet") == 0)
+            letters = ":hq";
+    int c = getopt_long(argc, argv, letters, options, NULL);
     if (c == 'h') {
         cli_print_help(self);
         return c;

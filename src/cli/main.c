@@ -6,7 +6,8 @@
 #include "cli/cli.h"
 
 static const cli_command *const commands[] = {
-    &cli_canon, &cli_key, &cli_diff, &cli_contract_check, &cli_contract_show, &cli_contract_diff,
+    &cli_run,           &cli_canon,         &cli_key, &cli_diff, &cli_contract_check,
+    &cli_contract_show, &cli_contract_diff,
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 

@@ -316,6 +316,9 @@ typedef void sm_contract_show_fn(void *context, const char *name, sm_str json, s
                                  const sm_json *given);
 void sm_contract_show(const sm_contract *c, sm_contract_show_fn *show, void *context);
 
+/* Appends everything that an effective contract says, one leaf a line. */
+void sm_contract_put(const sm_contract *c, sm_buf *out);
+
 /* Appends, as canonical JSON, all that decides which calls share a key. Two contracts with equal
  * text recognise each other's retries. */
 void sm_contract_identity(const sm_contract *c, sm_buf *out);

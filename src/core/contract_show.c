@@ -66,6 +66,21 @@ void sm_contract_show(const sm_contract *c, sm_contract_show_fn *show, void *con
          SM_FROM_CLASS, NULL);
 }
 
+static void put_leaf(void *context, const char *name, sm_str json, sm_layer layer,
+                     const sm_json *given)
+{
+    (void)layer;
+    (void)given;
+    sm_buf_printf(context, "%s=", name);
+    sm_buf_str(context, json);
+    sm_buf_byte(context, '\n');
+}
+
+void sm_contract_put(const sm_contract *c, sm_buf *out)
+{
+    sm_contract_show(c, put_leaf, out);
+}
+
 static int by_text(const void *a, const void *b)
 {
     const sm_pointer *x = *(const sm_pointer *const *)a, *y = *(const sm_pointer *const *)b;

@@ -113,3 +113,34 @@ sm_drift sm_identity_drift(const sm_identity *earlier, const sm_identity *later)
     }
     return forgives(later) ? SM_DRIFTED : SM_CONFLICTS;
 }
+
+sm_err sm_redact(sm_arena *a, const sm_contract *c, const sm_json *args, const sm_json **out)
+{
+    *out = args;
+    if (c->redact.n == 0)
+        return SM_OK;
+    sm_places *gone = sm_places_new(a), *marked = sm_places_new(a);
+    const sm_json *mark = NULL;
+    sm_err e = sm_json_read(a, SM_STR("\"[redacted]\""), &sm_json_default_limits, &mark, NULL);
+    if (e != SM_OK || gone == NULL || marked == NULL)
+        return SEMEL_E_NOMEM;
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < c->redact.n && e == SM_OK; i++) {
+        const sm_pointer *p = &c->redact.v[i];
+        if (sm_pointer_get(p, args) == NULL)
+            continue;
+        found++;
+        if (p->count == 0) { /* everything */
+            *out = mark;
+            return SM_OK;
+        }
+        e = sm_places_add(gone, a, p, NULL);
+        if (e == SM_OK)
+            e = sm_places_add(marked, a, p, mark);
+    }
+    if (e == SM_OK && found > 0)
+        e = sm_json_drop(a, args, gone, out);
+    if (e == SM_OK && found > 0)
+        e = sm_json_fill(a, *out, marked, out);
+    return e;
+}

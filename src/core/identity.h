@@ -39,4 +39,7 @@ typedef enum sm_drift {
 /* Both identities under the same set of contracts. */
 sm_drift sm_identity_drift(const sm_identity *earlier, const sm_identity *later);
 
+/* The arguments as they may be stored: where the contract redacts, a mark stands instead. */
+sm_err sm_redact(sm_arena *a, const sm_contract *c, const sm_json *args, const sm_json **out);
+
 #endif

@@ -48,8 +48,9 @@ static void apply_time(sm_making *m)
     sm_effect *e = m->e;
     bool own =
         (m->ev->kind == SM_EV_RENEW || m->ev->kind == SM_EV_COMMIT) && m->ev->fence == e->fence;
-    if (e->state == SEMEL_S_RUNNING && m->now >= e->lease_end && !own) {
-        sm_life_enter_doubt(m, e->lease_end);
+    bool lost = m->now >= e->lease_end;
+    if (e->state == SEMEL_S_RUNNING && (lost || m->ev->gone) && !own) {
+        sm_life_enter_doubt(m, lost ? e->lease_end : m->now);
     } else if ((e->state == SEMEL_S_PENDING || (e->state == SEMEL_S_READY && e->approved)) &&
                m->now >= e->request_end) {
         int64_t at = e->request_end;
@@ -175,9 +176,9 @@ static void on_begin(sm_making *m)
 
 static semel_state outcome_state(const sm_event *ev)
 {
-    return ev->outcome == SM_SUCCESS   ? SEMEL_S_SUCCEEDED
-           : ev->outcome == SM_FAILURE ? SEMEL_S_FAILED
-                                       : SEMEL_S_PARTIAL;
+    return ev->outcome == SEMEL_SUCCESS   ? SEMEL_S_SUCCEEDED
+           : ev->outcome == SEMEL_FAILURE ? SEMEL_S_FAILED
+                                          : SEMEL_S_PARTIAL;
 }
 
 static void commit_current(sm_making *m)
@@ -185,13 +186,13 @@ static void commit_current(sm_making *m)
     sm_effect *e = m->e;
     bool both = e->late != 0;
     sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
-    if (m->ev->outcome != SM_FAILURE) {
+    if (m->ev->outcome != SEMEL_FAILURE) {
         sm_life_settle(m, outcome_state(m->ev), m->now);
         if (both)
             sm_life_note(m, SM_N_DOUBLE_EFFECT);
-    } else if (m->ev->applied == SM_APPLIED_UNKNOWN) {
+    } else if (m->ev->applied == SEMEL_APPLIED_UNKNOWN) {
         sm_life_enter_doubt(m, m->now);
-    } else if (m->ev->applied == SM_APPLIED_NO) {
+    } else if (m->ev->applied == SEMEL_APPLIED_NO) {
         sm_life_end_not_applied(m);
     } else {
         e->applied = true;
@@ -205,12 +206,12 @@ static void commit_current(sm_making *m)
 static void commit_in_doubt(sm_making *m)
 {
     sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
-    if (m->ev->outcome != SM_FAILURE) {
+    if (m->ev->outcome != SEMEL_FAILURE) {
         sm_life_settle(m, outcome_state(m->ev), m->now);
-    } else if (m->ev->applied == SM_APPLIED_YES) {
+    } else if (m->ev->applied == SEMEL_APPLIED_YES) {
         m->e->applied = true;
         sm_life_settle(m, SEMEL_S_FAILED, m->now);
-    } else if (m->ev->applied == SM_APPLIED_NO && sm_life_doubts_fence(m->e, m->ev->fence)) {
+    } else if (m->ev->applied == SEMEL_APPLIED_NO && sm_life_doubts_fence(m->e, m->ev->fence)) {
         sm_life_remove_doubt(m, m->ev->fence);
         if (m->e->doubt_count == 0)
             sm_life_settle(m, SEMEL_S_FAILED, m->now);
@@ -225,10 +226,10 @@ static void commit_beside(sm_making *m)
 {
     sm_life_answer(m, SM_EVIDENCE, SEMEL_C_NONE);
     sm_life_note(m, SM_N_LATE);
-    if (m->ev->outcome != SM_FAILURE && m->e->late == 0) {
+    if (m->ev->outcome != SEMEL_FAILURE && m->e->late == 0) {
         m->e->late = m->ev->fence;
-        m->e->late_partial = m->ev->outcome == SM_PARTIAL_OUTCOME;
-    } else if (m->ev->outcome == SM_FAILURE && m->ev->applied == SM_APPLIED_NO) {
+        m->e->late_partial = m->ev->outcome == SEMEL_PARTIAL;
+    } else if (m->ev->outcome == SEMEL_FAILURE && m->ev->applied == SEMEL_APPLIED_NO) {
         sm_life_remove_doubt(m, m->ev->fence);
     }
 }
@@ -247,7 +248,7 @@ static void on_commit(sm_making *m)
             commit_current(m);
         else
             commit_beside(m);
-    } else if (e->state == SEMEL_S_IN_DOUBT || m->ev->outcome != SM_FAILURE) {
+    } else if (e->state == SEMEL_S_IN_DOUBT || m->ev->outcome != SEMEL_FAILURE) {
         commit_in_doubt(m); /* ready and pending too: it was applied after all */
     } else {
         sm_life_note(m, SM_N_LATE);
@@ -345,9 +346,9 @@ static void on_resolve(sm_making *m)
     sm_life_note(m, SM_N_RESOLVED);
     sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
     switch (m->ev->resolution) {
-    case SM_RESOLVE_APPLIED: sm_life_settle(m, SEMEL_S_SUCCEEDED, m->now); break;
-    case SM_RESOLVE_NOT_APPLIED: not_applied(m); break;
-    case SM_RESOLVE_ABANDON:
+    case SEMEL_RESOLVE_APPLIED: sm_life_settle(m, SEMEL_S_SUCCEEDED, m->now); break;
+    case SEMEL_RESOLVE_NOT_APPLIED: not_applied(m); break;
+    case SEMEL_RESOLVE_ABANDON:
         m->e->abandoned = true;
         sm_life_settle(m, SEMEL_S_FAILED, m->now);
         break;

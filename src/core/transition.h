@@ -23,14 +23,7 @@
 #include "core/effect.h"
 #include "core/identity.h"
 
-typedef enum sm_outcome { SM_SUCCESS, SM_FAILURE, SM_PARTIAL_OUTCOME } sm_outcome;
-typedef enum sm_applied { SM_APPLIED_NO, SM_APPLIED_YES, SM_APPLIED_UNKNOWN } sm_applied;
 typedef enum sm_found_kind { SM_FOUND_APPLIED, SM_FOUND_ABSENT, SM_FOUND_UNKNOWN } sm_found_kind;
-typedef enum sm_resolution {
-    SM_RESOLVE_APPLIED,
-    SM_RESOLVE_NOT_APPLIED,
-    SM_RESOLVE_ABANDON
-} sm_resolution;
 
 /*  X(code, text) */
 #define SM_EVENTS(X)                                                                               \
@@ -61,16 +54,17 @@ typedef struct sm_event {
     sm_hash digest;      /* of key, tool, full arguments and contract (I7) */
     bool deliberate;     /* the front end has evidence that a repeat is meant */
     bool barred;         /* another effect of this tool and scope is in doubt */
+    bool gone;           /* any event: whoever runs the attempt is known to be no more */
     int64_t lease_ms;    /* begin, renew, step */
     /* renew, commit */
     uint64_t fence;
-    sm_outcome outcome;
-    sm_applied applied;
+    semel_kind outcome;
+    semel_applied applied;
     /* approve, deny */
     uint64_t request;
     sm_hash actor;
     /* resolve, probed */
-    sm_resolution resolution;
+    semel_resolution resolution;
     sm_found_kind found;
 } sm_event;
 
@@ -91,6 +85,8 @@ typedef enum sm_answer {
     X(DOUBTED, "doubted")                                                                          \
     X(REQUESTED, "requested")                                                                      \
     X(SUPERSEDED, "superseded")                                                                    \
+    X(NOTICE, "notice") /* somebody is about to be told of a request */                            \
+    X(TOLD, "told")                                                                                \
     X(APPROVED, "approved")                                                                        \
     X(DENIED, "denied")                                                                            \
     X(EXPIRED, "expired")                                                                          \
@@ -100,6 +96,7 @@ typedef enum sm_answer {
     X(CLEARED, "cleared")                                                                          \
     X(DOUBLE_EFFECT, "double_effect")                                                              \
     X(RESOLVED, "resolved")                                                                        \
+    X(IMPORTED, "imported")                                                                        \
     X(FORGOTTEN, "forgotten")                                                                      \
     X(WINDOW_OVER, "window_over")
 

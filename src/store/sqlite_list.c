@@ -200,6 +200,7 @@ static semel_err next_event(semel_store *st, sm_sq_conn *c, int64_t n, uint64_t 
                            .id = (uint64_t)sm_sq_int(stmt, 1),
                            .generation = (uint64_t)sm_sq_int(stmt, 2),
                            .index = (uint64_t)sm_sq_int(stmt, 3),
+                           .shard = (uint8_t)sm_sq_int(stmt, 10),
                            .at = sm_sq_int(stmt, 4),
                            .what = view.step,
                            .actor = view.caller,

@@ -41,7 +41,7 @@ static const char tables[] =
     "CREATE INDEX effect_sweep ON effect(sweep_at) WHERE sweep_at IS NOT NULL;"
     "CREATE TABLE event(seq INTEGER PRIMARY KEY, n INTEGER NOT NULL, id INTEGER NOT NULL,"
     " generation INTEGER NOT NULL, number INTEGER NOT NULL, at INTEGER NOT NULL, what TEXT,"
-    " actor TEXT, body TEXT, prev BLOB, hash BLOB);"
+    " actor TEXT, body TEXT, prev BLOB, hash BLOB, shard INTEGER NOT NULL);"
     "CREATE INDEX event_effect ON event(n);"
     "CREATE TABLE counter(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE note(seq INTEGER PRIMARY KEY, id INTEGER NOT NULL, generation INTEGER NOT NULL,"

@@ -60,7 +60,7 @@
     X(OUTCOME_SET, "INSERT OR REPLACE INTO outcome(n, bytes) VALUES(?1, ?2)")                      \
     X(OUTCOME_DROP, "DELETE FROM outcome WHERE n = ?1")                                            \
     X(EVENT_ADD, "INSERT INTO event(seq, n, id, generation, number, at, what, actor, body, prev,"  \
-                 " hash) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")                    \
+                 " hash, shard) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)")        \
     X(EVENT_DROP, "DELETE FROM event WHERE seq = ?1")                                              \
     X(COUNTER_GET, "SELECT value FROM counter WHERE name = ?1")                                    \
     X(COUNTER_SET, "INSERT OR REPLACE INTO counter(name, value) VALUES(?1, ?2)")                   \
@@ -85,9 +85,9 @@
       " WHERE state < 5 AND n < ?1 ORDER BY n DESC LIMIT ?2")                                      \
     X(DUE, "SELECT n FROM effect INDEXED BY effect_due"                                            \
            " WHERE state < 5 AND due_at <= ?1 ORDER BY due_at LIMIT ?2")                           \
-    X(EVENT_NEXT, "SELECT seq, id, generation, number, at, what, actor, body, prev, hash"          \
+    X(EVENT_NEXT, "SELECT seq, id, generation, number, at, what, actor, body, prev, hash, shard"   \
                   " FROM event WHERE seq > ?1 ORDER BY seq LIMIT 1")                               \
-    X(EVENT_OF, "SELECT seq, id, generation, number, at, what, actor, body, prev, hash"            \
+    X(EVENT_OF, "SELECT seq, id, generation, number, at, what, actor, body, prev, hash, shard"     \
                 " FROM event WHERE n = ?2 AND seq > ?1 ORDER BY seq LIMIT 1")                      \
     X(NAMES, "SELECT n FROM name WHERE id = ?1 AND (?2 = 0 OR generation = ?2) AND n > ?3"         \
              " ORDER BY n LIMIT 1")                                                                \

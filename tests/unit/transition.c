@@ -49,10 +49,10 @@ static sm_effect in_state(const sm_contract *c, semel_state state)
     e = s.next;
     if (state == SEMEL_S_RUNNING)
         return e;
-    commit.outcome = state == SEMEL_S_SUCCEEDED ? SM_SUCCESS
-                     : state == SEMEL_S_PARTIAL ? SM_PARTIAL_OUTCOME
-                                                : SM_FAILURE;
-    commit.applied = state == SEMEL_S_IN_DOUBT ? SM_APPLIED_UNKNOWN : SM_APPLIED_NO;
+    commit.outcome = state == SEMEL_S_SUCCEEDED ? SEMEL_SUCCESS
+                     : state == SEMEL_S_PARTIAL ? SEMEL_PARTIAL
+                                                : SEMEL_FAILURE;
+    commit.applied = state == SEMEL_S_IN_DOUBT ? SEMEL_APPLIED_UNKNOWN : SEMEL_APPLIED_NO;
     sm_transition(&e, &commit, c, T0, &s);
     return s.next;
 }
@@ -133,32 +133,35 @@ static void every_event_in_every_state(void **state)
          {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), TO(RUNNING, DONE, NONE),
           BAD_CLAIM(IN_DOUBT), BAD_CLAIM(SUCCEEDED), BAD_CLAIM(FAILED), BAD_CLAIM(PARTIAL),
           BAD_CLAIM(DENIED), BAD_CLAIM(EXPIRED), BAD_CLAIM(CANCELED)}},
-        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SM_SUCCESS},
+        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SEMEL_SUCCESS},
          "commit success",
          {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), TO(SUCCEEDED, DONE, NONE),
           TO(SUCCEEDED, DONE, NONE), TO(SUCCEEDED, EVIDENCE, NONE), TO(FAILED, EVIDENCE, NONE),
           TO(PARTIAL, EVIDENCE, NONE), BAD_CLAIM(DENIED), BAD_CLAIM(EXPIRED), BAD_CLAIM(CANCELED)}},
-        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SM_PARTIAL_OUTCOME},
+        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SEMEL_PARTIAL},
          "commit partial",
          {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), TO(PARTIAL, DONE, NONE),
           TO(PARTIAL, DONE, NONE), TO(SUCCEEDED, EVIDENCE, NONE), TO(FAILED, EVIDENCE, NONE),
           TO(PARTIAL, EVIDENCE, NONE), BAD_CLAIM(DENIED), BAD_CLAIM(EXPIRED), BAD_CLAIM(CANCELED)}},
-        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SM_FAILURE, .applied = SM_APPLIED_NO},
+        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SEMEL_FAILURE, .applied = SEMEL_APPLIED_NO},
          "commit failure, not applied",
          {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), TO(FAILED, DONE, NONE),
           TO(FAILED, DONE, NONE), TO(SUCCEEDED, EVIDENCE, NONE), TO(FAILED, EVIDENCE, NONE),
           TO(PARTIAL, EVIDENCE, NONE), BAD_CLAIM(DENIED), BAD_CLAIM(EXPIRED), BAD_CLAIM(CANCELED)}},
-        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SM_FAILURE, .applied = SM_APPLIED_YES},
+        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SEMEL_FAILURE, .applied = SEMEL_APPLIED_YES},
          "commit failure, applied",
          {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), TO(FAILED, DONE, NONE),
           TO(FAILED, DONE, NONE), TO(SUCCEEDED, EVIDENCE, NONE), TO(FAILED, EVIDENCE, NONE),
           TO(PARTIAL, EVIDENCE, NONE), BAD_CLAIM(DENIED), BAD_CLAIM(EXPIRED), BAD_CLAIM(CANCELED)}},
-        {{.kind = SM_EV_COMMIT, .fence = 1, .outcome = SM_FAILURE, .applied = SM_APPLIED_UNKNOWN},
+        {{.kind = SM_EV_COMMIT,
+          .fence = 1,
+          .outcome = SEMEL_FAILURE,
+          .applied = SEMEL_APPLIED_UNKNOWN},
          "commit failure, unknown",
          {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), TO(IN_DOUBT, DONE, NONE),
           TO(IN_DOUBT, EVIDENCE, NONE), TO(SUCCEEDED, EVIDENCE, NONE), TO(FAILED, EVIDENCE, NONE),
           TO(PARTIAL, EVIDENCE, NONE), BAD_CLAIM(DENIED), BAD_CLAIM(EXPIRED), BAD_CLAIM(CANCELED)}},
-        {{.kind = SM_EV_COMMIT, .fence = 2, .outcome = SM_SUCCESS},
+        {{.kind = SM_EV_COMMIT, .fence = 2, .outcome = SEMEL_SUCCESS},
          "commit by an attempt that never was",
          {BAD_CLAIM(NONE), BAD_CLAIM(PENDING), BAD_CLAIM(READY), BAD_CLAIM(RUNNING),
           BAD_CLAIM(IN_DOUBT), BAD_CLAIM(SUCCEEDED), BAD_CLAIM(FAILED), BAD_CLAIM(PARTIAL),
@@ -188,22 +191,22 @@ static void every_event_in_every_state(void **state)
          {ILLEGAL(NONE), TO(CANCELED, DONE, NONE), TO(CANCELED, DONE, NONE), ILLEGAL(RUNNING),
           ILLEGAL(IN_DOUBT), ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL), ILLEGAL(DENIED),
           ILLEGAL(EXPIRED), ILLEGAL(CANCELED)}},
-        {{.kind = SM_EV_RESOLVE, .resolution = SM_RESOLVE_APPLIED},
+        {{.kind = SM_EV_RESOLVE, .resolution = SEMEL_RESOLVE_APPLIED},
          "resolve applied",
          {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING),
           TO(SUCCEEDED, DONE, NONE), ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL),
           ILLEGAL(DENIED), ILLEGAL(EXPIRED), ILLEGAL(CANCELED)}},
-        {{.kind = SM_EV_RESOLVE, .resolution = SM_RESOLVE_NOT_APPLIED},
+        {{.kind = SM_EV_RESOLVE, .resolution = SEMEL_RESOLVE_NOT_APPLIED},
          "resolve not applied",
          {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING), TO(READY, DONE, NONE),
           ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL), ILLEGAL(DENIED), ILLEGAL(EXPIRED),
           ILLEGAL(CANCELED)}},
-        {{.kind = SM_EV_RESOLVE, .resolution = SM_RESOLVE_NOT_APPLIED, .needs_approval = true},
+        {{.kind = SM_EV_RESOLVE, .resolution = SEMEL_RESOLVE_NOT_APPLIED, .needs_approval = true},
          "resolve not applied where approval is needed",
          {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING),
           TO(PENDING, DONE, NONE), ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL),
           ILLEGAL(DENIED), ILLEGAL(EXPIRED), ILLEGAL(CANCELED)}},
-        {{.kind = SM_EV_RESOLVE, .resolution = SM_RESOLVE_ABANDON},
+        {{.kind = SM_EV_RESOLVE, .resolution = SEMEL_RESOLVE_ABANDON},
          "abandon",
          {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING), TO(FAILED, DONE, NONE),
           ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL), ILLEGAL(DENIED), ILLEGAL(EXPIRED),
@@ -276,7 +279,7 @@ static sm_event begins(int digest)
     return (sm_event){.kind = SM_EV_BEGIN, .digest = DIGEST(digest), .lease_ms = MINUTE};
 }
 
-static sm_event commits(uint64_t fence, sm_outcome outcome, sm_applied applied)
+static sm_event commits(uint64_t fence, semel_kind outcome, semel_applied applied)
 {
     return (sm_event){.kind = SM_EV_COMMIT, .fence = fence, .outcome = outcome, .applied = applied};
 }
@@ -309,7 +312,7 @@ static void a_renewal_or_commit_comes_in_time_until_somebody_looks(void **state)
     happens(&t, (sm_event){.kind = SM_EV_RENEW, .fence = 1, .lease_ms = MINUTE}, SM_DONE,
             SEMEL_S_RUNNING);
     t.now += 5 * MINUTE;
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
+    happens(&t, commits(1, SEMEL_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
     sm_contracts_free(t.set);
 }
 
@@ -321,7 +324,7 @@ static void a_late_success_settles_what_is_in_doubt(void **state)
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     t.now += 2 * MINUTE;
     happens(&t, look, SM_DONE, SEMEL_S_IN_DOUBT);
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
+    happens(&t, commits(1, SEMEL_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
     happens(&t, begins(1), SM_REPLAY, SEMEL_S_SUCCEEDED);
     sm_contracts_free(t.set);
 }
@@ -336,13 +339,13 @@ static void a_stale_fence_never_decides(void **state)
     t.now += 2 * MINUTE;
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     assert_int_equal(t.e.fence, 2);
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_EVIDENCE, SEMEL_S_RUNNING);
+    happens(&t, commits(1, SEMEL_SUCCESS, 0), SM_EVIDENCE, SEMEL_S_RUNNING);
     sm_effect fork = t.e;
-    happens(&t, commits(2, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SEMEL_S_SUCCEEDED);
+    happens(&t, commits(2, SEMEL_FAILURE, SEMEL_APPLIED_NO), SM_DONE, SEMEL_S_SUCCEEDED);
     t.e = fork; /* or the second succeeds as well */
-    happens(&t, commits(2, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
+    happens(&t, commits(2, SEMEL_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
     assert_true(noted(&t, SM_N_DOUBLE_EFFECT));
-    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_NO), SM_EVIDENCE, SEMEL_S_SUCCEEDED);
+    happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_NO), SM_EVIDENCE, SEMEL_S_SUCCEEDED);
     sm_contracts_free(t.set);
 }
 
@@ -355,10 +358,10 @@ static void doubt_is_sticky(void **state)
     t.now += 2 * MINUTE;
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     /* The second surely failed: that proves nothing about the first (I16). */
-    happens(&t, commits(2, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SEMEL_S_IN_DOUBT);
+    happens(&t, commits(2, SEMEL_FAILURE, SEMEL_APPLIED_NO), SM_DONE, SEMEL_S_IN_DOUBT);
     assert_int_equal(t.e.doubt_count, 1);
     assert_int_equal(t.e.doubts[0], 1);
-    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SEMEL_S_FAILED);
+    happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_NO), SM_DONE, SEMEL_S_FAILED);
     sm_contracts_free(t.set);
 }
 
@@ -371,12 +374,12 @@ static void the_chain_is_followed_to_its_end(void **state)
              "idempotency: {header: K, window: 10m}}}");
     const sm_event step = {.kind = SM_EV_STEP, .lease_ms = MINUTE};
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
-    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
+    happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
     happens(&t, begins(1), SM_WAIT, SEMEL_S_IN_DOUBT);
     assert_int_equal(t.s.code, SEMEL_C_UPSTREAM_TIMEOUT);
     sm_effect fork = t.e;
     happens(&t, step, SM_EXECUTE, SEMEL_S_RUNNING); /* the resend */
-    happens(&t, commits(2, SM_FAILURE, SM_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
+    happens(&t, commits(2, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
     assert_int_equal(sm_effect_doubt_step(&t.e, t.c, t.now), SM_DOUBT_PROBE);
     happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_WAIT,
             SEMEL_S_IN_DOUBT);
@@ -406,7 +409,7 @@ static void an_absent_probe_is_not_the_last_word_on_an_irreversible_tool(void **
                      : "{class: irreversible, key: {fields: [/a]}, on_in_doubt: probe, probe: "
                        "{tool: p, applied: {when: [{field: /a, exists: true}]}}}");
         happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
-        happens(&t, commits(1, SM_FAILURE, SM_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
+        happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
         t.now += MINUTE;
         happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_DONE,
                 authoritative ? SEMEL_S_READY : SEMEL_S_IN_DOUBT);
@@ -439,7 +442,7 @@ static void an_approval_is_bound_used_once_and_expires(void **state)
     /* It runs once. */
     t.e = approved;
     happens(&t, asks, SM_EXECUTE, SEMEL_S_RUNNING);
-    happens(&t, commits(1, SM_FAILURE, SM_APPLIED_NO), SM_DONE, SEMEL_S_FAILED);
+    happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_NO), SM_DONE, SEMEL_S_FAILED);
     happens(&t, asks, SM_WAIT, SEMEL_S_PENDING);
     /* It expires, from the request and again from the approval, and may be asked for again. */
     t.e = approved;
@@ -457,7 +460,7 @@ static void windows_start_when_an_effect_is_settled(void **state)
     tell(&t, "{class: write, window: 10m, result_window: 1m}");
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     t.now += 30000;
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
+    happens(&t, commits(1, SEMEL_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
     t.now += MINUTE - 1;
     happens(&t, begins(1), SM_REPLAY, SEMEL_S_SUCCEEDED);
     t.now += 1;
@@ -467,7 +470,7 @@ static void windows_start_when_an_effect_is_settled(void **state)
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING); /* the key is free: a new generation */
     assert_true(t.e.generation == 2 && t.e.attempt == 1 && t.e.fence == 2);
     /* An attempt of the old generation says nothing about the new one. */
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_EVIDENCE, SEMEL_S_RUNNING);
+    happens(&t, commits(1, SEMEL_SUCCESS, 0), SM_EVIDENCE, SEMEL_S_RUNNING);
     assert_int_equal(t.e.late, 0);
     sm_contracts_free(t.set);
 }
@@ -478,7 +481,7 @@ static void a_repeat_runs_only_if_it_is_meant(void **state)
     story t;
     tell(&t, "{class: write, on_repeat: run, repeat_after: 2s}");
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
+    happens(&t, commits(1, SEMEL_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
     sm_event meant = begins(1);
     meant.deliberate = true;
     t.now += 1999;
@@ -495,26 +498,26 @@ static void failures_run_again_only_where_that_is_safe(void **state)
     (void)state;
     static const struct {
         const char *fields;
-        sm_applied applied;
+        semel_applied applied;
         sm_answer again;
         semel_code code;
     } rows[] = {
-        {"{class: write}", SM_APPLIED_NO, SM_EXECUTE, SEMEL_C_NONE},
-        {"{class: write}", SM_APPLIED_YES, SM_REPLAY, SEMEL_C_NONE},
-        {"{class: write, failures: replay}", SM_APPLIED_NO, SM_REPLAY, SEMEL_C_NONE},
-        {"{class: write, failures: replay, on_hit: replay_success}", SM_APPLIED_NO, SM_EXECUTE,
+        {"{class: write}", SEMEL_APPLIED_NO, SM_EXECUTE, SEMEL_C_NONE},
+        {"{class: write}", SEMEL_APPLIED_YES, SM_REPLAY, SEMEL_C_NONE},
+        {"{class: write, failures: replay}", SEMEL_APPLIED_NO, SM_REPLAY, SEMEL_C_NONE},
+        {"{class: write, failures: replay, on_hit: replay_success}", SEMEL_APPLIED_NO, SM_EXECUTE,
          SEMEL_C_NONE},
-        {"{class: write, failures: replay, on_hit: replay_success}", SM_APPLIED_YES, SM_REPLAY,
+        {"{class: write, failures: replay, on_hit: replay_success}", SEMEL_APPLIED_YES, SM_REPLAY,
          SEMEL_C_NONE},
-        {"{class: write, failures: replay, on_hit: fail}", SM_APPLIED_NO, SM_REFUSED,
+        {"{class: write, failures: replay, on_hit: fail}", SEMEL_APPLIED_NO, SM_REFUSED,
          SEMEL_C_ALREADY_DONE},
-        {"{class: irreversible, key: {fields: [/a]}}", SM_APPLIED_NO, SM_REPLAY, SEMEL_C_NONE},
+        {"{class: irreversible, key: {fields: [/a]}}", SEMEL_APPLIED_NO, SM_REPLAY, SEMEL_C_NONE},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         story t;
         tell(&t, rows[i].fields);
         happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
-        happens(&t, commits(1, SM_FAILURE, rows[i].applied), SM_DONE, SEMEL_S_FAILED);
+        happens(&t, commits(1, SEMEL_FAILURE, rows[i].applied), SM_DONE, SEMEL_S_FAILED);
         sm_event again = begins(1);
         sm_transition(&t.e, &again, t.c, t.now, &t.s);
         expect(t.s.answer == rows[i].again && t.s.code == rows[i].code, "%s", rows[i].fields);
@@ -532,9 +535,9 @@ static void a_success_after_not_applied_settles_before_it_runs_twice(void **stat
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     t.now += 2 * MINUTE;
     happens(&t, look, SM_DONE, SEMEL_S_IN_DOUBT);
-    happens(&t, (sm_event){.kind = SM_EV_RESOLVE, .resolution = SM_RESOLVE_NOT_APPLIED}, SM_DONE,
+    happens(&t, (sm_event){.kind = SM_EV_RESOLVE, .resolution = SEMEL_RESOLVE_NOT_APPLIED}, SM_DONE,
             SEMEL_S_READY);
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
+    happens(&t, commits(1, SEMEL_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
     sm_contracts_free(t.set);
 }
 
@@ -550,7 +553,7 @@ static void observe_mode_executes_and_says_what_it_would_have_done(void **state)
     assert_false(t.s.unclaimed);
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     assert_true(t.s.unclaimed && t.s.observed == SEMEL_C_RETRY_IN_FLIGHT && t.e.fence == 1);
-    happens(&t, commits(1, SM_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
+    happens(&t, commits(1, SEMEL_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_SUCCEEDED);
     assert_true(t.s.unclaimed && t.s.observed == SEMEL_C_ALREADY_DONE);
     sm_contracts_free(t.set);
@@ -590,20 +593,23 @@ static sm_event random_event(walk *w)
     ev.deliberate = random_below(&w->random, 4) == 0;
     ev.barred = random_below(&w->random, 16) == 0;
     ev.lease_ms = 1000 + random_below(&w->random, 60000);
-    ev.outcome = (sm_outcome)random_below(&w->random, 3);
-    ev.applied = (sm_applied)random_below(&w->random, 3);
+    ev.outcome = (semel_kind)random_below(&w->random, 3);
+    ev.applied = (semel_applied)(SEMEL_APPLIED_NO + random_below(&w->random, 3));
+    ev.gone = random_below(&w->random, 32) == 0;
     ev.request = w->e.request - (random_below(&w->random, 4) == 0);
     ev.actor = DIGEST(random_below(&w->random, 4));
-    ev.resolution = (sm_resolution)random_below(&w->random, 3);
+    ev.resolution = (semel_resolution)random_below(&w->random, 3);
     ev.found = (sm_found_kind)random_below(&w->random, 3);
     return ev;
 }
 
-/* The effect as the clock alone leaves it. */
-static sm_effect at_rest(const walk *w)
+/* The effect as the clock and what is known of its holder leave it, before the event itself. */
+static sm_effect at_rest(const walk *w, const sm_event *ev)
 {
     sm_step s;
-    sm_transition(&w->e, &look, w->c, w->now, &s);
+    sm_event first = look;
+    first.gone = ev->gone;
+    sm_transition(&w->e, &first, w->c, w->now, &s);
     return s.next;
 }
 
@@ -643,12 +649,12 @@ static void learn(walk *w, const sm_effect *before, const sm_event *ev, const sm
     if (ev->kind == SM_EV_COMMIT && ev->fence >= 1 && ev->fence <= before->fence) {
         attempt *a = &w->attempts[ev->fence];
         /* An attempt that takes back its own word, or a person's, is evidence and no more. */
-        if (ev->outcome != SM_FAILURE && !a->over)
+        if (ev->outcome != SEMEL_FAILURE && !a->over)
             a->succeeded = true;
-        else if (ev->applied == SM_APPLIED_NO && !a->succeeded)
+        else if (ev->applied == SEMEL_APPLIED_NO && !a->succeeded)
             a->over = true;
     }
-    bool cleared = (ev->kind == SM_EV_RESOLVE && ev->resolution == SM_RESOLVE_NOT_APPLIED) ||
+    bool cleared = (ev->kind == SM_EV_RESOLVE && ev->resolution == SEMEL_RESOLVE_NOT_APPLIED) ||
                    (ev->kind == SM_EV_PROBED && ev->found == SM_FOUND_ABSENT);
     if (cleared && s->answer == SM_DONE && before->state == SEMEL_S_IN_DOUBT &&
         s->next.state != SEMEL_S_IN_DOUBT) {
@@ -717,7 +723,7 @@ static void a_million_random_steps_keep_every_promise(void **state)
             w.now += random_below(&w.random, 4) == 0 ? random_below(&w.random, 90000)
                                                      : random_below(&w.random, 500);
             sm_event ev = random_event(&w);
-            sm_effect before = at_rest(&w);
+            sm_effect before = at_rest(&w, &ev);
             if ((ev.kind == SM_EV_COMMIT || ev.kind == SM_EV_RENEW) && ev.fence == w.e.fence)
                 before = w.e.state == SEMEL_S_RUNNING ? w.e : before;
             sm_step s;

@@ -1,0 +1,63 @@
+/* One encoding for events and seals. */
+#include "core/chain.h"
+
+#include <endian.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+static void put_number(sm_buf *b, uint64_t v)
+{
+    v = htobe64(v);
+    sm_buf_bytes(b, &v, sizeof v);
+}
+
+static void put_text(sm_buf *b, sm_str s)
+{
+    put_number(b, s.p == NULL ? UINT64_MAX : s.n); /* absent is not empty */
+    sm_buf_str(b, s);
+}
+
+static sm_err encode(sm_buf *b, const semel_event *e)
+{
+    sm_buf_clear(b);
+    sm_buf_text(b, "semel-event-1");
+    sm_buf_bytes(b, e->prev.b, sizeof e->prev.b);
+    put_number(b, e->id);
+    put_number(b, e->generation);
+    put_number(b, e->index);
+    put_number(b, (uint64_t)e->at);
+    put_text(b, e->what);
+    put_text(b, e->actor);
+    put_text(b, e->body);
+    return b->err;
+}
+
+sm_err sm_chain_hash(sm_digest *d, sm_buf *scratch, semel_event *e)
+{
+    sm_err err = encode(scratch, e);
+    return err != SM_OK ? err : sm_digest_bytes(d, scratch->p, scratch->len, &e->hash);
+}
+
+sm_err sm_seal_hash(sm_digest *d, sm_buf *scratch, sm_str key, semel_event *seal)
+{
+    if (key.p == NULL)
+        return sm_chain_hash(d, scratch, seal);
+    sm_err err = encode(scratch, seal);
+    if (err != SM_OK)
+        return err;
+    unsigned n = 0;
+    unsigned char *mac = HMAC(EVP_sha256(), key.p, (int)key.n, (unsigned char *)scratch->p,
+                              scratch->len, seal->hash.b, &n);
+    return mac != NULL && n == sizeof seal->hash.b ? SM_OK : SEMEL_E_CRYPTO;
+}
+
+sm_err sm_chain_fold(sm_digest *d, sm_hash *so_far, uint64_t seq, const sm_hash *next)
+{
+    uint8_t text[sizeof so_far->b + sizeof seq + sizeof next->b];
+    uint64_t big = htobe64(seq);
+    memcpy(text, so_far->b, sizeof so_far->b);
+    memcpy(text + sizeof so_far->b, &big, sizeof big);
+    memcpy(text + sizeof so_far->b + sizeof big, next->b, sizeof next->b);
+    return sm_digest_bytes(d, text, sizeof text, so_far);
+}

@@ -1,0 +1,320 @@
+/*
+ * One walk over the fields serves both directions, so that writing and reading cannot disagree.
+ * Numbers are base-128, times too; "never" is written as 1, which is no time that ever was.
+ */
+#include "core/record.h"
+
+#include <assert.h>
+
+#include "base/duration.h"
+
+#define LIFE_VERSION    1u
+#define OUTCOME_VERSION 1u
+
+typedef struct codec {
+    bool reading;
+    bool bad;
+    const uint8_t *in, *end;
+    sm_buf *out;
+} codec;
+
+static void number(codec *c, uint64_t *v)
+{
+    if (!c->reading) {
+        uint8_t text[10];
+        size_t n = 0;
+        uint64_t rest = *v;
+        for (; rest >= 128; rest >>= 7)
+            text[n++] = (uint8_t)(rest | 128);
+        text[n++] = (uint8_t)rest;
+        sm_buf_bytes(c->out, text, n);
+        return;
+    }
+    *v = 0;
+    for (unsigned shift = 0; shift < 64 && c->in < c->end; shift += 7) {
+        uint8_t byte = *c->in++;
+        *v |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128)
+            return;
+    }
+    c->bad = true;
+}
+
+/* A number that lives in a narrower type. */
+#define NARROW(c, field)                                                                           \
+    do {                                                                                           \
+        uint64_t wide_ = (uint64_t)(field);                                                        \
+        number(c, &wide_);                                                                         \
+        (field) = (__typeof__(field))wide_;                                                        \
+        if ((uint64_t)(field) != wide_)                                                            \
+            (c)->bad = true;                                                                       \
+    } while (0)
+
+static void span(codec *c, int64_t *t)
+{
+    uint64_t v = *t == INT64_MAX ? 1 : *t == 1 ? 2 : (uint64_t)*t;
+    number(c, &v);
+    if (c->reading)
+        *t = v == 1 ? INT64_MAX : (int64_t)v;
+    if (*t < 0)
+        c->bad = true;
+}
+
+static void bytes(codec *c, void *p, size_t n)
+{
+    if (!c->reading) {
+        sm_buf_bytes(c->out, p, n);
+    } else if ((size_t)(c->end - c->in) < n) {
+        c->bad = true;
+    } else {
+        memcpy(p, c->in, n);
+        c->in += n;
+    }
+}
+
+/* A hash that is mostly absent. */
+static void rare_hash(codec *c, sm_hash *h)
+{
+    static const sm_hash none;
+    uint8_t present = memcmp(h, &none, sizeof none) != 0;
+    NARROW(c, present);
+    if (present)
+        bytes(c, h->b, sizeof h->b);
+}
+
+static void walk_terms(codec *c, sm_terms *t)
+{
+    NARROW(c, t->class);
+    NARROW(c, t->mode);
+    NARROW(c, t->variant);
+    span(c, &t->window_ms);
+    span(c, &t->result_window_ms);
+    span(c, &t->lease_ms);
+    NARROW(c, t->on_in_doubt.count);
+    if (t->on_in_doubt.count > sizeof t->on_in_doubt.steps)
+        c->bad = true;
+    else
+        bytes(c, t->on_in_doubt.steps, t->on_in_doubt.count);
+    span(c, &t->down_window_ms);
+    span(c, &t->settle_ms);
+    uint8_t bits = (uint8_t)(t->authoritative | t->asks << 1 | t->self << 2 | t->barrier << 3 |
+                             (t->via & 1) << 4);
+    NARROW(c, bits);
+    t->authoritative = bits & 1;
+    t->asks = bits & 2;
+    t->self = bits & 4;
+    t->barrier = bits & 8;
+    t->via = bits >> 4 & 1;
+    if (t->asks) {
+        number(c, &t->quorum);
+        span(c, &t->expires_ms);
+    }
+}
+
+static void walk_doubts(codec *c, sm_effect *e)
+{
+    NARROW(c, e->doubt_count);
+    if (e->doubt_count > SM_DOUBTS_MAX) {
+        c->bad = true;
+        return;
+    }
+    for (uint32_t i = 0; i < e->doubt_count; i++)
+        number(c, &e->doubts[i]);
+    NARROW(c, e->chain_at);
+    span(c, &e->doubt_end);
+}
+
+static void walk_request(codec *c, sm_memo *m)
+{
+    sm_effect *e = &m->effect;
+    number(c, &e->request);
+    if (e->request == 0)
+        return;
+    rare_hash(c, &e->digest);
+    rare_hash(c, &m->requester);
+    span(c, &e->request_end);
+    NARROW(c, e->quorum);
+    NARROW(c, e->approvals);
+    if (e->approvals > SM_APPROVERS_MAX) {
+        c->bad = true;
+        return;
+    }
+    for (uint32_t i = 0; i < e->approvals; i++)
+        bytes(c, e->approvers[i].b, sizeof e->approvers[i].b);
+    NARROW(c, e->approved);
+    number(c, &m->told);
+    number(c, &m->notices);
+    span(c, &m->notice_at);
+}
+
+static void walk_attempt(codec *c, sm_memo *m)
+{
+    sm_effect *e = &m->effect;
+    number(c, &e->attempt);
+    if (e->attempt == 0)
+        return;
+    number(c, &e->run);
+    rare_hash(c, &e->ran);
+    span(c, &e->first_sent);
+    NARROW(c, e->resending);
+    number(c, &e->late);
+    NARROW(c, e->late_partial);
+    bytes(c, m->claim, sizeof m->claim);
+    number(c, &m->holder.pid);
+    if (m->holder.pid != 0) {
+        number(c, &m->holder.boot);
+        number(c, &m->holder.space);
+        number(c, &m->holder.start);
+    }
+}
+
+static void walk(codec *c, sm_memo *m)
+{
+    sm_effect *e = &m->effect;
+    number(c, &e->base_fence);
+    walk_attempt(c, m);
+    walk_doubts(c, e);
+    NARROW(c, e->applied);
+    NARROW(c, e->abandoned);
+    walk_request(c, m);
+    walk_terms(c, &m->terms);
+}
+
+sm_err sm_memo_pack(const sm_memo *m, semel_record *r, sm_buf *life)
+{
+    const sm_effect *e = &m->effect;
+    assert(sm_effect_flaw(e) == NULL);
+    sm_memo copy = *m;
+    codec c = {.out = life};
+    sm_buf_clear(life);
+    sm_buf_byte(life, LIFE_VERSION);
+    walk(&c, &copy);
+    r->state = (uint8_t)e->state;
+    r->generation = e->generation;
+    r->fence = e->fence;
+    r->lease_end = e->lease_end;
+    r->settled_at = e->settled_at;
+    r->window_end = e->window_end;
+    r->result_end = e->result_end;
+    r->life = sm_buf_view(life);
+    return life->err;
+}
+
+sm_err sm_memo_unpack(const semel_record *r, sm_memo *out)
+{
+    *out = (sm_memo){0};
+    codec c = {.reading = true,
+               .in = (const uint8_t *)r->life.p,
+               .end = (const uint8_t *)r->life.p + r->life.n};
+    if (r->life.n == 0 || *c.in++ != LIFE_VERSION)
+        return SEMEL_E_CORRUPT;
+    walk(&c, out);
+    sm_effect *e = &out->effect;
+    e->state = (semel_state)r->state;
+    e->generation = r->generation;
+    e->fence = r->fence;
+    e->lease_end = r->lease_end;
+    e->settled_at = r->settled_at;
+    e->window_end = r->window_end;
+    e->result_end = r->result_end;
+    return c.bad || c.in != c.end || sm_effect_flaw(e) != NULL ? SEMEL_E_CORRUPT : SM_OK;
+}
+
+void sm_terms_take(const sm_contract *c, sm_terms *out)
+{
+    const sm_idempotency *down =
+        c->origin[SM_F_IDEMPOTENCY].given != NULL ? &c->idempotency : &c->upstream.idempotency;
+    *out = (sm_terms){
+        .class = (uint8_t)c->class,
+        .mode = (uint8_t)c->mode,
+        .variant = c->variant,
+        .window_ms = c->window_ms,
+        .result_window_ms = c->result_window_ms,
+        .lease_ms = c->lease_ms,
+        .on_in_doubt = c->on_in_doubt,
+        .down_window_ms = down->window_ms,
+        .settle_ms = c->probe.settle_ms,
+        .authoritative = c->probe.authoritative,
+        .self = c->approval.self_approval,
+        .via = (uint8_t)c->approval.via,
+        .barrier = c->barrier,
+        .quorum = (uint64_t)c->approval.quorum,
+        .expires_ms = c->approval.expires_ms,
+    };
+}
+
+void sm_terms_contract(const sm_terms *t, sm_contract *out)
+{
+    *out = (sm_contract){
+        .class = t->class,
+        .mode = t->mode,
+        .variant = t->variant,
+        .window_ms = t->window_ms,
+        .result_window_ms = t->result_window_ms,
+        .lease_ms = t->lease_ms,
+        .on_in_doubt = t->on_in_doubt,
+        .upstream.idempotency.window_ms = t->down_window_ms,
+        .probe = {.settle_ms = t->settle_ms, .authoritative = t->authoritative},
+        .approval = {.on = t->asks,
+                     .self_approval = t->self,
+                     .via = t->via,
+                     .quorum = (int64_t)t->quorum,
+                     .expires_ms = t->expires_ms},
+        .barrier = t->barrier,
+    };
+}
+
+/* ---- outcomes --------------------------------------------------------------------------------*/
+
+static void text(codec *c, sm_str *s)
+{
+    uint64_t n = s->p == NULL ? 0 : s->n + 1;
+    number(c, &n);
+    if (n == 0) {
+        *s = (sm_str){0};
+    } else if (!c->reading) {
+        sm_buf_str(c->out, *s);
+    } else if ((uint64_t)(c->end - c->in) < n - 1) {
+        c->bad = true;
+    } else {
+        *s = (sm_str){(const char *)c->in, n - 1};
+        c->in += n - 1;
+    }
+}
+
+static void walk_outcome(codec *c, semel_outcome *o)
+{
+    NARROW(c, o->kind);
+    NARROW(c, o->applied);
+    uint64_t status = (uint64_t)(uint32_t)o->status;
+    number(c, &status);
+    o->status = (int)(uint32_t)status;
+    NARROW(c, o->is_json);
+    NARROW(c, o->kept);
+    number(c, &o->bytes);
+    text(c, &o->corrective_action);
+    text(c, &o->headers);
+    text(c, &o->value);
+}
+
+sm_err sm_outcome_pack(const semel_outcome *o, sm_buf *out)
+{
+    semel_outcome copy = *o;
+    codec c = {.out = out};
+    sm_buf_clear(out);
+    sm_buf_byte(out, OUTCOME_VERSION);
+    walk_outcome(&c, &copy);
+    return out->err;
+}
+
+bool sm_outcome_unpack(sm_str stored, semel_outcome *out)
+{
+    *out = (semel_outcome){.size = sizeof *out};
+    codec c = {.reading = true,
+               .in = (const uint8_t *)stored.p,
+               .end = (const uint8_t *)stored.p + stored.n};
+    if (stored.n == 0 || *c.in++ != OUTCOME_VERSION)
+        return false;
+    walk_outcome(&c, out);
+    return !c.bad && c.in == c.end;
+}

@@ -1,0 +1,69 @@
+/*
+ * From an effect to the record that a store keeps, and back.
+ *
+ * A store sees a few columns that it needs for finding things; the rest of the life's state is one
+ * opaque text. Beside the effect itself that is what was agreed when it began: an operator who has
+ * no contract file still settles it by the terms under which it ran.
+ */
+#ifndef SM_CORE_RECORD_H
+#define SM_CORE_RECORD_H
+
+#include "core/handle.h"
+#include "core/transition.h"
+#include "semel/semel.h"
+
+/* What a contract says about the rest of an effect's life. */
+typedef struct sm_terms {
+    uint8_t class;
+    uint8_t mode;
+    uint32_t variant;
+    int64_t window_ms, result_window_ms, lease_ms;
+    sm_chain on_in_doubt;
+    int64_t down_window_ms; /* the downstream's */
+    int64_t settle_ms;      /* of the probe */
+    bool authoritative;
+    bool asks;   /* these arguments need approval */
+    bool self;   /* the requester may approve */
+    uint8_t via; /* 1: not on a local ledger */
+    bool barrier;
+    uint64_t quorum;
+    int64_t expires_ms;
+} sm_terms;
+
+/* Who runs an attempt. A zero pid: nobody whose end could be noticed. */
+typedef struct sm_holder {
+    uint64_t boot;  /* of the boot id */
+    uint64_t space; /* the pid namespace */
+    uint64_t pid;
+    uint64_t start; /* when that process began, so that a reused pid is somebody else */
+} sm_holder;
+
+#define SM_CLAIM_HASH 16u
+
+typedef struct sm_memo {
+    sm_effect effect;
+    sm_terms terms;
+    sm_holder holder;
+    uint8_t claim[SM_CLAIM_HASH]; /* of the newest attempt's secret */
+    sm_hash requester;            /* who asked for approval */
+    uint64_t told;                /* the newest request of which somebody was told */
+    uint64_t notices;             /* tries to tell somebody of the newest request */
+    int64_t notice_at;            /* when to try next */
+} sm_memo;
+
+/* What is agreed by a contract, and a contract that says just that. */
+void sm_terms_take(const sm_contract *c, sm_terms *out);
+void sm_terms_contract(const sm_terms *t, sm_contract *out);
+
+/* Writes the memo into the record's columns and its `life`, whose bytes are in `life` and must
+ * outlive the record. */
+sm_err sm_memo_pack(const sm_memo *m, semel_record *r, sm_buf *life);
+
+/* SEMEL_E_CORRUPT if the record does not make sense. */
+sm_err sm_memo_unpack(const semel_record *r, sm_memo *out);
+
+/* Stored outcomes: everything but the value has a fixed order; the value's bytes come last. */
+sm_err sm_outcome_pack(const semel_outcome *o, sm_buf *out);
+bool sm_outcome_unpack(sm_str stored, semel_outcome *out);
+
+#endif

@@ -1,0 +1,237 @@
+/*
+ * renew and commit: what an attempt says about itself.
+ *
+ * A claim's secret is checked before anything else. The newest attempt's hash is in the record;
+ * those of older attempts are in their events, because a late commit is rare and may be all the
+ * evidence there is.
+ */
+#include <openssl/crypto.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/utf8.h"
+#include "ledger/ledger.h"
+
+typedef struct search {
+    sm_work *w;
+    uint64_t fence;
+    sm_hash expected;
+    bool found;
+} search;
+
+static bool find_claim(void *context, const semel_event *ev)
+{
+    search *f = context;
+    sm_arena_reset(&f->w->call);
+    const sm_json *body = NULL;
+    if (sm_json_read(&f->w->call, ev->body, &sm_json_default_limits, &body, NULL) != SM_OK)
+        return true;
+    const sm_json *fence = sm_json_find(body, SM_STR("fence"));
+    const sm_json *claim = sm_json_find(body, SM_STR("claim"));
+    char number[24];
+    snprintf(number, sizeof number, "%llu", (unsigned long long)f->fence);
+    if (fence == NULL || claim == NULL || !sm_str_is(sm_json_text(fence), number) ||
+        claim->type != SM_JSON_STRING)
+        return true;
+    f->found = sm_hash_parse(sm_json_text(claim), &f->expected);
+    return false;
+}
+
+/* Loads the effect that a claim names, and checks that the claim is one. SEMEL_E_OK with
+ * *good false if it is none. */
+static sm_err load_claim(semel *s, sm_work *w, const sm_handle *h, bool *good)
+{
+    *good = false;
+    sm_err e = sm_load_id(s, w, h->id, 0);
+    if (e != SM_OK)
+        return e == SEMEL_E_NOT_FOUND ? SM_OK : e;
+    search f = {.w = w, .fence = h->fence};
+    const sm_effect *effect = &w->memo.effect;
+    if (h->generation == w->cur.generation && h->fence == effect->fence && effect->attempt > 0) {
+        memcpy(f.expected.b, w->memo.claim, sizeof w->memo.claim);
+        f.found = true;
+    } else {
+        for (uint64_t after = 0, before = 1; !f.found && after != before;) {
+            before = after;
+            e = s->ops->events(s->store, h->id, h->generation, &after, 100, find_claim, &f,
+                               &w->fault);
+            if (e != SM_OK)
+                return e;
+        }
+    }
+    sm_hash given;
+    e = sm_digest_bytes(&w->keyer.digest, h->secret, sizeof h->secret, &given);
+    *good = e == SM_OK && f.found && CRYPTO_memcmp(given.b, f.expected.b, SM_CLAIM_HASH) == 0;
+    return e;
+}
+
+static sm_err bad_claim(sm_work *w, semel_answer *a)
+{
+    return sm_answer_refuse(w, a, SEMEL_C_BAD_CLAIM, SM_OK);
+}
+
+/* ---- renew -----------------------------------------------------------------------------------*/
+
+sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer *a)
+{
+    sm_work *w = sm_work_start(a);
+    for (int races = 0; races < SM_RACES_MAX; races++) {
+        bool good;
+        sm_err e = load_claim(s, w, claim, &good);
+        if (e != SM_OK)
+            return sm_answer_error(w, a, e);
+        if (!good)
+            return bad_claim(w, a);
+        sm_event ev = {.kind = SM_EV_RENEW,
+                       .fence = claim->fence,
+                       .lease_ms = lease_ms > 0 ? lease_ms : w->memo.terms.lease_ms};
+        sm_judge(s, w, &ev);
+        if (w->step.answer == SM_DONE && w->step.changed) {
+            sm_body_start(w);
+            sm_body_number(w, "fence", claim->fence);
+            e = sm_write(s, w, &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0})});
+            if (e == SEMEL_E_STALE)
+                continue;
+        }
+        if (e == SM_OK)
+            e = sm_answer_about(w, a);
+        if (e != SM_OK)
+            return sm_answer_error(w, a, e);
+        if (w->step.answer != SM_DONE)
+            return sm_answer_refuse(w, a, w->step.code, SM_OK);
+        a->verdict = SEMEL_DONE;
+        a->lease_ms = w->memo.effect.lease_end - w->now;
+        return SM_OK;
+    }
+    return sm_answer_error(w, a, SEMEL_E_UNAVAILABLE);
+}
+
+semel_err semel_renew(semel *s, semel_str claim, int64_t lease_ms, semel_answer *a)
+{
+    sm_handle h;
+    if (sm_handle_parse("cl_", claim, &h))
+        return sm_renew(s, &h, lease_ms, a);
+    return bad_claim(sm_work_start(a), a);
+}
+
+/* ---- commit ----------------------------------------------------------------------------------*/
+
+/* A tool that answered "I failed" has answered, and did nothing; nobody knows of one whose effect
+ * cannot be taken back. */
+static semel_applied applied_by(const sm_memo *m, const semel_outcome *o)
+{
+    if (o->kind != SEMEL_FAILURE)
+        return SEMEL_APPLIED_YES;
+    if (o->applied != SEMEL_APPLIED_DEFAULT)
+        return o->applied;
+    return m->terms.class == SM_CLASS_IRREVERSIBLE ? SEMEL_APPLIED_UNKNOWN : SEMEL_APPLIED_NO;
+}
+
+static bool equal_outcomes(const semel_outcome *a, const semel_outcome *b)
+{
+    return a->kind == b->kind && a->bytes == b->bytes && a->status == b->status &&
+           a->kept == b->kept && sm_str_eq(a->value, b->value);
+}
+
+/* The same commit again, because its answer was lost: it is as if the answer came now. */
+static bool repeats(const sm_work *w, const sm_handle *h, const semel_outcome *o)
+{
+    semel_outcome kept;
+    return semel_state_settled(w->memo.effect.state) && h->generation == w->cur.generation &&
+           h->fence == w->memo.effect.fence && w->cur.outcome.p != NULL &&
+           sm_outcome_unpack(w->cur.outcome, &kept) && equal_outcomes(&kept, o);
+}
+
+/* What the history says about a commit. The value itself only where no record will hold it. */
+static sm_err put_body(sm_work *w, const sm_handle *h, const semel_outcome *o, sm_str value,
+                       bool kept)
+{
+    static const char *const kinds[] = {"success", "failure", "partial"};
+    static const char *const applied[] = {"default", "no", "yes", "unknown"};
+    sm_body_start(w);
+    sm_body_number(w, "fence", h->fence);
+    if (h->generation != w->cur.generation)
+        sm_body_number(w, "generation", h->generation);
+    sm_body_text(w, "kind", sm_str_from(kinds[o->kind]));
+    if (o->kind == SEMEL_FAILURE)
+        sm_body_text(w, "applied", sm_str_from(applied[o->applied]));
+    sm_hash digest;
+    sm_err e = sm_digest_bytes(&w->keyer.digest, value.n == 0 ? "" : value.p, value.n, &digest);
+    sm_body_number(w, "bytes", value.n);
+    sm_body_hash(w, "sha256", &digest);
+    sm_str start = sm_utf8_cut(value, SM_EVIDENCE_MAX);
+    if (!kept && value.n > 0 && sm_utf8_valid(start))
+        sm_body_text(w, "value", start);
+    return e;
+}
+
+/* Whether the record holds this outcome afterwards: it settles the effect, or is the success of an
+ * older attempt that is kept until the running one has ended. If such a success was kept and the
+ * running attempt did nothing, that success stays the outcome. */
+static bool takes_outcome(const sm_work *w, const sm_handle *h, const semel_outcome *o)
+{
+    const sm_effect *before = &w->memo.effect, *after = &w->step.next;
+    if (w->step.answer == SM_DONE && semel_state_settled(after->state))
+        return before->late == 0 || o->kind != SEMEL_FAILURE;
+    return after->state == SEMEL_S_RUNNING && after->late == h->fence && before->late == 0;
+}
+
+static sm_err commit(semel *s, sm_work *w, const sm_handle *h, const semel_outcome *given,
+                     sm_str value, const char **result)
+{
+    semel_outcome o = *given;
+    o.applied = applied_by(&w->memo, given);
+    if (repeats(w, h, &o)) {
+        *result = "committed";
+        w->step = (sm_step){.answer = SM_DONE};
+        return SM_OK;
+    }
+    sm_event ev = {
+        .kind = SM_EV_COMMIT, .fence = h->fence, .outcome = o.kind, .applied = o.applied};
+    bool was_running = w->memo.effect.state == SEMEL_S_RUNNING && h->fence == w->memo.effect.fence;
+    sm_judge(s, w, &ev);
+    *result = w->step.answer == SM_EVIDENCE ? "late_evidence"
+              : was_running                 ? "committed"
+                                            : "late_settled";
+    if (w->step.answer == SM_REFUSED || !w->step.changed)
+        return SM_OK;
+    bool keeps = takes_outcome(w, h, &o);
+    sm_err e = put_body(w, h, &o, value, keeps);
+    if (e != SM_OK)
+        return e;
+    return sm_write(
+        s, w, &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0}), .outcome = keeps ? &o : NULL});
+}
+
+semel_err semel_commit(semel *s, semel_str claim, const semel_outcome *outcome, semel_answer *a)
+{
+    sm_work *w = sm_work_start(a);
+    sm_handle h;
+    if (!sm_handle_parse("cl_", claim, &h))
+        return bad_claim(w, a);
+    semel_outcome o = *outcome;
+    sm_str value = o.value;
+    sm_outcome_settle(&w->call, &o);
+    for (int races = 0; races < SM_RACES_MAX; races++) {
+        bool good;
+        const char *result = NULL;
+        sm_err e = load_claim(s, w, &h, &good);
+        if (e == SM_OK && !good)
+            return bad_claim(w, a);
+        if (e == SM_OK)
+            e = commit(s, w, &h, &o, value, &result);
+        if (e == SEMEL_E_STALE)
+            continue;
+        if (e == SM_OK)
+            e = sm_answer_about(w, a);
+        if (e != SM_OK)
+            return sm_answer_error(w, a, e);
+        if (w->step.answer == SM_REFUSED)
+            return sm_answer_refuse(w, a, w->step.code, SM_OK);
+        atomic_fetch_add_explicit(&s->commits, 1, memory_order_relaxed);
+        a->verdict = SEMEL_DONE;
+        a->result = sm_str_from(result);
+        return SM_OK;
+    }
+    return sm_answer_error(w, a, SEMEL_E_UNAVAILABLE);
+}

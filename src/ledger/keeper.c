@@ -1,0 +1,246 @@
+/*
+ * The keeper: one background thread for each ledger handle.
+ *
+ * It renews the leases of what semel_run has under way, writes the journal, looks at what is due
+ * (lost leases, expired requests, people who have not been told), seals the audit trail and purges
+ * what its windows allow. Everything it does, another process could do instead: nothing depends on
+ * it but promptness.
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "ledger/ledger.h"
+
+#define TICK_MS         1000
+#define HOUSEKEEPING_MS 60000
+#define DUE_MAX         1000u
+#define PURGE_BATCH     200u
+#define NOTICE_MS       1000
+#define NOTICE_MAX_MS   600000
+
+static void lock(sm_keeper *k)
+{
+    pthread_mutex_lock(&k->lock);
+}
+
+static void unlock(sm_keeper *k)
+{
+    pthread_mutex_unlock(&k->lock);
+}
+
+/* ---- what runs -------------------------------------------------------------------------------*/
+
+void sm_keeper_add(semel *s, sm_running *r)
+{
+    lock(&s->keeper);
+    r->next = s->keeper.running;
+    s->keeper.running = r;
+    unlock(&s->keeper);
+}
+
+void sm_keeper_remove(semel *s, sm_running *r)
+{
+    lock(&s->keeper);
+    sm_running **at = &s->keeper.running;
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    unlock(&s->keeper);
+}
+
+/* Renews every lease. The list is copied first: no lock is held across a store's call. */
+static void renew_all(semel *s, semel_answer *a)
+{
+    lock(&s->keeper);
+    size_t n = 0;
+    for (const sm_running *r = s->keeper.running; r != NULL; r = r->next)
+        n++;
+    sm_handle *claims = n == 0 ? NULL : malloc(n * sizeof *claims);
+    n = 0;
+    for (const sm_running *r = s->keeper.running; claims != NULL && r != NULL; r = r->next)
+        claims[n++] = r->claim;
+    unlock(&s->keeper);
+    for (size_t i = 0; i < n; i++)
+        sm_renew(s, &claims[i], SM_RUN_LEASE_MS, a);
+    free(claims);
+}
+
+/* ---- what is due -----------------------------------------------------------------------------*/
+
+typedef struct due_list {
+    uint64_t *ids;
+    size_t n;
+} due_list;
+
+static bool collect(void *context, const semel_record *r, int64_t now)
+{
+    (void)now;
+    due_list *l = context;
+    l->ids[l->n++] = r->id;
+    return l->n < DUE_MAX;
+}
+
+static sm_err write_note(semel *s, sm_work *w, sm_note note)
+{
+    w->step = (sm_step){.next = w->memo.effect, .changed = true, .notes = {note}, .note_count = 1};
+    sm_body_start(w);
+    sm_body_number(w, "request", w->memo.effect.request);
+    if (note == SM_N_NOTICE)
+        sm_body_number(w, "try", w->memo.notices);
+    return sm_write(s, w, &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0})});
+}
+
+/* Tells somebody of a request: first the next try is put off, so that two processes seldom tell the
+ * same, and only when somebody has been told that is written down. A crash in between tells twice;
+ * it never tells nobody. */
+static void notify(semel *s, sm_work *w, semel_answer *a)
+{
+    sm_memo *m = &w->memo;
+    uint64_t request = m->effect.request;
+    int64_t pause = m->notices < 10 ? (int64_t)NOTICE_MS << m->notices : NOTICE_MAX_MS;
+    m->notices++;
+    m->notice_at = w->now + (pause < NOTICE_MAX_MS ? pause : NOTICE_MAX_MS);
+    if (write_note(s, w, SM_N_NOTICE) != SM_OK || sm_answer_about(w, a) != SM_OK)
+        return;
+    a->verdict = SEMEL_REFUSED;
+    a->code = SEMEL_C_AWAITING_APPROVAL;
+    sm_answer_words(w, a);
+    semel_str json;
+    if (semel_answer_json(a, &json) != SM_OK ||
+        !s->o.on_approval(s->o.on_approval_context, a->request, json))
+        return;
+    for (int races = 0; races < SM_RACES_MAX; races++) {
+        if (m->effect.state != SEMEL_S_PENDING || m->effect.request != request)
+            return;
+        m->told = request;
+        if (write_note(s, w, SM_N_TOLD) != SEMEL_E_STALE)
+            return;
+    }
+}
+
+static void look_at(semel *s, semel_answer *a, uint64_t id)
+{
+    sm_work *w = sm_work_start(a);
+    if (sm_load_id(s, w, id, 0) != SM_OK)
+        return;
+    sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
+    if (w->step.changed) {
+        sm_body_start(w);
+        if (w->step.next.state != SEMEL_S_NONE)
+            sm_write(s, w, &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0})});
+        return;
+    }
+    const sm_memo *m = &w->memo;
+    if (s->o.on_approval != NULL && m->effect.state == SEMEL_S_PENDING &&
+        m->told < m->effect.request && m->notice_at <= w->now)
+        notify(s, w, a);
+}
+
+void sm_sweep(semel *s, semel_answer *a)
+{
+    due_list l = {.ids = malloc(DUE_MAX * sizeof *l.ids)};
+    if (l.ids != NULL && s->ops->due(s->store, DUE_MAX, collect, &l, NULL) == SM_OK) {
+        for (size_t i = 0; i < l.n; i++)
+            look_at(s, a, l.ids[i]);
+    }
+    free(l.ids);
+}
+
+/* ---- the thread ------------------------------------------------------------------------------*/
+
+static bool stopping(semel *s)
+{
+    lock(&s->keeper);
+    bool stop = s->keeper.stop;
+    unlock(&s->keeper);
+    return stop;
+}
+
+static void purge_some(semel *s)
+{
+    uint64_t done = 0;
+    bool left = true;
+    int64_t notes_before = sm_clock_ms() - s->o.audit_retention_ms;
+    while (left && !stopping(s) &&
+           s->ops->purge(s->store, PURGE_BATCH, 0, notes_before, &done, &left, NULL) == SM_OK)
+        ;
+}
+
+/* Sleeps until something is to be done; false when it is time to end. */
+static bool rest(sm_keeper *k, int64_t until_ns)
+{
+    struct timespec at = {.tv_sec = (time_t)(until_ns / 1000000000),
+                          .tv_nsec = (long)(until_ns % 1000000000)};
+    lock(k);
+    while (!k->stop && !k->stir && sm_clock_mono_ns() < until_ns)
+        pthread_cond_timedwait(&k->wake, &k->lock, &at);
+    k->stir = false;
+    bool go_on = !k->stop;
+    unlock(k);
+    return go_on;
+}
+
+static void *keep(void *context)
+{
+    semel *s = context;
+    semel_answer *a = semel_answer_new();
+    int64_t renew_at = sm_clock_deadline_ns(SM_RUN_RENEW_MS);
+    int64_t house_at = sm_clock_deadline_ns(HOUSEKEEPING_MS);
+    while (a != NULL && rest(&s->keeper, sm_clock_deadline_ns(TICK_MS))) {
+        if (sm_clock_mono_ns() >= renew_at) {
+            renew_all(s, a);
+            renew_at = sm_clock_deadline_ns(SM_RUN_RENEW_MS);
+        }
+        sm_journal_flush(&s->journal, s->ops, s->store);
+        sm_sweep(s, a);
+        bool much = atomic_load(&s->written) >= SM_SEAL_EVENTS;
+        if (much || sm_clock_mono_ns() >= house_at)
+            sm_seal_now(s, false, NULL);
+        if (sm_clock_mono_ns() >= house_at) {
+            purge_some(s);
+            house_at = sm_clock_deadline_ns(HOUSEKEEPING_MS);
+        }
+    }
+    semel_answer_free(a);
+    return NULL;
+}
+
+void sm_keeper_stir(semel *s)
+{
+    if (s->o.on_approval == NULL)
+        return;
+    lock(&s->keeper);
+    s->keeper.stir = true;
+    pthread_cond_signal(&s->keeper.wake);
+    unlock(&s->keeper);
+}
+
+sm_err sm_keeper_start(semel *s, semel_fault *fault)
+{
+    sm_keeper *k = &s->keeper;
+    pthread_condattr_t attr;
+    pthread_mutex_init(&k->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&k->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    if (s->o.one_shot)
+        return SM_OK;
+    if (pthread_create(&k->thread, NULL, keep, s) != 0)
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "no thread can be started");
+    k->started = true;
+    return SM_OK;
+}
+
+void sm_keeper_stop(semel *s)
+{
+    sm_keeper *k = &s->keeper;
+    lock(k);
+    k->stop = true;
+    pthread_cond_signal(&k->wake);
+    unlock(k);
+    if (k->started)
+        pthread_join(k->thread, NULL);
+    pthread_cond_destroy(&k->wake);
+    pthread_mutex_destroy(&k->lock);
+}

@@ -1,0 +1,159 @@
+/*
+ * The ledger's insides: what its files share.
+ *
+ * Every operation has the same shape. It reads a record, lets the life cycle judge an event
+ * (core/transition), makes one write of the result, and applies it by compare-and-swap; if somebody
+ * else was faster it starts over with what is there now. No lock of ours is held across a store's
+ * call or a caller's work.
+ *
+ * Locks, in the order in which they may be taken: keeper.lock, then a stripe of the journal. Stores
+ * have locks of their own, which are never held when they call back.
+ */
+#ifndef SM_LEDGER_LEDGER_H
+#define SM_LEDGER_LEDGER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/chain.h"
+#include "ledger/journal.h"
+#include "ledger/work.h"
+
+/* What Semel itself executes holds a short lease and renews it. */
+#define SM_RUN_LEASE_MS 15000
+#define SM_RUN_RENEW_MS 5000
+
+/* A lost race is tried again; more often than this means that the store does not keep its word. */
+#define SM_RACES_MAX 10000
+
+/* One semel_run under way, whose lease the keeper renews. */
+typedef struct sm_running {
+    struct sm_running *next;
+    sm_handle claim;
+} sm_running;
+
+typedef struct sm_keeper {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* CLOCK_MONOTONIC */
+    bool started, stop;
+    bool stir; /* something became due */
+    sm_running *running;
+} sm_keeper;
+
+struct semel {
+    const semel_store_ops *ops;
+    semel_store *store;
+    uint32_t caps;
+    sm_contracts *contracts;
+    semel_options o;
+    char *actor;
+    char *seal_key; /* NULL: seals are not keyed */
+    size_t seal_key_bytes;
+    sm_holder self;
+    sm_journal journal;
+    sm_keeper keeper;
+    atomic_uint_fast64_t written; /* events since the last seal of this handle */
+    atomic_uint_fast64_t begins, executes, replays, refused, waits, commits;
+};
+
+static inline sm_str sm_ledger_actor(const semel *s, sm_str given)
+{
+    return given.p != NULL && given.n > 0 ? given : sm_str_from(s->actor);
+}
+
+/* ---- reading (read.c) ------------------------------------------------------------------------*/
+
+/* Reads the newest record by key or id into w->cur, w->now, w->memo and w->terms. */
+sm_err sm_load_key(semel *s, sm_work *w, const sm_hash *key);
+sm_err sm_load_id(semel *s, sm_work *w, uint64_t id, uint64_t generation);
+
+/* After a store has put a record into w->cur: unpacks it. */
+sm_err sm_load_cur(sm_work *w);
+
+/* Finds what a name means. SEMEL_E_BAD_ARGUMENTS if it means nothing. */
+sm_err sm_load_name(semel *s, sm_work *w, const semel_name *name);
+
+/* Lets the life cycle judge an event about w->cur, by the terms that it was begun under. */
+void sm_judge(semel *s, sm_work *w, sm_event *ev);
+
+/* ---- writing (write.c) -----------------------------------------------------------------------*/
+
+/* What a write says beyond the step that it makes true. */
+typedef struct sm_change {
+    sm_str actor;
+    const semel_outcome *outcome; /* becomes the record's; NULL: it stays */
+    bool drop_outcome;
+    bool drop_args;
+    const sm_identity *identity; /* begin: whose arguments run or are asked about */
+    const sm_call *call;         /* begin: the rest of it */
+    const semel_record *import;  /* a record from elsewhere, in place of identity and call */
+    const uint8_t *secret;       /* a claim's */
+    bool detached;
+    bool barrier;
+} sm_change;
+
+/* Starts the body of the event; the caller may add members in front of what the write adds. */
+void sm_body_start(sm_work *w);
+void sm_body_text(sm_work *w, const char *name, sm_str value);
+void sm_body_number(sm_work *w, const char *name, uint64_t value);
+void sm_body_hash(sm_work *w, const char *name, const sm_hash *value);
+
+/* Writes w->step over w->cur (or as a new record if w->cur.version is 0), with w->memo as changed
+ * by the caller. On SM_OK w->cur and w->memo are what was written. On SEMEL_E_STALE they are what
+ * is there now, and the caller judges again. On SEMEL_E_BARRED w->cur is the record that bars. */
+sm_err sm_write(semel *s, sm_work *w, const sm_change *change);
+
+/* What a barrier is about. */
+sm_err sm_group_of(sm_work *w, sm_str scope, sm_str tool, sm_hash *out);
+
+/* Prepares an outcome for keeping: its size, whether it is JSON, its bounds. `arena` for reading
+ * it. */
+void sm_outcome_settle(sm_arena *a, semel_outcome *o);
+
+/* SHA-256 of a contract's every effective field; what an approval is bound to, among others (I7).
+ */
+sm_err sm_approval_digest(sm_work *w, const sm_identity *id, const sm_call *call, sm_hash *out);
+
+/* ---- answering (answer.c) --------------------------------------------------------------------*/
+
+/* The handle of a record's effect, in the answer's memory. */
+sm_str sm_answer_handle(sm_work *w, const semel_record *r);
+
+/* What w->cur and w->memo say: handle, state, outcome and so on. */
+sm_err sm_answer_about(sm_work *w, semel_answer *a);
+
+/* Refuses with a code and its words; returns `e`. */
+sm_err sm_answer_refuse(sm_work *w, semel_answer *a, semel_code code, sm_err e);
+
+/* An error of the world as a refusal. */
+sm_err sm_answer_error(sm_work *w, semel_answer *a, sm_err e);
+
+/* Words for the code that the answer has. */
+void sm_answer_words(sm_work *w, semel_answer *a);
+
+void sm_answer_put_json(const semel_answer *a, sm_buf *out);
+void sm_event_put_json(const semel_event *e, sm_buf *out);
+void sm_put_stamp(sm_buf *out, const char *name, int64_t ms);
+
+/* ---- begin (begin.c), used by run ------------------------------------------------------------*/
+
+sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer *a);
+sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer *a);
+
+/* ---- the keeper (keeper.c) -------------------------------------------------------------------*/
+
+sm_err sm_keeper_start(semel *s, semel_fault *fault);
+void sm_keeper_stop(semel *s);
+void sm_keeper_stir(semel *s);
+void sm_keeper_add(semel *s, sm_running *r);
+void sm_keeper_remove(semel *s, sm_running *r);
+
+/* Looks at what is due: lost leases, expired requests, notices. */
+void sm_sweep(semel *s, semel_answer *a);
+
+/* Seals if enough has happened (this many events, or some and a minute), or if `force`. */
+#define SM_SEAL_EVENTS 1000u
+sm_err sm_seal_now(semel *s, bool force, semel_fault *fault);
+
+#endif

@@ -1,0 +1,247 @@
+/* Opening and closing a ledger: which store, which contracts, who acts. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "ledger/holder.h"
+#include "ledger/ledger.h"
+#include "store/stores.h"
+
+#define CACHE_BYTES  ((size_t)64 << 20)
+#define RETENTION_MS ((int64_t)90 * 24 * 3600 * 1000)
+#define SEAL_KEY_MIN 16u
+#define SEAL_KEY_MAX 4096u
+#define URL_MAX      4096u
+
+const char *semel_version(void)
+{
+    return SEMEL_VERSION;
+}
+
+/* ---- which store -----------------------------------------------------------------------------*/
+
+static sm_err default_url(char out[URL_MAX], semel_fault *fault)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    int n;
+    if (state != NULL && state[0] == '/')
+        n = snprintf(out, URL_MAX, "sqlite:%s/semel/ledger.db", state);
+    else if (home != NULL && home[0] == '/')
+        n = snprintf(out, URL_MAX, "sqlite:%s/.local/state/semel/ledger.db", home);
+    else
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                            "there is no home directory for the ledger; name one with --ledger or "
+                            "SEMEL_LEDGER, such as sqlite:/var/lib/semel/ledger.db");
+    return n < (int)URL_MAX ? SM_OK
+                            : sm_fault_set(fault, SEMEL_E_LIMIT, "the ledger's path is too long");
+}
+
+static const semel_store_ops *store_of(sm_str url)
+{
+    static const semel_store_ops *const stores[] = {&sm_store_sqlite, &sm_store_memory};
+    for (size_t i = 0; i < sizeof stores / sizeof stores[0]; i++) {
+        size_t n = strlen(stores[i]->scheme);
+        if (url.n > n && url.p[n] == ':' && memcmp(url.p, stores[i]->scheme, n) == 0)
+            return stores[i];
+    }
+    return NULL;
+}
+
+static sm_err open_store(semel *s, semel_fault *fault)
+{
+    char made[URL_MAX];
+    const char *given = s->o.url;
+    if (given == NULL || given[0] == '\0')
+        given = getenv("SEMEL_LEDGER");
+    if (given == NULL || given[0] == '\0') {
+        sm_err e = default_url(made, fault);
+        if (e != SM_OK)
+            return e;
+        given = made;
+    }
+    sm_str url = sm_str_from(given);
+    s->ops = s->o.store != NULL ? s->o.store : store_of(url);
+    if (s->ops == NULL) /* the URL is not repeated: it may hold a password */
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                            "the ledger's URL names no store that is known here; use sqlite:PATH "
+                            "or memory:");
+    semel_store_env env = {
+        .size = sizeof env, .cache_bytes = s->o.cache_bytes, .must_exist = s->o.must_exist};
+    return s->ops->open(url, &env, &s->store, &s->caps, fault);
+}
+
+/* ---- contracts, keys, people -----------------------------------------------------------------*/
+
+static sm_err read_file(const char *path, size_t limit, sm_buf *out, semel_fault *fault)
+{
+    sm_buf_init(out, limit + 1);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return sm_fault_set(fault, SEMEL_E_IO, "%s: %s", path, strerror(errno));
+    ssize_t n = 1;
+    while (n > 0 && out->len <= limit && sm_buf_reserve(out, 4096)) {
+        size_t room = out->cap - out->len;
+        n = read(fd, out->p + out->len, room);
+        if (n < 0 && errno == EINTR)
+            n = 1;
+        else if (n > 0)
+            out->len += (size_t)n;
+    }
+    int saved = errno;
+    close(fd);
+    if (n < 0)
+        return sm_fault_set(fault, SEMEL_E_IO, "%s: %s", path, strerror(saved));
+    if (out->len > limit || out->err != SM_OK)
+        return sm_fault_set(fault, SEMEL_E_LIMIT, "%s: larger than %zu bytes", path, limit);
+    return SM_OK;
+}
+
+static sm_err first_error(const sm_report *r, const char *name, sm_err e, semel_fault *fault)
+{
+    for (uint32_t i = 0; i < r->count; i++) {
+        const sm_finding *f = &r->items[i];
+        if (f->severity != SM_ERROR)
+            continue;
+        sm_fault_set(fault, e, "%s:%u:%u: %.*s", name, f->line, f->column, SM_FMT(f->text));
+        if (fault != NULL) {
+            fault->at = f->at;
+            fault->line = f->line;
+            fault->column = f->column;
+        }
+        return e;
+    }
+    return sm_fault_set(fault, e, "%s: %s", name, semel_err_text(e));
+}
+
+static sm_err read_contracts(semel *s, semel_fault *fault)
+{
+    const char *path = s->o.contract_path;
+    if (path == NULL && s->o.contract.p == NULL) {
+        sm_err e = sm_contracts_none(&s->contracts);
+        return e == SM_OK ? e : sm_fault_set(fault, e, "%s", semel_err_text(e));
+    }
+    sm_buf text = {0};
+    sm_report report = {0};
+    const char *name = path != NULL ? path : "contract";
+    sm_err e = path == NULL ? SM_OK : read_file(path, SM_CONTRACT_BYTES_MAX, &text, fault);
+    if (e == SM_OK) {
+        sm_str source = path == NULL ? s->o.contract : sm_buf_view(&text);
+        e = sm_report_init(&report, source);
+        if (e == SM_OK)
+            e = sm_contracts_read(sm_str_from(name), source, &s->contracts, &report);
+        if (e != SM_OK)
+            first_error(&report, name, e, fault);
+    }
+    sm_report_fini(&report);
+    sm_buf_fini(&text);
+    return e;
+}
+
+static sm_err read_seal_key(semel *s, semel_fault *fault)
+{
+    if (s->o.seal_key_path == NULL)
+        return SM_OK;
+    sm_buf key = {0};
+    sm_err e = read_file(s->o.seal_key_path, SEAL_KEY_MAX, &key, fault);
+    if (e == SM_OK && key.len < SEAL_KEY_MIN)
+        e = sm_fault_set(fault, SEMEL_E_INVALID, "%s: a seal key has at least %u bytes",
+                         s->o.seal_key_path, SEAL_KEY_MIN);
+    if (e == SM_OK) {
+        s->seal_key = key.p;
+        s->seal_key_bytes = key.len;
+        return SM_OK;
+    }
+    sm_buf_fini(&key);
+    return e;
+}
+
+static sm_err name_actor(semel *s, semel_fault *fault)
+{
+    char made[64];
+    sm_str given = s->o.actor;
+    if (given.p == NULL || given.n == 0) {
+        struct passwd *user = getpwuid(geteuid());
+        snprintf(made, sizeof made, "uid %u", (unsigned)geteuid());
+        given = user == NULL || user->pw_name[0] == '\0' ? sm_str_from(made)
+                                                         : sm_str_from(user->pw_name);
+    }
+    s->actor = strndup(given.p, given.n);
+    return s->actor != NULL ? SM_OK : sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+}
+
+/* ---- open and close --------------------------------------------------------------------------*/
+
+static void release(semel *s)
+{
+    if (s->store != NULL)
+        s->ops->close(s->store);
+    sm_contracts_free(s->contracts);
+    sm_journal_fini(&s->journal);
+    free(s->actor);
+    if (s->seal_key != NULL)
+        explicit_bzero(s->seal_key, s->seal_key_bytes);
+    free(s->seal_key);
+    free(s);
+}
+
+semel_err semel_open(const semel_options *options, semel **out, semel_fault *fault)
+{
+    *out = NULL;
+    semel *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+    memcpy(&s->o, options, options->size < sizeof s->o ? options->size : sizeof s->o);
+    if (s->o.cache_bytes == 0)
+        s->o.cache_bytes = CACHE_BYTES;
+    if (s->o.audit_retention_ms <= 0)
+        s->o.audit_retention_ms = RETENTION_MS;
+    if (s->o.tombstone_ms <= 0)
+        s->o.tombstone_ms = RETENTION_MS;
+    sm_journal_init(&s->journal);
+    sm_holder_self(&s->self);
+    sm_err e = read_contracts(s, fault);
+    if (e == SM_OK)
+        e = read_seal_key(s, fault);
+    if (e == SM_OK)
+        e = name_actor(s, fault);
+    if (e == SM_OK)
+        e = open_store(s, fault);
+    if (e == SM_OK)
+        e = sm_keeper_start(s, fault);
+    /* What the caller's options point at need not stay. */
+    s->o.url = s->o.contract_path = s->o.seal_key_path = NULL;
+    s->o.contract = s->o.actor = (sm_str){0};
+    if (e != SM_OK)
+        release(s);
+    else
+        *out = s;
+    return e;
+}
+
+void semel_close(semel *s)
+{
+    if (s == NULL)
+        return;
+    sm_keeper_stop(s);
+    sm_journal_flush(&s->journal, s->ops, s->store);
+    if (atomic_load(&s->written) > 0)
+        sm_seal_now(s, false, NULL);
+    release(s);
+}
+
+semel_err semel_stats_get(semel *s, bool thorough, semel_stats *out, semel_fault *fault)
+{
+    *out = (semel_stats){
+        .begins = atomic_load(&s->begins),
+        .executes = atomic_load(&s->executes),
+        .replays = atomic_load(&s->replays),
+        .refused = atomic_load(&s->refused),
+        .waits = atomic_load(&s->waits),
+        .commits = atomic_load(&s->commits),
+    };
+    return s->ops->health(s->store, thorough, &out->store, fault);
+}

@@ -1,0 +1,176 @@
+/* approve, deny, cancel, resolve, forget: what people decide about an effect. */
+#include "base/limits.h"
+#include "base/utf8.h"
+#include "ledger/ledger.h"
+
+/* One decision, and what it leaves in the record. */
+typedef struct decision {
+    sm_event ev;
+    sm_str actor, reason, evidence;
+    const semel_outcome *outcome;
+    bool forgets;
+} decision;
+
+static sm_err check_text(sm_work *w, const char *what, sm_str text)
+{
+    if (text.n > SM_REASON_MAX)
+        return sm_fault_set(&w->fault, SEMEL_E_LIMIT, "%s is longer than %u bytes", what,
+                            SM_REASON_MAX);
+    if (text.p != NULL && !sm_utf8_valid(text))
+        return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "%s is not UTF-8", what);
+    return SM_OK;
+}
+
+/* Reasons are kept where outcomes are, and leave with them. */
+static const semel_outcome *kept_reason(const decision *d, semel_outcome *room)
+{
+    bool refuses = d->ev.kind == SM_EV_DENY || d->ev.kind == SM_EV_CANCEL;
+    if (!refuses || d->reason.p == NULL)
+        return d->outcome;
+    *room = (semel_outcome){
+        .size = sizeof *room,
+        .kind = SEMEL_FAILURE,
+        .applied = SEMEL_APPLIED_NO,
+        .value = d->reason,
+        .bytes = d->reason.n,
+        .kept = true,
+    };
+    return room;
+}
+
+static sm_err decide_once(semel *s, sm_work *w, const sm_handle *h, decision *d)
+{
+    sm_err e = sm_load_id(s, w, h->id, 0);
+    if (e != SM_OK)
+        return e;
+    if (h->generation != w->cur.generation) {
+        w->step = (sm_step){.answer = SM_REFUSED, .code = SEMEL_C_ILLEGAL_STATE};
+        return h->generation > w->cur.generation ? SEMEL_E_NOT_FOUND : SM_OK;
+    }
+    if ((d->ev.kind == SM_EV_APPROVE || d->ev.kind == SM_EV_DENY) && w->memo.terms.via == 1) {
+        w->step = (sm_step){.answer = SM_REFUSED, .code = SEMEL_C_FORBIDDEN};
+        return SM_OK;
+    }
+    d->ev.needs_approval = w->memo.terms.asks;
+    d->ev.digest = w->memo.effect.ran;
+    e = sm_digest_bytes(&w->keyer.digest, d->actor.p, d->actor.n, &d->ev.actor);
+    if (e != SM_OK)
+        return e;
+    sm_judge(s, w, &d->ev);
+    if (!w->step.changed || (w->step.answer == SM_REFUSED && w->step.next.state == SEMEL_S_NONE))
+        return SM_OK;
+    sm_body_start(w);
+    if (h->request != 0)
+        sm_body_number(w, "request", h->request);
+    sm_body_text(w, "reason", d->reason);
+    sm_body_text(w, "evidence", d->evidence);
+    semel_outcome room;
+    bool done = w->step.answer == SM_DONE;
+    sm_change change = {
+        .actor = d->actor,
+        .outcome = done ? kept_reason(d, &room) : NULL,
+        .drop_outcome = done && d->forgets,
+        .drop_args = done && d->forgets,
+    };
+    if (change.outcome != NULL) {
+        sm_hash digest;
+        sm_str v = change.outcome->value;
+        e = sm_digest_bytes(&w->keyer.digest, v.n == 0 ? "" : v.p, v.n, &digest);
+        sm_body_number(w, "bytes", change.outcome->bytes);
+        sm_body_hash(w, "sha256", &digest);
+    }
+    return e == SM_OK ? sm_write(s, w, &change) : e;
+}
+
+static sm_err decide(semel *s, const char *prefix, sm_str name, decision *d, semel_answer *a)
+{
+    sm_work *w = sm_work_start(a);
+    sm_handle h;
+    d->actor = sm_ledger_actor(s, d->actor);
+    sm_err e = check_text(w, "the reason", d->reason);
+    if (e == SM_OK)
+        e = check_text(w, "the evidence", d->evidence);
+    if (e == SM_OK && !sm_handle_parse(prefix, name, &h))
+        e = sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "\"%.*s\" is not %s",
+                         (int)(name.n < 60 ? name.n : 60), name.p,
+                         prefix[0] == 'a' ? "an approval request's handle (ap_...)"
+                                          : "an effect's handle (ef_...)");
+    if (e != SM_OK)
+        return sm_answer_error(w, a, e);
+    d->ev.request = h.request;
+    for (int races = 0; races < SM_RACES_MAX; races++) {
+        e = decide_once(s, w, &h, d);
+        if (e == SEMEL_E_STALE)
+            continue;
+        if (e == SM_OK)
+            e = sm_answer_about(w, a);
+        if (e != SM_OK)
+            return sm_answer_error(w, a, e);
+        if (w->step.answer == SM_REFUSED) {
+            if (w->step.code == SEMEL_C_ILLEGAL_STATE)
+                a->message =
+                    sm_arena_printf(&w->call, "The effect is %s; that cannot be done to it.",
+                                    semel_state_name(a->state));
+            if (w->step.code == SEMEL_C_FORBIDDEN)
+                a->message = SM_STR("The contract lets only the gateway take approvals.");
+            if (w->step.code == SEMEL_C_KEY_CONFLICT)
+                a->message = SM_STR("This request was superseded: other arguments wait now.");
+            return sm_answer_refuse(w, a, w->step.code, SM_OK);
+        }
+        a->verdict = SEMEL_DONE;
+        return SM_OK;
+    }
+    return sm_answer_error(w, a, SEMEL_E_UNAVAILABLE);
+}
+
+semel_err semel_approve(semel *s, semel_str request, semel_str actor, semel_answer *a)
+{
+    decision d = {.ev = {.kind = SM_EV_APPROVE}, .actor = actor};
+    return decide(s, "ap_", request, &d, a);
+}
+
+semel_err semel_deny(semel *s, semel_str request, semel_str actor, semel_str reason,
+                     semel_answer *a)
+{
+    decision d = {.ev = {.kind = SM_EV_DENY}, .actor = actor, .reason = reason};
+    return decide(s, "ap_", request, &d, a);
+}
+
+semel_err semel_cancel(semel *s, semel_str effect, semel_str actor, semel_str reason,
+                       semel_answer *a)
+{
+    decision d = {.ev = {.kind = SM_EV_CANCEL}, .actor = actor, .reason = reason};
+    return decide(s, "ef_", effect, &d, a);
+}
+
+semel_err semel_forget(semel *s, semel_str effect, semel_str actor, semel_str reason,
+                       semel_answer *a)
+{
+    decision d = {.ev = {.kind = SM_EV_FORGET}, .actor = actor, .reason = reason, .forgets = true};
+    return decide(s, "ef_", effect, &d, a);
+}
+
+semel_err semel_resolve(semel *s, semel_str effect, semel_resolution how,
+                        const semel_outcome *outcome, semel_str evidence, semel_str actor,
+                        semel_answer *a)
+{
+    semel_outcome o = outcome == NULL ? (semel_outcome){.size = sizeof o} : *outcome;
+    sm_arena reading;
+    sm_arena_init(&reading, SM_ARENA_MAX);
+    if (how == SEMEL_RESOLVE_ABANDON)
+        o = (semel_outcome){.size = sizeof o,
+                            .kind = SEMEL_FAILURE,
+                            .applied = SEMEL_APPLIED_UNKNOWN,
+                            .value = SM_STR("\"abandoned\"")};
+    else
+        o.kind = SEMEL_SUCCESS;
+    sm_outcome_settle(&reading, &o);
+    sm_arena_fini(&reading);
+    decision d = {
+        .ev = {.kind = SM_EV_RESOLVE, .resolution = how},
+        .actor = actor,
+        .evidence = evidence,
+        .outcome = how == SEMEL_RESOLVE_NOT_APPLIED ? NULL : &o,
+    };
+    return decide(s, "ef_", effect, &d, a);
+}

@@ -1,0 +1,134 @@
+/* Reading records: by key, by handle, by name; and what the life cycle makes of them now. */
+#include "base/limits.h"
+#include "ledger/holder.h"
+#include "ledger/ledger.h"
+
+sm_err sm_load_cur(sm_work *w)
+{
+    sm_err e = sm_memo_unpack(&w->cur, &w->memo);
+    if (e != SM_OK)
+        return sm_fault_set(&w->fault, e,
+                            "a record of the ledger does not make sense; run "
+                            "`semel doctor`");
+    sm_terms_contract(&w->memo.terms, &w->terms);
+    return SM_OK;
+}
+
+static sm_err load(semel *s, sm_work *w, const semel_ref *ref)
+{
+    sm_work_drop(w);
+    w->cur.version = 0;
+    sm_err e = s->ops->get(s->store, ref, &w->room, &w->cur, &w->now, &w->fault);
+    return e == SM_OK ? sm_load_cur(w) : e;
+}
+
+sm_err sm_load_key(semel *s, sm_work *w, const sm_hash *key)
+{
+    return load(s, w, &(semel_ref){.key = key});
+}
+
+sm_err sm_load_id(semel *s, sm_work *w, uint64_t id, uint64_t generation)
+{
+    return load(s, w, &(semel_ref){.id = id, .generation = generation});
+}
+
+sm_err sm_load_name(semel *s, sm_work *w, const semel_name *name)
+{
+    sm_handle h;
+    sm_hash key;
+    if (name->text.p == NULL) {
+        sm_call call = {.scope = name->scope, .tool = SM_STR("any"), .key = name->key};
+        sm_key made;
+        sm_err e = name->key.p == NULL
+                       ? sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS,
+                                      "an effect is named by its handle, its key, or a scope and "
+                                      "the caller's key")
+                       : sm_call_check(&call, &w->fault);
+        if (e == SM_OK)
+            e = sm_key_make(&w->keyer, SM_KEY_EXPLICIT, &call, NULL, NULL, &made, &w->fault);
+        return e == SM_OK ? sm_load_key(s, w, &made.hash) : e;
+    }
+    if (sm_handle_parse("ef_", name->text, &h) || sm_handle_parse("ap_", name->text, &h))
+        return sm_load_id(s, w, h.id, h.generation);
+    if (sm_hash_parse(name->text, &key))
+        return sm_load_key(s, w, &key);
+    return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS,
+                        "\"%.*s\" is neither a handle (ef_..., ap_...) nor a key of 43 characters",
+                        (int)(name->text.n < 60 ? name->text.n : 60), name->text.p);
+}
+
+void sm_judge(semel *s, sm_work *w, sm_event *ev)
+{
+    ev->gone = w->memo.effect.state == SEMEL_S_RUNNING && sm_holder_gone(&w->memo.holder, &s->self);
+    sm_transition(&w->memo.effect, ev, &w->terms, w->now, &w->step);
+}
+
+semel_err semel_get(semel *s, const semel_name *name, semel_answer *a)
+{
+    sm_work *w = sm_work_start(a);
+    sm_err e = sm_load_name(s, w, name);
+    if (e != SM_OK)
+        return sm_answer_error(w, a, e);
+    sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
+    w->memo.effect = w->step.next;
+    e = sm_answer_about(w, a);
+    if (e != SM_OK)
+        return sm_answer_error(w, a, e);
+    a->verdict = a->has_outcome ? SEMEL_REPLAY : SEMEL_DONE;
+    return SM_OK;
+}
+
+/* ---- lists -----------------------------------------------------------------------------------*/
+
+typedef struct listing {
+    semel *s;
+    semel_answer *a;
+    semel_item_fn *sink;
+    void *context;
+    sm_err err;
+    bool stopped;
+} listing;
+
+static bool list_one(void *context, const semel_record *r, int64_t now)
+{
+    listing *l = context;
+    sm_work *w = sm_work_start(l->a);
+    w->cur = *r;
+    w->now = now;
+    l->err = sm_load_cur(w);
+    if (l->err != SM_OK)
+        return false;
+    sm_judge(l->s, w, &(sm_event){.kind = SM_EV_LOOK});
+    if (w->step.next.state != SEMEL_S_NONE) /* a window that is over is still the effect it was */
+        w->memo.effect = w->step.next;
+    l->err = sm_answer_about(w, l->a);
+    if (l->err != SM_OK)
+        return false;
+    l->a->verdict = l->a->has_outcome ? SEMEL_REPLAY : SEMEL_DONE;
+    l->stopped = !l->sink(l->context, l->a, r);
+    return !l->stopped;
+}
+
+semel_err semel_list(semel *s, semel_query *q, semel_item_fn *sink, void *context,
+                     semel_fault *fault)
+{
+    listing l = {.s = s, .a = semel_answer_new(), .sink = sink, .context = context};
+    if (l.a == NULL)
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+    size_t limit = q->limit == 0 ? 50 : q->limit > 1000 ? 1000 : q->limit;
+    sm_err e = s->ops->query(s->store, &q->filter, &q->cursor, limit, list_one, &l, fault);
+    if (e == SM_OK && l.err != SM_OK)
+        e = sm_fault_set(fault, l.err, "%s", sm_work_of(l.a)->fault.text);
+    semel_answer_free(l.a);
+    return e;
+}
+
+semel_err semel_events(semel *s, semel_str effect, uint64_t *after, size_t limit,
+                       semel_event_sink *sink, void *context, semel_fault *fault)
+{
+    sm_handle h = {0};
+    if (effect.p != NULL && !sm_handle_parse("ef_", effect, &h))
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "\"%.*s\" is not an effect's handle",
+                            (int)(effect.n < 60 ? effect.n : 60), effect.p);
+    return s->ops->events(s->store, h.id, h.generation, after, limit, sink, context, fault);
+}

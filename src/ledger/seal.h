@@ -1,0 +1,24 @@
+/* Seals: what their bodies say. */
+#ifndef SM_LEDGER_SEAL_H
+#define SM_LEDGER_SEAL_H
+
+#include "base/buf.h"
+#include "base/digest.h"
+#include "semel/store.h"
+#include "json/json.h"
+
+/* "sealed" covers the events with from <= seq <= to; "purged" says that those up to `to` were
+ * removed, under seals that stay. */
+typedef struct sm_seal {
+    bool purged;
+    bool keyed;
+    uint64_t from, to, events;
+    sm_hash digest;
+} sm_seal;
+
+void sm_seal_put(const sm_seal *seal, sm_buf *body);
+
+/* False if the event is no seal that makes sense. `a` is for reading and is reset. */
+bool sm_seal_parse(sm_arena *a, const semel_event *e, sm_seal *out);
+
+#endif

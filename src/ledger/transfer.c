@@ -1,0 +1,337 @@
+/*
+ * Export and import: checkpoints as JSON Lines, one effect a line, the newest generation of each.
+ *
+ * What decides an effect's future travels: its names, its arguments, its outcome, its opaque life.
+ * Its history stays where it was written; the import is the first event of the history here, and
+ * names the last link of the chain there. A running attempt cannot be moved: it arrives in doubt,
+ * and its claim is worth nothing here but as evidence.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "ledger/ledger.h"
+#include "json/canon.h"
+
+#define PAGE 500u
+
+static void put_hex(sm_buf *out, const char *name, const void *bytes, size_t n)
+{
+    sm_buf_printf(out, ",\"%s\":\"", name);
+    for (size_t i = 0; i < n; i++)
+        sm_buf_printf(out, "%02x", ((const uint8_t *)bytes)[i]);
+    sm_buf_byte(out, '"');
+}
+
+static void put_text(sm_buf *out, const char *name, sm_str text)
+{
+    if (text.p == NULL)
+        return;
+    sm_buf_printf(out, ",\"%s\":", name);
+    sm_json_put_string(out, text);
+}
+
+static void put_number(sm_buf *out, const char *name, int64_t v)
+{
+    if (v != 0)
+        sm_buf_printf(out, ",\"%s\":%lld", name, (long long)v);
+}
+
+typedef struct exporting {
+    semel *s;
+    sm_work *w;
+    sm_buf line;
+    semel_line_fn *sink;
+    void *context;
+    sm_err err;
+    bool stopped;
+} exporting;
+
+/* A record is the newest generation of its key if the store says so. */
+static bool newest(exporting *x, const semel_record *r)
+{
+    semel_record cur;
+    int64_t now;
+    sm_work_drop(x->w);
+    semel_ref ref = {.id = r->id};
+    x->err = x->s->ops->get(x->s->store, &ref, &x->w->room, &cur, &now, &x->w->fault);
+    return x->err == SM_OK && cur.generation == r->generation;
+}
+
+static void put_record(sm_buf *out, const semel_record *r)
+{
+    char handle[SM_HANDLE_TEXT];
+    sm_handle h = {.shard = r->shard, .id = r->id, .generation = r->generation};
+    sm_handle_effect(&h, handle);
+    sm_buf_printf(out, "{\"semel\":1,\"effect\":\"%s\",\"state\":\"%s\"", handle,
+                  semel_state_name((semel_state)r->state));
+    put_hex(out, "key", r->key.b, sizeof r->key.b);
+    put_text(out, "scope", r->scope);
+    put_text(out, "step", r->step);
+    put_text(out, "tool", r->tool);
+    put_text(out, "caller_key", r->caller);
+    if (r->args.p != NULL) {
+        sm_buf_text(out, ",\"args\":");
+        sm_buf_str(out, r->args);
+    }
+    put_number(out, "generation", (int64_t)r->generation);
+    put_number(out, "fence", (int64_t)r->fence);
+    put_number(out, "created", r->created_at);
+    put_number(out, "lease_end", r->lease_end);
+    put_number(out, "settled", r->settled_at);
+    put_number(out, "result_end", r->result_end);
+    put_number(out, "window_end", r->window_end);
+    put_number(out, "purge", r->purge_at);
+    put_hex(out, "group", r->group.b, sizeof r->group.b);
+    put_hex(out, "fingerprint", r->fingerprint.b, sizeof r->fingerprint.b);
+    put_hex(out, "head", r->head.b, sizeof r->head.b);
+    put_number(out, "events", (int64_t)r->events);
+    put_hex(out, "life", r->life.p, r->life.n);
+    if (r->outcome.p != NULL)
+        put_hex(out, "outcome", r->outcome.p, r->outcome.n);
+    sm_buf_text(out, "}\n");
+}
+
+static bool export_one(void *context, const semel_record *r, int64_t now)
+{
+    (void)now;
+    exporting *x = context;
+    if (!newest(x, r))
+        return x->err == SM_OK;
+    sm_buf_clear(&x->line);
+    put_record(&x->line, r);
+    x->err = x->line.err;
+    if (x->err == SM_OK)
+        x->stopped = !x->sink(x->context, sm_buf_view(&x->line));
+    return x->err == SM_OK && !x->stopped;
+}
+
+semel_err semel_export(semel *s, semel_str scope, semel_line_fn *line, void *context,
+                       semel_fault *fault)
+{
+    semel_answer *a = semel_answer_new();
+    if (a == NULL)
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+    exporting x = {.s = s, .w = sm_work_start(a), .sink = line, .context = context};
+    sm_buf_init(&x.line, SM_ARENA_MAX);
+    semel_filter filter = {.scope = scope};
+    sm_err e = SM_OK;
+    for (uint64_t cursor = 0, more = 1; e == SM_OK && more && !x.stopped; more = cursor != 0) {
+        e = s->ops->query(s->store, &filter, &cursor, PAGE, export_one, &x, fault);
+        if (e == SM_OK && x.err != SM_OK)
+            e = sm_fault_set(fault, x.err, "%s", semel_err_text(x.err));
+    }
+    sm_buf_fini(&x.line);
+    semel_answer_free(a);
+    return e;
+}
+
+/* ---- import ----------------------------------------------------------------------------------*/
+
+typedef struct importing {
+    sm_work *w;
+    const sm_json *line;
+    semel_fault *fault;
+    sm_err err;
+} importing;
+
+static sm_err bad_line(importing *m, const char *name)
+{
+    if (m->err == SM_OK)
+        m->err = sm_fault_set(m->fault, SEMEL_E_INVALID,
+                              "not a line of an export: \"%s\" is missing or wrong", name);
+    return m->err;
+}
+
+static sm_str get_text(importing *m, const char *name, bool required)
+{
+    const sm_json *v = sm_json_find(m->line, sm_str_from(name));
+    if (v != NULL && v->type == SM_JSON_STRING)
+        return sm_json_text(v);
+    if (required || v != NULL)
+        bad_line(m, name);
+    return (sm_str){0};
+}
+
+static int64_t get_number(importing *m, const char *name)
+{
+    const sm_json *v = sm_json_find(m->line, sm_str_from(name));
+    if (v == NULL)
+        return 0;
+    char text[24], *end = NULL;
+    int64_t n = -1;
+    if (v->type == SM_JSON_NUMBER && v->len < sizeof text) {
+        memcpy(text, v->text, v->len);
+        text[v->len] = '\0';
+        n = strtoll(text, &end, 10);
+    }
+    if (n < 0 || end == NULL || *end != '\0')
+        bad_line(m, name);
+    return n;
+}
+
+static sm_str get_hex(importing *m, const char *name, bool required)
+{
+    sm_str text = get_text(m, name, required);
+    uint8_t *out = text.p == NULL ? NULL : sm_arena_alloc(&m->w->call, text.n / 2 + 1);
+    if (out == NULL)
+        return (sm_str){0};
+    for (size_t i = 0; i + 1 < text.n; i += 2) {
+        unsigned byte;
+        char pair[3] = {text.p[i], text.p[i + 1], '\0'};
+        if (strspn(pair, "0123456789abcdef") != 2 || sscanf(pair, "%2x", &byte) != 1) {
+            bad_line(m, name);
+            break;
+        }
+        out[i / 2] = (uint8_t)byte;
+    }
+    if (text.n % 2 != 0)
+        bad_line(m, name);
+    return (sm_str){(char *)out, text.n / 2};
+}
+
+static void get_hash(importing *m, const char *name, sm_hash *out)
+{
+    sm_str bytes = get_hex(m, name, true);
+    if (bytes.n == sizeof out->b)
+        memcpy(out->b, bytes.p, sizeof out->b);
+    else
+        bad_line(m, name);
+}
+
+static sm_err get_record(importing *m, semel_record *r)
+{
+    *r = (semel_record){.version = 1};
+    sm_str state = get_text(m, "state", true);
+    r->state = SEMEL_S_COUNT;
+    for (int i = 0; i < SEMEL_S_COUNT; i++) {
+        if (state.p != NULL && sm_str_is(state, semel_state_name((semel_state)i)))
+            r->state = (uint8_t)i;
+    }
+    if (r->state == SEMEL_S_COUNT)
+        return bad_line(m, "state");
+    get_hash(m, "key", &r->key);
+    get_hash(m, "group", &r->group);
+    get_hash(m, "fingerprint", &r->fingerprint);
+    get_hash(m, "head", &r->head);
+    r->scope = get_text(m, "scope", true);
+    r->step = get_text(m, "step", false);
+    r->tool = get_text(m, "tool", true);
+    r->caller = get_text(m, "caller_key", false);
+    r->generation = (uint64_t)get_number(m, "generation");
+    r->fence = (uint64_t)get_number(m, "fence");
+    r->created_at = get_number(m, "created");
+    r->lease_end = get_number(m, "lease_end");
+    r->settled_at = get_number(m, "settled");
+    r->result_end = get_number(m, "result_end");
+    r->window_end = get_number(m, "window_end");
+    r->events = (uint64_t)get_number(m, "events");
+    r->life = get_hex(m, "life", true);
+    r->outcome = get_hex(m, "outcome", false);
+    const sm_json *args = sm_json_find(m->line, SM_STR("args"));
+    if (args != NULL && m->err == SM_OK) {
+        sm_buf_clear(&m->w->args);
+        m->err = sm_json_canon(args, &m->w->args, (sm_str){0}, m->fault);
+        r->args = sm_buf_view(&m->w->args);
+    }
+    if (m->err == SM_OK && (r->scope.n == 0 || r->scope.n > SM_SCOPE_MAX || r->tool.n == 0 ||
+                            r->tool.n > SM_TOOL_MAX || r->generation == 0))
+        bad_line(m, "scope");
+    return m->err;
+}
+
+/* Whether what is here gives way: it is not settled, nobody runs it, and theirs is settled. */
+static bool gives_way(semel_state ours, semel_state theirs)
+{
+    return ours == SEMEL_S_NONE ||
+           (!semel_state_settled(ours) && ours != SEMEL_S_RUNNING && semel_state_settled(theirs));
+}
+
+/* Their effect in the place of ours: fences never go back. */
+static void adopt(const semel_record *ours, sm_effect *e)
+{
+    if (ours->version == 0)
+        return;
+    e->generation = ours->generation + (ours->state == SEMEL_S_NONE);
+    if (e->fence <= ours->fence) {
+        uint64_t up = ours->fence + e->attempt - e->fence;
+        e->fence += up;
+        for (uint32_t i = 0; i < e->doubt_count; i++)
+            e->doubts[i] += up;
+    }
+    e->base_fence = e->fence - e->attempt;
+}
+
+/* Writes an imported record, in w->cur and w->memo, if nothing here is worth more. */
+static sm_err put_import(semel *s, sm_work *w, semel_imported *count)
+{
+    semel_record theirs = w->cur;
+    sm_memo memo = w->memo;
+    w->now = sm_clock_ms();
+    if (memo.effect.state == SEMEL_S_RUNNING) {
+        sm_transition(&memo.effect, &(sm_event){.kind = SM_EV_LOOK, .gone = true}, &w->terms,
+                      w->now, &w->step);
+        memo.effect = w->step.next;
+    }
+    sm_err e = sm_effect_id(&w->keyer.digest, &theirs.key, &theirs.id);
+    if (e == SM_OK)
+        e = sm_scope_shard(&w->keyer.digest, theirs.scope, &theirs.shard);
+    w->cur.version = 0;
+    for (int races = 0; e == SM_OK && races < SM_RACES_MAX; races++) {
+        if (w->cur.version != 0 && !gives_way(w->memo.effect.state, memo.effect.state)) {
+            count->kept++;
+            return SM_OK;
+        }
+        w->memo = memo;
+        adopt(&w->cur, &w->memo.effect);
+        w->step = (sm_step){
+            .next = w->memo.effect, .changed = true, .notes = {SM_N_IMPORTED}, .note_count = 1};
+        sm_body_start(w);
+        sm_body_hash(w, "head", &theirs.head);
+        sm_body_number(w, "events", theirs.events);
+        semel_outcome o;
+        if (theirs.outcome.p != NULL && sm_outcome_unpack(theirs.outcome, &o)) {
+            sm_hash digest;
+            e = sm_digest_bytes(&w->keyer.digest, o.value.n == 0 ? "" : o.value.p, o.value.n,
+                                &digest);
+            sm_body_hash(w, "sha256", &digest);
+        }
+        if (e == SM_OK)
+            e = sm_write(s, w,
+                         &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0}), .import = &theirs});
+        if (e == SM_OK) {
+            count->added++;
+            return SM_OK;
+        }
+        e = e == SEMEL_E_STALE ? SM_OK : e;
+    }
+    return e;
+}
+
+semel_err semel_import_line(semel *s, semel_str line, semel_imported *count, semel_fault *fault)
+{
+    semel_answer *a = semel_answer_new();
+    if (a == NULL)
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+    sm_work *w = sm_work_start(a);
+    static const sm_json_limits limits = {SM_ARENA_MAX, SM_JSON_DEPTH_MAX, SM_JSON_VALUES_MAX + 64};
+    importing m = {.w = w, .fault = fault};
+    count->lines++;
+    sm_err e = sm_json_read(&w->call, line, &limits, &m.line, fault);
+    if (e == SM_OK && sm_json_find(m.line, SM_STR("semel")) == NULL)
+        e = bad_line(&m, "semel");
+    if (e == SM_OK)
+        e = get_record(&m, &w->cur);
+    if (e == SM_OK && sm_memo_unpack(&w->cur, &w->memo) != SM_OK)
+        e = bad_line(&m, "life");
+    if (e == SM_OK) {
+        sm_terms_contract(&w->memo.terms, &w->terms);
+        e = put_import(s, w, count);
+        if (e != SM_OK)
+            sm_fault_set(fault, e, "%s",
+                         w->fault.text[0] != '\0' ? w->fault.text : semel_err_text(e));
+    }
+    semel_answer_free(a);
+    return e;
+}

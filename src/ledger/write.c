@@ -1,0 +1,308 @@
+/*
+ * One write: the record, its event and its terms, made from a step of the life cycle.
+ *
+ * Every change of an effect goes through here, so that no change is without its event (I9), what a
+ * contract redacts is never stored, and the times at which somebody should look again are right.
+ */
+#include <assert.h>
+
+#include "base/limits.h"
+#include "ledger/ledger.h"
+#include "json/canon.h"
+
+static const char *note_name(sm_note n)
+{
+    static const char *const names[] = {
+#define X(code, text) text,
+        SM_NOTES(X)
+#undef X
+    };
+    return names[n];
+}
+
+static bool noted(const sm_step *step, sm_note n)
+{
+    for (uint32_t i = 0; i < step->note_count; i++) {
+        if (step->notes[i] == n)
+            return true;
+    }
+    return false;
+}
+
+/* ---- the event's body ------------------------------------------------------------------------*/
+
+void sm_body_start(sm_work *w)
+{
+    sm_buf_clear(&w->body);
+}
+
+static void body_name(sm_work *w, const char *name)
+{
+    sm_buf_printf(&w->body, "%c\"%s\":", w->body.len == 0 ? '{' : ',', name);
+}
+
+void sm_body_text(sm_work *w, const char *name, sm_str value)
+{
+    if (value.p == NULL)
+        return;
+    body_name(w, name);
+    sm_json_put_string(&w->body, value);
+}
+
+void sm_body_number(sm_work *w, const char *name, uint64_t value)
+{
+    body_name(w, name);
+    sm_buf_printf(&w->body, "%llu", (unsigned long long)value);
+}
+
+void sm_body_hash(sm_work *w, const char *name, const sm_hash *value)
+{
+    char text[SM_HASH_TEXT + 1];
+    sm_hash_text(value, text);
+    sm_body_text(w, name, sm_str_from(text));
+}
+
+/* ---- parts of a record -----------------------------------------------------------------------*/
+
+/* Arguments are stored in canonical form, without what the contract redacts. */
+static sm_err put_args(sm_work *w, const sm_identity *id)
+{
+    const sm_json *args;
+    sm_err e = sm_redact(&w->call, id->contract, id->filled, &args);
+    sm_buf_clear(&w->args);
+    return e != SM_OK ? e : sm_json_canon(args, &w->args, (sm_str){0}, &w->fault);
+}
+
+sm_err sm_approval_digest(sm_work *w, const sm_identity *id, const sm_call *call, sm_hash *out)
+{
+    sm_fingerprint print;
+    sm_err e =
+        sm_fingerprint_make(&w->keyer, call->tool, id->filled, call->args_text, &print, &w->fault);
+    if (e != SM_OK)
+        return e;
+    sm_buf_clear(&w->scratch);
+    sm_buf_text(&w->scratch, "semel-approval-1");
+    sm_buf_bytes(&w->scratch, id->key.hash.b, sizeof id->key.hash.b);
+    sm_buf_bytes(&w->scratch, print.hash.b, sizeof print.hash.b);
+    sm_contract_put(id->contract, &w->scratch);
+    return w->scratch.err != SM_OK
+               ? w->scratch.err
+               : sm_digest_bytes(&w->keyer.digest, w->scratch.p, w->scratch.len, out);
+}
+
+void sm_outcome_settle(sm_arena *a, semel_outcome *o)
+{
+    o->bytes = o->value.n;
+    o->kept = o->value.n <= SM_OUTCOME_MAX;
+    o->is_json = false;
+    if (!o->kept) {
+        o->value = (sm_str){0};
+    } else if (o->value.p != NULL) {
+        const sm_json *v;
+        o->is_json = sm_json_read(a, o->value, &sm_json_default_limits, &v, NULL) == SM_OK;
+    }
+}
+
+/* When somebody should look at it again. */
+static int64_t due_at(const sm_memo *m)
+{
+    const sm_effect *e = &m->effect;
+    switch (e->state) {
+    case SEMEL_S_PENDING:
+        return m->told < e->request && m->notice_at < e->request_end ? m->notice_at
+                                                                     : e->request_end;
+    case SEMEL_S_READY: return e->approved ? e->request_end : 0;
+    case SEMEL_S_RUNNING: return e->lease_end;
+    default: return 0;
+    }
+}
+
+static int64_t later(int64_t start, int64_t ms)
+{
+    return start > INT64_MAX - ms ? INT64_MAX : start + ms;
+}
+
+static int64_t purge_at(const semel *s, const sm_memo *m, int64_t now)
+{
+    const sm_effect *e = &m->effect;
+    if (e->state == SEMEL_S_NONE)
+        return later(now, s->o.tombstone_ms);
+    if (!semel_state_settled(e->state))
+        return 0;
+    return m->terms.class == SM_CLASS_IRREVERSIBLE ? later(e->window_end, s->o.tombstone_ms)
+                                                   : e->window_end;
+}
+
+/* ---- the write -------------------------------------------------------------------------------*/
+
+/* The first record of a key, or of a new generation of it. */
+static sm_err start_record(sm_work *w, const sm_change *change, semel_record *r)
+{
+    const sm_identity *id = change->identity;
+    const sm_call *call = change->call;
+    *r = (semel_record){.key = id->key.hash,
+                        .generation = w->step.next.generation,
+                        .created_at = w->now,
+                        .scope = call->scope,
+                        .step = call->step,
+                        .tool = call->tool,
+                        .caller = call->key};
+    sm_err e = sm_effect_id(&w->keyer.digest, &r->key, &r->id);
+    return e == SM_OK ? sm_scope_shard(&w->keyer.digest, call->scope, &r->shard) : e;
+}
+
+sm_err sm_group_of(sm_work *w, sm_str scope, sm_str tool, sm_hash *out)
+{
+    sm_buf_clear(&w->scratch);
+    sm_buf_printf(&w->scratch, "%zu:", scope.n);
+    sm_buf_str(&w->scratch, scope);
+    sm_buf_str(&w->scratch, tool);
+    return w->scratch.err != SM_OK
+               ? w->scratch.err
+               : sm_digest_bytes(&w->keyer.digest, w->scratch.p, w->scratch.len, out);
+}
+
+/* The arguments that run or are asked about, with the terms that go with them. */
+static sm_err take_call(semel *s, sm_work *w, const sm_change *change, semel_record *r)
+{
+    const sm_identity *id = change->identity;
+    sm_memo *m = &w->memo;
+    bool asked = m->terms.asks;
+    sm_terms_take(id->contract, &m->terms);
+    m->terms.asks = asked;
+    r->group = (sm_hash){0};
+    sm_fingerprint print;
+    sm_err e = sm_fingerprint_make(&w->keyer, change->call->tool, id->filled,
+                                   change->call->args_text, &print, &w->fault);
+    r->fingerprint = print.hash;
+    if (e == SM_OK && m->terms.barrier)
+        e = sm_group_of(w, r->scope, r->tool, &r->group);
+    if (e == SM_OK)
+        e = put_args(w, id);
+    r->args = w->args.len == 0 ? (sm_str){0} : sm_buf_view(&w->args);
+    if (e == SM_OK && noted(&w->step, SM_N_STARTED)) {
+        sm_hash h;
+        e = sm_digest_bytes(&w->keyer.digest, change->secret, SM_SECRET_BYTES, &h);
+        memcpy(m->claim, h.b, sizeof m->claim);
+        m->holder = change->detached ? (sm_holder){0} : s->self;
+        sm_hash shown = {0};
+        memcpy(shown.b, m->claim, sizeof m->claim);
+        sm_body_number(w, "fence", w->step.next.fence);
+        sm_body_number(w, "attempt", w->step.next.attempt);
+        sm_body_hash(w, "claim", &shown);
+        sm_body_hash(w, "fingerprint", &r->fingerprint);
+        if (m->holder.pid != 0)
+            sm_body_number(w, "pid", m->holder.pid);
+        sm_body_number(w, "lease_ms", (uint64_t)(w->step.next.lease_end - w->now));
+    }
+    if (e == SM_OK && noted(&w->step, SM_N_REQUESTED)) {
+        e = sm_digest_bytes(&w->keyer.digest, change->actor.p, change->actor.n, &m->requester);
+        sm_body_number(w, "request", w->step.next.request);
+        sm_body_hash(w, "digest", &w->step.next.digest);
+        sm_body_hash(w, "fingerprint", &r->fingerprint);
+    }
+    return e;
+}
+
+static void make_event(sm_work *w, const sm_change *change, semel_record *r, bool fresh,
+                       semel_event *ev)
+{
+    sm_buf_clear(&w->what);
+    for (uint32_t i = 0; i < w->step.note_count; i++) {
+        if (i > 0)
+            sm_buf_byte(&w->what, ',');
+        sm_buf_text(&w->what, note_name(w->step.notes[i]));
+    }
+    if (w->what.len == 0)
+        sm_buf_text(&w->what, "advanced");
+    sm_body_text(w, "state", sm_str_from(semel_state_name((semel_state)r->state)));
+    sm_buf_byte(&w->body, '}');
+    *ev = (semel_event){
+        .id = r->id,
+        .generation = r->generation,
+        .shard = r->shard,
+        .index = fresh ? 1 : r->events + 1,
+        .at = w->now,
+        .what = sm_buf_view(&w->what),
+        .actor = change->actor,
+        .body = sm_buf_view(&w->body),
+        .prev = fresh ? (sm_hash){{0}} : r->head,
+    };
+}
+
+/* Everything about the record but its event. */
+static sm_err make_record(semel *s, sm_work *w, const sm_change *change, bool fresh,
+                          semel_write *wr)
+{
+    semel_record *r = &wr->next;
+    sm_memo *m = &w->memo;
+    sm_err e = SM_OK;
+    if (change->import != NULL) {
+        *r = *change->import;
+        r->events = w->cur.version == 0 ? 0 : w->cur.events;
+        r->head = w->cur.head;
+    } else if (fresh) {
+        e = start_record(w, change, r);
+    } else {
+        *r = w->cur;
+    }
+    bool asks = noted(&w->step, SM_N_REQUESTED);
+    if (e == SM_OK && change->identity != NULL && (asks || noted(&w->step, SM_N_STARTED)))
+        e = take_call(s, w, change, r);
+    else
+        wr->same_args = !change->drop_args && change->import == NULL;
+    if (change->drop_args)
+        r->args = (sm_str){0};
+    m->effect = w->step.next;
+    if (asks) {
+        m->told = 0;
+        m->notices = 0;
+        m->notice_at = w->now;
+    }
+    if (change->outcome != NULL) {
+        e = e == SM_OK ? sm_outcome_pack(change->outcome, &w->outcome) : e;
+        r->outcome = sm_buf_view(&w->outcome);
+    } else if (change->drop_outcome || (fresh && change->import == NULL)) {
+        r->outcome = (sm_str){0};
+    } else {
+        wr->same_outcome = change->import == NULL;
+    }
+    if (e == SM_OK)
+        e = sm_memo_pack(m, r, &w->life);
+    r->updated_at = w->now;
+    r->due_at = due_at(m);
+    r->purge_at = purge_at(s, m, w->now);
+    r->tombstone = m->terms.class == SM_CLASS_IRREVERSIBLE;
+    return e;
+}
+
+sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
+{
+    semel_write wr = {.expect_version = w->cur.version, .now = w->now};
+    bool fresh = w->cur.version == 0 || w->step.next.generation != w->cur.generation;
+    assert(!fresh || change->identity != NULL || change->import != NULL);
+    sm_err e = make_record(s, w, change, fresh, &wr);
+    if (e != SM_OK)
+        return e;
+    make_event(w, change, &wr.next, fresh, &wr.event);
+    e = sm_chain_hash(&w->keyer.digest, &w->scratch, &wr.event);
+    if (e != SM_OK || w->body.err != SM_OK || w->what.err != SM_OK)
+        return e != SM_OK ? e : SEMEL_E_NOMEM;
+    wr.next.head = wr.event.hash;
+    wr.next.events = wr.event.index;
+    wr.barred_by_group = change->barrier;
+    bool inserted = true;
+    if (w->cur.version == 0)
+        e = s->ops->claim(s->store, &wr, &w->room, &w->cur, &w->now, &inserted, &w->fault);
+    else
+        e = s->ops->apply(s->store, &wr, &w->room, &w->cur, &w->now, &w->fault);
+    if (e == SM_OK && !inserted)
+        e = SEMEL_E_STALE;
+    if (e == SM_OK)
+        atomic_fetch_add_explicit(&s->written, 1, memory_order_relaxed);
+    if (e == SM_OK || e == SEMEL_E_STALE || e == SEMEL_E_BARRED) {
+        sm_err bad = sm_load_cur(w);
+        return bad != SM_OK ? bad : e;
+    }
+    return e;
+}

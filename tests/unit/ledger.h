@@ -1,0 +1,138 @@
+/* A ledger for each test, over each store that the library has. */
+#ifndef SM_TEST_LEDGER_H
+#define SM_TEST_LEDGER_H
+
+#include "unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "semel/semel.h"
+
+/* The store that the tests run on: main sets it, once for each. */
+static const char *ledger_url = "memory:";
+
+/* A directory of this test's own, for stores that keep files. */
+static inline const char *ledger_scratch(void)
+{
+    static char path[64];
+    if (path[0] == '\0') {
+        strcpy(path, "/tmp/semel-unit-XXXXXX");
+        assert_non_null(mkdtemp(path));
+    }
+    return path;
+}
+
+/* The URL of a fresh ledger. */
+static inline const char *fresh_url(void)
+{
+    static char url[128];
+    static int count;
+    if (strcmp(ledger_url, "memory:") == 0)
+        return ledger_url;
+    snprintf(url, sizeof url, "sqlite:%s/%d.db", ledger_scratch(), count++);
+    return url;
+}
+
+static inline void ledger_cleanup(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", ledger_scratch());
+    assert_int_equal(system(command), 0);
+}
+
+typedef struct ledger {
+    semel *s;
+    semel_answer *a;
+    char claim[128];  /* of the newest execute */
+    char effect[128]; /* of the newest answer */
+    char request[128];
+} ledger;
+
+static inline semel *open_ledger(const char *url, const char *contract, bool one_shot)
+{
+    semel *s = NULL;
+    semel_fault fault = {0};
+    semel_options o = {.size = sizeof o,
+                       .url = url,
+                       .contract = sm_str_from(contract),
+                       .actor = SM_STR("tester"),
+                       .one_shot = one_shot};
+    semel_err e = semel_open(&o, &s, &fault);
+    expect(e == SEMEL_OK, "the ledger was not opened: %s", fault.text);
+    return s;
+}
+
+static inline ledger new_ledger(const char *contract)
+{
+    ledger l = {.s = open_ledger(fresh_url(), contract, true), .a = semel_answer_new()};
+    assert_non_null(l.a);
+    return l;
+}
+
+static inline void end_ledger(ledger *l)
+{
+    semel_answer_free(l->a);
+    semel_close(l->s);
+}
+
+static inline void keep_text(char out[128], sm_str text)
+{
+    snprintf(out, 128, "%.*s", SM_FMT(text));
+}
+
+static inline semel_err take(ledger *l, semel_err e)
+{
+    keep_text(l->effect, l->a->effect);
+    if (l->a->claim.p != NULL)
+        keep_text(l->claim, l->a->claim);
+    if (l->a->request.p != NULL)
+        keep_text(l->request, l->a->request);
+    return e;
+}
+
+static inline semel_call call_of(const char *tool, const char *args)
+{
+    return (semel_call){.size = sizeof(semel_call),
+                        .scope = SM_STR("test"),
+                        .tool = sm_str_from(tool),
+                        .args = sm_str_from(args)};
+}
+
+/* begin in scope "test"; the answer is in l->a. */
+static inline semel_err begin(ledger *l, const char *tool, const char *args)
+{
+    semel_call c = call_of(tool, args);
+    return take(l, semel_begin(l->s, &c, l->a));
+}
+
+static inline semel_err commit_as(ledger *l, const char *claim, semel_kind kind,
+                                  semel_applied applied, const char *value)
+{
+    semel_outcome o = {
+        .size = sizeof o, .kind = kind, .applied = applied, .value = sm_str_from(value)};
+    return take(l, semel_commit(l->s, sm_str_from(claim), &o, l->a));
+}
+
+static inline semel_err commit(ledger *l, const char *value)
+{
+    return commit_as(l, l->claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, value);
+}
+
+#define expect_verdict(l, verdict_, code_)                                                         \
+    do {                                                                                           \
+        const semel_answer *a_ = (l)->a;                                                           \
+        expect(a_->verdict == (verdict_) && a_->code == (code_), "verdict %d, code %s (%.*s)",     \
+               (int)a_->verdict, semel_code_name(a_->code), SM_FMT(a_->message));                  \
+    } while (0)
+
+#define expect_execute(l)        expect_verdict(l, SEMEL_EXECUTE, SEMEL_C_NONE)
+#define expect_refused(l, code_) expect_verdict(l, SEMEL_REFUSED, code_)
+#define expect_replay(l, value_)                                                                   \
+    do {                                                                                           \
+        expect_verdict(l, SEMEL_REPLAY, SEMEL_C_NONE);                                             \
+        expect_text((l)->a->outcome.value, value_);                                                \
+    } while (0)
+
+#endif
