@@ -154,6 +154,8 @@ static void check_effect_event(check *c, const semel_event *e)
     if (l->index == 0 && !starts) {
         if (c->orphans++ == 0)
             c->first_orphan = e->seq;
+    } else if (l->index != 0 && starts) {
+        l->has_outcome = false; /* the record had been purged, and began anew */
     } else if (l->index != 0 && e->index != l->index + 1) {
         tell(c, "events of %s are missing or out of order before event %llu", handle,
              (unsigned long long)e->seq);
