@@ -10,7 +10,8 @@ static const struct entry {
     const char *title;
     const cli_command *command;
 } commands[] = {
-    {"Do something once", &cli_begin},
+    {"Do something once", &cli_run},
+    {NULL, &cli_begin},
     {NULL, &cli_commit},
     {NULL, &cli_renew},
     {"See what happened", &cli_list},
