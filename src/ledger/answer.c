@@ -285,9 +285,9 @@ void sm_answer_put_json(const semel_answer *a, sm_buf *out)
     sm_buf_byte(out, '}');
 }
 
-semel_err semel_answer_json(semel_answer *a, semel_str *out)
+semel_err semel_answer_json(const semel_answer *a, semel_str *out)
 {
-    sm_work *w = sm_work_of(a);
+    sm_work *w = a->work;
     sm_buf_clear(&w->json);
     sm_answer_put_json(a, &w->json);
     *out = sm_buf_view(&w->json);

@@ -283,7 +283,8 @@ static sm_err make_record(semel *s, sm_work *w, const sm_change *change, bool fr
 
 sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
 {
-    semel_write wr = {.expect_version = w->cur.version, .now = w->now};
+    semel_write wr = {
+        .expect_generation = w->cur.generation, .expect_version = w->cur.version, .now = w->now};
     bool fresh = w->cur.version == 0 || w->step.next.generation != w->cur.generation;
     assert(!fresh || change->identity != NULL || change->import != NULL);
     sm_err e = make_record(s, w, change, fresh, &wr);
