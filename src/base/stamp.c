@@ -2,6 +2,7 @@
 #include "base/stamp.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #define YEAR_9999_END 253402300799999
