@@ -220,6 +220,7 @@ static semel_err commit(sm_memory *m, const semel_write *w, change *c, int64_t n
         return SEMEL_E_NOMEM;
     c->event->e.id = w->next.id;
     c->event->e.generation = w->next.generation;
+    c->event->e.shard = w->next.shard;
     semel_record written;
     semel_err err = sm_item_copy(c->item, room, &written);
     if (err != SEMEL_OK)
@@ -277,15 +278,10 @@ cleanup:
     return err;
 }
 
-/* Whether a write was reckoned from this record. A version alone does not say so: a generation that
- * began meanwhile may have reached the same number. Where the event stands in its chain does. */
+/* Whether a write was reckoned from this record. */
 static bool follows(const semel_record *newest, const semel_write *w)
 {
-    if (newest->version != w->expect_version)
-        return false;
-    if (w->event.index == 1)
-        return w->next.generation == newest->generation + 1;
-    return w->next.generation == newest->generation;
+    return newest->generation == w->expect_generation && newest->version == w->expect_version;
 }
 
 semel_err sm_memory_apply(semel_store *st, const semel_write *w, semel_room *room,
