@@ -146,7 +146,10 @@ static semel_write fresh(uint64_t n)
 
 static semel_write change(const semel_record *cur, semel_state state)
 {
-    semel_write w = {.next = *cur, .expect_version = cur->version, .now = clock_ms()};
+    semel_write w = {.next = *cur,
+                     .expect_generation = cur->generation,
+                     .expect_version = cur->version,
+                     .now = clock_ms()};
     w.next.state = (uint8_t)state;
     w.next.events++;
     w.next.lease_end = w.next.due_at = 0;
