@@ -42,12 +42,12 @@
 
 #define SM_SQ_BATCH_REQUESTS 512u
 #define SM_SQ_BATCH_BYTES    ((size_t)4 << 20)
-#define SM_SQ_PURGE_MAX      500u  /* rows in one purge, so that no caller waits long for it */
-#define SM_SQ_PATIENCE_MS    10000 /* how long a write waits for other processes */
-#define SM_SQ_BUSY_MS        5000  /* and for programs that do not queue as we do */
-#define SM_SQ_POOL           8u    /* readers that are kept */
-#define SM_SQ_STRIPES        16u   /* of the cache */
-#define SM_SQ_BUCKETS        64u   /* of waiters; one more waits for any event */
+#define SM_SQ_PURGE_MAX      500u /* rows in one purge, so that no caller waits long for it */
+#define SM_SQ_PATIENCE_MS    5000 /* how long a write waits for other processes */
+#define SM_SQ_BUSY_MS        5000 /* and for programs that do not queue as we do */
+#define SM_SQ_POOL           8u   /* readers that are kept */
+#define SM_SQ_STRIPES        16u  /* of the cache */
+#define SM_SQ_BUCKETS        64u  /* of waiters; one more waits for any event */
 
 /* ---- connections -----------------------------------------------------------------------------*/
 
