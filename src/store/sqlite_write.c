@@ -132,7 +132,7 @@ static int check_counters(semel_store *st, sm_sq_request *r)
     int rc = SQLITE_OK;
     for (size_t i = 0; i < r->w->n_counters && rc == SQLITE_OK && r->err == SEMEL_OK; i++) {
         const semel_counter *c = &r->w->counters[i];
-        int64_t value;
+        int64_t value = 0;
         bool overflow;
         rc = counter_after(st->writer.conn, r->w, i + 1, &value, &overflow);
         if (rc == SQLITE_OK && c->delta >= 0 && (overflow || value > c->cap))
@@ -146,7 +146,7 @@ static int write_counters(sm_sq_conn *c, const semel_write *w)
 {
     int rc = SQLITE_OK;
     for (size_t i = 0; i < w->n_counters && rc == SQLITE_OK; i++) {
-        int64_t value;
+        int64_t value = 0;
         rc = counter_value(c, w->counters[i].name, &value);
         if (rc != SQLITE_OK)
             break;
