@@ -14,7 +14,6 @@
 #define TICK_MS         1000
 #define HOUSEKEEPING_MS 60000
 #define DUE_MAX         1000u
-#define PURGE_BATCH     200u
 #define NOTICE_MS       1000
 #define NOTICE_MAX_MS   600000
 
@@ -156,14 +155,11 @@ static bool stopping(semel *s)
     return stop;
 }
 
-static void purge_some(semel *s)
+static bool go_on(void *context, uint64_t done, uint64_t total)
 {
-    uint64_t done = 0;
-    bool left = true;
-    int64_t notes_before = sm_clock_ms() - s->o.audit_retention_ms;
-    while (left && !stopping(s) &&
-           s->ops->purge(s->store, PURGE_BATCH, 0, notes_before, &done, &left, NULL) == SM_OK)
-        ;
+    (void)done;
+    (void)total;
+    return !stopping(context);
 }
 
 /* Sleeps until something is to be done; false when it is time to end. */
@@ -197,7 +193,8 @@ static void *keep(void *context)
         if (much || sm_clock_mono_ns() >= house_at)
             sm_seal_now(s, false, NULL);
         if (sm_clock_mono_ns() >= house_at) {
-            purge_some(s);
+            uint64_t done;
+            semel_purge(s, go_on, s, &done, NULL);
             house_at = sm_clock_deadline_ns(HOUSEKEEPING_MS);
         }
     }

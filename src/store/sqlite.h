@@ -292,7 +292,7 @@ semel_err sm_sq_record_copy(const semel_record *from, semel_room *room, semel_re
 /* Bytes that the texts of a record take. */
 size_t sm_sq_record_bytes(const semel_record *r);
 
-/* Binds the 27 parameters of EFFECT_ADD and EFFECT_SET. */
+/* Binds the 28 parameters of EFFECT_ADD and EFFECT_SET. */
 int sm_sq_record_bind(sqlite3_stmt *stmt, int64_t n, uint64_t version, const semel_record *r);
 
 /* When purge has next something to do for a record with these, or 0. */
