@@ -64,7 +64,7 @@ static inline sm_str sm_ledger_actor(const semel *s, sm_str given)
 
 /* ---- reading (read.c) ------------------------------------------------------------------------*/
 
-/* Reads the newest record by key or id into w->cur, w->now, w->memo and w->terms. */
+/* Reads the newest record by key or id into w->cur, w->now and w->memo. */
 sm_err sm_load_key(semel *s, sm_work *w, const sm_hash *key);
 sm_err sm_load_id(semel *s, sm_work *w, uint64_t id, uint64_t generation);
 

@@ -10,7 +10,6 @@ sm_err sm_load_cur(sm_work *w)
         return sm_fault_set(&w->fault, e,
                             "a record of the ledger does not make sense; run "
                             "`semel doctor`");
-    sm_terms_contract(&w->memo.terms, &w->terms);
     return SM_OK;
 }
 
@@ -60,7 +59,9 @@ sm_err sm_load_name(semel *s, sm_work *w, const semel_name *name)
 void sm_judge(semel *s, sm_work *w, sm_event *ev)
 {
     ev->gone = w->memo.effect.state == SEMEL_S_RUNNING && sm_holder_gone(&w->memo.holder, &s->self);
-    sm_transition(&w->memo.effect, ev, &w->terms, w->now, &w->step);
+    sm_contract terms;
+    sm_terms_contract(&w->memo.terms, &terms);
+    sm_transition(&w->memo.effect, ev, &terms, w->now, &w->step);
 }
 
 semel_err semel_get(semel *s, const semel_name *name, semel_answer *a)
