@@ -102,7 +102,7 @@ configure() {
         # Not meson's --wipe: it would take the lock, and the builds that live below this one.
         rm -rf "$dir/build.ninja" "$dir/meson-private"
     fi
-    meson setup "$dir" "$root" "$@" && printf '%s\n' "$options" >"$dir/.options"
+    meson setup "$dir" "$root" -Dlibrary=false "$@" && printf '%s\n' "$options" >"$dir/.options"
 }
 
 # build DIR OPTION...: builds into DIR what changed. Silent, unless it fails: then the log goes to

@@ -28,6 +28,21 @@ sm_err sm_digest_bytes(sm_digest *d, const void *p, size_t n, sm_hash *out)
     return SEMEL_E_CRYPTO;
 }
 
+sm_err sm_digest_start(sm_digest *d)
+{
+    return EVP_DigestInit_ex2(d->ctx, d->md, NULL) == 1 ? SM_OK : SEMEL_E_CRYPTO;
+}
+
+sm_err sm_digest_add(sm_digest *d, const void *p, size_t n)
+{
+    return EVP_DigestUpdate(d->ctx, p, n) == 1 ? SM_OK : SEMEL_E_CRYPTO;
+}
+
+sm_err sm_digest_finish(sm_digest *d, sm_hash *out)
+{
+    return EVP_DigestFinal_ex(d->ctx, out->b, NULL) == 1 ? SM_OK : SEMEL_E_CRYPTO;
+}
+
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 void sm_hash_text(const sm_hash *h, char out[SM_HASH_TEXT + 1])
@@ -42,6 +57,16 @@ void sm_hash_text(const sm_hash *h, char out[SM_HASH_TEXT + 1])
     }
     *w++ = alphabet[bits << (6 - have) & 63];
     *w = '\0';
+}
+
+void sm_hash_hex(const sm_hash *h, char out[SM_HASH_HEX + 1])
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < SM_HASH_BYTES; i++) {
+        out[2 * i] = digits[h->b[i] >> 4];
+        out[2 * i + 1] = digits[h->b[i] & 15];
+    }
+    out[SM_HASH_HEX] = '\0';
 }
 
 bool sm_hash_parse(sm_str text, sm_hash *out)

@@ -116,8 +116,16 @@ void cli_print_help(const cli_command *command)
 
 int cli_option(const cli_command *self, int argc, char **argv, const struct option *options)
 {
+    return cli_option_short(self, argc, argv, "", options);
+}
+
+int cli_option_short(const cli_command *self, int argc, char **argv, const char *letters,
+                     const struct option *options)
+{
+    char accepted[32];
+    snprintf(accepted, sizeof accepted, ":h%s", letters);
     opterr = 0;
-    int c = getopt_long(argc, argv, ":h", options, NULL);
+    int c = getopt_long(argc, argv, accepted, options, NULL);
     if (c == 'h') {
         cli_print_help(self);
         return c;
@@ -157,6 +165,10 @@ int cli_code(sm_err e)
     case SEMEL_E_NOMEM:
     case SEMEL_E_CRYPTO: return CLI_INTERNAL;
     case SEMEL_E_IO: return CLI_IO;
+    case SEMEL_E_UNAVAILABLE: return CLI_UNAVAILABLE;
+    case SEMEL_E_NOT_FOUND: return CLI_NO_INPUT;
+    case SEMEL_E_STALE:
+    case SEMEL_E_TIMEOUT: return CLI_TRY_AGAIN;
     default: return CLI_DATA;
     }
 }
@@ -251,21 +263,39 @@ void cli_print_report(const char *path, const sm_report *report, bool warnings)
         fprintf(stderr, "... and %u more\n", report->dropped);
 }
 
-int cli_load_contracts(const char *path, sm_contracts **out, sm_report *report)
+/* `text` keeps the file's bytes. */
+static int load_contracts(const char *path, sm_buf *text, sm_contracts **out, sm_report *report)
 {
     *out = NULL;
     *report = (sm_report){0};
+    int code = cli_read(path, SM_CONTRACT_BYTES_MAX, text);
+    if (code != CLI_OK)
+        return code;
+    sm_err e = sm_report_init(report, sm_buf_view(text));
+    if (e == SM_OK)
+        e = sm_contracts_read(sm_str_from(path), sm_buf_view(text), out, report);
+    code = cli_code(e);
+    if (e != SM_OK && report->errors == 0)
+        cli_fail(code, "%s: %s", cli_input_name(path), semel_err_text(e));
+    return code;
+}
+
+int cli_load_contracts(const char *path, sm_contracts **out, sm_report *report)
+{
     sm_buf text = {0};
-    int code = cli_read(path, SM_CONTRACT_BYTES_MAX, &text);
-    if (code == CLI_OK) {
-        sm_err e = sm_report_init(report, sm_buf_view(&text));
-        if (e == SM_OK)
-            e = sm_contracts_read(sm_str_from(path), sm_buf_view(&text), out, report);
-        code = cli_code(e);
-        if (e != SM_OK && report->errors == 0)
-            cli_fail(code, "%s: %s", cli_input_name(path), semel_err_text(e));
-    }
+    int code = load_contracts(path, &text, out, report);
     sm_buf_fini(&text);
+    return code;
+}
+
+int cli_read_contract_text(const char *path, sm_buf *text)
+{
+    sm_contracts *contracts;
+    sm_report report;
+    int code = load_contracts(path, text, &contracts, &report);
+    cli_print_report(cli_input_name(path), &report, false);
+    sm_report_fini(&report);
+    sm_contracts_free(contracts);
     return code;
 }
 

@@ -13,12 +13,13 @@
 #include "base/buf.h"
 #include "core/contract.h"
 
-/* As in sysexits.h. */
+/* As in sysexits.h. What the ledger refuses has the exit codes of semel_code_exit. */
 enum {
     CLI_OK = 0,
-    CLI_DIFFERENT = 1, /* what diff(1) says when its files differ */
+    CLI_DIFFERENT = 1, /* what diff(1) says when its files differ; something was found */
     CLI_USAGE = 64,
     CLI_DATA = 65,
+    CLI_NO_INPUT = 66,
     CLI_UNAVAILABLE = 69,
     CLI_INTERNAL = 70,
     CLI_IO = 74,
@@ -33,7 +34,13 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_canon, cli_key, cli_diff;
+extern const cli_command cli_run;
 extern const cli_command cli_contract_check, cli_contract_show, cli_contract_diff;
+extern const cli_command cli_begin, cli_commit, cli_renew;
+extern const cli_command cli_list, cli_show;
+extern const cli_command cli_approve, cli_deny, cli_cancel, cli_resolve, cli_forget;
+extern const cli_command cli_audit_tail, cli_audit_verify, cli_audit_export, cli_audit_seal;
+extern const cli_command cli_export, cli_import, cli_purge, cli_stats, cli_doctor;
 
 /* The demonstration that runs without arguments. */
 int cli_demo(void);
@@ -45,10 +52,21 @@ int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2,
 int cli_usage(const cli_command *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* getopt_long for a command, with long options only: what is wrong has been explained when it
- * returns '?'. On --help it prints the help and returns 'h'; the command should then return CLI_OK.
+/* getopt_long for a command, with long options only, but for -h and, where there is --quiet, -q:
+ * what is wrong has been explained when it returns '?'. On --help it prints the help and returns
+ * 'h'; the command should then return CLI_OK.
  */
 int cli_option(const cli_command *self, int argc, char **argv, const struct option *options);
+
+/* The same, with some short options beside, in the notation of getopt. */
+int cli_option_short(const cli_command *self, int argc, char **argv, const char *letters,
+                     const struct option *options);
+
+/* An option's value, absent if it was not given. */
+static inline sm_str cli_opt(const char *text)
+{
+    return text == NULL ? (sm_str){0} : sm_str_from(text);
+}
 
 /* Prints a command's help. */
 void cli_print_help(const cli_command *command);
@@ -78,6 +96,9 @@ int cli_load_contracts(const char *path, sm_contracts **out, sm_report *report);
 
 /* The same, printing the errors; NULL as the path gives the contracts of no file. */
 int cli_read_contracts(const char *path, sm_contracts **out);
+
+/* The same, keeping the text, which is to be released in any case. */
+int cli_read_contract_text(const char *path, sm_buf *text);
 
 /* Prints findings the way compilers do. */
 void cli_print_report(const char *path, const sm_report *report, bool warnings);

@@ -33,11 +33,6 @@ static const char *part_name(sm_part tag)
     return names[tag];
 }
 
-static sm_str opt(const char *text)
-{
-    return text == NULL ? (sm_str){0} : sm_str_from(text);
-}
-
 static int read_options(const cli_command *self, int argc, char **argv, options *o)
 {
     static const struct option table[] = {
@@ -88,9 +83,9 @@ static int make_key(const options *o, work *w)
     if (code != CLI_OK)
         return code;
     w->call = (sm_call){.scope = o->scope == NULL ? SM_STR("default") : sm_str_from(o->scope),
-                        .step = opt(o->step),
-                        .tool = opt(o->tool),
-                        .key = opt(o->key)};
+                        .step = cli_opt(o->step),
+                        .tool = cli_opt(o->tool),
+                        .key = cli_opt(o->key)};
     code = cli_read_json(o->args_file, o->args, &w->arena, &w->args_text, &w->given, &w->call.args);
     if (code != CLI_OK)
         return code;

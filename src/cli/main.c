@@ -5,35 +5,76 @@
 #include "base/suggest.h"
 #include "cli/cli.h"
 
-static const cli_command *const commands[] = {
-    &cli_canon, &cli_key, &cli_diff, &cli_contract_check, &cli_contract_show, &cli_contract_diff,
+/* In the order of the overview; a title starts a group. */
+static const struct entry {
+    const char *title;
+    const cli_command *command;
+} commands[] = {
+    {"Do something once", &cli_run},
+    {NULL, &cli_begin},
+    {NULL, &cli_commit},
+    {NULL, &cli_renew},
+    {"See what happened", &cli_list},
+    {NULL, &cli_show},
+    {NULL, &cli_audit_tail},
+    {NULL, &cli_stats},
+    {"Decide", &cli_approve},
+    {NULL, &cli_deny},
+    {NULL, &cli_cancel},
+    {NULL, &cli_resolve},
+    {NULL, &cli_forget},
+    {"Keep a ledger", &cli_doctor},
+    {NULL, &cli_audit_verify},
+    {NULL, &cli_audit_seal},
+    {NULL, &cli_audit_export},
+    {NULL, &cli_export},
+    {NULL, &cli_import},
+    {NULL, &cli_purge},
+    {"Calls, keys and contracts", &cli_key},
+    {NULL, &cli_diff},
+    {NULL, &cli_canon},
+    {NULL, &cli_contract_check},
+    {NULL, &cli_contract_show},
+    {NULL, &cli_contract_diff},
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
+static void print_line(FILE *to, const char *name, const char *summary)
+{
+    fprintf(to, "  semel %-16s %s\n", name, summary);
+}
+
 static void print_overview(void)
 {
-    printf("%sSemel%s makes an agent's tool calls safe to retry: the side effect happens once.\n\n"
-           "  semel                              a short demonstration\n",
-           cli_color(stdout, CLI_BOLD), cli_color(stdout, CLI_PLAIN));
-    for (size_t i = 0; i < COMMANDS; i++)
-        printf("  semel %-28s %s\n", commands[i]->name, commands[i]->summary);
-    printf("  semel help [COMMAND]               how to use a command\n"
-           "  semel --version                    which version this is\n\n"
-           "Exit codes: 0 done, 64 wrong use, 65 bad data, 69 unavailable, 70 internal error,\n"
-           "74 input or output failed, 75 try again later.\n");
+    const char *bold = cli_color(stdout, CLI_BOLD), *plain = cli_color(stdout, CLI_PLAIN);
+    printf("%sSemel%s makes an agent's tool calls safe to retry: the side effect happens once.\n",
+           bold, plain);
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (commands[i].title != NULL)
+            printf("\n%s%s%s\n", bold, commands[i].title, plain);
+        print_line(stdout, commands[i].command->name, commands[i].command->summary);
+    }
+    printf("\n%sThis program%s\n", bold, plain);
+    print_line(stdout, "", "a short demonstration");
+    print_line(stdout, "help [COMMAND]", "how to use a command");
+    print_line(stdout, "--version", "which version this is");
+    printf(
+        "\nExit codes: 0 done, 1 something differs or was found, 64 wrong use, 65 bad data or a\n"
+        "conflict, 66 not found, 69 unavailable, 70 internal error, 73 done already, 74 input or\n"
+        "output failed, 75 try again later, 76 in doubt, 77 not allowed.\n");
 }
 
 /* The command that the arguments begin with; *words says how many they were. */
 static const cli_command *find_command(int argc, char **argv, int *words)
 {
     for (size_t i = 0; i < COMMANDS; i++) {
-        const char *name = commands[i]->name, *blank = strchr(name, ' ');
+        const char *name = commands[i].command->name, *blank = strchr(name, ' ');
         size_t first = blank == NULL ? strlen(name) : (size_t)(blank - name);
         if (argc < 1 || strlen(argv[0]) != first || strncmp(argv[0], name, first) != 0)
             continue;
         *words = blank == NULL ? 1 : 2;
         if (blank == NULL || (argc >= 2 && strcmp(argv[1], blank + 1) == 0))
-            return commands[i];
+            return commands[i].command;
     }
     return NULL;
 }
@@ -44,8 +85,9 @@ static bool print_family(FILE *to, const char *word)
     bool any = false;
     size_t n = strlen(word);
     for (size_t i = 0; i < COMMANDS; i++) {
-        if (strncmp(commands[i]->name, word, n) == 0 && commands[i]->name[n] == ' ') {
-            fprintf(to, "  semel %-28s %s\n", commands[i]->name, commands[i]->summary);
+        const cli_command *c = commands[i].command;
+        if (strncmp(c->name, word, n) == 0 && c->name[n] == ' ') {
+            print_line(to, c->name, c->summary);
             any = true;
         }
     }
@@ -59,8 +101,8 @@ static int unknown_command(const char *word, const char *second)
     snprintf(both, sizeof both, "%s%s%s", word, second == NULL ? "" : " ",
              second == NULL ? "" : second);
     for (size_t i = 0; i < COMMANDS; i++) {
-        sm_nearest_try(&nearest, sm_str_from(word), sm_str_from(commands[i]->name));
-        sm_nearest_try(&nearest, sm_str_from(both), sm_str_from(commands[i]->name));
+        sm_nearest_try(&nearest, sm_str_from(word), sm_str_from(commands[i].command->name));
+        sm_nearest_try(&nearest, sm_str_from(both), sm_str_from(commands[i].command->name));
     }
     sm_str near = sm_nearest_get(&nearest, sm_str_from(both));
     if (near.p != NULL)

@@ -472,16 +472,31 @@ static sm_err attempt(begin *b, bool *done)
     return answer_step(b, secret, done);
 }
 
+/* The record as it is known without writing. A store that answers from this machine is asked even
+ * if it has to read: whoever finds a record then waits for nobody's write. Of a distant one the
+ * record comes with the attempt to insert it, in the same round trip. */
+static sm_err find(begin *b)
+{
+    sm_work *w = b->w;
+    const semel_store_ops *ops = b->s->ops;
+    w->cur.version = 0;
+    if (ops->peek == NULL)
+        return SM_OK;
+    if (ops->peek(b->s->store, &b->id.key.hash, &w->room, &w->cur, &w->now) == SM_OK)
+        return sm_load_cur(w);
+    sm_err e = sm_load_key(b->s, w, &b->id.key.hash);
+    if (e == SEMEL_E_NOT_FOUND) {
+        w->cur.version = 0;
+        e = SM_OK;
+    }
+    return e;
+}
+
 static sm_err ask(begin *b)
 {
     sm_work *w = b->w;
     bool done = false;
-    sm_err e = SM_OK;
-    if (b->s->ops->peek != NULL &&
-        b->s->ops->peek(b->s->store, &b->id.key.hash, &w->room, &w->cur, &w->now) == SM_OK)
-        e = sm_load_cur(w);
-    else
-        w->cur.version = 0;
+    sm_err e = find(b);
     for (int races = 0; e == SM_OK && races < SM_RACES_MAX; races++) {
         e = attempt(b, &done);
         if (done)

@@ -139,7 +139,7 @@ static bool note_difference(void *context, sm_str pointer, const sm_json *a, con
 /* Two calls of one tool under different keys, close together. */
 static void compare(ward *d, const patient *p, const patient *earlier)
 {
-    char text[400];
+    char text[700];
     if (memcmp(&p->fingerprint, &earlier->fingerprint, sizeof p->fingerprint) == 0) {
         bool scopes = strcmp(p->scope, earlier->scope) != 0;
         snprintf(text, sizeof text,

@@ -15,7 +15,7 @@
 #define HOUSEKEEPING_MS 60000
 #define DUE_MAX         1000u
 #define PURGE_BATCH     200u
-#define NOTICE_MS       10000
+#define NOTICE_MS       1000
 #define NOTICE_MAX_MS   600000
 
 static void lock(sm_keeper *k)
@@ -97,7 +97,7 @@ static void notify(semel *s, sm_work *w, semel_answer *a)
 {
     sm_memo *m = &w->memo;
     uint64_t request = m->effect.request;
-    int64_t pause = m->notices < 6 ? (int64_t)NOTICE_MS << m->notices : NOTICE_MAX_MS;
+    int64_t pause = m->notices < 10 ? (int64_t)NOTICE_MS << m->notices : NOTICE_MAX_MS;
     m->notices++;
     m->notice_at = w->now + (pause < NOTICE_MAX_MS ? pause : NOTICE_MAX_MS);
     if (write_note(s, w, SM_N_NOTICE) != SM_OK || sm_answer_about(w, a) != SM_OK)

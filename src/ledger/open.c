@@ -83,7 +83,10 @@ static sm_err read_file(const char *path, size_t limit, sm_buf *out, semel_fault
     if (fd < 0)
         return sm_fault_set(fault, SEMEL_E_IO, "%s: %s", path, strerror(errno));
     ssize_t n = 1;
-    while (n > 0 && out->len <= limit && sm_buf_reserve(out, 4096)) {
+    while (n > 0 && out->len <= limit) {
+        size_t want = limit + 1 - out->len;
+        if (!sm_buf_reserve(out, want < 4096 ? want : 4096))
+            break;
         size_t room = out->cap - out->len;
         n = read(fd, out->p + out->len, room);
         if (n < 0 && errno == EINTR)

@@ -220,6 +220,7 @@ static semel_err commit(sm_memory *m, const semel_write *w, change *c, int64_t n
         return SEMEL_E_NOMEM;
     c->event->e.id = w->next.id;
     c->event->e.generation = w->next.generation;
+    c->event->e.shard = w->next.shard;
     semel_record written;
     semel_err err = sm_item_copy(c->item, room, &written);
     if (err != SEMEL_OK)

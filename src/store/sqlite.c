@@ -85,7 +85,7 @@ static semel_err find_file(semel_str url, bool must_exist, char out[PATH_MAX], s
  * nothing is written, not even on closing it again. */
 static semel_err open_file(semel_store *st, bool must_exist, int *version, semel_fault *fault)
 {
-    semel_err e = sm_sq_conn_open(st, &st->writer.conn, fault);
+    semel_err e = sm_sq_conn_new(st, &st->writer.conn, fault);
     if (e != SEMEL_OK)
         return e;
     sqlite3 *db = st->writer.conn->db;
@@ -99,9 +99,15 @@ static semel_err open_file(semel_store *st, bool must_exist, int *version, semel
     if (e == SEMEL_OK && *version == 0 && must_exist)
         e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s is empty: there is no ledger in it",
                          st->path);
-    if (e == SEMEL_OK)
-        sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
-    return e;
+    struct stat about;
+    if (e == SEMEL_OK && stat(st->path, &about) != 0)
+        e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be found", st->path);
+    if (e != SEMEL_OK)
+        return e;
+    st->dev = about.st_dev;
+    st->ino = about.st_ino;
+    sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    return sm_sq_conn_set(st, st->writer.conn, fault);
 }
 
 /* ---- opening and closing ---------------------------------------------------------------------*/
@@ -118,12 +124,7 @@ static void store_close(semel_store *st)
         next = c->next;
         sm_sq_conn_close(c);
     }
-    /* The last to close a file moves the log into it, which is a write: it takes its turn. */
-    bool locked = atomic_load(&st->share.page) != NULL && st->writer.conn != NULL &&
-                  sm_sq_share_lock(&st->share, NULL) == SEMEL_OK;
     sm_sq_conn_close(st->writer.conn);
-    if (locked)
-        sm_sq_share_unlock(&st->share);
     sm_sq_share_close(&st->share);
     free(st);
 }
@@ -159,7 +160,7 @@ static semel_err store_open(semel_str url, const semel_store_env *env, semel_sto
         e = open_file(st, env->must_exist, &version, fault);
     if (e == SEMEL_OK)
         e = sm_sq_share_open(&st->share, st->path, fault);
-    if (e == SEMEL_OK && version < SM_SQ_SCHEMA) {
+    if (e == SEMEL_OK && (version < SM_SQ_SCHEMA || !sm_sq_schema_logs(st->writer.conn->db))) {
         e = sm_sq_share_lock(&st->share, fault);
         if (e == SEMEL_OK) {
             e = sm_sq_schema_make(st, st->writer.conn->db, fault);

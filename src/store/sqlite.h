@@ -196,6 +196,7 @@ typedef struct sm_sq_writer {
     sm_sq_batch *gather;
     uint64_t last_n, last_seq; /* within a transaction: the newest that exist */
     int64_t data_version;      /* of this connection: changes when somebody else commits */
+    int64_t changes;           /* rows changed before this transaction */
 } sm_sq_writer;
 
 typedef struct sm_sq_checkpoint {
@@ -206,10 +207,13 @@ typedef struct sm_sq_checkpoint {
     pthread_cond_t work, done;
     bool wanted, busy, stop;
     atomic_bool finish; /* little is left: the writer does the rest */
+    atomic_int frames;  /* in the log after the newest commit */
 } sm_sq_checkpoint;
 
 struct semel_store {
     char path[PATH_MAX];
+    dev_t dev;
+    ino_t ino;
     atomic_bool poisoned;
     sm_sq_share share;
     sm_sq_pool pool;
@@ -225,7 +229,13 @@ int64_t sm_sq_monotonic_ns(void);
 
 /* ---- sqlite_conn.c ---------------------------------------------------------------------------*/
 
-/* Opens `path`, which exists, and sets what every connection sets. `fault` has a sentence. */
+/* Opens the file, which exists, and does not look at it yet. */
+semel_err sm_sq_conn_new(semel_store *st, sm_sq_conn **out, semel_fault *fault);
+
+/* Sets what every connection sets, which reads the file. */
+semel_err sm_sq_conn_set(semel_store *st, sm_sq_conn *c, semel_fault *fault);
+
+/* Both. */
 semel_err sm_sq_conn_open(semel_store *st, sm_sq_conn **out, semel_fault *fault);
 void sm_sq_conn_close(sm_sq_conn *c); /* accepts NULL */
 
@@ -246,6 +256,9 @@ void sm_sq_poison(semel_store *st);
 /* SEMEL_OK unless the handle is poisoned. */
 semel_err sm_sq_sound(semel_store *st, semel_fault *fault);
 
+/* SEMEL_OK if the file is still where it was opened: what is written to a deleted one is lost. */
+semel_err sm_sq_in_place(semel_store *st, semel_fault *fault);
+
 semel_err sm_sq_nomem(semel_fault *fault);
 semel_err sm_sq_collision(semel_store *st, semel_fault *fault);
 
@@ -253,6 +266,9 @@ semel_err sm_sq_collision(semel_store *st, semel_fault *fault);
 
 /* Whether the file is a ledger (*version > 0) or empty (*version 0). Writes nothing. */
 semel_err sm_sq_schema_check(semel_store *st, sqlite3 *db, int *version, semel_fault *fault);
+
+/* Whether the file has a write-ahead log, as a ledger must. */
+bool sm_sq_schema_logs(sqlite3 *db);
 
 /* Brings the file to SM_SQ_SCHEMA. The lock between processes is held. */
 semel_err sm_sq_schema_make(semel_store *st, sqlite3 *db, semel_fault *fault);

@@ -12,44 +12,44 @@
 #include <time.h>
 
 enum {
-    SOFT_FRAMES = 4096,  /* 16 MiB: start moving */
+    SOFT_FRAMES = 8192,  /* 32 MiB: start moving */
     HARD_FRAMES = 32768, /* 128 MiB: wait */
     REST_FRAMES = 512,   /* few enough for the writer */
     PASSES = 4,
     HARD_WAIT_S = 5
 };
 
-/* One pass, as far as it goes without waiting for anybody. *rest: frames that are not moved yet, or
- * -1 if another process is at it. */
-static int pass(sm_sq_conn *c, int *rest)
+/* One pass, as far as it goes without waiting for anybody. *moved: the frames that are in the file
+ * now; 0 if another process is at it. */
+static int pass(sm_sq_conn *c, int *moved)
 {
-    int in_log = 0, moved = 0;
-    int rc = sqlite3_wal_checkpoint_v2(c->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &in_log, &moved);
-    *rest = rc == SQLITE_OK ? in_log - moved : -1;
+    int in_log = 0;
+    int rc = sqlite3_wal_checkpoint_v2(c->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &in_log, moved);
+    if (rc != SQLITE_OK)
+        *moved = 0;
     return (rc & 0xFF) == SQLITE_BUSY || (rc & 0xFF) == SQLITE_LOCKED ? SQLITE_OK : rc;
 }
 
+/* Passes until little has been appended meanwhile. */
 static void move(semel_store *st)
 {
-    int rest = 0, before = INT_MAX;
-    for (int i = 0; i < PASSES; i++) {
-        int rc = pass(st->checkpoint.conn, &rest);
+    sm_sq_checkpoint *k = &st->checkpoint;
+    int moved = 0;
+    for (int i = 0; i < PASSES && atomic_load(&k->frames) - moved > REST_FRAMES; i++) {
+        int rc = pass(k->conn, &moved);
         if (rc != SQLITE_OK) {
             sm_sq_fault(st, rc, NULL); /* poisons, if a sync has failed */
             return;
         }
-        if (rest < REST_FRAMES || rest >= before)
-            break;
-        before = rest;
     }
-    if (rest > 0)
-        atomic_store(&st->checkpoint.finish, true);
+    atomic_store(&k->finish, true);
 }
 
 static void *checkpoint_main(void *arg)
 {
     semel_store *st = arg;
     sm_sq_checkpoint *k = &st->checkpoint;
+    pthread_setname_np(pthread_self(), "semel-checkpt");
     pthread_mutex_lock(&k->lock);
     while (!k->stop) {
         if (!k->wanted) {
@@ -71,9 +71,10 @@ static void *checkpoint_main(void *arg)
 
 void sm_sq_checkpoint_note(semel_store *st, int frames)
 {
+    sm_sq_checkpoint *k = &st->checkpoint;
+    atomic_store(&k->frames, frames);
     if (frames < SOFT_FRAMES)
         return;
-    sm_sq_checkpoint *k = &st->checkpoint;
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += HARD_WAIT_S;
@@ -96,8 +97,8 @@ void sm_sq_checkpoint_finish(semel_store *st)
 {
     if (!atomic_exchange(&st->checkpoint.finish, false))
         return;
-    int rest;
-    int rc = pass(st->writer.conn, &rest);
+    int moved;
+    int rc = pass(st->writer.conn, &moved);
     if (rc != SQLITE_OK)
         sm_sq_fault(st, rc, NULL);
 }

@@ -20,10 +20,9 @@ static const char settings[] = "PRAGMA synchronous = FULL;"
                                "PRAGMA trusted_schema = OFF;"
                                "PRAGMA cell_size_check = ON;"
                                "PRAGMA wal_autocheckpoint = 0;"
-                               "PRAGMA temp_store = MEMORY;"
-                               "PRAGMA cache_size = -8192;";
+                               "PRAGMA temp_store = MEMORY;";
 
-semel_err sm_sq_conn_open(semel_store *st, sm_sq_conn **out, semel_fault *fault)
+semel_err sm_sq_conn_new(semel_store *st, sm_sq_conn **out, semel_fault *fault)
 {
     *out = NULL;
     sm_sq_conn *c = calloc(1, sizeof *c);
@@ -35,7 +34,6 @@ semel_err sm_sq_conn_open(semel_store *st, sm_sq_conn **out, semel_fault *fault)
         sqlite3_extended_result_codes(c->db, 1);
         sqlite3_busy_timeout(c->db, SM_SQ_BUSY_MS);
         sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-        rc = sqlite3_exec(c->db, settings, NULL, NULL, NULL);
     }
     semel_err e = rc == SQLITE_OK ? sm_digest_init(&c->digest) : sm_sq_fault(st, rc, fault);
     if (e == SEMEL_E_CRYPTO)
@@ -44,6 +42,24 @@ semel_err sm_sq_conn_open(semel_store *st, sm_sq_conn **out, semel_fault *fault)
         *out = c;
     else
         sm_sq_conn_close(c);
+    return e;
+}
+
+semel_err sm_sq_conn_set(semel_store *st, sm_sq_conn *c, semel_fault *fault)
+{
+    int rc = sqlite3_exec(c->db, settings, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? SEMEL_OK : sm_sq_fault(st, rc, fault);
+}
+
+semel_err sm_sq_conn_open(semel_store *st, sm_sq_conn **out, semel_fault *fault)
+{
+    semel_err e = sm_sq_conn_new(st, out, fault);
+    if (e == SEMEL_OK)
+        e = sm_sq_conn_set(st, *out, fault);
+    if (e != SEMEL_OK) {
+        sm_sq_conn_close(*out);
+        *out = NULL;
+    }
     return e;
 }
 
@@ -122,6 +138,17 @@ semel_err sm_sq_sound(semel_store *st, semel_fault *fault)
     return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
                         "a write to %.300s could not be synced to its disk, so nobody knows what "
                         "it holds: close this ledger and open it again",
+                        st->path);
+}
+
+semel_err sm_sq_in_place(semel_store *st, semel_fault *fault)
+{
+    struct stat about;
+    if (stat(st->path, &about) == 0 && about.st_dev == st->dev && about.st_ino == st->ino)
+        return SEMEL_OK;
+    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                        "%.300s was moved, deleted or replaced while it was open: put it back, or "
+                        "close this ledger and open it again",
                         st->path);
 }
 

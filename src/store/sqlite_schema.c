@@ -168,16 +168,33 @@ static int migrate(sqlite3 *db, int version)
     return rc;
 }
 
+bool sm_sq_schema_logs(sqlite3 *db)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool logs = false;
+    if (sqlite3_prepare_v2(db, "PRAGMA journal_mode", -1, &stmt, NULL) == SQLITE_OK &&
+        sqlite3_step(stmt) == SQLITE_ROW)
+        logs = strcmp((const char *)sqlite3_column_text(stmt, 0), "wal") == 0;
+    sqlite3_finalize(stmt);
+    return logs;
+}
+
 semel_err sm_sq_schema_make(semel_store *st, sqlite3 *db, semel_fault *fault)
 {
     int version = 0;
     semel_err e = sm_sq_schema_check(st, db, &version, fault);
-    if (e != SEMEL_OK || version == SM_SQ_SCHEMA)
+    if (e != SEMEL_OK)
         return e;
     int rc = SQLITE_OK;
     if (version == 0)
-        rc = sqlite3_exec(db, "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL", NULL, NULL,
-                          NULL);
+        rc = sqlite3_exec(db, "PRAGMA page_size = 4096", NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+    if (rc == SQLITE_OK && !sm_sq_schema_logs(db))
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                            "%.300s lies on a file system without shared memory, which a ledger "
+                            "needs: use a local disk",
+                            st->path);
     if (rc == SQLITE_OK)
         rc = migrate(db, version);
     return rc == SQLITE_OK ? SEMEL_OK : sm_sq_fault(st, rc, fault);

@@ -69,6 +69,7 @@ static void *watch_main(void *arg)
 {
     semel_store *st = arg;
     sm_sq_waits *w = &st->waits;
+    pthread_setname_np(pthread_self(), "semel-watch");
     struct pollfd on[2] = {{.fd = w->inotify, .events = POLLIN}, {.fd = w->poke, .events = POLLIN}};
     for (;;) {
         if (poll(on, 2, -1) < 0 && errno != EINTR)

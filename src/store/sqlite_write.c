@@ -132,7 +132,7 @@ static int check_counters(semel_store *st, sm_sq_request *r)
     int rc = SQLITE_OK;
     for (size_t i = 0; i < r->w->n_counters && rc == SQLITE_OK && r->err == SEMEL_OK; i++) {
         const semel_counter *c = &r->w->counters[i];
-        int64_t value;
+        int64_t value = 0;
         bool overflow;
         rc = counter_after(st->writer.conn, r->w, i + 1, &value, &overflow);
         if (rc == SQLITE_OK && c->delta >= 0 && (overflow || value > c->cap))
@@ -146,7 +146,7 @@ static int write_counters(sm_sq_conn *c, const semel_write *w)
 {
     int rc = SQLITE_OK;
     for (size_t i = 0; i < w->n_counters && rc == SQLITE_OK; i++) {
-        int64_t value;
+        int64_t value = 0;
         rc = counter_value(c, w->counters[i].name, &value);
         if (rc != SQLITE_OK)
             break;
@@ -282,15 +282,17 @@ static int apply(semel_store *st, sm_sq_request *r)
         r->err = sm_fault_set(r->fault, SEMEL_E_NOT_FOUND, "there is no record of this key");
         return SQLITE_OK;
     }
-    uint64_t generation = r->w->next.generation;
+    /* A version alone does not say what a write was reckoned from: a generation that began
+     * meanwhile may have reached the same number. Where the event stands in its chain does. */
+    bool begins = r->w->event.index == 1;
     if (h.version != r->w->expect_version ||
-        (generation != h.generation && generation != h.generation + 1))
+        r->w->next.generation != h.generation + (begins ? 1 : 0))
         return give_row(st, r, h.n, SEMEL_E_STALE);
     rc = check(st, r);
     if (rc != SQLITE_OK || r->err != SEMEL_OK)
         return rc;
     r->unsettled = semel_state_settled(h.state);
-    return generation == h.generation ? set_record(st, r, &h) : add_record(st, r);
+    return begins ? add_record(st, r) : set_record(st, r, &h);
 }
 
 static int journal(semel_store *st, sm_sq_request *r)

@@ -137,6 +137,7 @@ static int begin(semel_store *st)
     int rc = run_statement(w->conn, SM_SQL_BEGIN);
     if (rc != SQLITE_OK)
         return rc;
+    w->changes = sqlite3_total_changes64(w->conn->db);
     sqlite3_stmt *stmt = sm_sq_stmt(w->conn, SM_SQL_TOPS, &rc);
     if (stmt == NULL)
         return rc;
@@ -254,10 +255,13 @@ static void publish(semel_store *st, const taken *t)
         unsettled = unsettled || r->unsettled || r->n_keys > 0;
         wrote = wrote || r->wrote || r->n_keys > 0;
     }
-    atomic_fetch_add(&st->cache.own_commits, 1);
+    if (sqlite3_total_changes64(st->writer.conn->db) != st->writer.changes)
+        atomic_fetch_add(&st->cache.own_commits, 1);
+    /* The stamp is from before the bump: what one request of the batch saw, a later one may have
+     * replaced, so after a bump nothing of this batch goes into the cache. */
+    uint64_t stamp = sm_sq_cache_stamp(st);
     if (unsettled)
         sm_sq_cache_bump(st);
-    uint64_t stamp = sm_sq_cache_stamp(st);
     for (sm_sq_request *r = t->first; r != NULL; r = r->next) {
         r->stamp = stamp;
         if (r->unsettled)
@@ -309,7 +313,11 @@ static void run_batch(semel_store *st, sm_sq_batch *b)
     taken t = {.last = &t.first};
     semel_fault why = {0};
     int rc = SQLITE_OK;
-    semel_err e = sm_sq_share_lock(&st->share, &why);
+    semel_err e = sm_sq_sound(st, &why);
+    if (e == SEMEL_OK)
+        e = sm_sq_in_place(st, &why);
+    if (e == SEMEL_OK)
+        e = sm_sq_share_lock(&st->share, &why);
     if (e == SEMEL_OK) {
         if (sm_sq_share_renew(&st->share)) {
             sm_sq_cache_void(st);
@@ -368,8 +376,10 @@ semel_err sm_sq_writer_start(semel_store *st, semel_fault *fault)
         w->batches[i].last = &w->batches[i].first;
     w->gather = &w->batches[0];
     sqlite3_wal_hook(w->conn->db, on_commit, st);
+    sqlite3_exec(w->conn->db, "PRAGMA cache_size = -16384", NULL, NULL, NULL);
     if (pthread_create(&w->thread, NULL, writer_main, st) != 0)
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "a thread could not be started");
+    pthread_setname_np(w->thread, "semel-writer");
     w->started = true;
     return SEMEL_OK;
 }

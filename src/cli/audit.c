@@ -1,0 +1,380 @@
+/*
+ * semel audit tail, verify, export and seal: the trail of everything that happened.
+ *
+ * tail and export print as they read: a trail may be larger than memory.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <semaphore.h>
+#include <signal.h>
+
+#include "base/limits.h"
+#include "cli/ledger.h"
+#include "cli/story.h"
+#include "cli/verify.h"
+
+#define PAGE         1000u
+#define TAIL_DEFAULT 20u
+#define TAIL_MAX     100000u
+
+/* ---- events ----------------------------------------------------------------------------------*/
+
+/* Appends an event's JSON. */
+static void put_event(sm_buf *out, const semel_event *e)
+{
+    size_t need = 512;
+    for (int tries = 0; tries < 2 && sm_buf_reserve(out, need); tries++) {
+        size_t room = out->cap - out->len, n = 0;
+        semel_err err = semel_event_json(e, out->p + out->len, room, &n);
+        if (err == SEMEL_OK && n <= room) {
+            out->len += n;
+            return;
+        }
+        if (n <= room)
+            out->err = err;
+        need = n;
+    }
+}
+
+/* How events are printed: to stdout, as they come. */
+typedef struct printer {
+    cli_table table;
+    sm_buf out;
+    sm_arena arena;
+    bool json, titled, with_effect;
+    const char *only; /* the handle of the one effect to print, or NULL */
+    uint64_t skip;    /* this many before printing */
+    uint64_t seen;
+    uint64_t last; /* seq */
+} printer;
+
+static void printer_init(printer *p, bool json, const char *only)
+{
+    *p = (printer){.json = json, .only = only, .with_effect = only == NULL};
+    if (!json)
+        cli_event_columns(&p->table, p->with_effect);
+    sm_buf_init(&p->out, SM_ARENA_MAX);
+    sm_arena_init(&p->arena, SM_ARENA_MAX);
+}
+
+static void printer_fini(printer *p)
+{
+    cli_table_fini(&p->table);
+    sm_buf_fini(&p->out);
+    sm_arena_fini(&p->arena);
+}
+
+/* Writes what was collected. */
+static int printer_flush(printer *p)
+{
+    if (!p->json && p->table.count > 0) {
+        cli_table_put(&p->table, 0, !p->titled, &p->out);
+        p->titled = true;
+    }
+    int code = cli_write(&p->out);
+    sm_buf_clear(&p->out);
+    return ferror(stdout) ? CLI_IO : code; /* cli_done explains the former */
+}
+
+/* Takes the event that stands in `out` from `at` on, if it is one to print. */
+static void take_event(printer *p, size_t at)
+{
+    const sm_json *event = cli_story_read(&p->arena, (sm_str){p->out.p + at, p->out.len - at});
+    bool wanted =
+        event != NULL && (p->only == NULL || sm_str_is(cli_member(event, "effect"), p->only));
+    if (wanted && !p->json)
+        cli_event_row(&p->table, event, p->with_effect);
+    if (!wanted || !p->json)
+        p->out.len = at;
+    sm_arena_reset(&p->arena);
+}
+
+static bool print_event(void *context, const semel_event *e)
+{
+    printer *p = context;
+    p->seen++;
+    p->last = e->seq;
+    if (p->skip > 0) {
+        p->skip--;
+        return true;
+    }
+    size_t at = p->out.len;
+    put_event(&p->out, e);
+    sm_buf_byte(&p->out, '\n');
+    if (p->out.err == SM_OK && (!p->json || p->only != NULL))
+        take_event(p, at);
+    return p->out.err == SM_OK;
+}
+
+static bool count_event(void *context, const semel_event *e)
+{
+    (void)e;
+    ++*(uint64_t *)context;
+    return true;
+}
+
+/* Gives the sink every event after a position, page by page; `flush`, if there is one, prints in
+ * between. */
+static int each_event(cli_ledger *l, sm_str effect, uint64_t after, semel_event_sink *sink,
+                      void *context, printer *flush)
+{
+    int code = CLI_OK;
+    for (bool more = true; more && code == CLI_OK;) {
+        uint64_t before = after;
+        semel_fault fault = {0};
+        semel_err e = semel_events(l->s, effect, &after, PAGE, sink, context, &fault);
+        if (e != SEMEL_OK)
+            code = cli_ledger_fault(e, &fault);
+        else if (flush != NULL)
+            code = printer_flush(flush);
+        more = after != before;
+    }
+    return code;
+}
+
+/* ---- tail ------------------------------------------------------------------------------------*/
+
+typedef struct tail_options {
+    cli_ledger_options ledger;
+    uint64_t n;
+    const char *effect;
+    bool follow;
+} tail_options;
+
+/* Where to start so that at least n events follow, and how many of them to skip. The newest are
+ * counted from, for numbers may have gaps. */
+static int find_start(cli_ledger *l, const tail_options *o, uint64_t *after, uint64_t *skip)
+{
+    semel_stats stats;
+    semel_fault fault = {0};
+    semel_err e = semel_stats_get(l->s, false, &stats, &fault);
+    if (e != SEMEL_OK)
+        return cli_ledger_fault(e, &fault);
+    uint64_t last = stats.store.last_seq, count = 0;
+    for (uint64_t window = o->effect != NULL ? last : o->n;; window *= 4) {
+        *after = window < last ? last - window : 0;
+        count = 0;
+        int code = each_event(l, cli_opt(o->effect), *after, count_event, &count, NULL);
+        if (code != CLI_OK)
+            return code;
+        if (count >= o->n || *after == 0)
+            break;
+    }
+    *skip = count > o->n ? count - o->n : 0;
+    return CLI_OK;
+}
+
+static sem_t stop;
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int sig)
+{
+    stop_signal = sig;
+    sem_post(&stop);
+}
+
+/* Called by the subscription's thread; nobody else prints meanwhile. */
+static bool follow_event(void *context, const semel_event *e)
+{
+    printer *p = context;
+    bool going = print_event(p, e) && printer_flush(p) == CLI_OK && fflush(stdout) == 0;
+    if (!going)
+        sem_post(&stop);
+    return going;
+}
+
+static int follow(cli_ledger *l, printer *p, uint64_t after)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    semel_subscription *sub = NULL;
+    semel_fault fault = {0};
+    fflush(stdout);
+    sem_init(&stop, 0, 0);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    semel_err e = semel_subscribe(l->s, after, follow_event, p, &sub, &fault);
+    if (e != SEMEL_OK)
+        return cli_ledger_fault(e, &fault);
+    while (sem_wait(&stop) != 0 && errno == EINTR)
+        continue;
+    semel_unsubscribe(sub);
+    return stop_signal != 0 ? 128 + stop_signal : CLI_OK;
+}
+
+static int read_tail(const cli_command *self, int argc, char **argv, tail_options *o)
+{
+    static const struct option table[] = {
+        {"lines", required_argument, NULL, 'n'},
+        {"follow", no_argument, NULL, 'f'},
+        {"effect", required_argument, NULL, 'e'},
+        CLI_LEDGER_OPTIONS,
+        {0},
+    };
+    int c;
+    while ((c = cli_option_short(self, argc, argv, "n:f", table)) != -1) {
+        if (cli_ledger_option(&o->ledger, c))
+            continue;
+        switch (c) {
+        case 'n':
+            if (!cli_number(optarg, TAIL_MAX, &o->n))
+                return cli_usage(self, "-n: \"%s\" is no number from 1 to %u", optarg, TAIL_MAX);
+            break;
+        case 'f': o->follow = true; break;
+        case 'e': o->effect = optarg; break;
+        case 'h': return 'h';
+        default: return CLI_USAGE;
+        }
+    }
+    if (optind < argc)
+        return cli_usage(self, "unexpected argument \"%s\"", argv[optind]);
+    if (o->effect != NULL && !cli_is_handle(o->effect, "ef_"))
+        return cli_usage(self, "--effect: \"%s\" is no handle, ef_...", o->effect);
+    return CLI_OK;
+}
+
+static int run_tail(const cli_command *self, int argc, char **argv)
+{
+    tail_options o = {.n = TAIL_DEFAULT};
+    int code = read_tail(self, argc, argv, &o);
+    if (code != CLI_OK)
+        return code == 'h' ? CLI_OK : code;
+    cli_ledger l;
+    printer p;
+    printer_init(&p, o.ledger.json, o.effect);
+    code = cli_ledger_open(&o.ledger, CLI_MUST_EXIST, &l);
+    uint64_t after = 0;
+    if (code == CLI_OK)
+        code = find_start(&l, &o, &after, &p.skip);
+    if (code == CLI_OK) {
+        p.last = after;
+        code = each_event(&l, cli_opt(o.effect), after, print_event, &p, &p);
+    }
+    if (code == CLI_OK && p.seen == 0 && !o.follow)
+        fprintf(stderr, "No events.\n");
+    if (code == CLI_OK && o.follow)
+        code = follow(&l, &p, p.last);
+    cli_ledger_close(&l);
+    printer_fini(&p);
+    return code;
+}
+
+/* ---- export, seal ----------------------------------------------------------------------------*/
+
+static int run_export(const cli_command *self, int argc, char **argv)
+{
+    cli_ledger_options o = {0};
+    int code = cli_ledger_plain(self, argc, argv, &o);
+    if (code != CLI_OK)
+        return code == 'h' ? CLI_OK : code;
+    cli_ledger l;
+    printer p;
+    printer_init(&p, true, NULL);
+    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
+    if (code == CLI_OK)
+        code = each_event(&l, (sm_str){0}, 0, print_event, &p, &p);
+    cli_ledger_close(&l);
+    printer_fini(&p);
+    return code;
+}
+
+static int run_seal(const cli_command *self, int argc, char **argv)
+{
+    cli_ledger_options o = {0};
+    int code = cli_ledger_plain(self, argc, argv, &o);
+    if (code != CLI_OK)
+        return code == 'h' ? CLI_OK : code;
+    cli_ledger l;
+    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
+    semel_fault fault = {0};
+    semel_stats stats = {0};
+    if (code == CLI_OK) {
+        semel_err e = semel_seal(l.s, &fault);
+        if (e == SEMEL_OK)
+            e = semel_stats_get(l.s, false, &stats, &fault);
+        if (e != SEMEL_OK)
+            code = cli_ledger_fault(e, &fault);
+    }
+    if (code == CLI_OK && o.json)
+        printf("{\"seals\":%" PRIu64 ",\"seal_seq\":%" PRIu64 "}\n", stats.store.seal_index,
+               stats.store.seal_seq);
+    else if (code == CLI_OK && stats.store.seal_index == 0)
+        printf("There is nothing to seal.\n");
+    else if (code == CLI_OK)
+        printf("Sealed: seal %" PRIu64 " is event %" PRIu64 ".\n", stats.store.seal_index,
+               stats.store.seal_seq);
+    cli_ledger_close(&l);
+    return code;
+}
+
+/* ---- verify ----------------------------------------------------------------------------------*/
+
+static int run_verify(const cli_command *self, int argc, char **argv)
+{
+    cli_ledger_options o = {0};
+    int code = cli_ledger_plain(self, argc, argv, &o);
+    if (code != CLI_OK)
+        return code == 'h' ? CLI_OK : code;
+    cli_ledger l;
+    cli_verified v;
+    sm_buf out;
+    sm_buf_init(&out, CLI_OUTPUT_MAX);
+    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
+    if (code == CLI_OK)
+        code = cli_verify(&l, o.json, &v);
+    if (code == CLI_OK) {
+        cli_put_verified(&out, &v, o.json);
+        sm_buf_byte(&out, '\n');
+        code = cli_write(&out);
+        if (code == CLI_OK && v.counts.flaws > 0)
+            code = CLI_DIFFERENT;
+        cli_verified_fini(&v);
+    }
+    cli_ledger_close(&l);
+    sm_buf_fini(&out);
+    return code;
+}
+
+const cli_command cli_audit_tail = {
+    .name = "audit tail",
+    .summary = "the newest events, and those that come",
+    .help = "  semel audit tail -n 50\n"
+            "  semel audit tail --follow --json | jq .what\n\n"
+            "Usage: semel audit tail [-n N] [--follow] [--effect ef_...]\n\n"
+            "  -n N, --lines N          so many of the newest (default: 20)\n"
+            "  -f, --follow             then print what comes, until interrupted\n"
+            "  --effect ef_...          of this effect only\n" CLI_LEDGER_HELP
+            "  --json                   one JSON object for each line\n",
+    .run = run_tail,
+};
+
+const cli_command cli_audit_verify = {
+    .name = "audit verify",
+    .summary = "check that no event was altered, removed or reordered",
+    .help =
+        "  semel audit verify --seal-key /etc/semel/seal.key\n\n"
+        "Usage: semel audit verify\n\n" CLI_LEDGER_HELP CLI_JSON_HELP
+        "\nEvery event carries the hash of the one before it within its effect, and seals chain\n"
+        "digests over all of them. Whoever can write the ledger can also make new seals, unless\n"
+        "they are keyed: give the key that they were made with. What came after the last seal\n"
+        "is checked by its chains only; semel audit seal seals it.\n\n"
+        "Exit code 0 if nothing is wrong, 1 with a line for each flaw if something is.\n",
+    .run = run_verify,
+};
+
+const cli_command cli_audit_export = {
+    .name = "audit export",
+    .summary = "all events as JSON Lines",
+    .help = "  semel audit export > events.jsonl\n\n"
+            "Usage: semel audit export\n\n" CLI_LEDGER_HELP
+            "\nOne JSON object for each line, oldest first; --json changes nothing.\n",
+    .run = run_export,
+};
+
+const cli_command cli_audit_seal = {
+    .name = "audit seal",
+    .summary = "seal the events that are not sealed yet",
+    .help = "  semel audit seal --seal-key /etc/semel/seal.key\n\n"
+            "Usage: semel audit seal\n\n" CLI_LEDGER_HELP CLI_JSON_HELP
+            "\nA ledger seals itself now and then while it is used.\n",
+    .run = run_seal,
+};

@@ -1,0 +1,169 @@
+/* semel doctor: is the ledger sound, and is it used as it should be? */
+#include <inttypes.h>
+
+#include "base/limits.h"
+#include "cli/ledger.h"
+#include "cli/progress.h"
+#include "cli/verify.h"
+
+#define NEWEST 10000u /* effects that are looked at */
+
+typedef struct finder {
+    cli_progress progress;
+    bool json;
+    uint64_t found;
+    sm_buf list;
+} finder;
+
+static void put_json(sm_buf *b, const semel_symptom *y)
+{
+    const struct {
+        const char *name;
+        sm_str text;
+    } members[] = {{"effect", y->effect},
+                   {"other", y->other},
+                   {"tool", y->tool},
+                   {"pointer", y->pointer},
+                   {"text", y->text}};
+    sm_buf_text(b, "{\"kind\":");
+    cli_put_json(b, sm_str_from(y->kind));
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+        if (members[i].text.p == NULL)
+            continue;
+        sm_buf_printf(b, ",\"%s\":", members[i].name);
+        cli_put_json(b, members[i].text);
+    }
+    sm_buf_byte(b, '}');
+}
+
+static void put_text(sm_buf *b, const semel_symptom *y)
+{
+    sm_buf_byte(b, '\n');
+    cli_styled(b, CLI_YELLOW, sm_str_from(y->kind));
+    sm_buf_text(b, "  ");
+    cli_put(b, y->tool);
+    sm_buf_text(b, "  ");
+    cli_put(b, y->effect);
+    if (y->other.p != NULL) {
+        sm_buf_text(b, " and ");
+        cli_put(b, y->other);
+    }
+    if (y->pointer.p != NULL) {
+        sm_buf_text(b, "  differ at ");
+        cli_put(b, y->pointer.n == 0 ? SM_STR("(all)") : y->pointer);
+    }
+    sm_buf_byte(b, '\n');
+    cli_put_block(b, 2, y->text, SM_ARENA_MAX);
+}
+
+static bool take_symptom(void *context, const semel_symptom *symptom)
+{
+    finder *f = context;
+    if (f->json) {
+        if (f->found > 0)
+            sm_buf_byte(&f->list, ',');
+        put_json(&f->list, symptom);
+    } else {
+        put_text(&f->list, symptom);
+    }
+    f->found++;
+    return f->list.err == SM_OK;
+}
+
+static bool show_progress(void *context, uint64_t done, uint64_t total)
+{
+    finder *f = context;
+    cli_progress_show(&f->progress, done, total);
+    return true;
+}
+
+static void put_findings(sm_buf *b, const semel_health *h, const cli_verified *v, const finder *f)
+{
+    if (f->json) {
+        sm_buf_printf(b, "{\"healthy\":%s,\"ledger\":",
+                      f->found == 0 && v->counts.flaws == 0 ? "true" : "false");
+        cli_put_json(b, sm_str_from(h->where));
+        sm_buf_printf(b, ",\"effects\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"audit\":", h->records,
+                      h->bytes);
+        cli_put_verified(b, v, true);
+        sm_buf_text(b, ",\"symptoms\":[");
+        sm_buf_str(b, sm_buf_view(&f->list));
+        sm_buf_text(b, "]}\n");
+        return;
+    }
+    cli_row(b, "ledger", sm_str_from(h->where));
+    cli_rowf(b, "file", "sound: about %" PRIu64 " effect%s in %" PRIu64 " bytes", h->records,
+             h->records == 1 ? "" : "s", h->bytes);
+    cli_row(b, "audit trail", v->counts.flaws == 0 ? SM_STR("sound") : SM_STR("ALTERED"));
+    cli_put_verified(b, v, false);
+    sm_buf_byte(b, '\n');
+    if (f->found == 0)
+        cli_row(b, "use", SM_STR("no symptoms"));
+    else
+        cli_rowf(b, "use", "%" PRIu64 " symptom%s", f->found, f->found == 1 ? "" : "s");
+    sm_buf_str(b, sm_buf_view(&f->list));
+}
+
+static int examine(cli_ledger *l, const cli_ledger_options *o)
+{
+    semel_stats stats = {0};
+    semel_fault fault = {0};
+    semel_err e = semel_stats_get(l->s, true, &stats, &fault);
+    if (e != SEMEL_OK)
+        return cli_ledger_fault(e, &fault);
+    cli_verified v;
+    int code = cli_verify(l, o->json, &v);
+    if (code != CLI_OK)
+        return code;
+    finder f = {.progress = cli_progress_start("Looking for symptoms"), .json = o->json};
+    sm_buf out;
+    sm_buf_init(&f.list, CLI_OUTPUT_MAX);
+    sm_buf_init(&out, CLI_OUTPUT_MAX);
+    e = semel_doctor(l->s, NEWEST, take_symptom, show_progress, &f, &fault);
+    cli_progress_end(&f.progress);
+    if (e == SEMEL_OK && f.list.err != SM_OK)
+        e = f.list.err;
+    if (e != SEMEL_OK) {
+        code = cli_ledger_fault(e, &fault);
+    } else {
+        put_findings(&out, &stats.store, &v, &f);
+        code = cli_write(&out);
+    }
+    if (code == CLI_OK && v.counts.flaws > 0)
+        code = CLI_DATA;
+    else if (code == CLI_OK && f.found > 0)
+        code = CLI_DIFFERENT;
+    sm_buf_fini(&out);
+    sm_buf_fini(&f.list);
+    cli_verified_fini(&v);
+    return code;
+}
+
+static int run(const cli_command *self, int argc, char **argv)
+{
+    cli_ledger_options o = {0};
+    int code = cli_ledger_plain(self, argc, argv, &o);
+    if (code != CLI_OK)
+        return code == 'h' ? CLI_OK : code;
+    cli_ledger l;
+    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
+    if (code == CLI_OK)
+        code = examine(&l, &o);
+    cli_ledger_close(&l);
+    return code;
+}
+
+const cli_command cli_doctor = {
+    .name = "doctor",
+    .summary = "is the ledger sound, and used as it should be?",
+    .help =
+        "  semel doctor\n\n"
+        "Usage: semel doctor\n\n" CLI_LEDGER_HELP CLI_JSON_HELP
+        "\nChecks the file and the whole audit trail, then looks over the newest 10,000 effects\n"
+        "for symptoms: the same arguments under different keys within seconds, calls that are\n"
+        "alike but for one field, effects that are long in doubt, windows shorter than the\n"
+        "retries that were seen.\n\n"
+        "Exit code: 0 healthy, 1 symptoms were found, 65 the ledger is damaged or its trail was\n"
+        "altered, 69 it cannot be opened.\n",
+    .run = run,
+};

@@ -1,0 +1,332 @@
+/*
+ * semel export, import, purge and stats: keeping a ledger.
+ *
+ * export and import work line by line: a ledger may be larger than memory.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/stamp.h"
+#include "cli/ledger.h"
+#include "cli/progress.h"
+#include "cli/when.h"
+
+/* One effect's line: arguments and outcome, the latter in base64, and its history. */
+#define LINE_MAX_BYTES ((size_t)16 << 20)
+
+static const char *s(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* ---- export ----------------------------------------------------------------------------------*/
+
+typedef struct exporter {
+    cli_progress progress;
+    uint64_t lines;
+} exporter;
+
+static bool write_line(void *context, semel_str line)
+{
+    exporter *x = context;
+    fwrite(line.p, 1, line.n, stdout);
+    cli_progress_show(&x->progress, ++x->lines, 0);
+    return !ferror(stdout);
+}
+
+static int run_export(const cli_command *self, int argc, char **argv)
+{
+    static const struct option table[] = {
+        {"scope", required_argument, NULL, 's'}, CLI_LEDGER_OPTIONS, {0}};
+    cli_ledger_options o = {0};
+    const char *scope = NULL;
+    int c;
+    while ((c = cli_option(self, argc, argv, table)) != -1) {
+        if (cli_ledger_option(&o, c))
+            continue;
+        if (c != 's')
+            return c == 'h' ? CLI_OK : CLI_USAGE;
+        scope = optarg;
+    }
+    if (optind < argc)
+        return cli_usage(self, "unexpected argument \"%s\"; the lines go to stdout", argv[optind]);
+    cli_ledger l;
+    int code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
+    if (code == CLI_OK) {
+        exporter x = {.progress = cli_progress_start("Exporting")};
+        semel_fault fault = {0};
+        semel_err e = semel_export(l.s, cli_opt(scope), write_line, &x, &fault);
+        cli_progress_end(&x.progress);
+        if (e != SEMEL_OK && !ferror(stdout))
+            code = cli_ledger_fault(e, &fault);
+    }
+    cli_ledger_close(&l);
+    return code;
+}
+
+/* ---- import ----------------------------------------------------------------------------------*/
+
+/* Reads a line without its line feed. False at the end, and when the buffer cannot take it. */
+static bool read_line(FILE *from, sm_buf *line)
+{
+    sm_buf_clear(line);
+    int c;
+    while ((c = getc_unlocked(from)) != EOF && c != '\n') {
+        sm_buf_byte(line, (char)c);
+        if (line->err != SM_OK)
+            return false;
+    }
+    return c == '\n' || line->len > 0;
+}
+
+/* `at` counts lines. */
+static int import_lines(cli_ledger *l, FILE *from, const char *name, uint64_t *at,
+                        semel_imported *count)
+{
+    struct stat st;
+    uint64_t total =
+        fstat(fileno(from), &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    cli_progress progress = cli_progress_start("Importing");
+    uint64_t done = 0;
+    sm_buf line;
+    sm_buf_init(&line, LINE_MAX_BYTES);
+    int code = CLI_OK;
+    while (code == CLI_OK && read_line(from, &line)) {
+        ++*at;
+        done += line.len + 1;
+        cli_progress_show(&progress, total > 0 ? done : *at, total);
+        if (line.len == 0)
+            continue;
+        semel_fault fault = {0};
+        semel_err e = semel_import_line(l->s, sm_buf_view(&line), count, &fault);
+        if (e == SEMEL_OK)
+            continue;
+        cli_progress_end(&progress);
+        code = cli_fail(cli_code(e), "%s:%" PRIu64 ": %s: %s", name, *at, semel_err_name(e),
+                        fault.text[0] != '\0' ? fault.text : semel_err_text(e));
+    }
+    cli_progress_end(&progress);
+    if (code == CLI_OK && line.err != SM_OK)
+        code = cli_fail(cli_code(line.err), "%s:%" PRIu64 ": the line is longer than %zu bytes",
+                        name, *at + 1, LINE_MAX_BYTES);
+    else if (code == CLI_OK && ferror(from))
+        code = cli_fail(CLI_IO, "%s: %s", name, strerror(errno));
+    sm_buf_fini(&line);
+    return code;
+}
+
+static int run_import(const cli_command *self, int argc, char **argv)
+{
+    static const struct option table[] = {CLI_LEDGER_OPTIONS, {0}};
+    cli_ledger_options o = {0};
+    int c;
+    while ((c = cli_option(self, argc, argv, table)) != -1) {
+        if (!cli_ledger_option(&o, c))
+            return c == 'h' ? CLI_OK : CLI_USAGE;
+    }
+    if (argc - optind != 1)
+        return cli_usage(self, "one FILE is needed, or - for stdin");
+    const char *path = argv[optind];
+    FILE *from = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    if (from == NULL)
+        return cli_fail(CLI_IO, "%s: %s", path, strerror(errno));
+    cli_ledger l;
+    semel_imported count = {0};
+    uint64_t at = 0;
+    int code = cli_ledger_open(&o, 0, &l);
+    bool open = code == CLI_OK;
+    if (open)
+        code = import_lines(&l, from, cli_input_name(path), &at, &count);
+    cli_ledger_close(&l);
+    if (from != stdin)
+        fclose(from);
+    if (open && o.json)
+        printf("{\"lines\":%" PRIu64 ",\"added\":%" PRIu64 ",\"kept\":%" PRIu64 "}\n", count.lines,
+               count.added, count.kept);
+    else if (open)
+        printf("%" PRIu64 " effect%s added; %" PRIu64 " here already %s kept.\n", count.added,
+               s(count.added), count.kept, count.kept == 1 ? "was" : "were");
+    if (open && code != CLI_OK)
+        fprintf(stderr, "What came before it is imported. Importing again is harmless.\n");
+    return code;
+}
+
+/* ---- purge -----------------------------------------------------------------------------------*/
+
+static bool show_progress(void *context, uint64_t done, uint64_t total)
+{
+    cli_progress_show(context, done, total);
+    return true;
+}
+
+static int run_purge(const cli_command *self, int argc, char **argv)
+{
+    cli_ledger_options o = {0};
+    int code = cli_ledger_plain(self, argc, argv, &o);
+    if (code != CLI_OK)
+        return code == 'h' ? CLI_OK : code;
+    cli_ledger l;
+    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
+    if (code == CLI_OK) {
+        cli_progress progress = cli_progress_start("Purging");
+        semel_fault fault = {0};
+        uint64_t done = 0;
+        semel_err e = semel_purge(l.s, show_progress, &progress, &done, &fault);
+        cli_progress_end(&progress);
+        if (e != SEMEL_OK)
+            code = cli_ledger_fault(e, &fault);
+        else if (o.json)
+            printf("{\"removed\":%" PRIu64 "}\n", done);
+        else
+            printf("%" PRIu64 " record%s, payload%s and event%s removed.\n", done, s(done), s(done),
+                   s(done));
+    }
+    cli_ledger_close(&l);
+    return code;
+}
+
+/* ---- stats -----------------------------------------------------------------------------------*/
+
+static void put_stats_json(sm_buf *b, const semel_health *h)
+{
+    char text[SM_STAMP_TEXT];
+    sm_buf_text(b, "{\"ledger\":");
+    cli_put_json(b, sm_str_from(h->where));
+    sm_buf_printf(b, ",\"effects\":%" PRIu64 ",\"states\":{", h->records);
+    bool first = true;
+    for (int st = SEMEL_S_NONE + 1; st < SEMEL_S_COUNT; st++) {
+        if (semel_state_settled((semel_state)st))
+            continue;
+        sm_buf_printf(b, "%s\"%s\":%" PRIu64, first ? "" : ",", semel_state_name((semel_state)st),
+                      h->in_state[st]);
+        first = false;
+    }
+    sm_buf_printf(b,
+                  "},\"bytes\":%" PRIu64 ",\"last_seq\":%" PRIu64 ",\"seals\":%" PRIu64
+                  ",\"seal_seq\":%" PRIu64,
+                  h->bytes, h->last_seq, h->seal_index, h->seal_seq);
+    if (h->seal_at != 0) {
+        sm_stamp_text(h->seal_at, text);
+        sm_buf_printf(b, ",\"seal_at\":\"%s\"", text);
+    }
+    if (h->oldest_event_at != 0) {
+        sm_stamp_text(h->oldest_event_at, text);
+        sm_buf_printf(b, ",\"oldest_event_at\":\"%s\"", text);
+    }
+    sm_buf_printf(b, ",\"schema\":%" PRIu64 "}\n", h->schema);
+}
+
+static void put_size(sm_buf *b, uint64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double n = (double)bytes;
+    size_t u = 0;
+    for (; n >= 1024 && u + 1 < sizeof units / sizeof units[0]; u++)
+        n /= 1024;
+    sm_buf_printf(b, u == 0 ? "%.0f %s" : "%.1f %s", n, units[u]);
+}
+
+static void put_stats(sm_buf *b, const semel_health *h)
+{
+    char text[CLI_WHEN_TEXT];
+    int64_t now = sm_clock_ms();
+    sm_buf size;
+    sm_buf_init(&size, 64);
+    put_size(&size, h->bytes);
+    cli_row(b, "ledger", sm_str_from(h->where));
+    cli_rowf(b, "size", "%.*s", (int)size.len, size.p);
+    cli_rowf(b, "effects", "about %" PRIu64, h->records);
+    for (int st = SEMEL_S_NONE + 1; st < SEMEL_S_COUNT; st++) {
+        if (!semel_state_settled((semel_state)st) && h->in_state[st] > 0)
+            cli_rowf(b, semel_state_name((semel_state)st), "%" PRIu64, h->in_state[st]);
+    }
+    cli_rowf(b, "events", "up to %" PRIu64, h->last_seq);
+    if (h->oldest_event_at != 0) {
+        cli_age_text(h->oldest_event_at, now, text);
+        cli_row(b, "oldest event", sm_str_from(text));
+    }
+    if (h->seal_index > 0) {
+        cli_age_text(h->seal_at, now, text);
+        cli_rowf(b, "seals", "%" PRIu64 ", the newest %s, up to event %" PRIu64, h->seal_index,
+                 text, h->seal_seq);
+    } else {
+        cli_row(b, "seals", SM_STR("none yet"));
+    }
+    cli_rowf(b, "schema", "%" PRIu64, h->schema);
+    sm_buf_fini(&size);
+}
+
+static int run_stats(const cli_command *self, int argc, char **argv)
+{
+    cli_ledger_options o = {0};
+    int code = cli_ledger_plain(self, argc, argv, &o);
+    if (code != CLI_OK)
+        return code == 'h' ? CLI_OK : code;
+    cli_ledger l;
+    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
+    semel_stats stats = {0};
+    if (code == CLI_OK) {
+        semel_fault fault = {0};
+        semel_err e = semel_stats_get(l.s, false, &stats, &fault);
+        if (e != SEMEL_OK)
+            code = cli_ledger_fault(e, &fault);
+    }
+    if (code == CLI_OK) {
+        sm_buf b;
+        sm_buf_init(&b, SM_ARENA_MAX);
+        if (o.json)
+            put_stats_json(&b, &stats.store);
+        else
+            put_stats(&b, &stats.store);
+        code = cli_write(&b);
+        sm_buf_fini(&b);
+    }
+    cli_ledger_close(&l);
+    return code;
+}
+
+const cli_command cli_export = {
+    .name = "export",
+    .summary = "every effect as one line of JSON",
+    .help = "  semel export > ledger.jsonl\n"
+            "  semel export --scope order-123 | semel import - --ledger sqlite:copy.db\n\n"
+            "Usage: semel export [--scope S]\n\n"
+            "  --scope S                only effects of this scope\n" CLI_LEDGER_HELP
+            "\nThe lines hold arguments and outcomes: keep them as safe as the ledger.\n",
+    .run = run_export,
+};
+
+const cli_command cli_import = {
+    .name = "import",
+    .summary = "take in what semel export wrote",
+    .help =
+        "  semel import ledger.jsonl --ledger sqlite:copy.db\n\n"
+        "Usage: semel import FILE\n\n"
+        "FILE may be - for stdin. An effect that is settled here already wins. One that was\n"
+        "running when it was exported comes back in doubt: nobody knows how it ended.\n\n" CLI_LEDGER_HELP
+            CLI_JSON_HELP,
+    .run = run_import,
+};
+
+const cli_command cli_purge = {
+    .name = "purge",
+    .summary = "remove what its windows no longer ask to keep",
+    .help =
+        "  semel purge\n\n"
+        "Usage: semel purge\n\n" CLI_LEDGER_HELP CLI_JSON_HELP
+        "\nOutcomes whose result_window is over, effects whose window is, and events older than\n"
+        "90 days. What is not settled stays for ever. Expiry never waits for this: it is\n"
+        "housekeeping.\n",
+    .run = run_purge,
+};
+
+const cli_command cli_stats = {
+    .name = "stats",
+    .summary = "how large a ledger is, and what is open in it",
+    .help = "  semel stats --json | jq .states.in_doubt\n\n"
+            "Usage: semel stats\n\n" CLI_LEDGER_HELP CLI_JSON_HELP,
+    .run = run_stats,
+};

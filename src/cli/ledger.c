@@ -1,0 +1,239 @@
+/* Opening ledgers and printing answers: one place for each rule. */
+#include "cli/ledger.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/duration.h"
+#include "base/limits.h"
+
+#define VALUE_SHOWN 4000u /* bytes of an outcome that people get to see */
+
+bool cli_ledger_option(cli_ledger_options *o, int c)
+{
+    switch (c) {
+    case CLI_O_LEDGER: o->url = optarg; return true;
+    case CLI_O_CONTRACT: o->contract = optarg; return true;
+    case CLI_O_SEAL_KEY: o->seal_key = optarg; return true;
+    case CLI_O_JSON: o->json = true; return true;
+    default: return false;
+    }
+}
+
+int cli_ledger_plain(const cli_command *self, int argc, char **argv, cli_ledger_options *o)
+{
+    static const struct option table[] = {CLI_LEDGER_OPTIONS, {0}};
+    int c;
+    while ((c = cli_option(self, argc, argv, table)) != -1) {
+        if (!cli_ledger_option(o, c))
+            return c == 'h' ? 'h' : CLI_USAGE;
+    }
+    return optind < argc ? cli_usage(self, "unexpected argument \"%s\"", argv[optind]) : CLI_OK;
+}
+
+static const char *or_environment(const char *given, const char *name)
+{
+    const char *value = given != NULL ? given : getenv(name);
+    return value != NULL && *value != '\0' ? value : NULL;
+}
+
+int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l)
+{
+    *l = (cli_ledger){0};
+    const char *contract =
+        (flags & CLI_CONTRACT) != 0 ? or_environment(o->contract, "SEMEL_CONTRACT") : NULL;
+    if (contract != NULL) {
+        /* Read once, for it may be a pipe; every mistake is told, not only the first. */
+        int code = cli_read_contract_text(contract, &l->contract);
+        if (code != CLI_OK)
+            return code;
+    }
+    semel_options options = {
+        .size = sizeof options,
+        .url = o->url,
+        .contract = contract == NULL ? (sm_str){0} : sm_buf_view(&l->contract),
+        .seal_key_path = or_environment(o->seal_key, "SEMEL_SEAL_KEY_FILE"),
+        .must_exist = (flags & CLI_MUST_EXIST) != 0,
+        .one_shot = true,
+    };
+    semel_fault fault = {0};
+    semel_err e = semel_open(&options, &l->s, &fault);
+    if (e != SEMEL_OK)
+        return cli_ledger_fault(e, &fault);
+    l->a = semel_answer_new();
+    return l->a != NULL ? CLI_OK : cli_fail(CLI_INTERNAL, "%s", semel_err_text(SEMEL_E_NOMEM));
+}
+
+void cli_ledger_close(cli_ledger *l)
+{
+    semel_answer_free(l->a);
+    semel_close(l->s);
+    sm_buf_fini(&l->contract);
+    *l = (cli_ledger){0};
+}
+
+int cli_ledger_fault(semel_err e, const semel_fault *fault)
+{
+    const char *text = fault->code == e && fault->text[0] != '\0' ? fault->text : semel_err_text(e);
+    return cli_fail(cli_code(e), "%s: %s", semel_err_name(e), text);
+}
+
+cli_style cli_state_style(semel_state s)
+{
+    switch (s) {
+    case SEMEL_S_SUCCEEDED: return CLI_GREEN;
+    case SEMEL_S_IN_DOUBT:
+    case SEMEL_S_FAILED:
+    case SEMEL_S_DENIED: return CLI_RED;
+    case SEMEL_S_PENDING:
+    case SEMEL_S_PARTIAL:
+    case SEMEL_S_RUNNING: return CLI_YELLOW;
+    default: return CLI_PLAIN;
+    }
+}
+
+bool cli_is_handle(const char *text, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return strncmp(text, prefix, n) == 0 && text[n] != '\0';
+}
+
+bool cli_duration(const char *text, int64_t *ms)
+{
+    if (strcmp(text, "0") == 0) {
+        *ms = 0;
+        return true;
+    }
+    if (!sm_duration_parse(sm_str_from(text), ms))
+        return false;
+    if (*ms > SM_DURATION_MAX_MS)
+        *ms = SM_DURATION_MAX_MS;
+    return true;
+}
+
+bool cli_number(const char *text, uint64_t most, uint64_t *out)
+{
+    uint64_t n = 0;
+    const char *p = text;
+    for (; *p >= '0' && *p <= '9'; p++) {
+        if (n > UINT64_MAX / 10 - 1)
+            return false;
+        n = n * 10 + (uint64_t)(*p - '0');
+    }
+    *out = n;
+    return p != text && *p == '\0' && n >= 1 && n <= most;
+}
+
+void cli_put_outcome(sm_buf *out, const semel_outcome *outcome)
+{
+    static const char *const kinds[] = {"success", "failure", "partial"};
+    static const char *const applied[] = {"", ", not applied", ", applied",
+                                          ", nobody knows whether it applied"};
+    char status[40] = "";
+    if (outcome->status != 0)
+        snprintf(status, sizeof status, ", status %d", outcome->status);
+    char size[80] = "";
+    if (!outcome->kept && outcome->bytes > 0)
+        snprintf(size, sizeof size, ", %" PRIu64 " bytes that are not kept", outcome->bytes);
+    else if (outcome->bytes > 0)
+        snprintf(size, sizeof size, ", %" PRIu64 " bytes of %s", outcome->bytes,
+                 outcome->is_json ? "JSON" : "text");
+    cli_rowf(out, "outcome", "%s%s%s%s", kinds[outcome->kind],
+             outcome->kind == SEMEL_FAILURE ? applied[outcome->applied] : "", status, size);
+    if (outcome->headers.p != NULL)
+        cli_row(out, "headers", outcome->headers);
+    if (outcome->corrective_action.p != NULL)
+        cli_row(out, "left to do", outcome->corrective_action);
+    if (outcome->value.p != NULL && outcome->value.n > 0)
+        cli_put_block(out, 2, outcome->value, VALUE_SHOWN);
+}
+
+static void put_rows(sm_buf *b, const semel_answer *a)
+{
+    char lease[SM_DURATION_TEXT];
+    cli_row(b, "effect", a->effect);
+    if (a->state != SEMEL_S_NONE)
+        cli_row(b, "state", sm_str_from(semel_state_name(a->state)));
+    if (a->generation > 1)
+        cli_rowf(b, "generation", "%" PRIu64, a->generation);
+    if (a->attempt > 0)
+        cli_rowf(b, "attempt", "%" PRIu64, a->attempt);
+    cli_row(b, "claim", a->claim);
+    if (a->lease_ms > 0) {
+        sm_duration_text(a->lease_ms, lease);
+        cli_row(b, "lease", sm_str_from(lease));
+    }
+    cli_row(b, "idempotency key", a->idempotency_key);
+    cli_row(b, "request", a->request);
+    cli_row(b, "drift", a->drift);
+    cli_row(b, "repeat of", a->repeat_of);
+    cli_row(b, "blocked by", a->blocked_by);
+    cli_row(b, "observed", a->observed);
+    if (a->verdict != SEMEL_REFUSED && a->code != SEMEL_C_NONE)
+        cli_row(b, "code", sm_str_from(semel_code_name(a->code)));
+    if (a->verdict != SEMEL_REFUSED) {
+        cli_row(b, "note", a->message);
+        cli_row(b, "to do", a->corrective_action);
+    }
+    if (a->has_outcome)
+        cli_put_outcome(b, &a->outcome);
+}
+
+static void put_verdict(sm_buf *b, const semel_answer *a)
+{
+    switch (a->verdict) {
+    case SEMEL_EXECUTE: cli_styled(b, CLI_GREEN, SM_STR("execute")); break;
+    case SEMEL_REPLAY: cli_styled(b, CLI_GREEN, SM_STR("replay")); break;
+    case SEMEL_DONE: cli_styled(b, CLI_GREEN, SM_STR("done")); break;
+    case SEMEL_REFUSED:
+        cli_styled(b, CLI_RED, SM_STR("refused"));
+        sm_buf_printf(b, " %s", semel_code_name(a->code));
+        break;
+    }
+    sm_buf_byte(b, '\n');
+}
+
+/* "semel: CODE: message" and what to do about it. */
+static int explain_refusal(semel_err e, const semel_answer *a)
+{
+    const char *name = a->code != SEMEL_C_NONE ? semel_code_name(a->code) : semel_err_name(e);
+    sm_str message = a->message.p != NULL ? a->message : sm_str_from(semel_err_text(e));
+    fprintf(stderr, "semel: %s%s%s: ", cli_color(stderr, CLI_BOLD), name,
+            cli_color(stderr, CLI_PLAIN));
+    cli_print(stderr, message);
+    fputc('\n', stderr);
+    if (a->corrective_action.p != NULL && a->corrective_action.n > 0) {
+        fputs("  ", stderr);
+        cli_print(stderr, a->corrective_action);
+        fputc('\n', stderr);
+    }
+    return a->code != SEMEL_C_NONE ? semel_code_exit(a->code) : cli_code(e);
+}
+
+int cli_answer(const cli_ledger_options *o, cli_ledger *l, semel_err e, const char *done)
+{
+    semel_answer *a = l->a;
+    bool refused = a->verdict == SEMEL_REFUSED || (e != SEMEL_OK && a->code == SEMEL_C_NONE);
+    sm_buf b;
+    sm_buf_init(&b, CLI_OUTPUT_MAX);
+    if (o->json) {
+        semel_str text = {0};
+        semel_err failed = semel_answer_json(a, &text);
+        sm_buf_str(&b, text);
+        sm_buf_byte(&b, '\n');
+        if (failed != SEMEL_OK)
+            b.err = failed;
+    } else if (done == NULL) {
+        put_verdict(&b, a);
+        put_rows(&b, a);
+    } else if (!refused) {
+        cli_styled(&b, CLI_GREEN, sm_str_from(done));
+        sm_buf_byte(&b, '\n');
+        put_rows(&b, a);
+    }
+    int code = cli_write(&b);
+    sm_buf_fini(&b);
+    if (refused)
+        code = explain_refusal(e, a);
+    return code;
+}

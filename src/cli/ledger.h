@@ -1,0 +1,91 @@
+/*
+ * What the commands that work with a ledger share: its options, opening it, and printing answers.
+ *
+ * A command opens the ledger only after its command line has been understood: wrong use touches
+ * nothing.
+ */
+#ifndef SM_CLI_LEDGER_H
+#define SM_CLI_LEDGER_H
+
+#include "cli/cli.h"
+#include "cli/table.h"
+#include "semel/semel.h"
+
+typedef struct cli_ledger_options {
+    const char *url, *contract, *seal_key;
+    bool json;
+} cli_ledger_options;
+
+enum { CLI_O_LEDGER = 256, CLI_O_CONTRACT, CLI_O_SEAL_KEY, CLI_O_JSON };
+
+/* Entries of a command's table of options, and what its help says about them. */
+#define CLI_LEDGER_OPTIONS                                                                         \
+    {"ledger", required_argument, NULL, CLI_O_LEDGER},                                             \
+        {"seal-key", required_argument, NULL, CLI_O_SEAL_KEY},                                     \
+        {"json", no_argument, NULL, CLI_O_JSON},                                                   \
+    {                                                                                              \
+        "help", no_argument, NULL, 'h'                                                             \
+    }
+#define CLI_CONTRACT_OPTION                                                                        \
+    {                                                                                              \
+        "contract", required_argument, NULL, CLI_O_CONTRACT                                        \
+    }
+
+#define CLI_CONTRACT_HELP                                                                          \
+    "  --contract FILE          what is declared about tools; else SEMEL_CONTRACT, else nothing\n"
+#define CLI_JSON_HELP "  --json                   the answer as one JSON object\n"
+#define CLI_LEDGER_HELP                                                                            \
+    "  --ledger URL             sqlite:PATH; else SEMEL_LEDGER, else the user's own ledger\n"      \
+    "  --seal-key FILE          keys the seals of the audit trail; else SEMEL_SEAL_KEY_FILE\n"
+
+/* Takes an option that is one of those above; false for any other. */
+bool cli_ledger_option(cli_ledger_options *o, int c);
+
+/* The command line of a command that takes nothing but these: CLI_OK, 'h', or CLI_USAGE. */
+int cli_ledger_plain(const cli_command *self, int argc, char **argv, cli_ledger_options *o);
+
+typedef struct cli_ledger {
+    semel *s;
+    semel_answer *a;
+    sm_buf contract;
+} cli_ledger;
+
+enum {
+    CLI_MUST_EXIST = 1, /* do not make a ledger where there is none */
+    CLI_CONTRACT = 2,   /* the command takes --contract */
+};
+
+/* Opens the ledger for one thing. Explains a failure and returns the exit code; the ledger is to be
+ * closed in any case. */
+int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l);
+void cli_ledger_close(cli_ledger *l);
+
+/* Explains an error of a function that gives no answer; returns the exit code. */
+int cli_ledger_fault(semel_err e, const semel_fault *fault);
+
+/* Prints the answer in l->a and returns the exit code. `e` is what the call returned. A refusal is
+ * explained on stderr.
+ *
+ * `done` is the first line for people when the answer is not a refusal; NULL: the verdict, which is
+ * printed for refusals too. */
+int cli_answer(const cli_ledger_options *o, cli_ledger *l, semel_err e, const char *done);
+
+/* The rows of an answer's outcome. */
+void cli_put_outcome(sm_buf *out, const semel_outcome *outcome);
+
+/* The colour of a state. */
+cli_style cli_state_style(semel_state s);
+
+/* Whether a text starts like a handle with this prefix, "ef_" for one. */
+bool cli_is_handle(const char *text, const char *prefix);
+
+/* A duration of the command line; "0" needs no unit, and forever is a hundred years. */
+bool cli_duration(const char *text, int64_t *ms);
+
+/* A whole number in [1, most]. */
+bool cli_number(const char *text, uint64_t most, uint64_t *out);
+
+/* The buffer that a command prints from. */
+#define CLI_OUTPUT_MAX ((size_t)1 << 30)
+
+#endif

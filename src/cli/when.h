@@ -1,0 +1,24 @@
+/* Times for people and from people. A time is milliseconds since 1970, UTC. */
+#ifndef SM_CLI_WHEN_H
+#define SM_CLI_WHEN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+/* An RFC 3339 time with any offset, as people write it (base/stamp.h reads and writes our own), or
+ * a date alone, which is its midnight in UTC. False for anything else. */
+bool cli_when_parse(sm_str text, int64_t *ms);
+
+/* "2026-03-01 12:00:03 UTC", or "never". Room for any time. */
+#define CLI_WHEN_TEXT 40u
+void cli_when_text(int64_t ms, char out[CLI_WHEN_TEXT]);
+
+/* A duration in its largest unit only, such as "3m"; "0s" below a second. */
+void cli_span_text(int64_t ms, char out[CLI_WHEN_TEXT]);
+
+/* How long ago or ahead: "3m ago", "in 5m", "now", "never". */
+void cli_age_text(int64_t ms, int64_t now, char out[CLI_WHEN_TEXT]);
+
+#endif

@@ -1,0 +1,200 @@
+/* Waiting: woken by a write, and never longer than the deadline.
+ *
+ * A machine that is busy with something else may delay one wake-up, so promises about time are
+ * judged by the median of several rounds. */
+#include "conformance.h"
+
+#include <pthread.h>
+
+#define ROUNDS     9
+#define PROMISE_NS (50 * 1000000ll)
+
+static int compare(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void expect_prompt(int64_t took[ROUNDS])
+{
+    qsort(took, ROUNDS, sizeof *took, compare);
+    expect(took[ROUNDS / 2] < PROMISE_NS, "the median is %.1f ms", (double)took[ROUNDS / 2] / 1e6);
+}
+
+static semel_err wait_for(ledger *l, const semel_hash *key, uint64_t generation, uint64_t version,
+                          int64_t ms)
+{
+    return l->ops->wait(l->st, key, generation, version, monotonic_ns() + ms * 1000000, NULL);
+}
+
+/* Waits until it is told that the time is up; a store may wake for no reason. */
+static semel_err wait_out(ledger *l, const semel_hash *key, uint64_t generation, uint64_t version,
+                          int64_t deadline_ns)
+{
+    semel_err err;
+    do {
+        err = l->ops->wait(l->st, key, generation, version, deadline_ns, NULL);
+    } while (err == SEMEL_OK && monotonic_ns() < deadline_ns);
+    return err;
+}
+
+/* ---- without anybody else --------------------------------------------------------------------*/
+
+static void what_has_changed_already_is_not_waited_for(void **state)
+{
+    ledger *l = *state;
+    semel_record cur = settled(l, 1);
+    semel_hash unknown = key_of(2);
+    int64_t began = monotonic_ns();
+    expect_error(wait_for(l, &cur.key, 1, 1, 10000), SEMEL_OK);
+    expect_error(wait_for(l, &cur.key, 1, 3, 10000), SEMEL_OK);
+    expect_error(wait_for(l, &cur.key, 2, 2, 10000), SEMEL_OK);
+    expect_error(wait_for(l, &unknown, 1, 1, 10000), SEMEL_OK); /* it is gone */
+    expect_error(wait_for(l, NULL, 0, 0, 10000), SEMEL_OK);
+    expect_error(wait_for(l, &cur.key, 1, 1, -1), SEMEL_OK);
+    assert_true(monotonic_ns() - began < 5000000000);
+}
+
+static void the_deadline_holds(void **state)
+{
+    ledger *l = *state;
+    semel_record cur = settled(l, 1);
+    uint64_t seq = last_seq(l);
+    int64_t late[ROUNDS];
+    for (size_t i = 0; i < ROUNDS; i++) {
+        int64_t deadline = monotonic_ns() + 20 * 1000000;
+        expect_error(wait_out(l, i & 1 ? NULL : &cur.key, 1, i & 1 ? seq : cur.version, deadline),
+                     SEMEL_E_TIMEOUT);
+        late[i] = monotonic_ns() - deadline;
+        assert_true(late[i] >= 0);
+    }
+    expect_prompt(late);
+    for (size_t i = 0; i < ROUNDS; i++) { /* one that is over: at once */
+        int64_t began = monotonic_ns();
+        expect_error(l->ops->wait(l->st, &cur.key, 1, cur.version, i & 1 ? 0 : began - 1, NULL),
+                     SEMEL_E_TIMEOUT);
+        late[i] = monotonic_ns() - began;
+    }
+    expect_prompt(late);
+}
+
+/* ---- woken by others -------------------------------------------------------------------------*/
+
+typedef struct sleeper {
+    ledger *ledger;
+    const semel_hash *key; /* NULL: events */
+    uint64_t generation, version;
+    semel_err err;
+    int64_t woke_ns;
+    pthread_t thread;
+} sleeper;
+
+static void *sleep_until(void *p)
+{
+    sleeper *s = p;
+    int64_t deadline = monotonic_ns() + 10000000000;
+    s->err = s->ledger->ops->wait(s->ledger->st, s->key, s->generation, s->version, deadline, NULL);
+    s->woke_ns = monotonic_ns();
+    return NULL;
+}
+
+static void send_to_sleep(sleeper *s)
+{
+    assert_int_equal(pthread_create(&s->thread, NULL, sleep_until, s), 0);
+}
+
+/* Nanoseconds from the write's end to the wake-up. */
+static int64_t join_sleeper(sleeper *s, int64_t wrote_ns)
+{
+    pthread_join(s->thread, NULL);
+    expect_error(s->err, SEMEL_OK);
+    return s->woke_ns - wrote_ns;
+}
+
+static void a_write_wakes_who_waits_for_the_key(void **state)
+{
+    ledger *l = *state;
+    int64_t took[ROUNDS];
+    semel_record cur = settled(l, 1);
+    for (size_t i = 0; i < ROUNDS; i++) {
+        semel_write w = i == 4 ? repeat(&cur) : change(&cur, SEMEL_S_SUCCEEDED);
+        sleeper s = {.ledger = l, .key = &w.next.key, cur.generation, cur.version};
+        send_to_sleep(&s);
+        pause_ms(20);
+        cur = apply_to(l, &w);
+        took[i] = join_sleeper(&s, monotonic_ns());
+    }
+    expect_prompt(took);
+}
+
+static void every_waiter_is_woken(void **state)
+{
+    ledger *l = *state;
+    enum { N = 24 };
+    sleeper s[N];
+    semel_record one = settled(l, 1), two = settled(l, 2);
+    for (size_t i = 0; i < N; i++) {
+        s[i] = (sleeper){l, i & 1 ? &one.key : &two.key, 1, 2, SEMEL_OK, 0, 0};
+        send_to_sleep(&s[i]);
+    }
+    pause_ms(30);
+    semel_write w = change(&one, SEMEL_S_FAILED);
+    apply_to(l, &w);
+    w = change(&two, SEMEL_S_FAILED);
+    apply_to(l, &w);
+    int64_t wrote = monotonic_ns();
+    for (size_t i = 0; i < N; i++)
+        assert_true(join_sleeper(&s[i], wrote) < 5000000000);
+}
+
+static void a_key_that_goes_wakes_who_waits_for_it(void **state)
+{
+    ledger *l = *state;
+    semel_write w = fresh(1);
+    semel_record cur = claim_new(l, &w);
+    w = change(&cur, SEMEL_S_SUCCEEDED);
+    set_windows(&w.next, -30, -20, -10);
+    cur = apply_to(l, &w);
+    sleeper s = {.ledger = l, .key = &cur.key, cur.generation, cur.version};
+    send_to_sleep(&s);
+    pause_ms(20);
+    uint64_t done = 0;
+    bool left;
+    expect_error(l->ops->purge(l->st, 10, 0, 0, &done, &left, NULL), SEMEL_OK);
+    assert_true(join_sleeper(&s, monotonic_ns()) < 5000000000);
+}
+
+static void an_event_wakes_who_waits_for_events(void **state)
+{
+    ledger *l = *state;
+    int64_t took[ROUNDS];
+    for (size_t i = 0; i < ROUNDS; i++) {
+        semel_health health;
+        expect_error(l->ops->health(l->st, false, &health, NULL), SEMEL_OK);
+        sleeper s = {.ledger = l, .version = health.last_seq};
+        send_to_sleep(&s);
+        pause_ms(20);
+        semel_write w = fresh(i + 1);
+        semel_event seal = {
+            .index = 1, .at = w.now, .what = SM_STR("sealed"), .body = SM_STR("{}")};
+        if (i == 3)
+            expect_error(l->ops->seal(l->st, &seal, health.seal_seq, NULL), SEMEL_OK);
+        else
+            claim_new(l, &w);
+        took[i] = join_sleeper(&s, monotonic_ns());
+    }
+    expect_prompt(took);
+}
+
+int waiting_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        on_ledger(what_has_changed_already_is_not_waited_for),
+        on_ledger(the_deadline_holds),
+        on_ledger(a_write_wakes_who_waits_for_the_key),
+        on_ledger(every_waiter_is_woken),
+        on_ledger(a_key_that_goes_wakes_who_waits_for_it),
+        on_ledger(an_event_wakes_who_waits_for_events),
+    };
+    return cmocka_run_group_tests_name("waiting", tests, NULL, NULL);
+}
