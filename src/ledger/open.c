@@ -185,6 +185,7 @@ static void release(semel *s)
         s->ops->close(s->store);
     sm_contracts_free(s->contracts);
     sm_journal_fini(&s->journal);
+    sm_recall_fini(&s->recall);
     free(s->actor);
     if (s->seal_key != NULL)
         explicit_bzero(s->seal_key, s->seal_key_bytes);

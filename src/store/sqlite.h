@@ -63,6 +63,8 @@ typedef struct sm_sq_pool {
     pthread_mutex_t lock;
     sm_sq_conn *idle;
     unsigned count;
+    pthread_cond_t turn_over;
+    unsigned turns; /* who may read one record now */
 } sm_sq_pool;
 
 /* ---- the file beside the ledger --------------------------------------------------------------*/
@@ -248,6 +250,11 @@ int sm_sq_run(sqlite3_stmt *stmt);
 /* A reader from the pool; it never waits for another one. Give it back. */
 semel_err sm_sq_reader(semel_store *st, sm_sq_conn **out, semel_fault *fault);
 void sm_sq_reader_return(semel_store *st, sm_sq_conn *c);
+
+/* Around the reading of one record, which many callers do at once: opening a connection takes far
+ * longer than to wait for one of those that are there. Nothing in between may call back or wait. */
+void sm_sq_turn(semel_store *st);
+void sm_sq_turn_over(semel_store *st);
 
 /* SQLite's result code as ours, with a sentence. A failed sync poisons the handle. */
 semel_err sm_sq_fault(semel_store *st, int rc, semel_fault *fault);
