@@ -15,8 +15,9 @@
  *   sqlite_wait.c        waiting for a change
  *
  * Locks. A thread holds at most one of: the queue's, the pool's, a cache stripe's, a wait bucket's,
- * the checkpointer's; the cache's epoch lock comes before a stripe's. None is held across I/O. The
- * locks between processes are taken by the writer thread alone, which holds no other meanwhile.
+ * the checkpointer's; the cache's check lock comes before its epoch lock. None is held across I/O
+ * but the check lock, which nobody waits for: it is only tried. The locks between processes are
+ * taken by the writer thread, and while a ledger is opened, by threads that hold no other.
  *
  * A handle is poisoned when a sync has failed: the kernel may have dropped what could not be
  * written, so nothing that this handle remembers of the file can be relied on. Everything is
