@@ -42,7 +42,7 @@ static bool find_claim(void *context, const semel_event *ev)
 static sm_err load_claim(semel *s, sm_work *w, const sm_handle *h, bool *good)
 {
     *good = false;
-    sm_err e = sm_load_id(s, w, h->id, 0);
+    sm_err e = sm_recollect(s, w, h) ? SM_OK : sm_load_id(s, w, h->id, 0);
     if (e != SM_OK)
         return e == SEMEL_E_NOT_FOUND ? SM_OK : e;
     search f = {.w = w, .fence = h->fence};
@@ -99,6 +99,7 @@ sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer
             return sm_answer_error(w, a, e);
         if (w->step.answer != SM_DONE)
             return sm_answer_refuse(w, a, w->step.code, SM_OK);
+        sm_remember(s, w);
         a->verdict = SEMEL_DONE;
         a->lease_ms = w->memo.effect.lease_end - w->now;
         return SM_OK;
@@ -142,7 +143,8 @@ static bool repeats(const sm_work *w, const sm_handle *h, const semel_outcome *o
            sm_outcome_unpack(w->cur.outcome, &kept) && equal_outcomes(&kept, o);
 }
 
-/* What the history says about a commit. The value itself only where no record will hold it. */
+/* What the history says about a commit. Only the digest of what the record holds is called sha256:
+ * verifying compares the two. The value itself only where no record will hold it. */
 static sm_err put_body(sm_work *w, const sm_handle *h, const semel_outcome *o, sm_str value,
                        bool kept)
 {
@@ -158,7 +160,7 @@ static sm_err put_body(sm_work *w, const sm_handle *h, const semel_outcome *o, s
     sm_hash digest;
     sm_err e = sm_digest_bytes(&w->keyer.digest, value.n == 0 ? "" : value.p, value.n, &digest);
     sm_body_number(w, "bytes", value.n);
-    sm_body_hash(w, "sha256", &digest);
+    sm_body_hash(w, kept ? "sha256" : "evidence_sha256", &digest);
     sm_str start = sm_utf8_cut(value, SM_EVIDENCE_MAX);
     if (!kept && value.n > 0 && sm_utf8_valid(start))
         sm_body_text(w, "value", start);
@@ -220,7 +222,7 @@ semel_err semel_commit(semel *s, semel_str claim, const semel_outcome *outcome, 
             return bad_claim(w, a);
         if (e == SM_OK)
             e = commit(s, w, &h, &o, value, &result);
-        if (e == SEMEL_E_STALE)
+        if (e == SEMEL_E_STALE || e == SEMEL_E_NOT_FOUND) /* nothing was decided: look again */
             continue;
         if (e == SM_OK)
             e = sm_answer_about(w, a);

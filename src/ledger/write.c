@@ -259,6 +259,8 @@ static sm_err make_record(semel *s, sm_work *w, const sm_change *change, bool fr
     if (change->drop_args)
         r->args = (sm_str){0};
     m->effect = w->step.next;
+    if (m->effect.state != SEMEL_S_RUNNING) /* the history says who ran it */
+        m->holder = (sm_holder){0};
     if (asks) {
         m->told = 0;
         m->notices = 0;

@@ -555,6 +555,22 @@ static void the_doctor_sees_keys_that_should_have_been_equal(void **state)
     end_ledger(&l);
 }
 
+static void evidence_is_not_taken_for_a_changed_outcome(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(NULL);
+    begin(&l, "t", "{}");
+    commit(&l, "1");
+    commit(&l, "2");
+    expect_text(l.a->result, "late_evidence");
+    usleep(3000); /* what is written while it verifies is left out */
+    semel_verified v;
+    assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.events, 3);
+    assert_int_equal(v.flaws, 0);
+    end_ledger(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -569,6 +585,7 @@ int main(void)
         cmocka_unit_test(an_imported_success_settles_what_is_in_doubt_here),
         cmocka_unit_test(purging_keeps_what_is_open_and_what_still_informs),
         cmocka_unit_test(events_leave_only_under_a_seal),
+        cmocka_unit_test(evidence_is_not_taken_for_a_changed_outcome),
         cmocka_unit_test(the_doctor_sees_keys_that_should_have_been_equal),
     };
     const struct CMUnitTest on_disk[] = {
