@@ -154,7 +154,7 @@ SEMEL_API semel_answer *semel_answer_new(void); /* NULL when out of memory */
 SEMEL_API void semel_answer_free(semel_answer *a);
 
 /* The answer as one JSON object, absent fields left out. */
-SEMEL_API semel_err semel_answer_json(semel_answer *a, semel_str *out);
+SEMEL_API semel_err semel_answer_json(const semel_answer *a, semel_str *out);
 
 /* ---- doing something once --------------------------------------------------------------------*/
 

@@ -28,15 +28,17 @@
 extern "C" {
 #endif
 
-/* Memory of whoever asks. NULL when there is none left. */
+/* Memory of whoever asks. NULL when there is none left. A store may allocate from a thread of its
+ * own while the caller waits for it, but from one thread at a time. */
 typedef struct semel_room {
     void *(*alloc)(struct semel_room *room, size_t n);
 } semel_room;
 
 /*
- * One generation of one key. (id, generation) names it; `id` is derived from the key, so equal ids
- * mean equal keys but for a collision of 64 bits, which a store must answer with SEMEL_E_CORRUPT
- * rather than confuse the two.
+ * One generation of one key. (id, generation) names it. `id` is the first 8 bytes, big-endian, of
+ * SHA-256 over "semel-effect-1" and the key (1 if they are all zero), so that a store may find
+ * either from the key. Equal ids mean equal keys but for a collision of 64 bits, which a store must
+ * answer with SEMEL_E_CORRUPT rather than confuse the two.
  */
 typedef struct semel_record {
     semel_hash key;
@@ -99,7 +101,7 @@ typedef struct semel_counter {
  */
 typedef struct semel_write {
     semel_record next;
-    uint64_t expect_version;
+    uint64_t expect_generation, expect_version; /* apply: what the write was reckoned from */
     int64_t now;
     semel_event event; /* seq is not set */
     const semel_counter *counters;
@@ -139,12 +141,12 @@ typedef struct semel_health {
     uint64_t records;                 /* about how many */
     uint64_t in_state[SEMEL_S_COUNT]; /* exact for the states that are not settled, else 0 */
     uint64_t bytes;                   /* on disk or in memory */
-    uint64_t last_seq;                /* newest event, 0 none */
+    uint64_t last_seq;                /* of the newest event ever, purged or not; 0 none */
     uint64_t seal_seq;                /* newest seal, 0 none */
     uint64_t seal_index;
     semel_hash seal_hash;
     int64_t seal_at;
-    int64_t oldest_event_at; /* 0: there is none */
+    int64_t oldest_event_at; /* seals left out; 0: there is none */
     uint64_t schema;
     char where[512]; /* for people: the file, or the server without its secrets */
 } semel_health;
@@ -195,16 +197,17 @@ typedef struct semel_store_ops {
     semel_err (*claim)(semel_store *st, const semel_write *fresh, semel_room *room,
                        semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault);
 
-    /* Compare and swap. The newest generation of w->next.key must have version expect_version.
+    /* Compare and swap. The newest generation of w->next.key must be expect_generation, with
+     * version expect_version.
      *
      * If w->next.generation is that generation, the record is replaced and its version grows by
      * one; if it is the one after it, a new record begins with version 1 and the old one stays as
      * it is. The event and the counters are written with it. All is durable on return; waiters are
      * woken. On success *cur is what was written.
      *
-     * SEMEL_E_STALE: another version; *cur is the newest generation as it is. SEMEL_E_NOT_FOUND:
-     * there is no record. SEMEL_E_BARRED (*cur is the record in doubt), SEMEL_E_OVER_CAP. Nothing
-     * is written in these cases.
+     * SEMEL_E_STALE: another generation or version; *cur is the newest generation as it is.
+     * SEMEL_E_NOT_FOUND: there is no record. SEMEL_E_BARRED (*cur is the record in doubt),
+     * SEMEL_E_OVER_CAP. Nothing is written in these cases.
      *
      * After SEMEL_E_UNAVAILABLE it is unknown whether the write took effect: get tells. */
     semel_err (*apply)(semel_store *st, const semel_write *w, semel_room *room, semel_record *cur,

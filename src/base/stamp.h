@@ -2,17 +2,11 @@
 #ifndef SM_BASE_STAMP_H
 #define SM_BASE_STAMP_H
 
-#include <stdbool.h>
 #include <stdint.h>
-
-#include "base/str.h"
 
 #define SM_STAMP_TEXT 32u
 
 /* Writes "2026-11-15T12:00:03.000Z", or "never", and a NUL. */
 void sm_stamp_text(int64_t ms, char out[SM_STAMP_TEXT]);
-
-/* Reads that form; the fraction, and the time of day with it, may be left out. */
-bool sm_stamp_parse(sm_str text, int64_t *ms);
 
 #endif

@@ -52,9 +52,8 @@ int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2,
 int cli_usage(const cli_command *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* getopt_long for a command, with long options only, but for -h and, where there is --quiet, -q:
- * what is wrong has been explained when it returns '?'. On --help it prints the help and returns
- * 'h'; the command should then return CLI_OK.
+/* getopt_long for a command, with long options only: what is wrong has been explained when it
+ * returns '?'. On --help it prints the help and returns 'h'; the command should then return CLI_OK.
  */
 int cli_option(const cli_command *self, int argc, char **argv, const struct option *options);
 

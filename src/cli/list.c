@@ -20,7 +20,6 @@ typedef struct options {
 /* A page on its way out. */
 typedef struct page {
     const options *o;
-    semel_answer *scratch; /* to make an item's JSON with */
     cli_table table;
     sm_buf out;
     int64_t now;
@@ -157,10 +156,8 @@ static void put_time(sm_buf *b, const char *name, int64_t ms)
 /* The answer about it, and what the record says beyond. */
 static bool put_json_item(page *p, const semel_answer *item, const semel_record *r)
 {
-    semel_answer answer = *item;
-    answer.work = p->scratch->work;
     semel_str text = {0};
-    p->err = semel_answer_json(&answer, &text);
+    p->err = semel_answer_json(item, &text);
     if (p->err != SM_OK || text.n < 2)
         return false;
     sm_buf *b = &p->out;
@@ -237,7 +234,7 @@ static int flush_page(page *p, bool first)
 
 static int list(const options *o, cli_ledger *l)
 {
-    page p = {.o = o, .scratch = l->a, .now = sm_clock_ms()};
+    page p = {.o = o, .now = sm_clock_ms()};
     semel_query q = o->query;
     cli_table_init(&p.table, columns, sizeof columns / sizeof columns[0]);
     sm_buf_init(&p.out, CLI_OUTPUT_MAX);

@@ -20,7 +20,7 @@
 #include "base/duration.h"
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "cli/cli.h"
+#include "cli/ledger.h"
 #include "json/canon.h"
 
 typedef cli_run_options options;
@@ -83,9 +83,7 @@ static int read_options(const cli_command *self, int argc, char **argv, options 
         case 'c': o->contract = optarg; break;
         case 'w': o->window = optarg; break;
         case 't':
-            if (strcmp(optarg, "0") == 0)
-                o->wait_ms = 0;
-            else if (!sm_duration_parse(sm_str_from(optarg), &o->wait_ms))
+            if (!cli_duration(optarg, &o->wait_ms))
                 return cli_usage(self, "--wait takes a duration such as 30s, 0 or forever");
             break;
         case 'r': o->retry_failed = true; break;
@@ -163,7 +161,7 @@ static int open_ledger(work *w)
     if (w->o->contract == NULL) {
         make_contract(w->o, &w->contract);
     } else {
-        int code = cli_read(w->o->contract, SM_CONTRACT_BYTES_MAX, &w->contract);
+        int code = cli_read_contract_text(w->o->contract, &w->contract);
         if (code != CLI_OK)
             return code;
     }
@@ -323,8 +321,7 @@ static semel_err ask(work *w)
     int64_t start = now_ms();
     int unstarted = 0;
     for (;;) {
-        int64_t spent = now_ms() - start;
-        int64_t left = o->wait_ms == SM_FOREVER ? SM_FOREVER : o->wait_ms - spent;
+        int64_t left = start + o->wait_ms - now_ms();
         semel_call call = {.size = sizeof call,
                            .scope = sm_str_from(o->scope),
                            .tool = SM_STR("run"),

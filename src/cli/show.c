@@ -20,25 +20,23 @@ static void put_title(sm_buf *b, const char *title)
     sm_buf_byte(b, '\n');
 }
 
-static void put_list(sm_buf *b, const char *title, const sm_json *list)
+static void put_list(sm_buf *b, const char *title, const sm_json *list,
+                     void (*put)(sm_buf *out, size_t indent, const sm_json *list))
 {
     if (list == NULL || list->type != SM_JSON_ARRAY || list->len == 0)
         return;
     put_title(b, title);
-    cli_put_objects(b, 2, list);
+    put(b, 2, list);
 }
 
-static void put_events(sm_buf *b, const sm_json *list)
+static void put_events(sm_buf *b, size_t indent, const sm_json *list)
 {
-    if (list == NULL || list->type != SM_JSON_ARRAY || list->len == 0)
-        return;
-    put_title(b, "What happened");
     cli_table table;
     cli_event_columns(&table, false);
     const sm_json *event = list + 1;
     for (uint32_t i = 0; i < list->len; i++, event = sm_json_next(event))
         cli_event_row(&table, event, false);
-    cli_table_put(&table, 2, true, b);
+    cli_table_put(&table, indent, true, b);
     cli_table_fini(&table);
 }
 
@@ -118,9 +116,9 @@ static void put_story(sm_buf *b, const semel_answer *a, sm_str json)
         sm_buf_byte(b, '\n');
     } else {
         put_head(b, a, story);
-        put_list(b, "Attempts", sm_json_find(story, SM_STR("attempts")));
-        put_list(b, "Approvals", sm_json_find(story, SM_STR("requests")));
-        put_events(b, sm_json_find(story, SM_STR("events")));
+        put_list(b, "Attempts", sm_json_find(story, SM_STR("attempts")), cli_put_attempts);
+        put_list(b, "Approvals", sm_json_find(story, SM_STR("requests")), cli_put_objects);
+        put_list(b, "What happened", sm_json_find(story, SM_STR("events")), put_events);
         if (a->has_outcome) {
             sm_buf_byte(b, '\n');
             cli_put_outcome(b, &a->outcome);

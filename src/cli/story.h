@@ -18,6 +18,10 @@ void cli_put_value(sm_buf *out, const sm_json *v);
 /* A list of objects as a table, a column for each name that they have. */
 void cli_put_objects(sm_buf *out, size_t indent, const sm_json *list);
 
+/* The attempts of semel_show's story, a row for each: its list has an entry for all that befell
+ * one. */
+void cli_put_attempts(sm_buf *out, size_t indent, const sm_json *list);
+
 /* Events as semel_event_json writes them. */
 void cli_event_columns(cli_table *t, bool with_effect);
 void cli_event_row(cli_table *t, const sm_json *event, bool with_effect);

@@ -220,6 +220,21 @@ sm_err sm_memo_pack(const sm_memo *m, semel_record *r, sm_buf *life)
     return life->err;
 }
 
+/* Whether terms are such as a contract can have: what they steer does not check them again. */
+static bool sound_terms(const sm_terms *t, const sm_effect *e)
+{
+    const sm_chain *chain = &t->on_in_doubt;
+    if (t->class > SM_CLASS_IRREVERSIBLE || t->mode > SM_MODE_OBSERVE || chain->count == 0 ||
+        chain->steps[chain->count - 1] != SM_DOUBT_HOLD || e->chain_at >= chain->count ||
+        t->result_window_ms > t->window_ms)
+        return false;
+    for (uint8_t i = 0; i < chain->count; i++) {
+        if (chain->steps[i] > SM_DOUBT_HOLD)
+            return false;
+    }
+    return !t->asks || (t->quorum > 0 && t->quorum <= SM_APPROVERS_MAX);
+}
+
 sm_err sm_memo_unpack(const semel_record *r, sm_memo *out)
 {
     memset(out, 0, offsetof(sm_memo, effect) + SM_EFFECT_HEAD);
@@ -237,7 +252,9 @@ sm_err sm_memo_unpack(const semel_record *r, sm_memo *out)
     e->settled_at = r->settled_at;
     e->window_end = r->window_end;
     e->result_end = r->result_end;
-    return c.bad || c.in != c.end || sm_effect_flaw(e) != NULL ? SEMEL_E_CORRUPT : SM_OK;
+    bool sound =
+        !c.bad && c.in == c.end && sm_effect_flaw(e) == NULL && sound_terms(&out->terms, e);
+    return sound ? SM_OK : SEMEL_E_CORRUPT;
 }
 
 void sm_terms_take(const sm_contract *c, sm_terms *out)

@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 
+#include "base/base64.h"
 #include "base/limits.h"
 #include "base/stamp.h"
 #include "base/utf8.h"
@@ -201,23 +202,6 @@ void sm_put_stamp(sm_buf *out, const char *name, int64_t ms)
     put_text(out, name, sm_str_from(text));
 }
 
-static void put_base64(sm_buf *out, sm_str bytes)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    sm_buf_byte(out, '"');
-    for (size_t i = 0; i < bytes.n; i += 3) {
-        uint32_t v = 0;
-        size_t have = bytes.n - i < 3 ? bytes.n - i : 3;
-        for (size_t j = 0; j < 3; j++)
-            v = v << 8 | (j < have ? (uint8_t)bytes.p[i + j] : 0);
-        char four[4];
-        for (size_t j = 0; j < 4; j++)
-            four[j] = j <= have ? digits[v >> (18 - 6 * j) & 63] : '=';
-        sm_buf_bytes(out, four, sizeof four);
-    }
-    sm_buf_byte(out, '"');
-}
-
 static void put_outcome(sm_buf *out, const semel_outcome *o)
 {
     static const char *const kinds[] = {"success", "failure", "partial"};
@@ -230,10 +214,13 @@ static void put_outcome(sm_buf *out, const semel_outcome *o)
     if (o->value.p != NULL) {
         put_text(out, "encoding", o->is_json ? SM_STR("json") : SM_STR("base64"));
         member(out, "value");
-        if (o->is_json)
+        if (o->is_json) {
             sm_buf_str(out, o->value);
-        else
-            put_base64(out, o->value);
+        } else {
+            sm_buf_byte(out, '"');
+            sm_base64_put(out, o->value);
+            sm_buf_byte(out, '"');
+        }
     }
     put_number(out, "status", (uint64_t)o->status);
     if (o->headers.p != NULL) {
@@ -285,9 +272,9 @@ void sm_answer_put_json(const semel_answer *a, sm_buf *out)
     sm_buf_byte(out, '}');
 }
 
-semel_err semel_answer_json(semel_answer *a, semel_str *out)
+semel_err semel_answer_json(const semel_answer *a, semel_str *out)
 {
-    sm_work *w = sm_work_of(a);
+    sm_work *w = a->work;
     sm_buf_clear(&w->json);
     sm_answer_put_json(a, &w->json);
     *out = sm_buf_view(&w->json);

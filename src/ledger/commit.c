@@ -143,7 +143,8 @@ static bool repeats(const sm_work *w, const sm_handle *h, const semel_outcome *o
            sm_outcome_unpack(w->cur.outcome, &kept) && equal_outcomes(&kept, o);
 }
 
-/* What the history says about a commit. The value itself only where no record will hold it. */
+/* What the history says about a commit. Only the digest of what the record holds is called sha256:
+ * verifying compares the two. The value itself only where no record will hold it. */
 static sm_err put_body(sm_work *w, const sm_handle *h, const semel_outcome *o, sm_str value,
                        bool kept)
 {
@@ -159,7 +160,7 @@ static sm_err put_body(sm_work *w, const sm_handle *h, const semel_outcome *o, s
     sm_hash digest;
     sm_err e = sm_digest_bytes(&w->keyer.digest, value.n == 0 ? "" : value.p, value.n, &digest);
     sm_body_number(w, "bytes", value.n);
-    sm_body_hash(w, "sha256", &digest);
+    sm_body_hash(w, kept ? "sha256" : "evidence_sha256", &digest);
     sm_str start = sm_utf8_cut(value, SM_EVIDENCE_MAX);
     if (!kept && value.n > 0 && sm_utf8_valid(start))
         sm_body_text(w, "value", start);

@@ -31,6 +31,7 @@
 typedef struct sm_running {
     struct sm_running *next;
     sm_handle claim;
+    int64_t renew_ns; /* when to renew it next, by the monotonic clock */
 } sm_running;
 
 typedef struct sm_keeper {

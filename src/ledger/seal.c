@@ -15,7 +15,7 @@
 #define SEAL_AFTER_MS 60000
 #define SEAL_MAX      100000u /* events under one seal */
 #define PAGE          1000u
-#define PURGE_BATCH   500u
+#define PURGE_BATCH   200u /* records in one transaction: a few milliseconds */
 
 void sm_seal_put(const sm_seal *seal, sm_buf *body)
 {

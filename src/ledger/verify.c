@@ -154,6 +154,8 @@ static void check_effect_event(check *c, const semel_event *e)
     if (l->index == 0 && !starts) {
         if (c->orphans++ == 0)
             c->first_orphan = e->seq;
+    } else if (l->index != 0 && starts) {
+        l->has_outcome = false; /* the record had been purged, and began anew */
     } else if (l->index != 0 && e->index != l->index + 1) {
         tell(c, "events of %s are missing or out of order before event %llu", handle,
              (unsigned long long)e->seq);
@@ -214,7 +216,8 @@ static void check_seal_range(check *c, const semel_event *e, const sm_seal *seal
         tell(c, "events under seal %llu (%llu to %llu) were altered, removed or reordered",
              (unsigned long long)e->index, (unsigned long long)seal->from,
              (unsigned long long)seal->to);
-    memmove(c->open, c->open + used, (c->open_count - used) * sizeof *c->open);
+    if (used > 0)
+        memmove(c->open, c->open + used, (c->open_count - used) * sizeof *c->open);
     c->open_count -= used;
     if (seal->from != c->sealed_to + 1)
         tell(c, "seal %llu does not begin where the one before it ended",

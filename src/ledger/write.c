@@ -124,15 +124,20 @@ static int64_t later(int64_t start, int64_t ms)
     return start > INT64_MAX - ms ? INT64_MAX : start + ms;
 }
 
+/* A record outlives its history: as long as there are events of it, a key that is used again goes
+ * on with the next generation, and a handle means one effect. Irreversible effects inform longer.
+ */
 static int64_t purge_at(const semel *s, const sm_memo *m, int64_t now)
 {
     const sm_effect *e = &m->effect;
-    if (e->state == SEMEL_S_NONE)
-        return later(now, s->o.tombstone_ms);
+    int64_t history = s->o.audit_retention_ms;
+    int64_t slack = history < 86400000 ? history : 86400000; /* events leave with their seals */
+    int64_t known = later(later(now, history), slack);
     if (!semel_state_settled(e->state))
-        return 0;
-    return m->terms.class == SM_CLASS_IRREVERSIBLE ? later(e->window_end, s->o.tombstone_ms)
-                                                   : e->window_end;
+        return e->state == SEMEL_S_NONE ? known : 0;
+    int64_t end = m->terms.class == SM_CLASS_IRREVERSIBLE ? later(e->window_end, s->o.tombstone_ms)
+                                                          : e->window_end;
+    return end > known ? end : known;
 }
 
 /* ---- the write -------------------------------------------------------------------------------*/
@@ -282,7 +287,8 @@ static sm_err make_record(semel *s, sm_work *w, const sm_change *change, bool fr
 
 sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
 {
-    semel_write wr = {.expect_version = w->cur.version, .now = w->now};
+    semel_write wr = {
+        .expect_generation = w->cur.generation, .expect_version = w->cur.version, .now = w->now};
     bool fresh = w->cur.version == 0 || w->step.next.generation != w->cur.generation;
     assert(!fresh || change->identity != NULL || change->import != NULL);
     sm_err e = make_record(s, w, change, fresh, &wr);

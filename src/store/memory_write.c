@@ -278,15 +278,10 @@ cleanup:
     return err;
 }
 
-/* Whether a write was reckoned from this record. A version alone does not say so: a generation that
- * began meanwhile may have reached the same number. Where the event stands in its chain does. */
+/* Whether a write was reckoned from this record. */
 static bool follows(const semel_record *newest, const semel_write *w)
 {
-    if (newest->version != w->expect_version)
-        return false;
-    if (w->event.index == 1)
-        return w->next.generation == newest->generation + 1;
-    return w->next.generation == newest->generation;
+    return newest->generation == w->expect_generation && newest->version == w->expect_version;
 }
 
 semel_err sm_memory_apply(semel_store *st, const semel_write *w, semel_room *room,

@@ -15,8 +15,9 @@
  *   sqlite_wait.c        waiting for a change
  *
  * Locks. A thread holds at most one of: the queue's, the pool's, a cache stripe's, a wait bucket's,
- * the checkpointer's; the cache's epoch lock comes before a stripe's. None is held across I/O. The
- * locks between processes are taken by the writer thread alone, which holds no other meanwhile.
+ * the checkpointer's; the cache's check lock comes before its epoch lock. None is held across I/O
+ * but the check lock, which nobody waits for: it is only tried. The locks between processes are
+ * taken by the writer thread, and while a ledger is opened, by threads that hold no other.
  *
  * A handle is poisoned when a sync has failed: the kernel may have dropped what could not be
  * written, so nothing that this handle remembers of the file can be relied on. Everything is
@@ -42,12 +43,12 @@
 
 #define SM_SQ_BATCH_REQUESTS 512u
 #define SM_SQ_BATCH_BYTES    ((size_t)4 << 20)
-#define SM_SQ_PURGE_MAX      500u  /* rows in one purge, so that no caller waits long for it */
-#define SM_SQ_PATIENCE_MS    10000 /* how long a write waits for other processes */
-#define SM_SQ_BUSY_MS        5000  /* and for programs that do not queue as we do */
-#define SM_SQ_POOL           8u    /* readers that are kept */
-#define SM_SQ_STRIPES        16u   /* of the cache */
-#define SM_SQ_BUCKETS        64u   /* of waiters; one more waits for any event */
+#define SM_SQ_PURGE_MAX      500u /* rows in one purge, so that no caller waits long for it */
+#define SM_SQ_PATIENCE_MS    5000 /* how long a write waits for other processes */
+#define SM_SQ_BUSY_MS        5000 /* and for programs that do not queue as we do */
+#define SM_SQ_POOL           8u   /* readers that are kept */
+#define SM_SQ_STRIPES        16u  /* of the cache */
+#define SM_SQ_BUCKETS        64u  /* of waiters; one more waits for any event */
 
 /* ---- connections -----------------------------------------------------------------------------*/
 
@@ -299,7 +300,7 @@ semel_err sm_sq_record_copy(const semel_record *from, semel_room *room, semel_re
 /* Bytes that the texts of a record take. */
 size_t sm_sq_record_bytes(const semel_record *r);
 
-/* Binds the 27 parameters of EFFECT_ADD and EFFECT_SET. */
+/* Binds the 28 parameters of EFFECT_ADD and EFFECT_SET. */
 int sm_sq_record_bind(sqlite3_stmt *stmt, int64_t n, uint64_t version, const semel_record *r);
 
 /* When purge has next something to do for a record with these, or 0. */

@@ -132,6 +132,16 @@ static int bind_time(sqlite3_stmt *stmt, int parameter, int64_t at)
     return at == 0 ? sqlite3_bind_null(stmt, parameter) : sqlite3_bind_int64(stmt, parameter, at);
 }
 
+/* From when on an effect bars others of its group. */
+static int bind_bar(sqlite3_stmt *stmt, int parameter, const semel_record *r)
+{
+    if (sm_sq_hash_is_zero(&r->group))
+        return sqlite3_bind_null(stmt, parameter);
+    if (r->state == SEMEL_S_IN_DOUBT)
+        return sqlite3_bind_int64(stmt, parameter, 0);
+    return bind_time(stmt, parameter, r->state == SEMEL_S_RUNNING ? r->lease_end : 0);
+}
+
 int sm_sq_record_bind(sqlite3_stmt *s, int64_t n, uint64_t version, const semel_record *r)
 {
     bool over = semel_state_settled(r->state) || r->state == SEMEL_S_NONE;
@@ -165,6 +175,7 @@ int sm_sq_record_bind(sqlite3_stmt *s, int64_t n, uint64_t version, const semel_
     rc |= sm_sq_bind_text(s, 25, r->tool);
     rc |= sm_sq_bind_text(s, 26, r->caller);
     rc |= sm_sq_bind_blob(s, 27, r->life);
+    rc |= bind_bar(s, 28, r);
     return rc == SQLITE_OK ? SQLITE_OK : SQLITE_NOMEM; /* what else could fail is a mistake */
 }
 

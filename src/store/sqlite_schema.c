@@ -5,6 +5,8 @@
  * not dirty a page each. The only structure in random order is `name`, which is as compact as it
  * can be. Payloads have tables of their own: a change of state must not rewrite a large argument.
  * What finds open effects and due ones are partial indexes over what is open, which stays little.
+ * bars_from is when an effect begins to bar others of its group: at the end of its lease, or at
+ * once if it is in doubt.
  *
  * `name` may outlive its effect: while there are events of it, they can be found. seq_floor and
  * n_floor are the newest numbers that purge has freed, so that none is ever used twice.
@@ -17,8 +19,8 @@
 
 #include "base/buf.h"
 
-_Static_assert(SEMEL_S_SUCCEEDED == 5 && SEMEL_S_IN_DOUBT == 4 && SEMEL_S_RUNNING == 3,
-               "the partial indexes name states by number");
+_Static_assert(SEMEL_S_SUCCEEDED == 5 && SEMEL_S_IN_DOUBT == 4 && SEMEL_S_PENDING == 1,
+               "indexes, queries and views name states by number");
 
 static const char tables[] =
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
@@ -29,14 +31,13 @@ static const char tables[] =
     " created_at INTEGER, updated_at INTEGER, lease_end INTEGER, due_at INTEGER,"
     " settled_at INTEGER, result_end INTEGER, window_end INTEGER, purge_at INTEGER,"
     " sweep_at INTEGER, key BLOB NOT NULL, grp BLOB, fingerprint BLOB, head BLOB, scope TEXT,"
-    " step TEXT, tool TEXT, caller TEXT, life BLOB);"
+    " step TEXT, tool TEXT, caller TEXT, life BLOB, bars_from INTEGER);"
     "CREATE TABLE name(id INTEGER, generation INTEGER, n INTEGER,"
     " PRIMARY KEY(id, generation, n)) WITHOUT ROWID;"
     "CREATE TABLE args(n INTEGER PRIMARY KEY, bytes TEXT NOT NULL);"
     "CREATE TABLE outcome(n INTEGER PRIMARY KEY, bytes BLOB NOT NULL);"
     "CREATE INDEX effect_due ON effect(due_at) WHERE state < 5 AND due_at IS NOT NULL;"
-    "CREATE INDEX effect_group ON effect(grp, state, lease_end)"
-    " WHERE state < 5 AND grp IS NOT NULL;"
+    "CREATE INDEX effect_bars ON effect(grp, bars_from) WHERE bars_from IS NOT NULL;"
     "CREATE INDEX effect_open ON effect(state) WHERE state < 5;"
     "CREATE INDEX effect_sweep ON effect(sweep_at) WHERE sweep_at IS NOT NULL;"
     "CREATE TABLE event(seq INTEGER PRIMARY KEY, n INTEGER NOT NULL, id INTEGER NOT NULL,"
@@ -50,49 +51,89 @@ static const char tables[] =
     "CREATE INDEX note_effect ON note(id);"
     "CREATE INDEX note_age ON note(last_at);";
 
-/* A time for people. */
-#define ISO(column)                                                                                \
-    "CASE " column " WHEN 9223372036854775807 THEN 'never' ELSE "                                  \
-    "strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', " column " / 1000.0, 'unixepoch') END AS "
+/* ---- views -----------------------------------------------------------------------------------*/
 
-static const char views[] =
-    "CREATE VIEW effects AS SELECT n, printf('%%016x', id) AS id, generation,"
-    " CASE state %s END AS state, tool, scope, step, caller AS caller_key,"
-    " (SELECT bytes FROM args WHERE n = effect.n) AS args,"
-    " (SELECT CAST(bytes AS TEXT) FROM outcome WHERE n = effect.n) AS outcome,"
-    " fence, version, events," ISO("created_at") "created," ISO("updated_at") "updated," ISO("lease_end") "lease_end," ISO("due_at") "due," ISO("settled_at") "settled," ISO("result_end") "result_end," ISO(
-        "window_end") "window_end," ISO("purge_at") "purge," /* when the record may go */
-                                                    " CAST(life AS TEXT) AS life, lower(hex(key)) AS key FROM effect;"
-                                                    "CREATE VIEW approvals AS SELECT n, id, generation, tool, scope, step, args, created, due"
-                                                    " FROM effects WHERE state = 'pending_approval';"
-                                                    "CREATE VIEW in_doubt AS SELECT n, id, generation, tool, scope, step, args, updated, due"
-                                                    " FROM effects WHERE state = 'in_doubt';"
-                                                    "CREATE VIEW history AS SELECT v.seq, " ISO(
-                                                        "v.at") "at,"
-                                                                " CASE v.n WHEN 0 THEN 'seal' ELSE printf('%%016x', v.id) END AS id, v.generation, v.number,"
-                                                                " v.what, v.actor, v.body, e.tool, e.scope, lower(hex(v.hash)) AS hash"
-                                                                " FROM event AS v LEFT JOIN effect AS e ON e.n = v.n;"
-                                                                "CREATE VIEW notes AS SELECT seq, printf('%%016x', id) AS id, generation, what, count, " ISO(
-                                                                    "first_at") "first," ISO("last_at") "last, tool, scope FROM note;";
+/* A time for people, such as 2026-03-01T09:00:00.000Z. */
+static void put_time(sm_buf *b, const char *column, const char *name)
+{
+    sm_buf_printf(b,
+                  ", CASE %s WHEN %lld THEN 'never' ELSE"
+                  " strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', %s / 1000.0, 'unixepoch') END AS %s",
+                  column, (long long)SM_SQ_NEVER, column, name);
+}
+
+/* The handle ef_..., as core/handle.h describes it. */
+static void put_handle(sm_buf *b, const char *shard, const char *table)
+{
+    sm_buf_printf(b, "'ef_' || printf('%%02x', %s)", shard);
+    for (int shift = 60; shift >= 0; shift -= 5)
+        sm_buf_printf(b,
+                      " || substr('0123456789abcdefghjkmnpqrstvwxyz', (%s.id >> %d & %d) + 1, 1)",
+                      table, shift, shift == 60 ? 15 : 31);
+    sm_buf_printf(b,
+                  " || CASE %s.generation WHEN 1 THEN '' ELSE '.' || %s.generation END AS effect",
+                  table, table);
+}
+
+static void put_effects(sm_buf *b)
+{
+    static const struct {
+        const char *column, *name;
+    } times[] = {{"created_at", "created"},    {"updated_at", "updated"},
+                 {"lease_end", "lease_end"},   {"due_at", "due"},
+                 {"settled_at", "settled"},    {"result_end", "result_end"},
+                 {"window_end", "window_end"}, {"purge_at", "purge"}};
+    sm_buf_text(b, "CREATE VIEW effects AS SELECT n, ");
+    put_handle(b, "shard", "effect");
+    sm_buf_text(b, ", CASE state");
+    for (int s = 0; s < SEMEL_S_COUNT; s++)
+        sm_buf_printf(b, " WHEN %d THEN '%s'", s, semel_state_name((semel_state)s));
+    sm_buf_text(b, " END AS state, tool, scope, step, caller AS caller_key,"
+                   " (SELECT bytes FROM args WHERE n = effect.n) AS args,"
+                   " (SELECT CAST(bytes AS TEXT) FROM outcome WHERE n = effect.n) AS outcome,"
+                   " fence, version, events");
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        put_time(b, times[i].column, times[i].name);
+    sm_buf_text(b,
+                ", CAST(life AS TEXT) AS life, lower(hex(key)) AS key FROM effect;"
+                "CREATE VIEW approvals AS SELECT n, effect, tool, scope, step, args, created, due"
+                " FROM effects WHERE n IN (SELECT n FROM effect WHERE state < 5 AND state = 1);"
+                "CREATE VIEW in_doubt AS SELECT n, effect, tool, scope, step, args, updated, due"
+                " FROM effects WHERE n IN (SELECT n FROM effect WHERE state < 5 AND state = 4);");
+}
+
+static void put_history(sm_buf *b)
+{
+    sm_buf_text(b, "CREATE VIEW history AS SELECT event.seq");
+    put_time(b, "event.at", "at");
+    sm_buf_text(b, ", CASE event.n WHEN 0 THEN NULL ELSE h.effect END AS effect, event.number,"
+                   " event.what, event.actor, event.body, e.tool, e.scope,"
+                   " lower(hex(event.hash)) AS hash FROM event JOIN (SELECT seq, ");
+    put_handle(b, "shard", "event");
+    sm_buf_text(b,
+                " FROM event) AS h ON h.seq = event.seq LEFT JOIN effect AS e ON e.n = event.n;");
+    sm_buf_text(b, "CREATE VIEW notes AS SELECT note.seq, CASE note.id WHEN 0 THEN NULL ELSE"
+                   " (SELECT effect FROM effects WHERE n = (SELECT max(n) FROM name"
+                   " WHERE id = note.id AND generation = note.generation)) END AS effect,"
+                   " what, count");
+    put_time(b, "first_at", "first");
+    put_time(b, "last_at", "last");
+    sm_buf_text(b, ", tool, scope FROM note;");
+}
+
+/* ---- versions --------------------------------------------------------------------------------*/
 
 static int make_v1(sqlite3 *db)
 {
-    sm_buf states, script;
-    sm_buf_init(&states, 4096);
-    sm_buf_init(&script, 65536);
-    for (int s = 0; s < SEMEL_S_COUNT; s++)
-        sm_buf_printf(&states, " WHEN %d THEN '%s'", s, semel_state_name((semel_state)s));
-    sm_buf_byte(&states, '\0');
-    int rc = SQLITE_NOMEM;
-    if (states.err == SM_OK)
-        sm_buf_printf(&script, views, states.p);
-    sm_buf_byte(&script, '\0');
-    if (states.err == SM_OK && script.err == SM_OK)
-        rc = sqlite3_exec(db, tables, NULL, NULL, NULL);
+    sm_buf views;
+    sm_buf_init(&views, 65536);
+    put_effects(&views);
+    put_history(&views);
+    sm_buf_byte(&views, '\0');
+    int rc = views.err == SM_OK ? sqlite3_exec(db, tables, NULL, NULL, NULL) : SQLITE_NOMEM;
     if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db, script.p, NULL, NULL, NULL);
-    sm_buf_fini(&states);
-    sm_buf_fini(&script);
+        rc = sqlite3_exec(db, views.p, NULL, NULL, NULL);
+    sm_buf_fini(&views);
     return rc;
 }
 

@@ -46,10 +46,13 @@ static semel_err page_open(int fd, const char *path, sm_sq_page **out, semel_fau
     if (!alone && lock_byte(fd, ALIVE, F_RDLCK, true) != 0)
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be locked: %s", path,
                             strerror(errno));
+    /* The page must be there before it is touched: a store into mapped memory for which the disk
+     * has no room is a signal, not an error. A page that somebody left as a hole counts as none. */
     struct stat about;
-    if (fstat(fd, &about) != 0 || (about.st_size < PAGE && ftruncate(fd, PAGE) != 0))
+    int rc = fstat(fd, &about) != 0 ? errno : posix_fallocate(fd, 0, PAGE);
+    if (rc != 0)
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be written: %s", path,
-                            strerror(errno));
+                            strerror(rc));
     sm_sq_page *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED)
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be mapped: %s", path,
@@ -148,6 +151,7 @@ bool sm_sq_share_renew(sm_sq_share *s)
         file_open(s, &fd, &page, &about, NULL) != SEMEL_OK)
         return false; /* the old one still serves this handle */
     s->old[s->old_count++] = atomic_exchange(&s->page, page);
+    lock_byte(s->fd, WRITE, F_UNLCK, false); /* the mapping would keep it locked */
     close(s->fd);
     s->fd = fd;
     s->dev = about.st_dev;

@@ -18,92 +18,91 @@
     " (SELECT bytes FROM args WHERE n = e.n), e.life,"                                             \
     " (SELECT bytes FROM outcome WHERE n = e.n) "
 
-/* Parameters 2 (id), 3 (generation) and 19 (key) never change and are in the insert only. */
-#define SM_SQ_EFFECT_PARAMETERS 27
-
-#define SM_SQ_STATEMENTS(X)                                                                        \
-    X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
-    X(COMMIT, "COMMIT")                                                                            \
-    X(ROLLBACK, "ROLLBACK")                                                                        \
-    X(TOPS, "SELECT max((SELECT ifnull(max(n), 0) FROM effect),"                                   \
-            " (SELECT value FROM meta WHERE name = 'n_floor')),"                                   \
-            " max((SELECT ifnull(max(seq), 0) FROM event),"                                        \
-            " (SELECT value FROM meta WHERE name = 'seq_floor'))")                                 \
-    X(HEAD, "SELECT e.n, e.key, e.generation, e.version, e.state"                                  \
-            " FROM name AS k CROSS JOIN effect AS e ON e.n = k.n"                                  \
-            " WHERE k.id = ?1 ORDER BY k.generation DESC, k.n DESC LIMIT 1")                       \
-    X(ROW, SM_SQ_RECORD "FROM effect AS e WHERE e.n = ?1")                                         \
-    X(NEWEST, SM_SQ_RECORD "FROM name AS k CROSS JOIN effect AS e ON e.n = k.n"                    \
-                           " WHERE k.id = ?1 ORDER BY k.generation DESC, k.n DESC LIMIT 1")        \
-    X(GENERATION, SM_SQ_RECORD "FROM name AS k CROSS JOIN effect AS e ON e.n = k.n"                \
-                               " WHERE k.id = ?1 AND k.generation = ?2 ORDER BY k.n DESC LIMIT 1") \
-    X(BARRIER, "SELECT n FROM effect WHERE state < 5 AND grp = ?1 AND state = 4 AND id <> ?2"      \
-               " UNION ALL "                                                                       \
-               "SELECT n FROM effect WHERE state < 5 AND grp = ?1 AND state = 3"                   \
-               " AND lease_end <= ?3 AND id <> ?2 LIMIT 1")                                        \
-    X(EFFECT_ADD, "INSERT INTO effect(n, id, generation, version, shard, state, tombstone, fence," \
-                  " events, created_at, updated_at, lease_end, due_at, settled_at, result_end,"    \
-                  " window_end, purge_at, sweep_at, key, grp, fingerprint, head, scope, step,"     \
-                  " tool, caller, life) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12," \
-                  " ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)")   \
-    X(EFFECT_SET, "UPDATE effect SET version = ?4, shard = ?5, state = ?6, tombstone = ?7,"        \
-                  " fence = ?8, events = ?9, created_at = ?10, updated_at = ?11, lease_end = ?12," \
-                  " due_at = ?13, settled_at = ?14, result_end = ?15, window_end = ?16,"           \
-                  " purge_at = ?17, sweep_at = ?18, grp = ?20, fingerprint = ?21, head = ?22,"     \
-                  " scope = ?23, step = ?24, tool = ?25, caller = ?26, life = ?27 WHERE n = ?1")   \
-    X(EFFECT_DROP, "DELETE FROM effect WHERE n = ?1")                                              \
-    X(SWEEP_SET, "UPDATE effect SET sweep_at = ?2 WHERE n = ?1")                                   \
-    X(NAME_ADD, "INSERT INTO name(id, generation, n) VALUES(?1, ?2, ?3)")                          \
-    X(NAME_DROP, "DELETE FROM name WHERE id = ?1 AND generation = ?2 AND n = ?3")                  \
-    X(ARGS_SET, "INSERT OR REPLACE INTO args(n, bytes) VALUES(?1, ?2)")                            \
-    X(ARGS_DROP, "DELETE FROM args WHERE n = ?1")                                                  \
-    X(OUTCOME_SET, "INSERT OR REPLACE INTO outcome(n, bytes) VALUES(?1, ?2)")                      \
-    X(OUTCOME_DROP, "DELETE FROM outcome WHERE n = ?1")                                            \
-    X(EVENT_ADD, "INSERT INTO event(seq, n, id, generation, number, at, what, actor, body, prev,"  \
-                 " hash, shard) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)")        \
-    X(EVENT_DROP, "DELETE FROM event WHERE seq = ?1")                                              \
-    X(COUNTER_GET, "SELECT value FROM counter WHERE name = ?1")                                    \
-    X(COUNTER_SET, "INSERT OR REPLACE INTO counter(name, value) VALUES(?1, ?2)")                   \
-    X(META_SET, "UPDATE meta SET value = ?2 WHERE name = ?1")                                      \
-    X(NOTE_ADD, "INSERT INTO note(id, generation, first_at, last_at, count, what, scope, tool)"    \
-                " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                         \
-    X(NOTES_DROP, "DELETE FROM note WHERE seq IN (SELECT seq FROM note INDEXED BY note_age"        \
-                  " WHERE last_at < ?1 ORDER BY last_at LIMIT ?2)")                                \
-    X(NOTES_OLD, "SELECT 1 FROM note WHERE last_at < ?1 LIMIT 1")                                  \
-    X(SEAL_LAST, "SELECT seq, number, at, hash FROM event WHERE n = 0 ORDER BY seq DESC LIMIT 1")  \
-    X(SWEEP, "SELECT n, id, generation, key, result_end, window_end, purge_at FROM effect"         \
-             " WHERE sweep_at <= ?1 ORDER BY sweep_at LIMIT ?2")                                   \
-    X(OLD_EVENTS, "SELECT seq, n, id, generation FROM event"                                       \
-                  " WHERE seq > (SELECT value FROM meta WHERE name = 'seq_floor')"                 \
-                  " AND seq <= ?1 AND n > 0 ORDER BY seq LIMIT ?2")                                \
-    X(HAS_EFFECT, "SELECT 1 FROM effect WHERE n = ?1")                                             \
-    X(HAS_EVENTS, "SELECT 1 FROM event WHERE n = ?1 LIMIT 1")                                      \
-    X(SCAN, "SELECT n, state, created_at, grp, scope, tool FROM effect"                            \
-            " WHERE n < ?1 ORDER BY n DESC LIMIT ?2")                                              \
-    X(SCAN_OPEN,                                                                                   \
-      "SELECT n, state, created_at, grp, scope, tool FROM effect INDEXED BY effect_open"           \
-      " WHERE state < 5 AND n < ?1 ORDER BY n DESC LIMIT ?2")                                      \
-    X(DUE, "SELECT n FROM effect INDEXED BY effect_due"                                            \
-           " WHERE state < 5 AND due_at <= ?1 ORDER BY due_at LIMIT ?2")                           \
-    X(EVENT_NEXT, "SELECT seq, id, generation, number, at, what, actor, body, prev, hash, shard"   \
-                  " FROM event WHERE seq > ?1 ORDER BY seq LIMIT 1")                               \
-    X(EVENT_OF, "SELECT seq, id, generation, number, at, what, actor, body, prev, hash, shard"     \
-                " FROM event WHERE n = ?2 AND seq > ?1 ORDER BY seq LIMIT 1")                      \
-    X(NAMES, "SELECT n FROM name WHERE id = ?1 AND (?2 = 0 OR generation = ?2) AND n > ?3"         \
-             " ORDER BY n LIMIT 1")                                                                \
-    X(NOTES, "SELECT seq, id, generation, first_at, last_at, count, what, scope, tool FROM note"   \
-             " WHERE id = ?1 AND (?2 = 0 OR generation = ?2) ORDER BY seq DESC LIMIT 1 OFFSET ?3") \
-    X(NOTE_NEXT, "SELECT seq, id, generation, first_at, last_at, count, what, scope, tool"         \
-                 " FROM note WHERE id = ?1 AND (?2 = 0 OR generation = ?2) AND seq >= ?3"          \
-                 " ORDER BY seq LIMIT 1")                                                          \
-    X(LAST_SEQ, "SELECT max((SELECT ifnull(max(seq), 0) FROM event),"                              \
-                " (SELECT value FROM meta WHERE name = 'seq_floor'))")                             \
-    X(STATES, "SELECT state, count(*) FROM effect WHERE state < 5 GROUP BY state")                 \
-    X(SPAN, "SELECT (SELECT min(n) FROM effect), (SELECT max(n) FROM effect)")                     \
-    X(COUNT, "SELECT count(*) FROM effect")                                                        \
-    X(OLDEST, "SELECT at FROM event"                                                               \
-              " WHERE seq > (SELECT value FROM meta WHERE name = 'seq_floor') AND n > 0"           \
-              " ORDER BY seq LIMIT 1")                                                             \
+/* Of an effect's parameters, 2 (id), 3 (generation) and 19 (key) never change and are in the insert
+ * only. */
+#define SM_SQ_STATEMENTS(X)                                                                           \
+    X(BEGIN, "BEGIN IMMEDIATE")                                                                       \
+    X(COMMIT, "COMMIT")                                                                               \
+    X(ROLLBACK, "ROLLBACK")                                                                           \
+    X(TOPS, "SELECT max((SELECT ifnull(max(n), 0) FROM effect),"                                      \
+            " (SELECT value FROM meta WHERE name = 'n_floor')),"                                      \
+            " max((SELECT ifnull(max(seq), 0) FROM event),"                                           \
+            " (SELECT value FROM meta WHERE name = 'seq_floor'))")                                    \
+    X(HEAD, "SELECT e.n, e.key, e.generation, e.version, e.state"                                     \
+            " FROM name AS k CROSS JOIN effect AS e ON e.n = k.n"                                     \
+            " WHERE k.id = ?1 ORDER BY k.generation DESC, k.n DESC LIMIT 1")                          \
+    X(ROW, SM_SQ_RECORD "FROM effect AS e WHERE e.n = ?1")                                            \
+    X(NEWEST, SM_SQ_RECORD "FROM name AS k CROSS JOIN effect AS e ON e.n = k.n"                       \
+                           " WHERE k.id = ?1 ORDER BY k.generation DESC, k.n DESC LIMIT 1")           \
+    X(GENERATION, SM_SQ_RECORD "FROM name AS k CROSS JOIN effect AS e ON e.n = k.n"                   \
+                               " WHERE k.id = ?1 AND k.generation = ?2 ORDER BY k.n DESC LIMIT 1")    \
+    X(BARRIER, "SELECT n FROM effect WHERE grp = ?1 AND bars_from <= ?3 AND id <> ?2"                 \
+               " ORDER BY bars_from LIMIT 1")                                                         \
+    X(EFFECT_ADD,                                                                                     \
+      "INSERT INTO effect(n, id, generation, version, shard, state, tombstone, fence,"                \
+      " events, created_at, updated_at, lease_end, due_at, settled_at, result_end,"                   \
+      " window_end, purge_at, sweep_at, key, grp, fingerprint, head, scope, step,"                    \
+      " tool, caller, life, bars_from) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,"     \
+      " ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)")             \
+    X(EFFECT_SET,                                                                                     \
+      "UPDATE effect SET version = ?4, shard = ?5, state = ?6, tombstone = ?7,"                       \
+      " fence = ?8, events = ?9, created_at = ?10, updated_at = ?11, lease_end = ?12,"                \
+      " due_at = ?13, settled_at = ?14, result_end = ?15, window_end = ?16,"                          \
+      " purge_at = ?17, sweep_at = ?18, grp = ?20, fingerprint = ?21, head = ?22,"                    \
+      " scope = ?23, step = ?24, tool = ?25, caller = ?26, life = ?27, bars_from = ?28 WHERE n = ?1") \
+    X(EFFECT_DROP, "DELETE FROM effect WHERE n = ?1")                                                 \
+    X(SWEEP_SET, "UPDATE effect SET sweep_at = ?2 WHERE n = ?1")                                      \
+    X(NAME_ADD, "INSERT INTO name(id, generation, n) VALUES(?1, ?2, ?3)")                             \
+    X(NAME_DROP, "DELETE FROM name WHERE id = ?1 AND generation = ?2 AND n = ?3")                     \
+    X(ARGS_SET, "INSERT OR REPLACE INTO args(n, bytes) VALUES(?1, ?2)")                               \
+    X(ARGS_DROP, "DELETE FROM args WHERE n = ?1")                                                     \
+    X(OUTCOME_SET, "INSERT OR REPLACE INTO outcome(n, bytes) VALUES(?1, ?2)")                         \
+    X(OUTCOME_DROP, "DELETE FROM outcome WHERE n = ?1")                                               \
+    X(EVENT_ADD, "INSERT INTO event(seq, n, id, generation, number, at, what, actor, body, prev,"     \
+                 " hash, shard) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)")           \
+    X(EVENT_DROP, "DELETE FROM event WHERE seq = ?1")                                                 \
+    X(COUNTER_GET, "SELECT value FROM counter WHERE name = ?1")                                       \
+    X(COUNTER_SET, "INSERT OR REPLACE INTO counter(name, value) VALUES(?1, ?2)")                      \
+    X(META_SET, "UPDATE meta SET value = ?2 WHERE name = ?1")                                         \
+    X(NOTE_ADD, "INSERT INTO note(id, generation, first_at, last_at, count, what, scope, tool)"       \
+                " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                            \
+    X(NOTES_DROP, "DELETE FROM note WHERE seq IN (SELECT seq FROM note INDEXED BY note_age"           \
+                  " WHERE last_at < ?1 ORDER BY last_at LIMIT ?2)")                                   \
+    X(NOTES_OLD, "SELECT 1 FROM note WHERE last_at < ?1 LIMIT 1")                                     \
+    X(SEAL_LAST, "SELECT seq, number, at, hash FROM event WHERE n = 0 ORDER BY seq DESC LIMIT 1")     \
+    X(SWEEP, "SELECT n, id, generation, key, result_end, window_end, purge_at FROM effect"            \
+             " WHERE sweep_at <= ?1 ORDER BY sweep_at LIMIT ?2")                                      \
+    X(OLD_EVENTS, "SELECT seq, n, id, generation FROM event"                                          \
+                  " WHERE seq > (SELECT value FROM meta WHERE name = 'seq_floor')"                    \
+                  " AND seq <= ?1 AND n > 0 ORDER BY seq LIMIT ?2")                                   \
+    X(HAS_EFFECT, "SELECT 1 FROM effect WHERE n = ?1")                                                \
+    X(HAS_EVENTS, "SELECT 1 FROM event WHERE n = ?1 LIMIT 1")                                         \
+    X(SCAN, "SELECT n, state, created_at, grp, scope, tool FROM effect"                               \
+            " WHERE n < ?1 ORDER BY n DESC LIMIT ?2")                                                 \
+    X(SCAN_OPEN,                                                                                      \
+      "SELECT n, state, created_at, grp, scope, tool FROM effect INDEXED BY effect_open"              \
+      " WHERE state < 5 AND n < ?1 ORDER BY n DESC LIMIT ?2")                                         \
+    X(DUE, "SELECT n FROM effect INDEXED BY effect_due"                                               \
+           " WHERE state < 5 AND due_at <= ?1 ORDER BY due_at LIMIT ?2")                              \
+    X(EVENT_NEXT, "SELECT seq, id, generation, number, at, what, actor, body, prev, hash, shard"      \
+                  " FROM event WHERE seq > ?1 ORDER BY seq LIMIT 1")                                  \
+    X(EVENT_OF, "SELECT seq, id, generation, number, at, what, actor, body, prev, hash, shard"        \
+                " FROM event WHERE n = ?2 AND seq > ?1 ORDER BY seq LIMIT 1")                         \
+    X(NAMES, "SELECT n FROM name WHERE id = ?1 AND (?2 = 0 OR generation = ?2) AND n > ?3"            \
+             " ORDER BY n LIMIT 1")                                                                   \
+    X(NOTES, "SELECT seq, id, generation, first_at, last_at, count, what, scope, tool FROM note"      \
+             " WHERE id = ?1 AND (?2 = 0 OR generation = ?2) ORDER BY seq DESC LIMIT 1 OFFSET ?3")    \
+    X(NOTE_NEXT, "SELECT seq, id, generation, first_at, last_at, count, what, scope, tool"            \
+                 " FROM note WHERE id = ?1 AND (?2 = 0 OR generation = ?2) AND seq >= ?3"             \
+                 " ORDER BY seq LIMIT 1")                                                             \
+    X(LAST_SEQ, "SELECT max((SELECT ifnull(max(seq), 0) FROM event),"                                 \
+                " (SELECT value FROM meta WHERE name = 'seq_floor'))")                                \
+    X(STATES, "SELECT state, count(*) FROM effect WHERE state < 5 GROUP BY state")                    \
+    X(SPAN, "SELECT (SELECT min(n) FROM effect), (SELECT max(n) FROM effect)")                        \
+    X(COUNT, "SELECT count(*) FROM effect")                                                           \
+    X(OLDEST, "SELECT at FROM event"                                                                  \
+              " WHERE seq > (SELECT value FROM meta WHERE name = 'seq_floor') AND n > 0"              \
+              " ORDER BY seq LIMIT 1")                                                                \
     X(DATA_VERSION, "PRAGMA data_version")
 
 typedef enum sm_sq_statement {

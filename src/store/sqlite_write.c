@@ -282,12 +282,9 @@ static int apply(semel_store *st, sm_sq_request *r)
         r->err = sm_fault_set(r->fault, SEMEL_E_NOT_FOUND, "there is no record of this key");
         return SQLITE_OK;
     }
-    /* A version alone does not say what a write was reckoned from: a generation that began
-     * meanwhile may have reached the same number. Where the event stands in its chain does. */
-    bool begins = r->w->event.index == 1;
-    if (h.version != r->w->expect_version ||
-        r->w->next.generation != h.generation + (begins ? 1 : 0))
+    if (h.generation != r->w->expect_generation || h.version != r->w->expect_version)
         return give_row(st, r, h.n, SEMEL_E_STALE);
+    bool begins = r->w->next.generation != h.generation;
     rc = check(st, r);
     if (rc != SQLITE_OK || r->err != SEMEL_OK)
         return rc;

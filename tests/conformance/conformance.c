@@ -168,7 +168,10 @@ semel_write fresh(uint64_t n)
 
 semel_write change(const semel_record *cur, semel_state state)
 {
-    semel_write w = {.next = *cur, .expect_version = cur->version, .now = clock_ms()};
+    semel_write w = {.next = *cur,
+                     .expect_generation = cur->generation,
+                     .expect_version = cur->version,
+                     .now = clock_ms()};
     semel_record *r = &w.next;
     r->state = (uint8_t)state;
     r->updated_at = w.now;
@@ -186,7 +189,10 @@ semel_write change(const semel_record *cur, semel_state state)
 
 semel_write repeat(const semel_record *cur)
 {
-    semel_write w = {.next = *cur, .expect_version = cur->version, .now = clock_ms()};
+    semel_write w = {.next = *cur,
+                     .expect_generation = cur->generation,
+                     .expect_version = cur->version,
+                     .now = clock_ms()};
     semel_record *r = &w.next;
     r->generation++;
     r->state = SEMEL_S_RUNNING;

@@ -362,6 +362,7 @@ static void health_tells_what_is_there(void **state)
     purge_all(l, after, 0);
     expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_OK);
     assert_int_equal(h.oldest_event_at, 0);
+    assert_int_equal(h.last_seq, after); /* it never falls */
     seen_free(s);
 }
 

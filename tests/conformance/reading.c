@@ -28,6 +28,28 @@ static void get_finds_by_key_and_by_id(void **state)
     expect_error(try_get(l, &(semel_ref){.key = &key}, &got), SEMEL_E_NOT_FOUND);
 }
 
+static void *no_room(semel_room *room, size_t n)
+{
+    (void)room;
+    (void)n;
+    return NULL;
+}
+
+static void a_caller_without_memory_is_told_so(void **state)
+{
+    ledger *l = *state;
+    semel_room none = {no_room};
+    semel_record one = settled(l, 1), cur;
+    semel_write w = fresh(1);
+    int64_t now;
+    bool inserted;
+    expect_error(l->ops->get(l->st, &(semel_ref){.id = one.id}, &none, &cur, &now, NULL),
+                 SEMEL_E_NOMEM);
+    expect_error(l->ops->claim(l->st, &w, &none, &cur, &now, &inserted, NULL), SEMEL_E_NOMEM);
+    semel_record got = get_key(l, 1);
+    expect_record(&got, &one);
+}
+
 /* ---- peek ------------------------------------------------------------------------------------*/
 
 static void peek_never_says_what_is_not_so(void **state)
@@ -338,6 +360,7 @@ int reading_tests(void)
 {
     const struct CMUnitTest tests[] = {
         on_ledger(get_finds_by_key_and_by_id),
+        on_ledger(a_caller_without_memory_is_told_so),
         on_ledger(peek_never_says_what_is_not_so),
         on_ledger(peek_knows_a_settled_record_that_was_just_read),
         on_ledger(queries_give_what_their_filter_says_the_newest_first),

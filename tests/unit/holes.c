@@ -378,11 +378,14 @@ static void hole_14_replays_write_and_nothing_is_purged_and_lists_are_unbounded(
     (void)state;
     char url[128];
     strcpy(url, fresh_url());
-    ledger l = {.s = open_ledger(url,
-                                 "{version: 1, tools: {t: {class: write, window: 1ms}, k: {class: "
-                                 "write}}}",
-                                 true),
-                .a = semel_answer_new()};
+    semel_options o = {.size = sizeof o,
+                       .url = url,
+                       .one_shot = true,
+                       .audit_retention_ms = 1,
+                       .contract = SM_STR("{version: 1, tools: {t: {class: write, window: 1ms}, "
+                                          "k: {class: write}}}")};
+    ledger l = {.a = semel_answer_new()};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
     begin(&l, "k", "{}");
     commit(&l, "1");
     semel_stats before, after;

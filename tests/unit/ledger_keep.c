@@ -1,0 +1,601 @@
+/* Waiting, running, subscribing, moving, purging, verifying: the rest of the C API. */
+#include "ledger.h"
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+
+/* ---- waiting ---------------------------------------------------------------------------------*/
+
+typedef struct waiter {
+    semel *s;
+    const char *tool;
+    int64_t wait_ms;
+    semel_verdict verdict;
+    semel_code code;
+    char value[128];
+    char claim[128];
+    pthread_t thread;
+} waiter;
+
+static void *wait_here(void *context)
+{
+    waiter *w = context;
+    semel_answer *a = semel_answer_new();
+    semel_call c = call_of(w->tool, "{}");
+    c.wait_ms = w->wait_ms;
+    semel_begin(w->s, &c, a);
+    w->verdict = a->verdict;
+    w->code = a->code;
+    keep_text(w->value, a->outcome.value);
+    keep_text(w->claim, a->claim);
+    semel_answer_free(a);
+    return NULL;
+}
+
+static void start_waiter(waiter *w, semel *s, const char *tool)
+{
+    *w = (waiter){.s = s, .tool = tool, .wait_ms = 20000};
+    assert_int_equal(pthread_create(&w->thread, NULL, wait_here, w), 0);
+}
+
+static void a_waiter_gets_the_failure_of_the_attempt_it_joined(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(NULL);
+    begin(&l, "t", "{}");
+    waiter w;
+    start_waiter(&w, l.s, "t");
+    usleep(50000);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "\"failed\"");
+    pthread_join(w.thread, NULL);
+    assert_int_equal(w.verdict, SEMEL_REPLAY);
+    assert_string_equal(w.value, "\"failed\"");
+    begin(&l, "t", "{}"); /* somebody who did not wait tries again */
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
+static void of_those_who_wait_for_an_approval_one_runs(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, approval: {expires: 1h}}}}");
+    begin(&l, "t", "{}");
+    waiter w[6];
+    for (int i = 0; i < 6; i++)
+        start_waiter(&w[i], l.s, "t");
+    usleep(100000);
+    semel_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    int64_t end = sm_clock_deadline_ns(10000);
+    const waiter *winner = NULL;
+    while (winner == NULL && sm_clock_mono_ns() < end) {
+        usleep(5000);
+        semel_name name = {.size = sizeof name, .text = sm_str_from(l.effect)};
+        semel_get(l.s, &name, l.a);
+        for (int i = 0; i < 6 && l.a->state == SEMEL_S_RUNNING; i++)
+            winner = pthread_tryjoin_np(w[i].thread, NULL) == 0 ? &w[i] : winner;
+    }
+    assert_non_null(winner);
+    assert_int_equal(winner->verdict, SEMEL_EXECUTE);
+    commit_as(&l, winner->claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"once\"");
+    for (int i = 0; i < 6; i++) {
+        if (&w[i] == winner)
+            continue;
+        pthread_join(w[i].thread, NULL);
+        assert_int_equal(w[i].verdict, SEMEL_REPLAY);
+        assert_string_equal(w[i].value, "\"once\"");
+    }
+    end_ledger(&l);
+}
+
+static void waiters_are_told_that_a_request_expired_or_was_canceled_or_denied(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {short: {class: write, approval: {expires: 300ms}}, "
+                          "long: {class: write, approval: {expires: 1h}}, no: {class: write, "
+                          "approval: {expires: 1h}}}}");
+    waiter w[3];
+    begin(&l, "long", "{}");
+    char effect[128];
+    strcpy(effect, l.effect);
+    begin(&l, "no", "{}");
+    begin(&l, "short", "{}");
+    start_waiter(&w[0], l.s, "short");
+    start_waiter(&w[1], l.s, "long");
+    start_waiter(&w[2], l.s, "no");
+    usleep(100000);
+    semel_cancel(l.s, sm_str_from(effect), (sm_str){0}, SM_STR("not now"), l.a);
+    expect_verdict(&l, SEMEL_DONE, SEMEL_C_NONE);
+    begin(&l, "no", "{}");
+    semel_deny(l.s, sm_str_from(l.request), SM_STR("carol"), SM_STR("no"), l.a);
+    static const semel_code expected[] = {SEMEL_C_APPROVAL_EXPIRED, SEMEL_C_CANCELED,
+                                          SEMEL_C_DENIED};
+    for (int i = 0; i < 3; i++) {
+        pthread_join(w[i].thread, NULL);
+        expect(w[i].code == expected[i], "%d: %s", i, semel_code_name(w[i].code));
+    }
+    begin(&l, "short", "{}"); /* those who did not wait may ask again */
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    end_ledger(&l);
+}
+
+static void a_wait_ends_at_its_deadline(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(NULL);
+    begin(&l, "t", "{}");
+    for (int64_t ms = 1; ms <= 125; ms *= 5) {
+        semel_call c = call_of("t", "{}");
+        c.wait_ms = ms;
+        int64_t start = sm_clock_mono_ns();
+        semel_begin(l.s, &c, l.a);
+        int64_t took = (sm_clock_mono_ns() - start) / 1000000;
+        expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+        expect(took >= ms - 1 && took < ms + 100, "waited %lld of %lld ms", (long long)took,
+               (long long)ms);
+    }
+    end_ledger(&l);
+}
+
+/* ---- run -------------------------------------------------------------------------------------*/
+
+typedef struct work {
+    atomic_int runs;
+    int64_t sleep_us;
+    semel_outcome outcome;
+    char key[64];
+} work;
+
+static void do_work(void *context, const semel_answer *execute, semel_outcome *outcome)
+{
+    work *w = context;
+    atomic_fetch_add(&w->runs, 1);
+    snprintf(w->key, sizeof w->key, "%.*s", SM_FMT(execute->idempotency_key));
+    usleep((useconds_t)w->sleep_us);
+    *outcome = w->outcome;
+}
+
+static work work_of(const char *value)
+{
+    return (work){.outcome = {.size = sizeof(semel_outcome), .value = sm_str_from(value)}};
+}
+
+static void run_runs_once_and_answers_everyone(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write}, r: {class: read}}}");
+    work w = work_of("\"done\"");
+    semel_call c = call_of("t", "{}");
+    assert_int_equal(semel_run(l.s, &c, do_work, &w, l.a), SEMEL_OK);
+    expect_verdict(&l, SEMEL_EXECUTE, SEMEL_C_NONE);
+    assert_true(l.a->executed);
+    expect_text(l.a->outcome.value, "\"done\"");
+    assert_int_equal(strlen(w.key), 43);
+    assert_int_equal(semel_run(l.s, &c, do_work, &w, l.a), SEMEL_OK);
+    expect_replay(&l, "\"done\"");
+    assert_false(l.a->executed);
+    assert_int_equal(atomic_load(&w.runs), 1);
+    c = call_of("r", "{}");
+    for (int i = 0; i < 2; i++) {
+        semel_run(l.s, &c, do_work, &w, l.a);
+        expect_text(l.a->outcome.value, "\"done\"");
+    }
+    assert_int_equal(atomic_load(&w.runs), 3);
+    end_ledger(&l);
+}
+
+static void work_that_does_not_know_is_in_doubt(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(NULL);
+    work w = work_of("\"timeout\"");
+    w.outcome.kind = SEMEL_FAILURE;
+    w.outcome.applied = SEMEL_APPLIED_UNKNOWN;
+    semel_call c = call_of("t", "{}");
+    assert_int_equal(semel_run(l.s, &c, do_work, &w, l.a), SEMEL_OK);
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    assert_true(l.a->executed);
+    semel_run(l.s, &c, do_work, &w, l.a);
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    assert_int_equal(atomic_load(&w.runs), 1);
+    end_ledger(&l);
+}
+
+/* ---- subscriptions ---------------------------------------------------------------------------*/
+
+typedef struct listener {
+    atomic_uint_fast64_t last;
+    atomic_int count;
+    atomic_bool disorder;
+} listener;
+
+static bool hear(void *context, const semel_event *e)
+{
+    listener *l = context;
+    if (e->seq <= atomic_load(&l->last))
+        atomic_store(&l->disorder, true);
+    atomic_store(&l->last, e->seq);
+    atomic_fetch_add(&l->count, 1);
+    return true;
+}
+
+static void a_subscriber_hears_every_event_in_order(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(NULL);
+    begin(&l, "before", "{}");
+    listener heard = {0};
+    semel_subscription *sub = NULL;
+    assert_int_equal(semel_subscribe(l.s, 0, hear, &heard, &sub, NULL), SEMEL_OK);
+    for (int i = 0; i < 20; i++) {
+        char args[32];
+        snprintf(args, sizeof args, "{\"i\": %d}", i);
+        begin(&l, "t", args);
+        commit(&l, "1");
+    }
+    int64_t end = sm_clock_deadline_ns(5000);
+    while (atomic_load(&heard.count) < 41 && sm_clock_mono_ns() < end)
+        usleep(2000);
+    semel_unsubscribe(sub);
+    assert_int_equal(atomic_load(&heard.count), 41);
+    assert_false(atomic_load(&heard.disorder));
+    end_ledger(&l);
+}
+
+/* ---- moving ----------------------------------------------------------------------------------*/
+
+typedef struct lines {
+    char *text[64];
+    int count;
+} lines;
+
+static bool keep_line(void *context, semel_str line)
+{
+    lines *k = context;
+    assert_true(line.n > 0 && line.p[line.n - 1] == '\n');
+    k->text[k->count++] = strndup(line.p, line.n);
+    return true;
+}
+
+static void what_is_exported_can_be_imported(void **state)
+{
+    (void)state;
+    static const char contract[] = "{version: 1, tools: {t: {class: write}, ask: {class: write, "
+                                   "approval: {expires: 1h}}}}";
+    ledger l = new_ledger(contract);
+    begin(&l, "t", "{\"n\": \"settled\"}");
+    commit(&l, "{\"value\": \"\xC3\xA4\"}");
+    begin(&l, "t", "{\"n\": \"running\"}");
+    begin(&l, "ask", "{}");
+    begin(&l, "t", "{\"n\": \"ours\"}");
+    commit(&l, "\"theirs\"");
+    lines kept = {.count = 0};
+    semel_fault fault = {0};
+    expect(semel_export(l.s, (sm_str){0}, keep_line, &kept, &fault) == SEMEL_OK, "%s", fault.text);
+    assert_int_equal(kept.count, 4);
+    ledger m = new_ledger(contract);
+    begin(&m, "t", "{\"n\": \"ours\"}");
+    commit(&m, "\"ours\"");
+    semel_imported count = {0};
+    for (int i = 0; i < 2; i++) { /* a second time changes nothing */
+        for (int j = 0; j < kept.count; j++)
+            expect(semel_import_line(m.s, sm_str_from(kept.text[j]), &count, &fault) == SEMEL_OK,
+                   "%s", fault.text);
+    }
+    assert_int_equal(count.lines, 8);
+    assert_int_equal(count.added, 3);
+    assert_int_equal(count.kept, 5);
+    begin(&m, "t", "{\"n\": \"settled\"}");
+    expect_replay(&m, "{\"value\": \"\xC3\xA4\"}");
+    begin(&m, "t", "{\"n\": \"running\"}");
+    expect_refused(&m, SEMEL_C_IN_DOUBT);
+    begin(&m, "ask", "{}");
+    expect_refused(&m, SEMEL_C_AWAITING_APPROVAL);
+    begin(&m, "t", "{\"n\": \"ours\"}");
+    expect_replay(&m, "\"ours\"");
+    semel_verified v;
+    assert_int_equal(semel_verify(m.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.flaws, 0);
+    static const char *const wrong[] = {
+        "",         "{}",
+        "[1]",      "{\"semel\":1}",
+        "nonsense", "{\"semel\":1,\"state\":\"succeeded\",\"key\":\"zz\"}"};
+    for (size_t i = 0; i < COUNT(wrong); i++)
+        expect(semel_import_line(m.s, sm_str_from(wrong[i]), &count, &fault) != SEMEL_OK, "<%s>",
+               wrong[i]);
+    for (int i = 0; i < kept.count; i++) {
+        /* No cut line is taken for a whole one. */
+        for (size_t n = 1; n + 2 < strlen(kept.text[i]); n += 37)
+            expect(semel_import_line(m.s, (sm_str){kept.text[i], n}, &count, &fault) != SEMEL_OK,
+                   "%zu bytes were accepted", n);
+        free(kept.text[i]);
+    }
+    end_ledger(&l);
+    end_ledger(&m);
+}
+
+static void an_imported_success_settles_what_is_in_doubt_here(void **state)
+{
+    (void)state;
+    static const char contract[] = "{version: 1, tools: {t: {class: write, lease: 1ms}}}";
+    ledger l = new_ledger(contract), m = new_ledger(contract);
+    begin(&l, "t", "{}");
+    commit(&l, "\"it was done\"");
+    lines kept = {.count = 0};
+    assert_int_equal(semel_export(l.s, (sm_str){0}, keep_line, &kept, NULL), SEMEL_OK);
+    begin(&m, "t", "{}");
+    usleep(5000);
+    begin(&m, "t", "{}");
+    expect_refused(&m, SEMEL_C_IN_DOUBT);
+    semel_imported count = {0};
+    assert_int_equal(semel_import_line(m.s, sm_str_from(kept.text[0]), &count, NULL), SEMEL_OK);
+    begin(&m, "t", "{}");
+    expect_replay(&m, "\"it was done\"");
+    free(kept.text[0]);
+    end_ledger(&l);
+    end_ledger(&m);
+}
+
+/* ---- purging ---------------------------------------------------------------------------------*/
+
+static void purging_keeps_what_is_open_and_what_still_informs(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {w: {class: write, window: 10ms}, i: {class: "
+                          "irreversible, key: {fields: [/a]}, window: 10ms}, d: {class: write, "
+                          "lease: 1ms, window: 10ms}}}");
+    begin(&l, "w", "{}");
+    commit(&l, "1");
+    begin(&l, "i", "{\"a\": 1}");
+    char tombstone[128];
+    strcpy(tombstone, l.effect);
+    commit(&l, "\"payload\"");
+    begin(&l, "d", "{}");
+    usleep(30000);
+    begin(&l, "d", "{}");
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    uint64_t done;
+    assert_int_equal(semel_purge(l.s, NULL, NULL, &done, NULL), SEMEL_OK);
+    assert_true(done > 0);
+    begin(&l, "d", "{}"); /* what is unresolved never expires (I17) */
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    semel_str json;
+    semel_name name = {.size = sizeof name, .text = sm_str_from(tombstone)};
+    assert_int_equal(semel_show(l.s, &name, l.a, &json), SEMEL_OK);
+    expect(memmem(json.p, json.n, "payload", 7) == NULL, "%.*s", SM_FMT(json));
+    begin(&l, "i", "{\"a\": 1}");
+    expect_execute(&l);
+    expect_text(l.a->repeat_of, tombstone);
+    begin(&l, "w", "{}");
+    expect_execute(&l);
+    assert_int_equal(l.a->generation, 2); /* while the first one's history lasts */
+    assert_null(l.a->repeat_of.p);
+    semel_verified v;
+    assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.flaws, 0);
+    end_ledger(&l);
+}
+
+static void events_leave_only_under_a_seal(void **state)
+{
+    (void)state;
+    semel *s = NULL;
+    semel_options o = {
+        .size = sizeof o, .url = fresh_url(), .one_shot = true, .audit_retention_ms = 1};
+    assert_int_equal(semel_open(&o, &s, NULL), SEMEL_OK);
+    ledger l = {.s = s, .a = semel_answer_new()};
+    begin(&l, "t", "{}");
+    commit(&l, "1");
+    usleep(5000);
+    uint64_t done;
+    assert_int_equal(semel_purge(l.s, NULL, NULL, &done, NULL), SEMEL_OK);
+    semel_verified v;
+    assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.events, 2); /* nothing is sealed yet */
+    assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
+    begin(&l, "later", "{}");
+    usleep(5000);
+    assert_int_equal(semel_purge(l.s, NULL, NULL, &done, NULL), SEMEL_OK);
+    assert_int_equal(done, 2);
+    assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.flaws, 0);
+    assert_int_equal(v.events, 1);
+    begin(&l, "t", "{}"); /* the record outlives its history */
+    expect_replay(&l, "1");
+    usleep(5000);
+    end_ledger(&l);
+}
+
+/* ---- tampering -------------------------------------------------------------------------------*/
+
+static bool remember_flaw(void *context, semel_str text)
+{
+    keep_text(context, text);
+    return true;
+}
+
+/* Makes a ledger with two seals and a tail, changes it behind its back, and expects that to show.
+ */
+static void tamper(const char *sql, bool shows, const char *what)
+{
+    char url[128], text[128] = "";
+    strcpy(url, fresh_url());
+    ledger l = {.s = open_ledger(url, NULL, true), .a = semel_answer_new()};
+    for (int i = 0; i < 12; i++) {
+        char args[32];
+        snprintf(args, sizeof args, "{\"i\": %d}", i);
+        begin(&l, "t", args);
+        commit(&l, "\"value\"");
+        if (i == 3 || i == 7)
+            assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
+    }
+    sqlite3 *db = NULL;
+    char *error = NULL;
+    assert_int_equal(sqlite3_open(url + strlen("sqlite:"), &db), SQLITE_OK);
+    expect(sqlite3_exec(db, sql, NULL, NULL, &error) == SQLITE_OK, "%s: %s", sql, error);
+    expect(sqlite3_total_changes(db) > 0, "%s changed nothing", sql);
+    sqlite3_close(db);
+    usleep(2000); /* what was written after the check began is not judged */
+    semel_verified v;
+    semel_fault fault = {0};
+    semel_err e = semel_verify(l.s, remember_flaw, NULL, text, &v, &fault);
+    expect(e == SEMEL_OK || e == SEMEL_E_CORRUPT, "%s", fault.text);
+    expect((v.flaws > 0 || e != SEMEL_OK) == shows, "%s (%s)", what, text);
+    end_ledger(&l);
+}
+
+static void tampering_with_the_trail_shows(void **state)
+{
+    (void)state;
+    tamper("UPDATE event SET what = what WHERE seq = 1", false, "nothing changed, and it shows");
+    tamper("UPDATE event SET actor = 'mallory' WHERE seq = 3", true, "an altered event");
+    tamper("UPDATE event SET at = at + 1 WHERE seq = 24", true, "an altered unsealed event");
+    tamper("DELETE FROM event WHERE seq = 3", true, "a removed event");
+    tamper("DELETE FROM event WHERE seq IN (5, 6)", true, "a whole removed history");
+    tamper("DELETE FROM event WHERE seq = (SELECT max(seq) FROM event)", true,
+           "the last, unsealed event removed");
+    tamper("UPDATE event SET seq = CASE seq WHEN 1 THEN -2 WHEN 2 THEN -1 END WHERE seq < 3; "
+           "UPDATE event SET seq = -seq WHERE seq < 0",
+           true, "two events swapped");
+    tamper("DELETE FROM event WHERE what = 'sealed' AND seq = (SELECT min(seq) FROM event WHERE "
+           "what = 'sealed')",
+           true, "a removed seal");
+    tamper("UPDATE event SET body = replace(body, '\"events\":8', '\"events\":9') WHERE what = "
+           "'sealed'",
+           true, "an altered seal");
+    tamper("UPDATE outcome SET bytes = replace(bytes, 'value', 'VALUE') WHERE n = 2", true,
+           "an altered outcome");
+    tamper("UPDATE effect SET head = zeroblob(32) WHERE n = 2", true, "an altered record");
+}
+
+static void a_keyed_seal_cannot_be_made_without_its_key(void **state)
+{
+    (void)state;
+    char url[128], path[160], other[170];
+    strcpy(url, fresh_url());
+    snprintf(path, sizeof path, "%s/key", ledger_scratch());
+    snprintf(other, sizeof other, "%s-other", path);
+    FILE *f = fopen(path, "w");
+    fputs("0123456789abcdef0123456789abcdef", f);
+    fclose(f);
+    f = fopen(other, "w");
+    fputs("another key, which is not the same", f);
+    fclose(f);
+    semel *s = NULL;
+    semel_options o = {.size = sizeof o, .url = url, .one_shot = true, .seal_key_path = path};
+    assert_int_equal(semel_open(&o, &s, NULL), SEMEL_OK);
+    ledger l = {.s = s, .a = semel_answer_new()};
+    begin(&l, "t", "{}");
+    assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
+    semel_verified v;
+    assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_true(v.flaws == 0 && v.seals == 1 && v.unkeyed == 0);
+    end_ledger(&l);
+    o.seal_key_path = other;
+    assert_int_equal(semel_open(&o, &s, NULL), SEMEL_OK);
+    assert_int_equal(semel_verify(s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.flaws, 1);
+    semel_close(s);
+    o.seal_key_path = NULL;
+    assert_int_equal(semel_open(&o, &s, NULL), SEMEL_OK);
+    assert_int_equal(semel_verify(s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_true(v.flaws == 0 && v.unkeyed == 1);
+    semel_close(s);
+    o.seal_key_path = "/nonexistent/key";
+    semel_fault fault;
+    assert_int_equal(semel_open(&o, &s, &fault), SEMEL_E_IO);
+    assert_null(s);
+}
+
+/* ---- symptoms --------------------------------------------------------------------------------*/
+
+typedef struct symptoms {
+    int equal, near, window;
+    char pointer[64];
+} symptoms;
+
+static bool note_symptom(void *context, const semel_symptom *s)
+{
+    symptoms *n = context;
+    n->equal += strcmp(s->kind, "equal_arguments") == 0;
+    n->window += strcmp(s->kind, "short_window") == 0;
+    if (strcmp(s->kind, "near_duplicate") == 0) {
+        n->near++;
+        snprintf(n->pointer, sizeof n->pointer, "%.*s", SM_FMT(s->pointer));
+    }
+    return true;
+}
+
+static void the_doctor_sees_keys_that_should_have_been_equal(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {mail: {class: write}, late: {class: write, window: "
+                          "5ms}}}");
+    begin(&l, "mail", "{\"to\": \"ann\", \"request_id\": \"r1\", \"text\": \"x\"}");
+    begin(&l, "mail", "{\"to\": \"ann\", \"request_id\": \"r2\", \"text\": \"x\"}");
+    semel_call c = call_of("pay", "{\"amount\": 1}");
+    c.key = SM_STR("uuid-1");
+    semel_begin(l.s, &c, l.a);
+    c.key = SM_STR("uuid-2");
+    semel_begin(l.s, &c, l.a);
+    begin(&l, "late", "{}");
+    commit(&l, "1");
+    usleep(10000);
+    begin(&l, "late", "{}");
+    expect_execute(&l);
+    symptoms n = {0};
+    semel_fault fault = {0};
+    expect(semel_doctor(l.s, 10000, note_symptom, NULL, &n, &fault) == SEMEL_OK, "%s", fault.text);
+    assert_int_equal(n.equal, 1);
+    assert_int_equal(n.near, 1);
+    assert_string_equal(n.pointer, "/request_id");
+    assert_int_equal(n.window, 1);
+    end_ledger(&l);
+}
+
+static void evidence_is_not_taken_for_a_changed_outcome(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(NULL);
+    begin(&l, "t", "{}");
+    commit(&l, "1");
+    commit(&l, "2");
+    expect_text(l.a->result, "late_evidence");
+    usleep(3000); /* what is written while it verifies is left out */
+    semel_verified v;
+    assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.events, 3);
+    assert_int_equal(v.flaws, 0);
+    end_ledger(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_waiter_gets_the_failure_of_the_attempt_it_joined),
+        cmocka_unit_test(of_those_who_wait_for_an_approval_one_runs),
+        cmocka_unit_test(waiters_are_told_that_a_request_expired_or_was_canceled_or_denied),
+        cmocka_unit_test(a_wait_ends_at_its_deadline),
+        cmocka_unit_test(run_runs_once_and_answers_everyone),
+        cmocka_unit_test(work_that_does_not_know_is_in_doubt),
+        cmocka_unit_test(a_subscriber_hears_every_event_in_order),
+        cmocka_unit_test(what_is_exported_can_be_imported),
+        cmocka_unit_test(an_imported_success_settles_what_is_in_doubt_here),
+        cmocka_unit_test(purging_keeps_what_is_open_and_what_still_informs),
+        cmocka_unit_test(events_leave_only_under_a_seal),
+        cmocka_unit_test(evidence_is_not_taken_for_a_changed_outcome),
+        cmocka_unit_test(the_doctor_sees_keys_that_should_have_been_equal),
+    };
+    const struct CMUnitTest on_disk[] = {
+        cmocka_unit_test(tampering_with_the_trail_shows),
+        cmocka_unit_test(a_keyed_seal_cannot_be_made_without_its_key),
+    };
+    int failed = cmocka_run_group_tests_name("ledger, in memory", tests, NULL, NULL);
+    ledger_url = "sqlite:";
+    failed += cmocka_run_group_tests_name("ledger, in SQLite", tests, NULL, NULL);
+    failed += cmocka_run_group_tests_name("ledger, on disk", on_disk, NULL, NULL);
+    ledger_cleanup();
+    return failed;
+}
