@@ -38,7 +38,9 @@ void sm_body_start(sm_work *w)
 
 static void body_name(sm_work *w, const char *name)
 {
-    sm_buf_printf(&w->body, "%c\"%s\":", w->body.len == 0 ? '{' : ',', name);
+    sm_buf_text(&w->body, w->body.len == 0 ? "{\"" : ",\"");
+    sm_buf_text(&w->body, name);
+    sm_buf_text(&w->body, "\":");
 }
 
 void sm_body_text(sm_work *w, const char *name, sm_str value)
@@ -52,7 +54,7 @@ void sm_body_text(sm_work *w, const char *name, sm_str value)
 void sm_body_number(sm_work *w, const char *name, uint64_t value)
 {
     body_name(w, name);
-    sm_buf_printf(&w->body, "%llu", (unsigned long long)value);
+    sm_buf_number(&w->body, value);
 }
 
 void sm_body_hash(sm_work *w, const char *name, const sm_hash *value)
