@@ -81,14 +81,22 @@ void sm_judge(semel *s, sm_work *w, sm_event *ev)
     sm_transition(&w->memo.effect, ev, &terms, w->now, &w->step);
 }
 
+/* What the clock makes of the record now, without writing it down. A window that is over frees the
+ * key, but the effect is still the one it was. */
+static void look(semel *s, sm_work *w)
+{
+    sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
+    if (w->step.next.state != SEMEL_S_NONE)
+        sm_effect_copy(&w->memo.effect, &w->step.next);
+}
+
 semel_err semel_get(semel *s, const semel_name *name, semel_answer *a)
 {
     sm_work *w = sm_work_start(a);
     sm_err e = sm_load_name(s, w, name);
     if (e != SM_OK)
         return sm_answer_error(w, a, e);
-    sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
-    w->memo.effect = w->step.next;
+    look(s, w);
     e = sm_answer_about(w, a);
     if (e != SM_OK)
         return sm_answer_error(w, a, e);
@@ -116,9 +124,7 @@ static bool list_one(void *context, const semel_record *r, int64_t now)
     l->err = sm_load_cur(w);
     if (l->err != SM_OK)
         return false;
-    sm_judge(l->s, w, &(sm_event){.kind = SM_EV_LOOK});
-    if (w->step.next.state != SEMEL_S_NONE) /* a window that is over is still the effect it was */
-        w->memo.effect = w->step.next;
+    look(l->s, w);
     l->err = sm_answer_about(w, l->a);
     if (l->err != SM_OK)
         return false;
