@@ -4,22 +4,33 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 
-/* Whether all bytes are printable ASCII, which nearly every part of a call is. Eight at a time: a
- * byte's high bit is set if it is not ASCII, below the space, or (by a carry) above '~'. */
+#define ONES 0x0101010101010101u
+
+/* For each of eight bytes, its high bit: set if it is not ASCII, below the space, or (by a carry)
+ * above '~'. */
+static inline uint64_t odd_bytes(const char *p)
+{
+    uint64_t x;
+    memcpy(&x, p, 8);
+    return x | (x - ONES * 0x20) | (x + ONES);
+}
+
+/* Whether all bytes are printable ASCII, which nearly every part of a call is. The last eight may
+ * be looked at twice. */
 static bool printable(sm_str s)
 {
-    const uint64_t ones = 0x0101010101010101u;
-    uint64_t odd = 0, x;
-    size_t i = 0;
-    for (; i + 8 <= s.n; i += 8) {
-        memcpy(&x, s.p + i, 8);
-        odd |= x | (x - ones * 0x20) | (x + ones);
+    uint64_t odd = 0;
+    if (s.n < 8) {
+        for (size_t i = 0; i < s.n; i++) {
+            uint64_t x = (unsigned char)s.p[i];
+            odd |= x | (x - 0x20) | (x + 1);
+        }
+    } else {
+        for (size_t i = 0; i + 8 < s.n; i += 8)
+            odd |= odd_bytes(s.p + i);
+        odd |= odd_bytes(s.p + s.n - 8);
     }
-    for (; i < s.n; i++) {
-        x = (unsigned char)s.p[i];
-        odd |= x | (x - 0x20) | (x + 1);
-    }
-    return (odd & ones * 0x80) == 0;
+    return (odd & ONES * 0x80) == 0;
 }
 
 static sm_err check_part(const char *what, sm_str part, size_t most, sm_fault *fault)
@@ -48,6 +59,8 @@ static sm_err check_part(const char *what, sm_str part, size_t most, sm_fault *f
 /* Prefixes of a scope match whole segments, so each segment must be there to be seen. */
 static sm_err check_segments(sm_str scope, sm_fault *fault)
 {
+    if (memchr(scope.p, '/', scope.n) == NULL)
+        return SM_OK; /* one segment, and it is not empty */
     for (size_t i = 0; i <= scope.n; i++) {
         bool before = i == 0 || scope.p[i - 1] == '/';
         bool after = i == scope.n || scope.p[i] == '/';

@@ -115,18 +115,19 @@ sm_str sm_answer_handle(sm_work *w, const semel_record *r)
 static void about_outcome(sm_work *w, semel_answer *a)
 {
     const sm_effect *e = &w->memo.effect;
-    semel_outcome o;
+    semel_outcome *o = &a->outcome;
     bool over =
         e->state == SEMEL_S_SUCCEEDED || e->state == SEMEL_S_FAILED || e->state == SEMEL_S_PARTIAL;
     if (!over && e->state != SEMEL_S_DENIED && e->state != SEMEL_S_CANCELED)
         return;
-    if (w->cur.outcome.p == NULL || !sm_outcome_unpack(w->cur.outcome, &o)) {
+    if (w->cur.outcome.p == NULL || !sm_outcome_unpack(w->cur.outcome, o)) {
+        *o = (semel_outcome){0};
         if (over) { /* its bytes have gone */
             a->has_outcome = true;
-            a->outcome = (semel_outcome){.size = sizeof o,
-                                         .kind = e->state == SEMEL_S_SUCCEEDED ? SEMEL_SUCCESS
-                                                 : e->state == SEMEL_S_FAILED  ? SEMEL_FAILURE
-                                                                               : SEMEL_PARTIAL};
+            o->size = sizeof *o;
+            o->kind = e->state == SEMEL_S_SUCCEEDED ? SEMEL_SUCCESS
+                      : e->state == SEMEL_S_FAILED  ? SEMEL_FAILURE
+                                                    : SEMEL_PARTIAL;
         }
         return;
     }
@@ -134,13 +135,13 @@ static void about_outcome(sm_work *w, semel_answer *a)
         a->message = sm_arena_printf(
             &w->call, "%s Reason: %.*s",
             messages[e->state == SEMEL_S_DENIED ? SEMEL_C_DENIED : SEMEL_C_CANCELED],
-            SM_FMT(o.value));
+            SM_FMT(o->value));
+        *o = (semel_outcome){0};
         return;
     }
     a->has_outcome = true;
-    a->outcome = o;
     if (e->state == SEMEL_S_PARTIAL)
-        a->corrective_action = o.corrective_action;
+        a->corrective_action = o->corrective_action;
 }
 
 sm_err sm_answer_about(sm_work *w, semel_answer *a)
