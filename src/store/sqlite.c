@@ -16,20 +16,6 @@
 
 #define CACHE_BYTES ((size_t)64 << 20)
 
-int64_t sm_sq_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-int64_t sm_sq_monotonic_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* ---- the file --------------------------------------------------------------------------------*/
 
 /* Makes the directories that lead to a file, readable by their owner only. */
@@ -197,7 +183,7 @@ static semel_err submit_write(semel_store *st, sm_sq_kind kind, const semel_writ
                        .cur = cur,
                        .fault = fault};
     semel_err e = sm_sq_submit(st, &r);
-    *now = r.now != 0 ? r.now : sm_sq_now();
+    *now = r.now != 0 ? r.now : sm_clock_ms();
     *wrote = r.wrote;
     if (e == SEMEL_OK && r.wrote) {
         if (sm_sq_record_copy(&w->next, room, cur) != SEMEL_OK)
