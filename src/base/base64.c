@@ -7,7 +7,7 @@ static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 
 void sm_base64_put(sm_buf *out, sm_str bytes)
 {
-    if (!sm_buf_reserve(out, sm_base64_size(bytes.n)))
+    if (bytes.n == 0 || !sm_buf_reserve(out, sm_base64_size(bytes.n)))
         return;
     const unsigned char *p = (const unsigned char *)bytes.p;
     char *w = out->p + out->len;

@@ -39,16 +39,30 @@ bool sm_buf_grow(sm_buf *b, size_t n)
     return true;
 }
 
+void sm_buf_number(sm_buf *b, uint64_t v)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    do
+        digits[--at] = (char)('0' + v % 10);
+    while ((v /= 10) != 0);
+    sm_buf_bytes(b, digits + at, sizeof digits - at);
+}
+
 void sm_buf_printf(sm_buf *b, const char *format, ...)
 {
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, args);
+    size_t room = b->cap - b->len;
+    int n = vsnprintf(room == 0 ? NULL : b->p + b->len, room, format, args);
     va_end(args);
-    if (n > 0 && sm_buf_reserve(b, (size_t)n + 1)) {
+    bool fits = n > 0 && (size_t)n < room;
+    if (!fits && n > 0 && sm_buf_reserve(b, (size_t)n + 1)) {
         vsnprintf(b->p + b->len, (size_t)n + 1, format, again);
-        b->len += (size_t)n;
+        fits = true;
     }
+    if (fits)
+        b->len += (size_t)n;
     va_end(again);
 }

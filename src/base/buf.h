@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 #include "base/str.h"
@@ -55,6 +56,9 @@ static inline void sm_buf_bytes(sm_buf *b, const void *p, size_t n)
     memcpy(b->p + b->len, p, n);
     b->len += n;
 }
+
+/* Decimal digits. */
+void sm_buf_number(sm_buf *b, uint64_t v);
 
 void sm_buf_printf(sm_buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,10 +1,9 @@
 /*
- * What the program does without arguments: a short demonstration. An agent retries a call in
- * several spellings; every key below is computed on the spot.
+ * What the program does without arguments: a short demonstration. An agent makes a call and then
+ * makes it again in several ways; a ledger in memory decides, for real, which of them run.
  */
-#include "base/limits.h"
 #include "cli/cli.h"
-#include "core/identity.h"
+#include "semel/semel.h"
 
 static const char contract_text[] =
     "version: 1\n"
@@ -22,64 +21,72 @@ static const struct {
      "{\"order_id\": \"A-17\", \"amount\": 1000, \"currency\": \"usd\"}"},
     {"The answer is lost, and the agent asks again.",
      "{\"currency\": \"usd\", \"amount\": 1e3, \"order_id\": \"A-17\"}"},
-    {"It is asked a third time, and words it differently.",
+    {"It asks a third time, and words it differently.",
      "{\"order_id\": \"A\\u002d17\", \"amount\": 1000.0, \"note\": \"second try\"}"},
+    {"The model gets the amount wrong.", "{\"order_id\": \"A-17\", \"amount\": 100000}"},
     {"Another order is another action.", "{\"order_id\": \"A-18\", \"amount\": 1000}"},
 };
 
-static int tell(sm_arena *a, sm_keyer *k, const sm_contracts *set)
+/* The side effect: here it only counts. */
+typedef struct till {
+    int charges;
+    char receipt[32];
+} till;
+
+static void charge(void *context, const semel_answer *execute, semel_outcome *outcome)
 {
-    sm_key first = {0};
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        sm_call call = {.scope = SM_STR("shop/agent-7"), .tool = SM_STR("stripe.charge")};
-        call.args_text = sm_str_from(calls[i].args);
-        sm_fault fault = {0};
-        sm_identity id;
-        sm_err e = sm_json_read(a, call.args_text, &sm_json_default_limits, &call.args, &fault);
-        if (e == SM_OK)
-            e = sm_identify(a, k, set, &call, NULL, &id, &fault);
-        if (e != SM_OK)
-            return cli_fault("demo", &fault);
-        if (i == 0)
-            first = id.key;
-        bool same = i > 0 && memcmp(&first, &id.key, sizeof first) == 0;
-        char key[SM_HASH_TEXT + 1];
-        sm_hash_text(&id.key.hash, key);
-        printf("%zu. %s\n   stripe.charge %s\n   key %s%s%s  %s\n\n", i + 1, calls[i].told,
-               calls[i].args, cli_color(stdout, same ? CLI_YELLOW : CLI_GREEN), key,
-               cli_color(stdout, CLI_PLAIN),
-               same ? "same key: a retry, not a second charge" : "new key: it may run");
-    }
-    return CLI_OK;
+    (void)execute;
+    till *t = context;
+    snprintf(t->receipt, sizeof t->receipt, "{\"charge\": \"ch_%d\"}", ++t->charges);
+    outcome->value = sm_str_from(t->receipt);
+}
+
+static void tell(const semel_answer *a)
+{
+    bool ran = a->executed, refused = a->verdict == SEMEL_REFUSED;
+    printf("   %s%s%s ", cli_color(stdout, ran ? CLI_GREEN : CLI_YELLOW),
+           ran       ? "charged:"
+           : refused ? semel_code_name(a->code)
+                     : "already done, replayed:",
+           cli_color(stdout, CLI_PLAIN));
+    if (a->has_outcome && !refused)
+        cli_print(stdout, a->outcome.value);
+    else
+        printf("at %.*s: nothing runs", SM_FMT(a->drift));
+    printf("\n\n");
 }
 
 int cli_demo(void)
 {
-    sm_contracts *set = NULL;
-    sm_report report = {0};
-    sm_keyer keyer = {0};
-    sm_arena arena;
-    sm_arena_init(&arena, SM_ARENA_MAX);
-    sm_err e = sm_keyer_init(&keyer);
-    if (e == SM_OK)
-        e = sm_report_init(&report, SM_STR(contract_text));
-    if (e == SM_OK)
-        e = sm_contracts_read(SM_STR("demo"), SM_STR(contract_text), &set, &report);
-    int code = CLI_OK;
-    if (e == SM_OK) {
+    semel_fault fault = {0};
+    semel *s = NULL;
+    till till = {0};
+    semel_options o = {
+        .size = sizeof o, .url = "memory:", .contract = SM_STR(contract_text), .one_shot = true};
+    semel_answer *a = semel_answer_new();
+    semel_err e = a == NULL ? SEMEL_E_NOMEM : semel_open(&o, &s, &fault);
+    if (e == SEMEL_OK)
         printf("%sSemel: once.%s Agents retry; the side effect must not.\n\n"
                "A contract says what names the action:\n\n%s\n",
                cli_color(stdout, CLI_BOLD), cli_color(stdout, CLI_PLAIN), contract_text);
-        code = tell(&arena, &keyer, set);
-        if (code == CLI_OK)
-            printf("Try it on your own calls:  ./run key --tool NAME --args '{...}' --explain\n"
-                   "All commands:              ./run help\n");
-    } else {
-        code = cli_fail(cli_code(e), "%s", semel_err_text(e));
+    size_t count = sizeof calls / sizeof calls[0];
+    for (size_t i = 0; i < count && e == SEMEL_OK; i++) {
+        semel_call call = {.size = sizeof call,
+                           .scope = SM_STR("shop/agent-7"),
+                           .tool = SM_STR("stripe.charge"),
+                           .args = sm_str_from(calls[i].args)};
+        printf("%zu. %s\n   stripe.charge %s\n", i + 1, calls[i].told, calls[i].args);
+        e = semel_run(s, &call, charge, &till, a);
+        if (e == SEMEL_OK)
+            tell(a);
     }
-    sm_contracts_free(set);
-    sm_report_fini(&report);
-    sm_keyer_fini(&keyer);
-    sm_arena_fini(&arena);
-    return code;
+    if (e == SEMEL_OK)
+        printf("%zu calls, %d charges.\n\n"
+               "Run a command once:        ./run run --key KEY -- COMMAND\n"
+               "See what makes a key:      ./run key --tool NAME --args '{...}' --explain\n"
+               "All commands:              ./run help\n",
+               count, till.charges);
+    semel_close(s);
+    semel_answer_free(a);
+    return e == SEMEL_OK ? CLI_OK : cli_fail(cli_code(e), "%s", semel_err_text(e));
 }

@@ -43,8 +43,10 @@ const char *sm_effect_flaw(const sm_effect *e)
         return "settled without a time, or a time without being settled (I17)";
     if (settled && (e->window_end < e->settled_at || e->result_end > e->window_end))
         return "windows out of order";
-    if ((e->applied || e->abandoned) && e->state != SEMEL_S_FAILED &&
-        e->state != SEMEL_S_IN_DOUBT && !running && e->state != SEMEL_S_NONE)
-        return "applied or abandoned, yet not failed";
+    bool over = e->state == SEMEL_S_FAILED || e->state == SEMEL_S_NONE;
+    if (e->applied && !over && !running && e->state != SEMEL_S_IN_DOUBT)
+        return "applied, yet not failed";
+    if (e->abandoned && !over)
+        return "abandoned, yet not failed";
     return doubts_flaw(e);
 }

@@ -11,6 +11,10 @@
 #define LIFE_VERSION    1u
 #define OUTCOME_VERSION 1u
 
+/* Reading is on the path of every replay. The walk is compiled once for each direction, and the
+ * codec's address goes nowhere, so that the position in the text stays in a register. */
+#define WALK static inline __attribute__((always_inline)) void
+
 typedef struct codec {
     bool reading;
     bool bad;
@@ -18,26 +22,42 @@ typedef struct codec {
     sm_buf *out;
 } codec;
 
-static void number(codec *c, uint64_t *v)
+static void put_number(sm_buf *out, uint64_t v)
 {
-    if (!c->reading) {
-        uint8_t text[10];
-        size_t n = 0;
-        uint64_t rest = *v;
-        for (; rest >= 128; rest >>= 7)
-            text[n++] = (uint8_t)(rest | 128);
-        text[n++] = (uint8_t)rest;
-        sm_buf_bytes(c->out, text, n);
-        return;
-    }
+    uint8_t text[10];
+    size_t n = 0;
+    for (; v >= 128; v >>= 7)
+        text[n++] = (uint8_t)(v | 128);
+    text[n++] = (uint8_t)v;
+    sm_buf_bytes(out, text, n);
+}
+
+/* What follows the number, or NULL if there is none. */
+static const uint8_t *get_number(const uint8_t *in, const uint8_t *end, uint64_t *v)
+{
     *v = 0;
-    for (unsigned shift = 0; shift < 64 && c->in < c->end; shift += 7) {
-        uint8_t byte = *c->in++;
+    for (unsigned shift = 0; shift < 64 && in < end; shift += 7) {
+        uint8_t byte = *in++;
         *v |= (uint64_t)(byte & 127) << shift;
         if (byte < 128)
-            return;
+            return in;
     }
-    c->bad = true;
+    return NULL;
+}
+
+WALK number(codec *c, uint64_t *v)
+{
+    if (!c->reading) {
+        put_number(c->out, *v);
+    } else if (c->in < c->end && *c->in < 128) {
+        *v = *c->in++;
+    } else {
+        uint64_t got;
+        const uint8_t *next = get_number(c->in, c->end, &got);
+        c->bad |= next == NULL;
+        c->in = next == NULL ? c->end : next;
+        *v = got;
+    }
 }
 
 /* A number that lives in a narrower type. */
@@ -50,7 +70,7 @@ static void number(codec *c, uint64_t *v)
             (c)->bad = true;                                                                       \
     } while (0)
 
-static void span(codec *c, int64_t *t)
+WALK span(codec *c, int64_t *t)
 {
     uint64_t v = *t == INT64_MAX ? 1 : *t == 1 ? 2 : (uint64_t)*t;
     number(c, &v);
@@ -60,7 +80,7 @@ static void span(codec *c, int64_t *t)
         c->bad = true;
 }
 
-static void bytes(codec *c, void *p, size_t n)
+WALK bytes(codec *c, void *p, size_t n)
 {
     if (!c->reading) {
         sm_buf_bytes(c->out, p, n);
@@ -73,7 +93,7 @@ static void bytes(codec *c, void *p, size_t n)
 }
 
 /* A hash that is mostly absent. */
-static void rare_hash(codec *c, sm_hash *h)
+WALK rare_hash(codec *c, sm_hash *h)
 {
     static const sm_hash none;
     uint8_t present = memcmp(h, &none, sizeof none) != 0;
@@ -82,7 +102,7 @@ static void rare_hash(codec *c, sm_hash *h)
         bytes(c, h->b, sizeof h->b);
 }
 
-static void walk_terms(codec *c, sm_terms *t)
+WALK walk_terms(codec *c, sm_terms *t)
 {
     NARROW(c, t->class);
     NARROW(c, t->mode);
@@ -111,7 +131,7 @@ static void walk_terms(codec *c, sm_terms *t)
     }
 }
 
-static void walk_doubts(codec *c, sm_effect *e)
+WALK walk_doubts(codec *c, sm_effect *e)
 {
     NARROW(c, e->doubt_count);
     if (e->doubt_count > SM_DOUBTS_MAX) {
@@ -124,7 +144,7 @@ static void walk_doubts(codec *c, sm_effect *e)
     span(c, &e->doubt_end);
 }
 
-static void walk_request(codec *c, sm_memo *m)
+WALK walk_request(codec *c, sm_memo *m)
 {
     sm_effect *e = &m->effect;
     number(c, &e->request);
@@ -147,7 +167,7 @@ static void walk_request(codec *c, sm_memo *m)
     span(c, &m->notice_at);
 }
 
-static void walk_attempt(codec *c, sm_memo *m)
+WALK walk_attempt(codec *c, sm_memo *m)
 {
     sm_effect *e = &m->effect;
     number(c, &e->attempt);
@@ -168,7 +188,7 @@ static void walk_attempt(codec *c, sm_memo *m)
     }
 }
 
-static void walk(codec *c, sm_memo *m)
+WALK walk(codec *c, sm_memo *m)
 {
     sm_effect *e = &m->effect;
     number(c, &e->base_fence);
@@ -200,9 +220,24 @@ sm_err sm_memo_pack(const sm_memo *m, semel_record *r, sm_buf *life)
     return life->err;
 }
 
+/* Whether terms are such as a contract can have: what they steer does not check them again. */
+static bool sound_terms(const sm_terms *t, const sm_effect *e)
+{
+    const sm_chain *chain = &t->on_in_doubt;
+    if (t->class > SM_CLASS_IRREVERSIBLE || t->mode > SM_MODE_OBSERVE || chain->count == 0 ||
+        chain->steps[chain->count - 1] != SM_DOUBT_HOLD || e->chain_at >= chain->count ||
+        t->result_window_ms > t->window_ms)
+        return false;
+    for (uint8_t i = 0; i < chain->count; i++) {
+        if (chain->steps[i] > SM_DOUBT_HOLD)
+            return false;
+    }
+    return !t->asks || (t->quorum > 0 && t->quorum <= SM_APPROVERS_MAX);
+}
+
 sm_err sm_memo_unpack(const semel_record *r, sm_memo *out)
 {
-    *out = (sm_memo){0};
+    memset(out, 0, offsetof(sm_memo, effect) + SM_EFFECT_HEAD);
     codec c = {.reading = true,
                .in = (const uint8_t *)r->life.p,
                .end = (const uint8_t *)r->life.p + r->life.n};
@@ -217,7 +252,9 @@ sm_err sm_memo_unpack(const semel_record *r, sm_memo *out)
     e->settled_at = r->settled_at;
     e->window_end = r->window_end;
     e->result_end = r->result_end;
-    return c.bad || c.in != c.end || sm_effect_flaw(e) != NULL ? SEMEL_E_CORRUPT : SM_OK;
+    bool sound =
+        !c.bad && c.in == c.end && sm_effect_flaw(e) == NULL && sound_terms(&out->terms, e);
+    return sound ? SM_OK : SEMEL_E_CORRUPT;
 }
 
 void sm_terms_take(const sm_contract *c, sm_terms *out)
@@ -266,7 +303,7 @@ void sm_terms_contract(const sm_terms *t, sm_contract *out)
 
 /* ---- outcomes --------------------------------------------------------------------------------*/
 
-static void text(codec *c, sm_str *s)
+WALK text(codec *c, sm_str *s)
 {
     uint64_t n = s->p == NULL ? 0 : s->n + 1;
     number(c, &n);
@@ -282,7 +319,7 @@ static void text(codec *c, sm_str *s)
     }
 }
 
-static void walk_outcome(codec *c, semel_outcome *o)
+WALK walk_outcome(codec *c, semel_outcome *o)
 {
     NARROW(c, o->kind);
     NARROW(c, o->applied);

@@ -41,7 +41,6 @@ typedef struct sm_holder {
 #define SM_CLAIM_HASH 16u
 
 typedef struct sm_memo {
-    sm_effect effect;
     sm_terms terms;
     sm_holder holder;
     uint8_t claim[SM_CLAIM_HASH]; /* of the newest attempt's secret */
@@ -49,6 +48,7 @@ typedef struct sm_memo {
     uint64_t told;                /* the newest request of which somebody was told */
     uint64_t notices;             /* tries to tell somebody of the newest request */
     int64_t notice_at;            /* when to try next */
+    sm_effect effect;             /* last, so that its lists are */
 } sm_memo;
 
 /* What is agreed by a contract, and a contract that says just that. */

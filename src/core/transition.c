@@ -435,7 +435,9 @@ static void make(const sm_effect *e, const sm_event *ev, const sm_contract *c, i
         [SM_EV_DENY] = on_deny,     [SM_EV_CANCEL] = on_cancel, [SM_EV_RESOLVE] = on_resolve,
         [SM_EV_FORGET] = on_forget,
     };
-    *out = (sm_step){.next = *e, .answer = SM_DONE};
+    memset(out, 0, offsetof(sm_step, next));
+    out->answer = SM_DONE;
+    sm_effect_copy(&out->next, e);
     sm_making m = {ev, c, now, out, &out->next};
     apply_time(&m);
     if (ev->kind != SM_EV_LOOK)

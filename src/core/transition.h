@@ -110,7 +110,6 @@ typedef enum sm_note {
 #define SM_NOTES_MAX 6u
 
 typedef struct sm_step {
-    sm_effect next;
     bool changed;
     sm_answer answer;
     semel_code code;
@@ -118,6 +117,7 @@ typedef struct sm_step {
     uint32_t note_count;
     semel_code observed; /* observe mode: what would have been said instead of execute */
     bool unclaimed;      /* observe mode: execute beside the record, without a claim */
+    sm_effect next;
 } sm_step;
 
 /* `e` with state none is an effect that does not exist. `c` is the tool's effective contract. */

@@ -232,6 +232,7 @@ static sm_err execute(begin *b, const uint8_t *secret)
     a->idempotency_key = (sm_str){key, SM_HASH_TEXT};
     a->lease_ms = b->lease_ms;
     a->verdict = SEMEL_EXECUTE;
+    sm_remember(b->s, w);
     count(&b->s->executes);
     return SM_OK;
 }

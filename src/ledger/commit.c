@@ -42,7 +42,7 @@ static bool find_claim(void *context, const semel_event *ev)
 static sm_err load_claim(semel *s, sm_work *w, const sm_handle *h, bool *good)
 {
     *good = false;
-    sm_err e = sm_load_id(s, w, h->id, 0);
+    sm_err e = sm_recollect(s, w, h) ? SM_OK : sm_load_id(s, w, h->id, 0);
     if (e != SM_OK)
         return e == SEMEL_E_NOT_FOUND ? SM_OK : e;
     search f = {.w = w, .fence = h->fence};
@@ -99,6 +99,7 @@ sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer
             return sm_answer_error(w, a, e);
         if (w->step.answer != SM_DONE)
             return sm_answer_refuse(w, a, w->step.code, SM_OK);
+        sm_remember(s, w);
         a->verdict = SEMEL_DONE;
         a->lease_ms = w->memo.effect.lease_end - w->now;
         return SM_OK;
@@ -221,7 +222,7 @@ semel_err semel_commit(semel *s, semel_str claim, const semel_outcome *outcome, 
             return bad_claim(w, a);
         if (e == SM_OK)
             e = commit(s, w, &h, &o, value, &result);
-        if (e == SEMEL_E_STALE)
+        if (e == SEMEL_E_STALE || e == SEMEL_E_NOT_FOUND) /* nothing was decided: look again */
             continue;
         if (e == SM_OK)
             e = sm_answer_about(w, a);

@@ -9,10 +9,12 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "ledger/ledger.h"
 
 #define TICK_MS         1000
 #define HOUSEKEEPING_MS 60000
+#define PURGE_MS        500 /* at one time */
 #define DUE_MAX         1000u
 #define NOTICE_MS       1000
 #define NOTICE_MAX_MS   600000
@@ -31,6 +33,7 @@ static void unlock(sm_keeper *k)
 
 void sm_keeper_add(semel *s, sm_running *r)
 {
+    r->renew_ns = sm_clock_deadline_ns(SM_RUN_RENEW_MS);
     lock(&s->keeper);
     r->next = s->keeper.running;
     s->keeper.running = r;
@@ -47,17 +50,23 @@ void sm_keeper_remove(semel *s, sm_running *r)
     unlock(&s->keeper);
 }
 
-/* Renews every lease. The list is copied first: no lock is held across a store's call. */
-static void renew_all(semel *s, semel_answer *a)
+/* Renews the leases that need it: most work is over before. The list is copied first: no lock is
+ * held across a store's call. */
+static void renew_due(semel *s, semel_answer *a)
 {
+    int64_t now = sm_clock_mono_ns();
     lock(&s->keeper);
     size_t n = 0;
     for (const sm_running *r = s->keeper.running; r != NULL; r = r->next)
-        n++;
+        n += r->renew_ns <= now;
     sm_handle *claims = n == 0 ? NULL : malloc(n * sizeof *claims);
     n = 0;
-    for (const sm_running *r = s->keeper.running; claims != NULL && r != NULL; r = r->next)
+    for (sm_running *r = s->keeper.running; claims != NULL && r != NULL; r = r->next) {
+        if (r->renew_ns > now)
+            continue;
         claims[n++] = r->claim;
+        r->renew_ns = sm_clock_deadline_ns(SM_RUN_RENEW_MS);
+    }
     unlock(&s->keeper);
     for (size_t i = 0; i < n; i++)
         sm_renew(s, &claims[i], SM_RUN_LEASE_MS, a);
@@ -155,11 +164,29 @@ static bool stopping(semel *s)
     return stop;
 }
 
+/* Purging gives way to what is more urgent: it goes on at the next tick. */
+typedef struct purging {
+    semel *s;
+    int64_t until_ns;
+    bool cut;
+} purging;
+
 static bool go_on(void *context, uint64_t done, uint64_t total)
 {
     (void)done;
     (void)total;
-    return !stopping(context);
+    purging *p = context;
+    p->cut = stopping(p->s) || sm_clock_mono_ns() >= p->until_ns;
+    return !p->cut;
+}
+
+/* False if there is more to do. */
+static bool purge_some(semel *s)
+{
+    uint64_t done;
+    purging p = {.s = s, .until_ns = sm_clock_deadline_ns(PURGE_MS)};
+    semel_purge(s, go_on, &p, &done, NULL);
+    return !p.cut;
 }
 
 /* Sleeps until something is to be done; false when it is time to end. */
@@ -180,22 +207,16 @@ static void *keep(void *context)
 {
     semel *s = context;
     semel_answer *a = semel_answer_new();
-    int64_t renew_at = sm_clock_deadline_ns(SM_RUN_RENEW_MS);
     int64_t house_at = sm_clock_deadline_ns(HOUSEKEEPING_MS);
     while (a != NULL && rest(&s->keeper, sm_clock_deadline_ns(TICK_MS))) {
-        if (sm_clock_mono_ns() >= renew_at) {
-            renew_all(s, a);
-            renew_at = sm_clock_deadline_ns(SM_RUN_RENEW_MS);
-        }
+        renew_due(s, a);
         sm_journal_flush(&s->journal, s->ops, s->store);
         sm_sweep(s, a);
         bool much = atomic_load(&s->written) >= SM_SEAL_EVENTS;
         if (much || sm_clock_mono_ns() >= house_at)
             sm_seal_now(s, false, NULL);
         if (sm_clock_mono_ns() >= house_at) {
-            uint64_t done;
-            semel_purge(s, go_on, s, &done, NULL);
-            house_at = sm_clock_deadline_ns(HOUSEKEEPING_MS);
+            house_at = sm_clock_deadline_ns(purge_some(s) ? HOUSEKEEPING_MS : 0);
         }
     }
     semel_answer_free(a);
@@ -223,7 +244,7 @@ sm_err sm_keeper_start(semel *s, semel_fault *fault)
     pthread_condattr_destroy(&attr);
     if (s->o.one_shot)
         return SM_OK;
-    if (pthread_create(&k->thread, NULL, keep, s) != 0)
+    if (!sm_thread_start(&k->thread, keep, s, "semel-keeper"))
         return sm_fault_set(fault, SEMEL_E_NOMEM, "no thread can be started");
     k->started = true;
     return SM_OK;

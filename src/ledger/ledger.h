@@ -17,6 +17,7 @@
 
 #include "core/chain.h"
 #include "ledger/journal.h"
+#include "ledger/recall.h"
 #include "ledger/work.h"
 
 /* What Semel itself executes holds a short lease and renews it. */
@@ -30,6 +31,7 @@
 typedef struct sm_running {
     struct sm_running *next;
     sm_handle claim;
+    int64_t renew_ns; /* when to renew it next, by the monotonic clock */
 } sm_running;
 
 typedef struct sm_keeper {
@@ -52,6 +54,7 @@ struct semel {
     size_t seal_key_bytes;
     sm_holder self;
     sm_journal journal;
+    sm_recall recall;
     sm_keeper keeper;
     atomic_uint_fast64_t written; /* events since the last seal of this handle */
     atomic_uint_fast64_t begins, executes, replays, refused, waits, commits;
@@ -64,9 +67,14 @@ static inline sm_str sm_ledger_actor(const semel *s, sm_str given)
 
 /* ---- reading (read.c) ------------------------------------------------------------------------*/
 
-/* Reads the newest record by key or id into w->cur, w->now, w->memo and w->terms. */
+/* Reads the newest record by key or id into w->cur, w->now and w->memo. */
 sm_err sm_load_key(semel *s, sm_work *w, const sm_hash *key);
 sm_err sm_load_id(semel *s, sm_work *w, uint64_t id, uint64_t generation);
+
+/* Remembers w->cur, whose attempt this handle let run; and reads it back, as of now, for what ends
+ * in a compare-and-swap. False if it is not remembered. */
+void sm_remember(semel *s, sm_work *w);
+bool sm_recollect(semel *s, sm_work *w, const sm_handle *claim);
 
 /* After a store has put a record into w->cur: unpacks it. */
 sm_err sm_load_cur(sm_work *w);

@@ -164,10 +164,11 @@ static sm_err read_seal_key(semel *s, semel_fault *fault)
 
 static sm_err name_actor(semel *s, semel_fault *fault)
 {
-    char made[64];
+    char made[64], room[4096];
     sm_str given = s->o.actor;
     if (given.p == NULL || given.n == 0) {
-        struct passwd *user = getpwuid(geteuid());
+        struct passwd entry, *user = NULL;
+        getpwuid_r(geteuid(), &entry, room, sizeof room, &user);
         snprintf(made, sizeof made, "uid %u", (unsigned)geteuid());
         given = user == NULL || user->pw_name[0] == '\0' ? sm_str_from(made)
                                                          : sm_str_from(user->pw_name);
@@ -184,6 +185,7 @@ static void release(semel *s)
         s->ops->close(s->store);
     sm_contracts_free(s->contracts);
     sm_journal_fini(&s->journal);
+    sm_recall_fini(&s->recall);
     free(s->actor);
     if (s->seal_key != NULL)
         explicit_bzero(s->seal_key, s->seal_key_bytes);

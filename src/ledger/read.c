@@ -1,4 +1,5 @@
 /* Reading records: by key, by handle, by name; and what the life cycle makes of them now. */
+#include "base/clock.h"
 #include "base/limits.h"
 #include "ledger/holder.h"
 #include "ledger/ledger.h"
@@ -10,7 +11,6 @@ sm_err sm_load_cur(sm_work *w)
         return sm_fault_set(&w->fault, e,
                             "a record of the ledger does not make sense; run "
                             "`semel doctor`");
-    sm_terms_contract(&w->memo.terms, &w->terms);
     return SM_OK;
 }
 
@@ -30,6 +30,22 @@ sm_err sm_load_key(semel *s, sm_work *w, const sm_hash *key)
 sm_err sm_load_id(semel *s, sm_work *w, uint64_t id, uint64_t generation)
 {
     return load(s, w, &(semel_ref){.id = id, .generation = generation});
+}
+
+/* Where the store's clock is not ours, only reading tells its time. */
+void sm_remember(semel *s, sm_work *w)
+{
+    if ((s->caps & SEMEL_STORE_CLOCK) == 0)
+        sm_recall_put(&s->recall, &w->cur);
+}
+
+bool sm_recollect(semel *s, sm_work *w, const sm_handle *claim)
+{
+    sm_work_drop(w);
+    if (!sm_recall_take(&s->recall, claim->id, claim->generation, claim->fence, &w->held, &w->cur))
+        return false;
+    w->now = sm_clock_ms();
+    return sm_load_cur(w) == SM_OK;
 }
 
 sm_err sm_load_name(semel *s, sm_work *w, const semel_name *name)
@@ -60,7 +76,18 @@ sm_err sm_load_name(semel *s, sm_work *w, const semel_name *name)
 void sm_judge(semel *s, sm_work *w, sm_event *ev)
 {
     ev->gone = w->memo.effect.state == SEMEL_S_RUNNING && sm_holder_gone(&w->memo.holder, &s->self);
-    sm_transition(&w->memo.effect, ev, &w->terms, w->now, &w->step);
+    sm_contract terms;
+    sm_terms_contract(&w->memo.terms, &terms);
+    sm_transition(&w->memo.effect, ev, &terms, w->now, &w->step);
+}
+
+/* What the clock makes of the record now, without writing it down. A window that is over frees the
+ * key, but the effect is still the one it was. */
+static void look(semel *s, sm_work *w)
+{
+    sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
+    if (w->step.next.state != SEMEL_S_NONE)
+        sm_effect_copy(&w->memo.effect, &w->step.next);
 }
 
 semel_err semel_get(semel *s, const semel_name *name, semel_answer *a)
@@ -69,8 +96,7 @@ semel_err semel_get(semel *s, const semel_name *name, semel_answer *a)
     sm_err e = sm_load_name(s, w, name);
     if (e != SM_OK)
         return sm_answer_error(w, a, e);
-    sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
-    w->memo.effect = w->step.next;
+    look(s, w);
     e = sm_answer_about(w, a);
     if (e != SM_OK)
         return sm_answer_error(w, a, e);
@@ -98,9 +124,7 @@ static bool list_one(void *context, const semel_record *r, int64_t now)
     l->err = sm_load_cur(w);
     if (l->err != SM_OK)
         return false;
-    sm_judge(l->s, w, &(sm_event){.kind = SM_EV_LOOK});
-    if (w->step.next.state != SEMEL_S_NONE) /* a window that is over is still the effect it was */
-        w->memo.effect = w->step.next;
+    look(l->s, w);
     l->err = sm_answer_about(w, l->a);
     if (l->err != SM_OK)
         return false;

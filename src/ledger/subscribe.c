@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "ledger/ledger.h"
 
 #define PAGE    500u
@@ -55,7 +56,7 @@ semel_err semel_subscribe(semel *s, uint64_t after, semel_event_sink *sink, void
     sub->sink = sink;
     sub->context = context;
     sub->after = after;
-    if (pthread_create(&sub->thread, NULL, follow, sub) != 0) {
+    if (!sm_thread_start(&sub->thread, follow, sub, "semel-events")) {
         free(sub);
         return sm_fault_set(fault, SEMEL_E_NOMEM, "no thread can be started");
     }

@@ -270,8 +270,10 @@ static sm_err put_import(semel *s, sm_work *w, semel_imported *count)
     sm_memo memo = w->memo;
     w->now = sm_clock_ms();
     if (memo.effect.state == SEMEL_S_RUNNING) {
-        sm_transition(&memo.effect, &(sm_event){.kind = SM_EV_LOOK, .gone = true}, &w->terms,
-                      w->now, &w->step);
+        sm_contract terms;
+        sm_terms_contract(&memo.terms, &terms);
+        sm_transition(&memo.effect, &(sm_event){.kind = SM_EV_LOOK, .gone = true}, &terms, w->now,
+                      &w->step);
         memo.effect = w->step.next;
     }
     sm_err e = sm_effect_id(&w->keyer.digest, &theirs.key, &theirs.id);
@@ -326,7 +328,6 @@ semel_err semel_import_line(semel *s, semel_str line, semel_imported *count, sem
     if (e == SM_OK && sm_memo_unpack(&w->cur, &w->memo) != SM_OK)
         e = bad_line(&m, "life");
     if (e == SM_OK) {
-        sm_terms_contract(&w->memo.terms, &w->terms);
         e = put_import(s, w, count);
         if (e != SM_OK)
             sm_fault_set(fault, e, "%s",

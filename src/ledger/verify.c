@@ -21,9 +21,11 @@
 typedef struct link {
     uint64_t id, generation, index;
     sm_hash hash;
-    uint8_t outcome[16]; /* of the newest digest of a value */
+    uint8_t outcome[16];     /* of the newest digest of a value */
+    uint8_t fingerprint[16]; /* of the newest arguments that ran or were asked about */
+    uint8_t state;           /* that the newest event says */
     uint8_t shard;
-    bool has_outcome;
+    bool has_outcome, has_fingerprint;
 } link;
 
 /* An event since the last seal. */
@@ -123,15 +125,32 @@ static bool remember(check *c, const semel_event *e)
 
 /* ---- events ----------------------------------------------------------------------------------*/
 
-/* The digest of a value, if the event's body has one. */
-static bool outcome_digest(check *c, const semel_event *e, sm_hash *out)
+/* A hash in an event's body, if there is one. */
+static bool body_hash(const sm_json *body, sm_str name, uint8_t out[16])
+{
+    const sm_json *v = sm_json_find(body, name);
+    sm_hash h;
+    if (v == NULL || v->type != SM_JSON_STRING || !sm_hash_parse(sm_json_text(v), &h))
+        return false;
+    memcpy(out, h.b, 16);
+    return true;
+}
+
+/* What the event says about its record. */
+static void read_body(check *c, const semel_event *e, link *l)
 {
     sm_arena_reset(&c->w->call);
     const sm_json *body;
+    l->state = SEMEL_S_COUNT;
     if (sm_json_read(&c->w->call, e->body, &sm_json_default_limits, &body, NULL) != SM_OK)
-        return false;
-    const sm_json *v = sm_json_find(body, SM_STR("sha256"));
-    return v != NULL && v->type == SM_JSON_STRING && sm_hash_parse(sm_json_text(v), out);
+        return;
+    l->has_outcome |= body_hash(body, SM_STR("sha256"), l->outcome);
+    l->has_fingerprint |= body_hash(body, SM_STR("fingerprint"), l->fingerprint);
+    const sm_json *state = sm_json_find(body, SM_STR("state"));
+    for (int i = 0; state != NULL && i < SEMEL_S_COUNT; i++) {
+        if (sm_str_is(sm_json_text(state), semel_state_name((semel_state)i)))
+            l->state = (uint8_t)i;
+    }
 }
 
 static void check_effect_event(check *c, const semel_event *e)
@@ -155,7 +174,7 @@ static void check_effect_event(check *c, const semel_event *e)
         if (c->orphans++ == 0)
             c->first_orphan = e->seq;
     } else if (l->index != 0 && starts) {
-        l->has_outcome = false; /* the record had been purged, and began anew */
+        l->has_outcome = l->has_fingerprint = false; /* it had been purged, and began anew */
     } else if (l->index != 0 && e->index != l->index + 1) {
         tell(c, "events of %s are missing or out of order before event %llu", handle,
              (unsigned long long)e->seq);
@@ -167,17 +186,12 @@ static void check_effect_event(check *c, const semel_event *e)
         c->used++;
         c->out->effects++;
     }
-    sm_hash value;
-    bool has = outcome_digest(c, e, &value);
     l->id = e->id;
     l->generation = e->generation;
     l->index = e->index;
     l->shard = e->shard;
     l->hash = e->hash;
-    if (has) {
-        memcpy(l->outcome, value.b, sizeof l->outcome);
-        l->has_outcome = true;
-    }
+    read_body(c, e, l);
     c->out->events++;
 }
 
@@ -296,6 +310,24 @@ static void check_outcome(check *c, const semel_record *r, const link *l, const 
         tell(c, "the outcome of %s is not the one that was recorded", handle);
 }
 
+/* The arguments must be those that the history names, unless a mark stands for part of them. */
+static void check_args(check *c, const semel_record *r, const link *l, const char *handle)
+{
+    if (!l->has_fingerprint)
+        return;
+    bool same = memcmp(r->fingerprint.b, l->fingerprint, sizeof l->fingerprint) == 0;
+    if (same && r->args.p != NULL && memmem(r->args.p, r->args.n, "\"[redacted]\"", 12) == NULL) {
+        sm_fingerprint print;
+        const sm_json *args;
+        sm_arena_reset(&c->w->call);
+        same = sm_json_read(&c->w->call, r->args, &sm_json_default_limits, &args, NULL) == SM_OK &&
+               sm_fingerprint_make(&c->w->keyer, r->tool, args, r->args, &print, NULL) == SM_OK &&
+               memcmp(print.hash.b, l->fingerprint, sizeof l->fingerprint) == 0;
+    }
+    if (!same)
+        tell(c, "the arguments of %s are not those that were recorded", handle);
+}
+
 static bool check_record(void *context, const semel_record *r, int64_t now)
 {
     (void)now;
@@ -310,8 +342,12 @@ static bool check_record(void *context, const semel_record *r, int64_t now)
         tell(c, "the history of %s is gone", handle);
     else if (!absent && (l->index != r->events || memcmp(&l->hash, &r->head, sizeof r->head) != 0))
         tell(c, "the record of %s does not agree with its history", handle);
-    else if (!absent)
+    else if (!absent && l->state != SEMEL_S_COUNT && l->state != r->state)
+        tell(c, "the state of %s is not the one that its history ends with", handle);
+    if (!absent) {
         check_outcome(c, r, l, handle);
+        check_args(c, r, l, handle);
+    }
     return c->err == SM_OK && !c->stopped;
 }
 

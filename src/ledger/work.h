@@ -25,7 +25,6 @@ typedef struct sm_work {
     int64_t now;      /* the store's, when it was read */
     sm_memo memo;     /* its memo */
     sm_step step;
-    sm_contract terms; /* what it was begun under */
     semel_fault fault;
 } sm_work;
 

@@ -38,7 +38,9 @@ void sm_body_start(sm_work *w)
 
 static void body_name(sm_work *w, const char *name)
 {
-    sm_buf_printf(&w->body, "%c\"%s\":", w->body.len == 0 ? '{' : ',', name);
+    sm_buf_text(&w->body, w->body.len == 0 ? "{\"" : ",\"");
+    sm_buf_text(&w->body, name);
+    sm_buf_text(&w->body, "\":");
 }
 
 void sm_body_text(sm_work *w, const char *name, sm_str value)
@@ -52,7 +54,7 @@ void sm_body_text(sm_work *w, const char *name, sm_str value)
 void sm_body_number(sm_work *w, const char *name, uint64_t value)
 {
     body_name(w, name);
-    sm_buf_printf(&w->body, "%llu", (unsigned long long)value);
+    sm_buf_number(&w->body, value);
 }
 
 void sm_body_hash(sm_work *w, const char *name, const sm_hash *value)
@@ -259,6 +261,8 @@ static sm_err make_record(semel *s, sm_work *w, const sm_change *change, bool fr
     if (change->drop_args)
         r->args = (sm_str){0};
     m->effect = w->step.next;
+    if (m->effect.state != SEMEL_S_RUNNING) /* the history says who ran it */
+        m->holder = (sm_holder){0};
     if (asks) {
         m->told = 0;
         m->notices = 0;

@@ -135,6 +135,7 @@ static void init_locks(semel_store *st)
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&st->pool.lock, NULL);
+    pthread_cond_init(&st->pool.turn_over, NULL);
     pthread_mutex_init(&st->writer.lock, NULL);
     pthread_cond_init(&st->writer.work, &monotonic);
     pthread_cond_init(&st->writer.space, &monotonic);

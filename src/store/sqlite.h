@@ -15,8 +15,9 @@
  *   sqlite_wait.c        waiting for a change
  *
  * Locks. A thread holds at most one of: the queue's, the pool's, a cache stripe's, a wait bucket's,
- * the checkpointer's; the cache's epoch lock comes before a stripe's. None is held across I/O. The
- * locks between processes are taken by the writer thread alone, which holds no other meanwhile.
+ * the checkpointer's; the cache's check lock comes before its epoch lock. None is held across I/O
+ * but the check lock, which nobody waits for: it is only tried. The locks between processes are
+ * taken by the writer thread, and while a ledger is opened, by threads that hold no other.
  *
  * A handle is poisoned when a sync has failed: the kernel may have dropped what could not be
  * written, so nothing that this handle remembers of the file can be relied on. Everything is
@@ -42,12 +43,12 @@
 
 #define SM_SQ_BATCH_REQUESTS 512u
 #define SM_SQ_BATCH_BYTES    ((size_t)4 << 20)
-#define SM_SQ_PURGE_MAX      500u  /* rows in one purge, so that no caller waits long for it */
-#define SM_SQ_PATIENCE_MS    10000 /* how long a write waits for other processes */
-#define SM_SQ_BUSY_MS        5000  /* and for programs that do not queue as we do */
-#define SM_SQ_POOL           8u    /* readers that are kept */
-#define SM_SQ_STRIPES        16u   /* of the cache */
-#define SM_SQ_BUCKETS        64u   /* of waiters; one more waits for any event */
+#define SM_SQ_PURGE_MAX      500u /* rows in one purge, so that no caller waits long for it */
+#define SM_SQ_PATIENCE_MS    5000 /* how long a write waits for other processes */
+#define SM_SQ_BUSY_MS        5000 /* and for programs that do not queue as we do */
+#define SM_SQ_POOL           8u   /* readers that are kept */
+#define SM_SQ_STRIPES        16u  /* of the cache */
+#define SM_SQ_BUCKETS        64u  /* of waiters; one more waits for any event */
 
 /* ---- connections -----------------------------------------------------------------------------*/
 
@@ -63,6 +64,8 @@ typedef struct sm_sq_pool {
     pthread_mutex_t lock;
     sm_sq_conn *idle;
     unsigned count;
+    pthread_cond_t turn_over;
+    unsigned turns; /* who may read one record now */
 } sm_sq_pool;
 
 /* ---- the file beside the ledger --------------------------------------------------------------*/
@@ -248,6 +251,11 @@ int sm_sq_run(sqlite3_stmt *stmt);
 /* A reader from the pool; it never waits for another one. Give it back. */
 semel_err sm_sq_reader(semel_store *st, sm_sq_conn **out, semel_fault *fault);
 void sm_sq_reader_return(semel_store *st, sm_sq_conn *c);
+
+/* Around the reading of one record, which many callers do at once: opening a connection takes far
+ * longer than to wait for one of those that are there. Nothing in between may call back or wait. */
+void sm_sq_turn(semel_store *st);
+void sm_sq_turn_over(semel_store *st);
 
 /* SQLite's result code as ours, with a sentence. A failed sync poisons the handle. */
 semel_err sm_sq_fault(semel_store *st, int rc, semel_fault *fault);

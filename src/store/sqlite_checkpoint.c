@@ -11,6 +11,8 @@
 
 #include <time.h>
 
+#include "base/thread.h"
+
 enum {
     SOFT_FRAMES = 8192,  /* 32 MiB: start moving */
     HARD_FRAMES = 32768, /* 128 MiB: wait */
@@ -49,7 +51,6 @@ static void *checkpoint_main(void *arg)
 {
     semel_store *st = arg;
     sm_sq_checkpoint *k = &st->checkpoint;
-    pthread_setname_np(pthread_self(), "semel-checkpt");
     pthread_mutex_lock(&k->lock);
     while (!k->stop) {
         if (!k->wanted) {
@@ -80,7 +81,7 @@ void sm_sq_checkpoint_note(semel_store *st, int frames)
     until.tv_sec += HARD_WAIT_S;
     pthread_mutex_lock(&k->lock);
     if (!k->started)
-        k->started = pthread_create(&k->thread, NULL, checkpoint_main, st) == 0;
+        k->started = sm_thread_start(&k->thread, checkpoint_main, st, "semel-checkpt");
     if (!k->started) {
         atomic_store(&k->finish, true); /* then the writer does it all */
     } else if (!k->busy && !atomic_load(&k->finish)) {

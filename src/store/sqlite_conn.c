@@ -124,6 +124,23 @@ void sm_sq_reader_return(semel_store *st, sm_sq_conn *c)
         sm_sq_conn_close(c);
 }
 
+void sm_sq_turn(semel_store *st)
+{
+    pthread_mutex_lock(&st->pool.lock);
+    while (st->pool.turns >= SM_SQ_POOL)
+        pthread_cond_wait(&st->pool.turn_over, &st->pool.lock);
+    st->pool.turns++;
+    pthread_mutex_unlock(&st->pool.lock);
+}
+
+void sm_sq_turn_over(semel_store *st)
+{
+    pthread_mutex_lock(&st->pool.lock);
+    st->pool.turns--;
+    pthread_cond_signal(&st->pool.turn_over);
+    pthread_mutex_unlock(&st->pool.lock);
+}
+
 /* ---- errors ----------------------------------------------------------------------------------*/
 
 void sm_sq_poison(semel_store *st)

@@ -36,9 +36,12 @@ semel_err sm_sq_get(semel_store *st, const semel_ref *ref, semel_room *room, sem
                     int64_t *now, semel_fault *fault)
 {
     sm_sq_conn *c = NULL;
+    sm_sq_turn(st);
     semel_err e = sm_sq_reader(st, &c, fault);
-    if (e != SEMEL_OK)
+    if (e != SEMEL_OK) {
+        sm_sq_turn_over(st);
         return e;
+    }
     int rc;
     uint64_t id = ref->id;
     bool newest = ref->key != NULL || ref->generation == 0;
@@ -61,6 +64,7 @@ semel_err sm_sq_get(semel_store *st, const semel_ref *ref, semel_room *room, sem
         sm_sq_cache_put(st, cur, stamp);
 cleanup:
     sm_sq_reader_return(st, c);
+    sm_sq_turn_over(st);
     return e;
 }
 

@@ -151,6 +151,7 @@ bool sm_sq_share_renew(sm_sq_share *s)
         file_open(s, &fd, &page, &about, NULL) != SEMEL_OK)
         return false; /* the old one still serves this handle */
     s->old[s->old_count++] = atomic_exchange(&s->page, page);
+    lock_byte(s->fd, WRITE, F_UNLCK, false); /* the mapping would keep it locked */
     close(s->fd);
     s->fd = fd;
     s->dev = about.st_dev;

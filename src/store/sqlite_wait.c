@@ -21,6 +21,8 @@
 
 #include "core/handle.h"
 
+#include "base/thread.h"
+
 enum { BACKSTOP_MS = 1000, POLL_MS = 5 };
 
 void sm_sq_waits_init(sm_sq_waits *w)
@@ -69,7 +71,6 @@ static void *watch_main(void *arg)
 {
     semel_store *st = arg;
     sm_sq_waits *w = &st->waits;
-    pthread_setname_np(pthread_self(), "semel-watch");
     struct pollfd on[2] = {{.fd = w->inotify, .events = POLLIN}, {.fd = w->poke, .events = POLLIN}};
     for (;;) {
         if (poll(on, 2, -1) < 0 && errno != EINTR)
@@ -100,7 +101,7 @@ static void start_watching(semel_store *st)
         w->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
         w->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (w->inotify >= 0 && w->poke >= 0 && watch(st) &&
-            pthread_create(&w->thread, NULL, watch_main, st) == 0) {
+            sm_thread_start(&w->thread, watch_main, st, "semel-watch")) {
             w->started = true;
             atomic_store(&w->watching, true);
         }

@@ -24,6 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
+
 /* ---- callers ---------------------------------------------------------------------------------*/
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t ms)
@@ -377,9 +379,8 @@ semel_err sm_sq_writer_start(semel_store *st, semel_fault *fault)
     w->gather = &w->batches[0];
     sqlite3_wal_hook(w->conn->db, on_commit, st);
     sqlite3_exec(w->conn->db, "PRAGMA cache_size = -16384", NULL, NULL, NULL);
-    if (pthread_create(&w->thread, NULL, writer_main, st) != 0)
+    if (!sm_thread_start(&w->thread, writer_main, st, "semel-writer"))
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "a thread could not be started");
-    pthread_setname_np(w->thread, "semel-writer");
     w->started = true;
     return SEMEL_OK;
 }

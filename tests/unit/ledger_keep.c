@@ -468,6 +468,8 @@ static void tampering_with_the_trail_shows(void **state)
     tamper("UPDATE outcome SET bytes = replace(bytes, 'value', 'VALUE') WHERE n = 2", true,
            "an altered outcome");
     tamper("UPDATE effect SET head = zeroblob(32) WHERE n = 2", true, "an altered record");
+    tamper("UPDATE effect SET state = 6 WHERE n = 2", true, "an altered state");
+    tamper("UPDATE args SET bytes = '{\"i\":999}' WHERE n = 2", true, "altered arguments");
 }
 
 static void a_keyed_seal_cannot_be_made_without_its_key(void **state)

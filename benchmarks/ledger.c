@@ -1,0 +1,220 @@
+/*
+ * The ledger through its C API: replays, durable effects, small and large ledgers, waking.
+ *
+ * Ledgers are files on a real disk: in a temporary directory below $TMPDIR, or beside this program
+ * if that is kept in memory. They are removed at the end, and when the run is interrupted.
+ */
+#include "ledger.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <linux/magic.h>
+
+#include "measure.h"
+
+const char bench_sample[] =
+    "{\"workflow_id\":\"order-123\",\"tool\":\"stripe.charge\",\"args\":{\"amount\":1000,"
+    "\"currency\":\"usd\",\"customer\":\"cus_9s6XKzkNRiz8i3\",\"description\":\"Order 123\","
+    "\"lines\":[{\"sku\":\"A1\",\"qty\":2,\"price\":9.99},{\"sku\":\"B2\",\"qty\":1,\"price\":19.5}"
+    "]}}";
+const size_t bench_sample_bytes = sizeof bench_sample - 1;
+_Static_assert(sizeof bench_sample - 1 == 226, "the sample call is 226 bytes");
+
+static semel_str text(const char *s)
+{
+    return (semel_str){s, strlen(s)};
+}
+
+void bench_must(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "bench: %s\n", what);
+    exit(70);
+}
+
+/* ---- calls -----------------------------------------------------------------------------------*/
+
+semel_call bench_sample_call(void)
+{
+    const char *args = strstr(bench_sample, "\"args\":") + strlen("\"args\":");
+    size_t behind = 1; /* the brace that closes the whole */
+    size_t n = bench_sample_bytes - (size_t)(args - bench_sample) - behind;
+    return (semel_call){.size = sizeof(semel_call),
+                        .scope = text("order-123"),
+                        .tool = text("stripe.charge"),
+                        .args = {args, n}};
+}
+
+semel_call bench_order(uint64_t n, char args[BENCH_ARGS_MAX])
+{
+    int written =
+        snprintf(args, BENCH_ARGS_MAX,
+                 "{\"amount\":1000,\"currency\":\"usd\",\"customer\":\"cus_9s6XKzkNRiz8i3\","
+                 "\"description\":\"%09llu\",\"lines\":[{\"sku\":\"A1\",\"qty\":2,\"price\":9.99},"
+                 "{\"sku\":\"B2\",\"qty\":1,\"price\":19.5}]}",
+                 (unsigned long long)n);
+    semel_call call = bench_sample_call();
+    call.args = (semel_str){args, (size_t)written};
+    return call;
+}
+
+semel_outcome bench_outcome(void)
+{
+    return (semel_outcome){
+        .size = sizeof(semel_outcome),
+        .kind = SEMEL_SUCCESS,
+        .value = text("{\"id\":\"ch_3Pq7LZ2eZvKYlo2C0kqT1xYb\",\"status\":\"succeeded\","
+                      "\"amount\":1000}"),
+    };
+}
+
+void bench_effect(semel *s, semel_answer *a, uint64_t n, double *begin_ns)
+{
+    char args[BENCH_ARGS_MAX], claim[128];
+    semel_call call = bench_order(n, args);
+    double start = bench_now_ns();
+    semel_begin(s, &call, a);
+    if (begin_ns != NULL)
+        *begin_ns = bench_now_ns() - start;
+    bench_must(a->verdict == SEMEL_EXECUTE && a->claim.n < sizeof claim,
+               "a fresh call did not run");
+    memcpy(claim, a->claim.p, a->claim.n);
+    semel_outcome outcome = bench_outcome();
+    semel_commit(s, (semel_str){claim, a->claim.n}, &outcome, a);
+    bench_must(a->verdict == SEMEL_DONE, "a commit was refused");
+}
+
+/* ---- files -----------------------------------------------------------------------------------*/
+
+static char our_dir[BENCH_DIR_MAX];
+
+/* Only what a signal handler may do: paths are put together by hand. */
+static void remove_all(void)
+{
+    static const char *const names[] = {"replay.db", "fresh.db", "small.db",
+                                        "large.db",  "wake.db",  "disk"};
+    static const char *const tails[] = {"", "-wal", "-shm", "-semel", "-journal"};
+    char path[PATH_MAX];
+    size_t dir = strlen(our_dir);
+    if (dir == 0)
+        return;
+    memcpy(path, our_dir, dir);
+    path[dir] = '/';
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        for (size_t j = 0; j < sizeof tails / sizeof tails[0]; j++) {
+            strcpy(path + dir + 1, names[i]);
+            strcat(path + dir + 1, tails[j]);
+            unlink(path);
+        }
+    }
+    rmdir(our_dir);
+}
+
+static void interrupted(int signal_number)
+{
+    remove_all();
+    _exit(128 + signal_number);
+}
+
+static bool in_memory(const char *dir)
+{
+    struct statfs fs;
+    return statfs(dir, &fs) != 0 || fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
+}
+
+static void make_dir(bench_options *o)
+{
+    const char *parent = getenv("TMPDIR");
+    char beside[BENCH_DIR_MAX] = "";
+    if (parent == NULL || in_memory(parent)) {
+        ssize_t n = readlink("/proc/self/exe", beside, sizeof beside - 1);
+        bench_must(n > 0, "cannot tell where this program is");
+        beside[n] = '\0';
+        *strrchr(beside, '/') = '\0';
+        parent = beside;
+    }
+    bench_must(!in_memory(parent), "set TMPDIR to a directory on a disk: this one is in memory");
+    int n = snprintf(o->dir, sizeof o->dir, "%s/bench-ledger.XXXXXX", parent);
+    bench_must(n < (int)sizeof o->dir && mkdtemp(o->dir) != NULL, "cannot make a directory");
+    strcpy(our_dir, o->dir);
+    atexit(remove_all);
+    signal(SIGINT, interrupted);
+    signal(SIGTERM, interrupted);
+}
+
+void bench_path(const bench_options *o, const char *name, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%s/%s", o->dir, name);
+}
+
+semel *bench_open(const bench_options *o, const char *name)
+{
+    char path[PATH_MAX], url[PATH_MAX + 8] = "memory:";
+    if (name != NULL) {
+        bench_path(o, name, path);
+        snprintf(url, sizeof url, "sqlite:%s", path);
+    }
+    semel *s = NULL;
+    semel_fault fault;
+    semel_options options = {.size = sizeof options, .url = url, .actor = text("bench")};
+    bench_must(semel_open(&options, &s, &fault) == SEMEL_OK, fault.text);
+    return s;
+}
+
+/* ---- printing --------------------------------------------------------------------------------*/
+
+void bench_figure(const bench_options *o, const char *metric, double value, const char *unit)
+{
+    bench_print(o->json, "ledger", metric, value, unit);
+    fflush(stdout);
+}
+
+void bench_title(const bench_options *o, const char *title)
+{
+    if (!o->json)
+        printf("%s\n", title);
+    fflush(stdout);
+}
+
+void bench_target(const bench_options *o, const char *target)
+{
+    if (!o->json)
+        printf("  target: %s\n", target);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "--waiter") == 0)
+        return bench_waiter(argv[2]);
+    bench_options o = {0};
+    const char *only = NULL;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            o.json = true;
+        else if (strcmp(argv[i], "--full") == 0)
+            o.full = true;
+        else
+            only = argv[i];
+    }
+    make_dir(&o);
+    if (!o.json)
+        printf("ledger: files in %s\n", o.dir);
+    static const struct {
+        const char *name;
+        void (*run)(const bench_options *o);
+    } parts[] = {{"replay", bench_replay},
+                 {"wake", bench_wake},
+                 {"fresh", bench_fresh},
+                 {"size", bench_size}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (only == NULL || strcmp(only, parts[i].name) == 0)
+            parts[i].run(&o);
+    }
+    return 0;
+}

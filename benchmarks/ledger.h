@@ -1,0 +1,61 @@
+/*
+ * What the parts of the ledger's benchmark share: where ledgers are put, what is called, printing.
+ *
+ *   ledger.c         options, the directory, the order of the parts
+ *   ledger_replay.c  a settled effect asked for again, beside SHA-256 alone
+ *   ledger_fresh.c   durable effects, beside what the disk can sync
+ *   ledger_size.c    small and large ledgers: latency of begin, bytes on disk
+ *   ledger_wake.c    how soon a second caller hears of the end
+ */
+#ifndef SM_BENCH_LEDGER_H
+#define SM_BENCH_LEDGER_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "semel/semel.h"
+
+#define BENCH_DIR_MAX  (PATH_MAX - 64)
+#define BENCH_ARGS_MAX 256
+
+typedef struct bench_options {
+    bool json, full;
+    char dir[BENCH_DIR_MAX]; /* an empty directory of ours, removed afterwards */
+} bench_options;
+
+/* The parts. */
+void bench_replay(const bench_options *o);
+void bench_fresh(const bench_options *o);
+void bench_size(const bench_options *o);
+void bench_wake(const bench_options *o);
+
+/* The other process of bench_wake. */
+int bench_waiter(const char *path);
+
+/* Ends the benchmark with a sentence unless `ok`. */
+void bench_must(bool ok, const char *what);
+
+void bench_figure(const bench_options *o, const char *metric, double value, const char *unit);
+void bench_title(const bench_options *o, const char *title);
+void bench_target(const bench_options *o, const char *target);
+
+/* The whole text of the sample call, 226 bytes, and its parts as a call. */
+extern const char bench_sample[];
+extern const size_t bench_sample_bytes;
+semel_call bench_sample_call(void);
+
+/* The sample call as the n-th order: as long as the sample, for n up to 9 digits. */
+semel_call bench_order(uint64_t n, char args[BENCH_ARGS_MAX]);
+
+/* The outcome that everything ends with. */
+semel_outcome bench_outcome(void);
+
+/* A ledger in our directory, or in memory if `name` is NULL. */
+semel *bench_open(const bench_options *o, const char *name);
+void bench_path(const bench_options *o, const char *name, char path[PATH_MAX]);
+
+/* One effect from begin to commit. *begin_ns (may be NULL): how long begin took. */
+void bench_effect(semel *s, semel_answer *a, uint64_t n, double *begin_ns);
+
+#endif

@@ -1,0 +1,12 @@
+/* Threads of the library's own. */
+#ifndef SM_BASE_THREAD_H
+#define SM_BASE_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+/* Starts a thread that takes no signals: those are the program's business, whose handlers must not
+ * run on threads that it does not know of. `name` has at most 15 characters. */
+bool sm_thread_start(pthread_t *thread, void *(*body)(void *), void *context, const char *name);
+
+#endif

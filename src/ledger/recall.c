@@ -1,0 +1,80 @@
+/* A table of pointers that are exchanged whole, so that it needs no lock. */
+#include "ledger/recall.h"
+
+#include <stdlib.h>
+
+#define TEXTS 7
+
+struct sm_recalled {
+    semel_record record; /* its texts are behind it, one after the other */
+    char bytes[];
+};
+
+static void texts_of(semel_record *r, semel_str *out[TEXTS])
+{
+    semel_str *const all[TEXTS] = {&r->scope, &r->step, &r->tool,   &r->caller,
+                                   &r->args,  &r->life, &r->outcome};
+    memcpy(out, all, sizeof all);
+}
+
+static size_t bytes_of(const semel_record *r)
+{
+    return r->scope.n + r->step.n + r->tool.n + r->caller.n + r->args.n + r->life.n + r->outcome.n;
+}
+
+/* Copies the texts of `r`, which become those in `to`. */
+static void move_texts(semel_record *r, char *to)
+{
+    semel_str *texts[TEXTS];
+    texts_of(r, texts);
+    for (size_t i = 0; i < TEXTS; i++) {
+        if (texts[i]->p == NULL)
+            continue;
+        memcpy(to, texts[i]->p, texts[i]->n);
+        texts[i]->p = to;
+        to += texts[i]->n;
+    }
+}
+
+/* An id is a hash already. */
+static _Atomic(sm_recalled *) *slot_of(sm_recall *m, uint64_t id)
+{
+    return &m->slots[id % SM_RECALL_SLOTS];
+}
+
+void sm_recall_fini(sm_recall *m)
+{
+    for (size_t i = 0; i < SM_RECALL_SLOTS; i++)
+        free(atomic_exchange(&m->slots[i], NULL));
+}
+
+void sm_recall_put(sm_recall *m, const semel_record *r)
+{
+    size_t n = bytes_of(r);
+    sm_recalled *e = n > SM_RECALL_BYTES_MAX ? NULL : malloc(sizeof *e + n);
+    if (e != NULL) {
+        e->record = *r;
+        move_texts(&e->record, e->bytes);
+        free(atomic_exchange(slot_of(m, r->id), e));
+    }
+}
+
+bool sm_recall_take(sm_recall *m, uint64_t id, uint64_t generation, uint64_t fence, sm_arena *a,
+                    semel_record *out)
+{
+    sm_recalled *e = atomic_exchange(slot_of(m, id), NULL);
+    if (e == NULL)
+        return false;
+    if (e->record.id != id) { /* somebody else's: back to its place */
+        free(atomic_exchange(slot_of(m, id), e));
+        return false;
+    }
+    char *texts = sm_arena_alloc(a, bytes_of(&e->record));
+    bool good = texts != NULL && e->record.generation == generation && e->record.fence == fence;
+    if (good) {
+        *out = e->record;
+        move_texts(out, texts);
+    }
+    free(e);
+    return good;
+}

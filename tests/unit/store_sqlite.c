@@ -1,0 +1,983 @@
+/*
+ * What only the SQLite store does: files and their modes, files that are not ledgers, damage, full
+ * and failing disks, and several processes. What every store does is in the conformance suite.
+ *
+ * Disks that fail are simulated by a layer over SQLite's own file functions, in this process only.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/handle.h"
+#include "store/stores.h"
+
+#define OPS (&sm_store_sqlite)
+
+/* ---- ledgers ---------------------------------------------------------------------------------*/
+
+typedef struct desk {
+    semel_room room;
+    sm_arena arena;
+} desk;
+
+static char dir[64];
+static desk the_desk;
+
+static void *desk_alloc(semel_room *room, size_t n)
+{
+    return sm_arena_alloc(&((desk *)(void *)room)->arena, n);
+}
+
+static int remove_one(const char *path, const struct stat *about, int flag, struct FTW *walk)
+{
+    (void)about;
+    (void)flag;
+    (void)walk;
+    return remove(path);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof dir, "%s", "/tmp/semel-sqlite-XXXXXX");
+    the_desk.room.alloc = desk_alloc;
+    sm_arena_init(&the_desk.arena, SM_ARENA_MAX);
+    return mkdtemp(dir) == NULL ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    sm_arena_fini(&the_desk.arena);
+    return nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+#define with_dir(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+/* The path of a file in the test's directory; one at a time. */
+static const char *path_of(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static semel_err try_open(const char *name, size_t cache_bytes, bool must_exist, semel_store **st,
+                          semel_fault *fault)
+{
+    char url[160];
+    uint32_t caps;
+    semel_store_env env = {
+        .size = sizeof env, .cache_bytes = cache_bytes, .must_exist = must_exist};
+    snprintf(url, sizeof url, "sqlite:%s", path_of(name));
+    return OPS->open(sm_str_from(url), &env, st, &caps, fault);
+}
+
+static semel_store *open_ledger(const char *name)
+{
+    semel_store *st = NULL;
+    semel_fault fault = {0};
+    semel_err e = try_open(name, 0, false, &st, &fault);
+    expect(e == SEMEL_OK, "%s", fault.text);
+    return st;
+}
+
+static void expect_refused(const char *name, bool must_exist, const char *words)
+{
+    semel_store *st = NULL;
+    semel_fault fault = {0};
+    semel_err e = try_open(name, 0, must_exist, &st, &fault);
+    assert_null(st);
+    expect(e == SEMEL_E_UNAVAILABLE && strstr(fault.text, words) != NULL, "%s: %s",
+           semel_err_name(e), fault.text);
+}
+
+static int64_t monotonic_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int64_t clock_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static semel_write fresh(uint64_t n)
+{
+    semel_write w = {.now = clock_ms()};
+    sm_digest d;
+    assert_int_equal(sm_digest_init(&d), SM_OK);
+    for (size_t i = 0; i < 4; i++) {
+        uint64_t x = next_random(&n);
+        memcpy(w.next.key.b + 8 * i, &x, 8);
+    }
+    assert_int_equal(sm_effect_id(&d, &w.next.key, &w.next.id), SM_OK);
+    sm_digest_fini(&d);
+    w.next.generation = 1;
+    w.next.state = SEMEL_S_RUNNING;
+    w.next.events = 1;
+    w.next.created_at = w.next.updated_at = w.now;
+    w.next.lease_end = w.next.due_at = w.now + 300000;
+    w.next.scope = SM_STR("tests/sqlite");
+    w.next.tool = SM_STR("shop.charge");
+    w.next.args = SM_STR("{\"amount\":1000}");
+    w.next.life = SM_STR("{}");
+    w.event = (semel_event){.id = w.next.id,
+                            .generation = 1,
+                            .index = 1,
+                            .at = w.now,
+                            .what = SM_STR("started"),
+                            .body = SM_STR("{}")};
+    return w;
+}
+
+static semel_write change(const semel_record *cur, semel_state state)
+{
+    semel_write w = {.next = *cur,
+                     .expect_generation = cur->generation,
+                     .expect_version = cur->version,
+                     .now = clock_ms()};
+    w.next.state = (uint8_t)state;
+    w.next.events++;
+    w.next.lease_end = w.next.due_at = 0;
+    if (semel_state_settled(state)) {
+        w.next.settled_at = w.now;
+        w.next.outcome = SM_STR("{\"id\":\"ch_1\"}");
+        w.next.result_end = w.next.window_end = w.next.purge_at = INT64_MAX;
+    }
+    w.event = (semel_event){.id = cur->id,
+                            .shard = cur->shard,
+                            .generation = cur->generation,
+                            .index = w.next.events,
+                            .at = w.now,
+                            .what = SM_STR("changed"),
+                            .body = SM_STR("{}")};
+    return w;
+}
+
+static semel_err try_claim(semel_store *st, const semel_write *w, semel_record *cur,
+                           semel_fault *fault)
+{
+    int64_t now;
+    bool inserted;
+    return OPS->claim(st, w, &the_desk.room, cur, &now, &inserted, fault);
+}
+
+static semel_record claim(semel_store *st, uint64_t n)
+{
+    semel_write w = fresh(n);
+    semel_record cur;
+    semel_fault fault = {0};
+    semel_err e = try_claim(st, &w, &cur, &fault);
+    expect(e == SEMEL_OK, "%s", fault.text);
+    return cur;
+}
+
+static semel_record apply(semel_store *st, const semel_record *from, semel_state state)
+{
+    semel_write w = change(from, state);
+    semel_record cur;
+    semel_fault fault = {0};
+    int64_t now;
+    semel_err e = OPS->apply(st, &w, &the_desk.room, &cur, &now, &fault);
+    expect(e == SEMEL_OK, "%s: %s", semel_err_name(e), fault.text);
+    return cur;
+}
+
+static semel_record settle(semel_store *st, uint64_t n)
+{
+    semel_record cur = claim(st, n);
+    return apply(st, &cur, SEMEL_S_SUCCEEDED);
+}
+
+static semel_err get(semel_store *st, const semel_hash *key, semel_record *cur, semel_fault *fault)
+{
+    int64_t now;
+    return OPS->get(st, &(semel_ref){.key = key}, &the_desk.room, cur, &now, fault);
+}
+
+static bool peek(semel_store *st, const semel_hash *key, semel_record *cur)
+{
+    int64_t now;
+    return OPS->peek(st, key, &the_desk.room, cur, &now) == SEMEL_OK;
+}
+
+/* Runs SQL on a ledger that is closed, and gives the first value of the last row, or "". */
+static const char *sql(const char *name, const char *statement)
+{
+    static char value[4096];
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    value[0] = '\0';
+    assert_int_equal(sqlite3_open(path_of(name), &db), SQLITE_OK);
+    expect(sqlite3_prepare_v2(db, statement, -1, &stmt, NULL) == SQLITE_OK, "%s",
+           sqlite3_errmsg(db));
+    while (sqlite3_step(stmt) == SQLITE_ROW)
+        snprintf(value, sizeof value, "%s", (const char *)sqlite3_column_text(stmt, 0));
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return value;
+}
+
+static void write_file(const char *name, const void *p, size_t n)
+{
+    int fd = open(path_of(name), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, p, n), n);
+    close(fd);
+}
+
+static sm_str read_file(const char *name)
+{
+    struct stat about;
+    assert_int_equal(stat(path_of(name), &about), 0);
+    char *p = sm_arena_alloc(&the_desk.arena, (size_t)about.st_size + 1);
+    int fd = open(path_of(name), O_RDONLY);
+    assert_int_equal(read(fd, p, (size_t)about.st_size), about.st_size);
+    close(fd);
+    return (sm_str){p, (size_t)about.st_size};
+}
+
+/* ---- files -----------------------------------------------------------------------------------*/
+
+static unsigned mode_of(const char *name)
+{
+    struct stat about;
+    expect(stat(path_of(name), &about) == 0, "%s: %s", name, strerror(errno));
+    return about.st_mode & 0777;
+}
+
+static void files_are_their_owners_alone(void **state)
+{
+    (void)state;
+    mode_t before = umask(0);
+    semel_store *st = open_ledger("a/b/ledger.db");
+    claim(st, 1);
+    umask(before);
+    assert_int_equal(mode_of("a"), 0700);
+    assert_int_equal(mode_of("a/b"), 0700);
+    static const char *const names[] = {"a/b/ledger.db", "a/b/ledger.db-wal", "a/b/ledger.db-shm",
+                                        "a/b/ledger.db-semel"};
+    for (size_t i = 0; i < COUNT(names); i++)
+        expect(mode_of(names[i]) == 0600, "%s has %o", names[i], mode_of(names[i]));
+    OPS->close(st);
+    /* Closed, it is one file that can be copied: nothing is left in the log. */
+    assert_int_equal(access(path_of("a/b/ledger.db-wal"), F_OK), -1);
+}
+
+static void what_is_not_a_ledger_is_left_alone(void **state)
+{
+    (void)state;
+    static char text[8192];
+    memset(text, 'x', sizeof text);
+    write_file("text", text, sizeof text);
+    expect_refused("text", false, "not an SQLite file");
+    sm_str after = read_file("text");
+    assert_int_equal(after.n, sizeof text);
+    assert_memory_equal(after.p, text, sizeof text);
+
+    static const char *const journals[] = {"delete", "wal"};
+    for (size_t i = 0; i < COUNT(journals); i++) {
+        char pragma[64];
+        snprintf(pragma, sizeof pragma, "PRAGMA journal_mode = %s", journals[i]);
+        sql(journals[i], pragma);
+        sql(journals[i], "CREATE TABLE theirs(x)");
+        sm_str before = read_file(journals[i]);
+        expect_refused(journals[i], false, "another program");
+        after = read_file(journals[i]);
+        assert_int_equal(after.n, before.n);
+        assert_memory_equal(after.p, before.p, before.n);
+        char side[32];
+        snprintf(side, sizeof side, "%s-semel", journals[i]);
+        assert_int_equal(access(path_of(side), F_OK), -1);
+    }
+    sql("id", "PRAGMA application_id = 77");
+    expect_refused("id", false, "another program");
+    assert_int_equal(mkdir(path_of("d"), 0700), 0);
+    expect_refused("d", false, "not a file");
+    write_file("empty", "", 0);
+    expect_refused("empty", true, "empty");
+    OPS->close(open_ledger("empty")); /* but one may be made in it */
+}
+
+static void a_newer_ledger_is_not_touched(void **state)
+{
+    (void)state;
+    OPS->close(open_ledger("ledger"));
+    sql("ledger", "PRAGMA user_version = 7");
+    sm_str before = read_file("ledger");
+    expect_refused("ledger", false, "newer version of semel (schema 7; this one knows 1)");
+    sm_str after = read_file("ledger");
+    assert_int_equal(after.n, before.n);
+    assert_memory_equal(after.p, before.p, before.n);
+}
+
+/* Runs `work` in a process of its own; its status is what it returns. */
+static int in_process(int work(void *context), void *context)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(work(context));
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/* Opens as somebody who is not root, for whom nothing is read-only. */
+static int open_as_nobody(void *context)
+{
+    semel_store *st = NULL;
+    semel_fault fault = {0};
+    if (geteuid() == 0 && setuid(65534) != 0)
+        return 9;
+    if (try_open("sub/ledger", 0, false, &st, &fault) != SEMEL_E_UNAVAILABLE)
+        return 1;
+    return strstr(fault.text, context) != NULL ? 0 : 2;
+}
+
+static void read_only_files_and_directories_are_told(void **state)
+{
+    (void)state;
+    OPS->close(open_ledger("sub/ledger"));
+    if (geteuid() == 0) {
+        assert_int_equal(chown(path_of("sub/ledger"), 65534, 65534), 0);
+        assert_int_equal(chown(path_of("sub/ledger-semel"), 65534, 65534), 0);
+        assert_int_equal(chown(path_of("sub"), 65534, 65534), 0);
+        assert_int_equal(chown(dir, 65534, 65534), 0);
+    }
+    assert_int_equal(chmod(path_of("sub/ledger"), 0400), 0);
+    assert_int_equal(in_process(open_as_nobody, (void *)(uintptr_t) "read-only"), 0);
+    assert_int_equal(chmod(path_of("sub/ledger"), 0600), 0);
+    assert_int_equal(unlink(path_of("sub/ledger-semel")), 0);
+    assert_int_equal(chmod(path_of("sub"), 0500), 0);
+    assert_int_equal(in_process(open_as_nobody, (void *)(uintptr_t) "read-only"), 0);
+    assert_int_equal(chmod(path_of("sub"), 0700), 0);
+}
+
+static void a_moved_ledger_takes_no_writes(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    claim(st, 1);
+    char away[128];
+    snprintf(away, sizeof away, "%s", path_of("away"));
+    assert_int_equal(rename(path_of("ledger"), away), 0);
+    semel_write w = fresh(2);
+    semel_record cur;
+    semel_fault fault = {0};
+    assert_int_equal(try_claim(st, &w, &cur, &fault), SEMEL_E_UNAVAILABLE);
+    expect(strstr(fault.text, "moved") != NULL, "%s", fault.text);
+    assert_int_equal(rename(away, path_of("ledger")), 0);
+    claim(st, 2);
+    OPS->close(st);
+}
+
+static void a_deleted_side_file_is_made_anew(void **state)
+{
+    (void)state;
+    semel_store *a = open_ledger("ledger"), *b = open_ledger("ledger");
+    semel_record one = settle(a, 1), cur;
+    assert_true(peek(a, &one.key, &cur));
+    assert_int_equal(unlink(path_of("ledger-semel")), 0);
+    settle(a, 2);
+    assert_int_equal(mode_of("ledger-semel"), 0600);
+    settle(b, 3);
+    assert_int_equal(get(b, &one.key, &cur, NULL), SEMEL_OK);
+    assert_true(peek(b, &one.key, &cur));
+    apply(a, &one, SEMEL_S_NONE); /* both have the new one: they hear of each other again */
+    assert_false(peek(b, &one.key, &cur));
+    OPS->close(a);
+    OPS->close(b);
+}
+
+static void people_can_read_it(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    semel_write w = fresh(1);
+    w.next.shard = w.event.shard = 0xA7;
+    w.next.created_at = 1700000000123;
+    semel_record cur;
+    assert_int_equal(try_claim(st, &w, &cur, NULL), SEMEL_OK);
+    apply(st, &cur, SEMEL_S_SUCCEEDED);
+    cur = claim(st, 2);
+    apply(st, &cur, SEMEL_S_PENDING);
+    cur = claim(st, 3);
+    apply(st, &cur, SEMEL_S_IN_DOUBT);
+    semel_note note = {.id = w.next.id, .generation = 1, .count = 3, .what = SM_STR("replayed")};
+    assert_int_equal(OPS->journal(st, &note, 1, NULL), SEMEL_OK);
+    OPS->close(st);
+
+    char handle[SM_HANDLE_TEXT];
+    sm_handle_effect(&(sm_handle){.shard = 0xA7, .id = w.next.id, .generation = 1}, handle);
+    static const struct {
+        const char *statement, *answer;
+    } rows[] = {
+        {"SELECT state FROM effects WHERE n = 1", "succeeded"},
+        {"SELECT created FROM effects WHERE n = 1", "2023-11-14T22:13:20.123Z"},
+        {"SELECT window_end FROM effects WHERE n = 1", "never"},
+        {"SELECT outcome FROM effects WHERE n = 1", "{\"id\":\"ch_1\"}"},
+        {"SELECT args FROM approvals", "{\"amount\":1000}"},
+        {"SELECT count(*) FROM approvals", "1"},
+        {"SELECT tool FROM in_doubt", "shop.charge"},
+        {"SELECT group_concat(what) FROM history WHERE scope = 'tests/sqlite'",
+         "started,changed,started,changed,started,changed"},
+        {"SELECT count FROM notes", "3"},
+        {"PRAGMA journal_mode", "wal"},
+        {"PRAGMA page_size", "4096"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        expect_text(sm_str_from(sql("ledger", rows[i].statement)), rows[i].answer);
+    expect_text(sm_str_from(sql("ledger", "SELECT effect FROM effects WHERE n = 1")), handle);
+    expect_text(sm_str_from(sql("ledger", "SELECT effect FROM history WHERE seq = 2")), handle);
+    expect_text(sm_str_from(sql("ledger", "SELECT effect FROM notes")), handle);
+}
+
+/* ---- damage ----------------------------------------------------------------------------------*/
+
+static bool any_record(void *context, const semel_record *r, int64_t now)
+{
+    (void)context;
+    (void)r;
+    (void)now;
+    return true;
+}
+
+static void damage_is_found_and_named(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    for (uint64_t n = 1; n <= 400; n++)
+        claim(st, n);
+    OPS->close(st);
+    struct stat about;
+    assert_int_equal(stat(path_of("ledger"), &about), 0);
+    int fd = open(path_of("ledger"), O_WRONLY);
+    static char junk[4096];
+    memset(junk, 0xA5, sizeof junk);
+    for (off_t at = about.st_size / 8192 * 4096; at < about.st_size; at += 4096)
+        assert_int_equal(pwrite(fd, junk, sizeof junk, at), sizeof junk);
+    close(fd);
+
+    st = open_ledger("ledger");
+    semel_health health;
+    semel_fault fault = {0};
+    assert_int_equal(OPS->health(st, true, &health, &fault), SEMEL_E_CORRUPT);
+    expect(strstr(fault.text, "damaged") != NULL, "%s", fault.text);
+    uint64_t cursor = 0;
+    fault = (semel_fault){0};
+    assert_int_equal(OPS->query(st, &(semel_filter){0}, &cursor, 1000, any_record, NULL, &fault),
+                     SEMEL_E_CORRUPT);
+    expect(strstr(fault.text, "semel doctor") != NULL, "%s", fault.text);
+    semel_write w = fresh(1000);
+    semel_record cur;
+    assert_int_equal(try_claim(st, &w, &cur, NULL), SEMEL_E_CORRUPT);
+    OPS->close(st);
+}
+
+/* ---- disks that fail -------------------------------------------------------------------------*/
+
+static _Atomic int fail_sync, fail_write; /* the result codes that log files give */
+
+typedef struct shim {
+    sqlite3_file base;
+    bool is_log;
+    sqlite3_file *real; /* behind this */
+} shim;
+
+static sqlite3_vfs *real_vfs;
+static sqlite3_io_methods shim_methods[4]; /* by version */
+
+static sqlite3_file *real_of(sqlite3_file *f)
+{
+    return ((shim *)(void *)f)->real;
+}
+
+static int shim_close(sqlite3_file *f)
+{
+    return real_of(f)->pMethods->xClose(real_of(f));
+}
+static int shim_read(sqlite3_file *f, void *p, int n, sqlite3_int64 at)
+{
+    return real_of(f)->pMethods->xRead(real_of(f), p, n, at);
+}
+static int shim_write(sqlite3_file *f, const void *p, int n, sqlite3_int64 at)
+{
+    if (((shim *)(void *)f)->is_log && fail_write != 0)
+        return fail_write;
+    return real_of(f)->pMethods->xWrite(real_of(f), p, n, at);
+}
+static int shim_truncate(sqlite3_file *f, sqlite3_int64 n)
+{
+    return real_of(f)->pMethods->xTruncate(real_of(f), n);
+}
+static int shim_sync(sqlite3_file *f, int flags)
+{
+    if (((shim *)(void *)f)->is_log && fail_sync != 0)
+        return fail_sync;
+    return real_of(f)->pMethods->xSync(real_of(f), flags);
+}
+static int shim_size(sqlite3_file *f, sqlite3_int64 *n)
+{
+    return real_of(f)->pMethods->xFileSize(real_of(f), n);
+}
+static int shim_lock(sqlite3_file *f, int how)
+{
+    return real_of(f)->pMethods->xLock(real_of(f), how);
+}
+static int shim_unlock(sqlite3_file *f, int how)
+{
+    return real_of(f)->pMethods->xUnlock(real_of(f), how);
+}
+static int shim_reserved(sqlite3_file *f, int *out)
+{
+    return real_of(f)->pMethods->xCheckReservedLock(real_of(f), out);
+}
+static int shim_control(sqlite3_file *f, int op, void *p)
+{
+    return real_of(f)->pMethods->xFileControl(real_of(f), op, p);
+}
+static int shim_sector(sqlite3_file *f)
+{
+    return real_of(f)->pMethods->xSectorSize(real_of(f));
+}
+static int shim_device(sqlite3_file *f)
+{
+    return real_of(f)->pMethods->xDeviceCharacteristics(real_of(f));
+}
+static int shim_map(sqlite3_file *f, int i, int n, int extend, void volatile **out)
+{
+    return real_of(f)->pMethods->xShmMap(real_of(f), i, n, extend, out);
+}
+static int shim_shm_lock(sqlite3_file *f, int at, int n, int flags)
+{
+    return real_of(f)->pMethods->xShmLock(real_of(f), at, n, flags);
+}
+static void shim_barrier(sqlite3_file *f)
+{
+    real_of(f)->pMethods->xShmBarrier(real_of(f));
+}
+static int shim_unmap(sqlite3_file *f, int remove_it)
+{
+    return real_of(f)->pMethods->xShmUnmap(real_of(f), remove_it);
+}
+
+static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int flags, int *out)
+{
+    shim *s = (shim *)(void *)f;
+    (void)vfs;
+    s->is_log = (flags & SQLITE_OPEN_WAL) != 0;
+    s->real = (sqlite3_file *)(void *)(s + 1);
+    int rc = real_vfs->xOpen(real_vfs, name, s->real, flags, out);
+    int version = rc == SQLITE_OK ? s->real->pMethods->iVersion : 0;
+    s->base.pMethods = rc == SQLITE_OK ? &shim_methods[version >= 2 ? 2 : 1] : NULL;
+    return rc;
+}
+
+static void shim_install(void)
+{
+    static sqlite3_vfs vfs;
+    real_vfs = sqlite3_vfs_find(NULL);
+    vfs = *real_vfs;
+    vfs.zName = "failing";
+    vfs.szOsFile = (int)sizeof(shim) + real_vfs->szOsFile;
+    vfs.xOpen = shim_open;
+    for (int version = 1; version <= 2; version++)
+        shim_methods[version] =
+            (sqlite3_io_methods){.iVersion = version,
+                                 .xClose = shim_close,
+                                 .xRead = shim_read,
+                                 .xWrite = shim_write,
+                                 .xTruncate = shim_truncate,
+                                 .xSync = shim_sync,
+                                 .xFileSize = shim_size,
+                                 .xLock = shim_lock,
+                                 .xUnlock = shim_unlock,
+                                 .xCheckReservedLock = shim_reserved,
+                                 .xFileControl = shim_control,
+                                 .xSectorSize = shim_sector,
+                                 .xDeviceCharacteristics = shim_device,
+                                 .xShmMap = version == 2 ? shim_map : NULL,
+                                 .xShmLock = version == 2 ? shim_shm_lock : NULL,
+                                 .xShmBarrier = version == 2 ? shim_barrier : NULL,
+                                 .xShmUnmap = version == 2 ? shim_unmap : NULL};
+    sqlite3_vfs_register(&vfs, 1);
+}
+
+static void a_full_disk_refuses_and_recovers(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    semel_record one = claim(st, 1), cur;
+    fail_write = SQLITE_FULL;
+    semel_write w = fresh(2);
+    semel_fault fault = {0};
+    assert_int_equal(try_claim(st, &w, &cur, &fault), SEMEL_E_UNAVAILABLE);
+    expect(strstr(fault.text, "no space left on the disk of") != NULL, "%s", fault.text);
+    assert_int_equal(get(st, &w.next.key, &cur, NULL), SEMEL_E_NOT_FOUND);
+    assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_OK);
+    fail_write = 0;
+    claim(st, 2);
+    apply(st, &one, SEMEL_S_SUCCEEDED);
+    semel_health health;
+    assert_int_equal(OPS->health(st, true, &health, NULL), SEMEL_OK);
+    assert_int_equal(health.records, 2);
+    OPS->close(st);
+}
+
+static void after_a_failed_sync_nothing_is_trusted(void **state)
+{
+    (void)state;
+    static const int codes[] = {SQLITE_IOERR_FSYNC, SQLITE_IOERR_WRITE};
+    for (size_t i = 0; i < COUNT(codes); i++) {
+        semel_store *st = open_ledger("ledger");
+        semel_record one = settle(st, 10 * i + 1), cur;
+        assert_true(peek(st, &one.key, &cur));
+        *(codes[i] == SQLITE_IOERR_FSYNC ? &fail_sync : &fail_write) = codes[i];
+        semel_write w = fresh(10 * i + 2);
+        semel_fault fault = {0};
+        assert_int_equal(try_claim(st, &w, &cur, &fault), SEMEL_E_UNAVAILABLE);
+        expect(strstr(fault.text, "open it again") != NULL, "%s", fault.text);
+        fail_sync = fail_write = 0;
+        fault = (semel_fault){0};
+        assert_int_equal(try_claim(st, &w, &cur, &fault), SEMEL_E_UNAVAILABLE);
+        expect(strstr(fault.text, "open it again") != NULL, "%s", fault.text);
+        assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_E_UNAVAILABLE);
+        assert_false(peek(st, &one.key, &cur));
+        OPS->close(st);
+        st = open_ledger("ledger");
+        assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_OK);
+        OPS->close(st);
+    }
+}
+
+/* ---- the cache -------------------------------------------------------------------------------*/
+
+static void the_cache_keeps_to_its_bound(void **state)
+{
+    (void)state;
+    static char large[100000];
+    memset(large, 'o', sizeof large);
+    semel_store *st = NULL;
+    assert_int_equal(try_open("ledger", (size_t)4 << 20, false, &st, NULL), SEMEL_OK);
+    semel_hash keys[400];
+    for (uint64_t n = 0; n < COUNT(keys); n++) {
+        semel_record cur = claim(st, n + 1);
+        semel_write w = change(&cur, SEMEL_S_SUCCEEDED);
+        w.next.outcome = (semel_str){large, sizeof large};
+        int64_t now;
+        assert_int_equal(OPS->apply(st, &w, &the_desk.room, &cur, &now, NULL), SEMEL_OK);
+        keys[n] = cur.key;
+        sm_arena_reset(&the_desk.arena);
+    }
+    size_t known = 0;
+    for (size_t n = 0; n < COUNT(keys); n++) {
+        semel_record cur;
+        known += peek(st, &keys[n], &cur);
+        sm_arena_reset(&the_desk.arena);
+    }
+    expect(known > 5 && known <= 42, "%zu are known", known);
+    OPS->close(st);
+}
+
+static void what_is_often_asked_for_stays(void **state)
+{
+    (void)state;
+    semel_store *st = NULL;
+    assert_int_equal(try_open("ledger", (size_t)256 << 10, false, &st, NULL), SEMEL_OK);
+    semel_record hot = settle(st, 1), cur;
+    for (uint64_t n = 2; n < 1500; n++) {
+        settle(st, n);
+        int64_t now;
+        if (OPS->peek(st, &hot.key, &the_desk.room, &cur, &now) != SEMEL_OK)
+            get(st, &hot.key, &cur, NULL); /* once a second everything may be looked at anew */
+        if (n % 100 == 0)
+            sm_arena_reset(&the_desk.arena);
+    }
+    get(st, &hot.key, &cur, NULL);
+    assert_true(peek(st, &hot.key, &cur));
+    OPS->close(st);
+}
+
+/* Somebody changes the file who knows nothing of epochs. */
+static void a_change_from_outside_is_noticed(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    semel_record one = settle(st, 1), cur;
+    assert_true(peek(st, &one.key, &cur));
+    struct timespec pause = {.tv_sec = 1, .tv_nsec = 100000000};
+    nanosleep(&pause, NULL);
+    assert_true(get(st, &one.key, &cur, NULL) == SEMEL_OK && peek(st, &one.key, &cur));
+    sql("ledger", "UPDATE effect SET state = 0 WHERE n = 1");
+    nanosleep(&pause, NULL);
+    peek(st, &one.key, &cur); /* this one looks, and the answer may still be the old one */
+    assert_false(peek(st, &one.key, &cur));
+    OPS->close(st);
+}
+
+/* ---- several processes -----------------------------------------------------------------------*/
+
+/* Two pipes to a process that does as it is told, one byte at a time. */
+typedef struct peer {
+    pid_t pid;
+    int to, from;
+} peer;
+
+static peer peer_start(void work(int in, int out))
+{
+    int to[2], from[2];
+    assert_int_equal(pipe(to), 0);
+    assert_int_equal(pipe(from), 0);
+    peer p = {fork(), to[1], from[0]};
+    assert_true(p.pid >= 0);
+    if (p.pid == 0) {
+        close(to[1]);
+        close(from[0]);
+        work(to[0], from[1]);
+        _exit(0);
+    }
+    close(to[0]);
+    close(from[1]);
+    return p;
+}
+
+static void tell(int fd, const void *p, size_t n)
+{
+    assert_int_equal(write(fd, p, n), n);
+}
+
+static void hear(int fd, void *p, size_t n)
+{
+    assert_int_equal(read(fd, p, n), n);
+}
+
+static void peer_stop(peer *p)
+{
+    int status = 0;
+    close(p->to);
+    assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
+    assert_int_equal(status, 0);
+    close(p->from);
+}
+
+/* Forgets the key whose number it is told, and answers when the store has. */
+static void forget_keys(int in, int out)
+{
+    semel_store *st = open_ledger("ledger");
+    uint64_t n;
+    tell(out, "r", 1);
+    while (read(in, &n, sizeof n) == sizeof n) {
+        semel_write w = fresh(n);
+        semel_record cur;
+        if (get(st, &w.next.key, &cur, NULL) != SEMEL_OK)
+            _exit(1);
+        apply(st, &cur, SEMEL_S_NONE);
+        tell(out, "d", 1);
+        sm_arena_reset(&the_desk.arena);
+    }
+    OPS->close(st);
+}
+
+static void what_another_process_forgot_is_not_answered(void **state)
+{
+    (void)state;
+    char byte;
+    OPS->close(open_ledger("ledger"));
+    peer p = peer_start(forget_keys);
+    hear(p.from, &byte, 1);
+    semel_store *st = open_ledger("ledger");
+    for (uint64_t n = 1; n <= 200; n++) {
+        semel_record one = settle(st, n), cur;
+        if (n == 1)
+            peek(st, &one.key, &cur); /* the first look of the backstop */
+        assert_true(peek(st, &one.key, &cur) || get(st, &one.key, &cur, NULL) == SEMEL_OK);
+        tell(p.to, &n, sizeof n);
+        hear(p.from, &byte, 1);
+        expect(!peek(st, &one.key, &cur), "key %d was answered", (int)n);
+        sm_arena_reset(&the_desk.arena);
+    }
+    OPS->close(st);
+    peer_stop(&p);
+}
+
+#define HAMMERS   4u
+#define HAMMER_MS 1500
+
+/* Claims as fast as it can for a while, and tells how often it could. */
+static void hammer(int in, int out)
+{
+    semel_store *st = open_ledger("ledger");
+    char byte;
+    tell(out, "r", 1);
+    hear(in, &byte, 1);
+    uint64_t done = 0, seed = (uint64_t)getpid() << 32;
+    int64_t end = monotonic_ns() + HAMMER_MS * INT64_C(1000000);
+    while (monotonic_ns() < end) {
+        claim(st, seed + done++);
+        sm_arena_reset(&the_desk.arena);
+    }
+    tell(out, &done, sizeof done);
+    OPS->close(st);
+}
+
+static void processes_get_fair_shares(void **state)
+{
+    (void)state;
+    OPS->close(open_ledger("ledger"));
+    peer peers[HAMMERS];
+    uint64_t done[HAMMERS], total = 0;
+    char byte;
+    for (size_t i = 0; i < HAMMERS; i++)
+        peers[i] = peer_start(hammer);
+    for (size_t i = 0; i < HAMMERS; i++)
+        hear(peers[i].from, &byte, 1);
+    for (size_t i = 0; i < HAMMERS; i++)
+        tell(peers[i].to, "g", 1);
+    for (size_t i = 0; i < HAMMERS; i++) {
+        hear(peers[i].from, &done[i], sizeof done[i]);
+        total += done[i];
+    }
+    for (size_t i = 0; i < HAMMERS; i++)
+        peer_stop(&peers[i]);
+    for (size_t i = 0; i < HAMMERS; i++)
+        expect(done[i] * 10 >= total, "process %d wrote %d of %d", (int)i, (int)done[i],
+               (int)total);
+    semel_store *st = open_ledger("ledger");
+    semel_health health;
+    assert_int_equal(OPS->health(st, true, &health, NULL), SEMEL_OK);
+    assert_int_equal(health.records, total);
+    OPS->close(st);
+}
+
+#define WAKES 21u
+
+/* Settles the key whose number it is told, and tells when it had. */
+static void settle_keys(int in, int out)
+{
+    semel_store *st = open_ledger("ledger");
+    uint64_t n;
+    tell(out, "r", 1);
+    while (read(in, &n, sizeof n) == sizeof n) {
+        struct timespec pause = {.tv_nsec = 10000000}; /* until the other one sleeps */
+        nanosleep(&pause, NULL);
+        semel_write w = fresh(n);
+        semel_record cur;
+        if (get(st, &w.next.key, &cur, NULL) != SEMEL_OK)
+            _exit(1);
+        apply(st, &cur, SEMEL_S_SUCCEEDED);
+        int64_t now = monotonic_ns();
+        tell(out, &now, sizeof now);
+    }
+    OPS->close(st);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void another_process_wakes_a_waiter(void **state)
+{
+    (void)state;
+    char byte;
+    int64_t took[WAKES];
+    OPS->close(open_ledger("ledger"));
+    peer p = peer_start(settle_keys);
+    hear(p.from, &byte, 1);
+    semel_store *st = open_ledger("ledger");
+    for (uint64_t n = 0; n < WAKES; n++) {
+        semel_record cur = claim(st, n);
+        int64_t deadline = monotonic_ns() + 5000000000, wrote;
+        tell(p.to, &n, sizeof n);
+        semel_err e = SEMEL_OK;
+        while (e == SEMEL_OK && cur.version == 1) {
+            semel_hash key = cur.key;
+            e = OPS->wait(st, &key, 1, 1, deadline, NULL);
+            if (e == SEMEL_OK)
+                e = get(st, &key, &cur, NULL);
+        }
+        int64_t woke = monotonic_ns();
+        assert_int_equal(e, SEMEL_OK);
+        hear(p.from, &wrote, sizeof wrote);
+        took[n] = woke > wrote ? woke - wrote : 0;
+    }
+    qsort(took, WAKES, sizeof *took, by_size);
+    print_message("# woken by another process after %.2f ms, the median of %u\n",
+                  (double)took[WAKES / 2] / 1e6, WAKES);
+    expect(took[WAKES / 2] < 50000000, "%.1f ms", (double)took[WAKES / 2] / 1e6);
+    OPS->close(st);
+    peer_stop(&p);
+}
+
+/* Takes the lock of writers and keeps it, as a process that was stopped would. */
+static void hold_the_lock(int in, int out)
+{
+    char byte;
+    int fd = open(path_of("ledger-semel"), O_RDWR);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1, .l_len = 1};
+    if (fd < 0 || fcntl(fd, F_OFD_SETLKW, &lock) != 0)
+        _exit(1);
+    tell(out, "h", 1);
+    while (read(in, &byte, 1) == 1)
+        continue;
+}
+
+static void a_process_that_hangs_does_not_hang_the_others(void **state)
+{
+    (void)state;
+    char byte;
+    semel_store *st = open_ledger("ledger");
+    semel_record one = settle(st, 1), cur;
+    peer p = peer_start(hold_the_lock);
+    hear(p.from, &byte, 1);
+    semel_write w = fresh(2);
+    semel_fault fault = {0};
+    assert_int_equal(try_claim(st, &w, &cur, &fault), SEMEL_E_UNAVAILABLE);
+    expect(strstr(fault.text, "busy") != NULL, "%s", fault.text);
+    assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_OK); /* reading goes on */
+    peer_stop(&p);
+    claim(st, 3);
+    assert_int_equal(get(st, &w.next.key, &cur, NULL), SEMEL_E_NOT_FOUND);
+    OPS->close(st);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        with_dir(files_are_their_owners_alone),
+        with_dir(what_is_not_a_ledger_is_left_alone),
+        with_dir(a_newer_ledger_is_not_touched),
+        with_dir(read_only_files_and_directories_are_told),
+        with_dir(a_moved_ledger_takes_no_writes),
+        with_dir(a_deleted_side_file_is_made_anew),
+        with_dir(people_can_read_it),
+        with_dir(damage_is_found_and_named),
+        with_dir(a_full_disk_refuses_and_recovers),
+        with_dir(after_a_failed_sync_nothing_is_trusted),
+        with_dir(the_cache_keeps_to_its_bound),
+        with_dir(what_is_often_asked_for_stays),
+        with_dir(a_change_from_outside_is_noticed),
+        with_dir(what_another_process_forgot_is_not_answered),
+        with_dir(processes_get_fair_shares),
+        with_dir(another_process_wakes_a_waiter),
+        with_dir(a_process_that_hangs_does_not_hang_the_others),
+    };
+    shim_install();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
