@@ -60,7 +60,7 @@ int cli_demo(void)
 {
     semel_fault fault = {0};
     semel *s = NULL;
-    till till = {0};
+    till drawer = {0};
     semel_options o = {
         .size = sizeof o, .url = "memory:", .contract = SM_STR(contract_text), .one_shot = true};
     semel_answer *a = semel_answer_new();
@@ -76,7 +76,7 @@ int cli_demo(void)
                            .tool = SM_STR("stripe.charge"),
                            .args = sm_str_from(calls[i].args)};
         printf("%zu. %s\n   stripe.charge %s\n", i + 1, calls[i].told, calls[i].args);
-        e = semel_run(s, &call, charge, &till, a);
+        e = semel_run(s, &call, charge, &drawer, a);
         if (e == SEMEL_OK)
             tell(a);
     }
@@ -85,7 +85,7 @@ int cli_demo(void)
                "Run a command once:        ./run run --key KEY -- COMMAND\n"
                "See what makes a key:      ./run key --tool NAME --args '{...}' --explain\n"
                "All commands:              ./run help\n",
-               count, till.charges);
+               count, drawer.charges);
     semel_close(s);
     semel_answer_free(a);
     return e == SEMEL_OK ? CLI_OK : cli_fail(cli_code(e), "%s", semel_err_text(e));
