@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/duration.h"
 #include "base/limits.h"
 #include "base/utf8.h"
@@ -260,13 +261,6 @@ static void perform(void *context, const semel_answer *execute, semel_outcome *o
 
 /* ---- asking ----------------------------------------------------------------------------------*/
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 void cli_run_forget(work *w, semel_str effect)
 {
     semel_forget(w->s, effect, (sm_str){0}, SM_STR("the command was never started"), w->other);
@@ -318,10 +312,10 @@ static void announce_approval(work *w)
 static semel_err ask(work *w)
 {
     const options *o = w->o;
-    int64_t start = now_ms();
+    int64_t start = sm_clock_mono_ns() / 1000000;
     int unstarted = 0;
     for (;;) {
-        int64_t left = start + o->wait_ms - now_ms();
+        int64_t left = start + o->wait_ms - sm_clock_mono_ns() / 1000000;
         semel_call call = {.size = sizeof call,
                            .scope = sm_str_from(o->scope),
                            .tool = SM_STR("run"),

@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 #define READ_BYTES  65536u
 #define WRITE_BYTES 4096u /* what a pipe that polls as writable takes without blocking */
 #define UNSENT_BYTES                                                                               \
@@ -234,13 +236,6 @@ static void send_live(sm_child *c, sm_stream s)
     b->len -= (size_t)n;
 }
 
-static int64_t clock_ms(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static void look_for_end(running *r)
 {
     int status = 0;
@@ -250,7 +245,7 @@ static void look_for_end(running *r)
     r->ended = true;
     r->lost = pid < 0;
     r->status = status;
-    r->deadline = clock_ms(CLOCK_MONOTONIC) + SM_CHILD_GRACE_MS;
+    r->deadline = sm_clock_mono_ns() / 1000000 + SM_CHILD_GRACE_MS;
     close_fd(&r->input);
 }
 
@@ -285,7 +280,7 @@ static void turn(running *r)
         slots[SLOT_LIVE + s] =
             (struct pollfd){.fd = c->unsent[s].len > 0 ? c->live[s] : -1, .events = POLLOUT};
     }
-    int64_t left = r->ended ? r->deadline - clock_ms(CLOCK_MONOTONIC) : -1;
+    int64_t left = r->ended ? r->deadline - sm_clock_mono_ns() / 1000000 : -1;
     if (poll(slots, SLOTS, r->ended && left < 0 ? 0 : (int)left) <= 0)
         return;
     for (int s = 0; s < SM_STREAMS; s++)
@@ -322,14 +317,14 @@ sm_err sm_child_run(sm_child *c)
     for (int s = 0; s < SM_STREAMS; s++)
         sm_buf_init(&c->unsent[s], UNSENT_BYTES + 2 * (size_t)READ_BYTES);
     if (!start(&r)) {
-        c->end.at_ms = clock_ms(CLOCK_REALTIME);
+        c->end.at_ms = sm_clock_ms();
         return SM_OK;
     }
-    while (!r.ended || (still_open(&r) && clock_ms(CLOCK_MONOTONIC) < r.deadline))
+    while (!r.ended || (still_open(&r) && sm_clock_mono_ns() / 1000000 < r.deadline))
         turn(&r);
     cut_off(&r);
     assert(r.input < 0 && !still_open(&r));
-    c->end = (sm_ending){.started = true, .at_ms = clock_ms(CLOCK_REALTIME)};
+    c->end = (sm_ending){.started = true, .at_ms = sm_clock_ms()};
     if (r.lost)
         return SEMEL_E_IO;
     c->end.signal = WIFSIGNALED(r.status) ? WTERMSIG(r.status) : 0;

@@ -19,13 +19,6 @@
 #include "base/str.h"
 #include "store/stores.h"
 
-int64_t sm_memory_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* ---- finding ---------------------------------------------------------------------------------*/
 
 sm_stripe *sm_memory_stripe(sm_memory *m, const semel_hash *key)
@@ -202,7 +195,7 @@ static semel_err memory_peek(semel_store *st, const semel_hash *key, semel_room 
 {
     sm_stripe *s = sm_memory_stripe(sm_memory_of(st), key);
     semel_err err = SEMEL_E_NOT_FOUND;
-    *now = sm_memory_now();
+    *now = sm_clock_ms();
     pthread_mutex_lock(&s->lock);
     const sm_slot *slot = sm_memory_slot(s, key);
     if (slot != NULL && semel_state_settled(slot->newest->item->r.state))
@@ -218,7 +211,7 @@ static semel_err memory_get(semel_store *st, const semel_ref *ref, semel_room *r
     sm_memory *m = sm_memory_of(st);
     semel_hash key;
     uint64_t generation = 0;
-    *now = sm_memory_now();
+    *now = sm_clock_ms();
     if (ref->key != NULL) {
         key = *ref->key;
     } else {

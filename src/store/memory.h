@@ -33,6 +33,8 @@
 #include "semel/store.h"
 #include "store/memory_index.h"
 
+#include "base/clock.h"
+
 #define SM_MEMORY_STRIPES 64u
 #define SM_MEMORY_BATCH   256u /* records or events that are gathered under one hold of the lock */
 
@@ -159,8 +161,6 @@ static inline sm_memory *sm_memory_of(semel_store *st)
 {
     return (sm_memory *)(void *)st;
 }
-
-int64_t sm_memory_now(void);
 
 /* ---- records: memory.c -----------------------------------------------------------------------*/
 

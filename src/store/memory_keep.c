@@ -158,7 +158,7 @@ semel_err sm_memory_purge(semel_store *st, size_t limit, uint64_t events_to, int
 {
     (void)fault;
     sm_memory *m = sm_memory_of(st);
-    int64_t now = sm_memory_now();
+    int64_t now = sm_clock_ms();
     size_t budget = limit;
     semel_err err = records_purge(m, &budget, now, done);
     bool events_left = events_purge(m, &budget, events_to, done);

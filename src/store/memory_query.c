@@ -36,7 +36,7 @@ static size_t give(sm_memory *m, sm_item *const *items, size_t n, semel_record_s
 {
     size_t seen = 0;
     bool on = true;
-    int64_t now = sm_memory_now();
+    int64_t now = sm_clock_ms();
     for (size_t i = 0; i < n; i++) {
         if (on) {
             seen++;
@@ -91,7 +91,7 @@ semel_err sm_memory_due(semel_store *st, size_t limit, semel_record_sink *sink, 
     sm_timer **taken = NULL;
     size_t n = 0;
     semel_err err = SEMEL_OK;
-    int64_t now = sm_memory_now();
+    int64_t now = sm_clock_ms();
 
     pthread_mutex_lock(&m->commit);
     if (limit > m->due.n)

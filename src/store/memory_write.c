@@ -246,7 +246,7 @@ semel_err sm_memory_claim(semel_store *st, const semel_write *fresh, semel_room 
     memset(cur, 0, sizeof *cur);
 
     pthread_mutex_lock(&s->lock);
-    *now = sm_memory_now();
+    *now = sm_clock_ms();
     const sm_slot *slot = sm_memory_slot(s, &fresh->next.key);
     if (slot != NULL) {
         err = sm_item_copy(slot->newest->item, room, cur);
@@ -294,7 +294,7 @@ semel_err sm_memory_apply(semel_store *st, const semel_write *w, semel_room *roo
     memset(cur, 0, sizeof *cur);
 
     pthread_mutex_lock(&s->lock);
-    *now = sm_memory_now();
+    *now = sm_clock_ms();
     sm_slot *slot = sm_memory_slot(s, &w->next.key);
     if (slot == NULL)
         goto cleanup;

@@ -7,28 +7,14 @@
 #include "store/sqlite.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "store/stores.h"
 
 #define CACHE_BYTES ((size_t)64 << 20)
-
-int64_t sm_sq_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-int64_t sm_sq_monotonic_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* ---- the file --------------------------------------------------------------------------------*/
 
@@ -42,6 +28,27 @@ static int make_parents(char *path)
         *slash = '/';
         if (bad)
             return -1;
+    }
+    return 0;
+}
+
+/* Puts the names of a new ledger and of its directories on the disk, so that it is found again
+ * after a power failure (I3). A directory that may not be read cannot be synced; it was not made
+ * here. */
+static int sync_parents(char *path)
+{
+    for (char *slash = strrchr(path, '/'); slash != NULL && slash != path;
+         slash = strrchr(path, '/')) {
+        *slash = '\0';
+        int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int rc = fd < 0 ? 0 : fsync(fd);
+        int saved = errno;
+        if (fd >= 0)
+            close(fd);
+        if (rc != 0 && saved != EINVAL && saved != EROFS) {
+            errno = saved;
+            return -1;
+        }
     }
     return 0;
 }
@@ -78,6 +85,9 @@ static semel_err find_file(semel_str url, bool must_exist, char out[PATH_MAX], s
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be found: %s", path,
                             strerror(errno));
     memcpy(out, real, strlen(real) + 1);
+    if (!there && sync_parents(real) != 0)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                            "the directory of %.300s cannot be synced: %s", path, strerror(errno));
     return SEMEL_OK;
 }
 
@@ -197,7 +207,7 @@ static semel_err submit_write(semel_store *st, sm_sq_kind kind, const semel_writ
                        .cur = cur,
                        .fault = fault};
     semel_err e = sm_sq_submit(st, &r);
-    *now = r.now != 0 ? r.now : sm_sq_now();
+    *now = r.now != 0 ? r.now : sm_clock_ms();
     *wrote = r.wrote;
     if (e == SEMEL_OK && r.wrote) {
         if (sm_sq_record_copy(&w->next, room, cur) != SEMEL_OK)

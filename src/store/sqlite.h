@@ -32,6 +32,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "semel/store.h"
@@ -227,8 +228,6 @@ struct semel_store {
 };
 
 /* CLOCK_REALTIME in ms, which is this store's clock; CLOCK_MONOTONIC in ns. */
-int64_t sm_sq_now(void);
-int64_t sm_sq_monotonic_ns(void);
 
 /* ---- sqlite_conn.c ---------------------------------------------------------------------------*/
 

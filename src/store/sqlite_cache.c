@@ -293,7 +293,7 @@ semel_err sm_sq_peek(semel_store *st, const semel_hash *key, semel_room *room, s
     sm_sq_cache *c = &st->cache;
     if (atomic_load_explicit(&st->poisoned, memory_order_relaxed))
         return SEMEL_E_NOT_FOUND;
-    *now = sm_sq_now();
+    *now = sm_clock_ms();
     if (atomic_load(&atomic_load(&st->share.page)->epoch) != atomic_load(&c->known))
         heed(st);
     sm_sq_stripe *s = stripe_of(c, key);

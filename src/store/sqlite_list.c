@@ -67,7 +67,7 @@ static semel_err give(semel_store *st, sm_sq_conn *c, int64_t n, const semel_fil
     }
     sqlite3_reset(stmt);
     if (e == SEMEL_OK && wanted)
-        *go_on = sink(context, &r, sm_sq_now());
+        *go_on = sink(context, &r, sm_clock_ms());
     return e;
 }
 
@@ -157,7 +157,7 @@ semel_err sm_sq_due(semel_store *st, size_t limit, semel_record_sink *sink, void
     int rc = SQLITE_NOMEM;
     sqlite3_stmt *stmt = n == NULL ? NULL : sm_sq_stmt(c, SM_SQL_DUE, &rc);
     if (stmt != NULL) {
-        sqlite3_bind_int64(stmt, 1, sm_sq_now());
+        sqlite3_bind_int64(stmt, 1, sm_clock_ms());
         sqlite3_bind_int64(stmt, 2, (int64_t)limit);
         while (count < limit && (rc = sqlite3_step(stmt)) == SQLITE_ROW)
             n[count++] = sm_sq_int(stmt, 0);

@@ -200,7 +200,7 @@ int sm_sq_execute_purge(semel_store *st, sm_sq_request *r)
     r->n_keys = 0;
     r->done = 0;
     r->left = false;
-    r->now = sm_sq_now();
+    r->now = sm_clock_ms();
     size_t budget = r->limit;
     int rc = sweep(st, r, &budget);
     if (rc == SQLITE_OK)

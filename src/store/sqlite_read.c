@@ -59,7 +59,7 @@ semel_err sm_sq_get(semel_store *st, const semel_ref *ref, semel_room *room, sem
     if (!newest)
         sqlite3_bind_int64(stmt, 2, (int64_t)ref->generation);
     e = read_row(st, stmt, ref->key, room, cur, fault);
-    *now = sm_sq_now();
+    *now = sm_clock_ms();
     if (e == SEMEL_OK && newest)
         sm_sq_cache_put(st, cur, stamp);
 cleanup:

@@ -156,14 +156,27 @@ static int number(sqlite3 *db, const char *sql, int64_t *out)
     return rc;
 }
 
+/* What the file says of itself, read at one moment: another process may be making a ledger of it.
+ */
+static int read_marks(sqlite3 *db, int64_t *application, int64_t *user, int64_t *objects)
+{
+    *application = *user = *objects = 0;
+    int rc = sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = number(db, "PRAGMA application_id", application);
+    if (rc == SQLITE_OK)
+        rc = number(db, "PRAGMA user_version", user);
+    if (rc == SQLITE_OK)
+        rc = number(db, "SELECT count(*) FROM sqlite_schema", objects);
+    if (sqlite3_get_autocommit(db) == 0)
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL); /* nothing was written */
+    return rc;
+}
+
 semel_err sm_sq_schema_check(semel_store *st, sqlite3 *db, int *version, semel_fault *fault)
 {
-    int64_t application = 0, user = 0, objects = 0;
-    int rc = number(db, "PRAGMA application_id", &application);
-    if (rc == SQLITE_OK)
-        rc = number(db, "PRAGMA user_version", &user);
-    if (rc == SQLITE_OK)
-        rc = number(db, "SELECT count(*) FROM sqlite_schema", &objects);
+    int64_t application, user, objects;
+    int rc = read_marks(db, &application, &user, &objects);
     if (rc == SQLITE_NOTADB)
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
                             "%.300s is not a ledger, and not an SQLite file at all: name another "

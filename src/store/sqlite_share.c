@@ -64,7 +64,7 @@ static semel_err page_open(int fd, const char *path, sm_sq_page **out, semel_fau
                             "%.300s is not what belongs beside a ledger: move it away", path);
     }
     if (blank && alone) {
-        atomic_store(&page->epoch, (uint64_t)sm_sq_now() << 20);
+        atomic_store(&page->epoch, (uint64_t)sm_clock_ms() << 20);
         memcpy(page->magic, magic, sizeof magic);
     }
     if (alone) {

@@ -201,7 +201,7 @@ semel_err sm_sq_wait(semel_store *st, const semel_hash *key, uint64_t generation
         e = read_news(st, key, generation, version, &news, fault);
         if (e != SEMEL_OK || news)
             break;
-        int64_t now_ns = sm_sq_monotonic_ns();
+        int64_t now_ns = sm_clock_mono_ns();
         if (now_ns >= deadline_ns) {
             e = SEMEL_E_TIMEOUT;
             break;

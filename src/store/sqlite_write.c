@@ -337,7 +337,7 @@ int sm_sq_execute(semel_store *st, sm_sq_request *r)
 {
     r->err = SEMEL_OK;
     r->wrote = r->unsettled = false;
-    r->now = sm_sq_now();
+    r->now = sm_clock_ms();
     switch (r->kind) {
     case SM_SQ_CLAIM: return claim(st, r);
     case SM_SQ_APPLY: return apply(st, r);

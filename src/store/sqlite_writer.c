@@ -103,14 +103,14 @@ semel_err sm_sq_submit(semel_store *st, sm_sq_request *r)
     semel_err e = sm_sq_sound(st, r->fault);
     if (e != SEMEL_OK)
         return e;
-    int64_t deadline_ns = sm_sq_monotonic_ns() + SM_SQ_PATIENCE_MS * INT64_C(1000000);
+    int64_t deadline_ns = sm_clock_mono_ns() + SM_SQ_PATIENCE_MS * INT64_C(1000000);
     uint32_t seen = 0;
     sm_sq_batch *b = enqueue(&st->writer, r, deadline_ns, &seen);
     if (b == NULL)
         return too_busy(st, r->fault);
     while (atomic_load_explicit(&b->word, memory_order_acquire) == seen) {
         futex_wait(&b->word, seen, SM_SQ_PATIENCE_MS);
-        if (sm_sq_monotonic_ns() >= deadline_ns && withdraw(&st->writer, b, r))
+        if (sm_clock_mono_ns() >= deadline_ns && withdraw(&st->writer, b, r))
             return too_busy(st, r->fault);
     }
     return r->err;
