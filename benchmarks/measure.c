@@ -1,11 +1,12 @@
-/* Rounds of fixed length, medians, and printing. */
+/* Rounds of fixed length, quantiles, and printing. */
 #include "measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-#define ROUNDS   31
+#define ROUNDS   61
+#define GOOD     0.1 /* the quantile of the rounds that counts */
 #define ROUND_NS 10e6
 
 double bench_now_ns(void)
@@ -60,7 +61,7 @@ void bench_run(bench_case *cases, size_t n)
             samples[c * ROUNDS + r] = time_batch(&cases[c], batch[c]) / (double)batch[c];
     }
     for (size_t c = 0; c < n; c++)
-        cases[c].ns = bench_quantile(samples + c * ROUNDS, ROUNDS, 0.5);
+        cases[c].ns = bench_quantile(samples + c * ROUNDS, ROUNDS, GOOD);
     free(samples);
     free(batch);
 }

@@ -1,9 +1,10 @@
 /*
  * Timing for benchmarks: several figures taken in one run, interleaved, so that whatever else the
- * machine does weighs on all of them alike. A figure is the median over rounds.
+ * machine does weighs on all of them alike.
  *
  * What bench_run measures is work: processor time of the calling thread, for bodies that neither
- * sleep nor do I/O.
+ * sleep nor do I/O. Whatever disturbs such work makes it longer, never shorter (a neighbour on the
+ * same core, a cold cache), so a figure is that of the better rounds: their first decile.
  */
 #ifndef SM_BENCH_MEASURE_H
 #define SM_BENCH_MEASURE_H
