@@ -45,6 +45,12 @@ static sm_err read_call(begin *b)
 {
     sm_work *w = b->w;
     const semel_call *c = b->given;
+    sm_handle after;
+    if (c->size < sizeof *c)
+        return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the call's size is not set");
+    if (c->after.p != NULL && !sm_handle_parse("ef_", c->after, &after))
+        return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS,
+                            "what the call comes after is not an effect's handle (ef_...)");
     if (c->scope.p == NULL)
         return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the call has no scope");
     b->call = (sm_call){.scope = c->scope, .step = c->step, .tool = c->tool, .key = c->key};
@@ -105,8 +111,13 @@ static sm_err compare(begin *b, sm_drift *out)
         return SM_OK;
     }
     *out = SM_CONFLICTS;
-    if (!sm_str_eq(w->cur.tool, b->call.tool) || w->cur.args.p == NULL)
-        return SM_OK; /* another tool; or nothing is left to compare with */
+    if (!sm_str_eq(w->cur.tool, b->call.tool)) {
+        b->a->message = sm_arena_printf(
+            &w->call, "This key belongs to a call of another tool, %.*s.", SM_FMT(w->cur.tool));
+        return SM_OK;
+    }
+    if (w->cur.args.p == NULL)
+        return SM_OK; /* nothing is left to compare with */
     sm_identity earlier = b->id;
     e = sm_json_read(&w->call, w->cur.args, &sm_json_default_limits, &earlier.filled, &w->fault);
     if (e != SM_OK)
@@ -232,6 +243,8 @@ static sm_err execute(begin *b, const uint8_t *secret)
     a->idempotency_key = (sm_str){key, SM_HASH_TEXT};
     a->lease_ms = b->lease_ms;
     a->verdict = SEMEL_EXECUTE;
+    if (w->step.observed != SEMEL_C_NONE)
+        a->observed = sm_str_from(semel_code_name(w->step.observed));
     sm_remember(b->s, w);
     count(&b->s->executes);
     return SM_OK;
