@@ -209,8 +209,8 @@ static sm_err replay(begin *b, semel_code code)
     if (e != SM_OK)
         return sm_answer_error(w, b->a, e);
     count(&b->s->replays);
-    sm_journal_add(&b->s->journal, SM_JOT_REPLAYED, w->cur.id, w->cur.generation, w->now,
-                   (sm_str){0}, (sm_str){0});
+    sm_journal_add(&b->s->journal, SM_JOT_REPLAYED, SEMEL_C_NONE, w->cur.id, w->cur.generation,
+                   w->now, (sm_str){0}, (sm_str){0});
     b->a->verdict = SEMEL_REPLAY;
     b->a->code = code;
     if (code != SEMEL_C_NONE)
@@ -243,8 +243,11 @@ static sm_err execute(begin *b, const uint8_t *secret)
     a->idempotency_key = (sm_str){key, SM_HASH_TEXT};
     a->lease_ms = b->lease_ms;
     a->verdict = SEMEL_EXECUTE;
-    if (w->step.observed != SEMEL_C_NONE)
+    if (w->step.observed != SEMEL_C_NONE) {
         a->observed = sm_str_from(semel_code_name(w->step.observed));
+        sm_journal_add(&b->s->journal, SM_JOT_OBSERVED, w->step.observed, w->cur.id,
+                       w->cur.generation, w->now, (sm_str){0}, (sm_str){0});
+    }
     sm_remember(b->s, w);
     count(&b->s->executes);
     return SM_OK;
@@ -261,8 +264,9 @@ static sm_err pass(begin *b, sm_jot what)
     b->a->verdict = SEMEL_EXECUTE;
     if (what == SM_JOT_OBSERVED)
         b->a->observed = sm_str_from(semel_code_name(w->step.observed));
-    sm_journal_add(&b->s->journal, what, record ? w->cur.id : 0, record ? w->cur.generation : 0,
-                   sm_clock_ms(), b->call.scope, b->call.tool);
+    semel_code would = what == SM_JOT_OBSERVED ? w->step.observed : SEMEL_C_NONE;
+    sm_journal_add(&b->s->journal, what, would, record ? w->cur.id : 0,
+                   record ? w->cur.generation : 0, sm_clock_ms(), b->call.scope, b->call.tool);
     count(&b->s->executes);
     return SM_OK;
 }
@@ -322,6 +326,38 @@ static sm_err settle_barrier(begin *b)
     return e;
 }
 
+/* Observe mode lets by what a barrier would hold, and says so. */
+typedef struct barring {
+    begin *b;
+    sm_str handle;
+} barring;
+
+static bool find_barring(void *context, const semel_record *r, int64_t now)
+{
+    (void)now;
+    barring *f = context;
+    if (memcmp(&r->key, &f->b->id.key.hash, sizeof r->key) == 0)
+        return true;
+    f->handle = sm_answer_handle(f->b->w, r);
+    return false;
+}
+
+static sm_err observe_barrier(begin *b)
+{
+    sm_hash group;
+    sm_err e = sm_group_of(b->w, b->call.scope, b->call.tool, &group);
+    semel_filter filter = {.states = 1u << SEMEL_S_IN_DOUBT, .group = &group};
+    uint64_t cursor = 0;
+    barring f = {.b = b};
+    if (e == SM_OK)
+        e = b->s->ops->query(b->s->store, &filter, &cursor, 16, find_barring, &f, &b->w->fault);
+    if (f.handle.p != NULL) {
+        b->a->blocked_by = f.handle;
+        b->w->step.observed = SEMEL_C_IN_DOUBT;
+    }
+    return e;
+}
+
 static bool starts(const sm_step *step)
 {
     return step->answer == SM_EXECUTE ||
@@ -340,6 +376,9 @@ static sm_err write_step(begin *b, uint8_t *secret, bool *again, bool *barred)
                    b->id.contract->mode == SM_MODE_ENFORCE &&
                    w->memo.effect.state != SEMEL_S_IN_DOUBT;
     sm_err e = barrier ? settle_barrier(b) : SM_OK;
+    if (b->id.contract->barrier && b->id.contract->mode == SM_MODE_OBSERVE && claims &&
+        w->step.observed == SEMEL_C_NONE)
+        e = observe_barrier(b);
     if (e != SM_OK)
         return e;
     bool taken = starts(&w->step) && !w->step.unclaimed;

@@ -515,6 +515,17 @@ static void observe_mode_executes_and_says_what_it_would_have_said(void **state)
     assert_non_null(l.a->claim.p);
     expect_text(l.a->observed, "AWAITING_APPROVAL");
     end_ledger(&l);
+    l = new_ledger("{version: 1, tools: {t: {class: irreversible, key: {fields: [/a]}, mode: "
+                   "observe}}}");
+    begin(&l, "t", "{\"a\": 1}");
+    char effect[128];
+    strcpy(effect, l.effect);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    begin(&l, "t", "{\"a\": 2}");
+    expect_execute(&l);
+    expect_text(l.a->observed, "IN_DOUBT");
+    expect_text(l.a->blocked_by, effect);
+    end_ledger(&l);
 }
 
 static void redacted_values_are_never_stored(void **state)
