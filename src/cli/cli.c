@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "base/limits.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
@@ -119,30 +120,37 @@ int cli_option(const cli_command *self, int argc, char **argv, const struct opti
     return cli_option_short(self, argc, argv, "", options);
 }
 
-int cli_option_short(const cli_command *self, int argc, char **argv, const char *letters,
-                     const struct option *options)
+/* A key as semel key prints it may begin with "-", one in 64 does. */
+static bool is_key(const char *word)
 {
-    char accepted[32];
-    snprintf(accepted, sizeof accepted, ":h%s", letters);
-    opterr = 0;
-    int c = getopt_long(argc, argv, accepted, options, NULL);
-    if (c == 'h') {
-        cli_print_help(self);
-        return c;
+    sm_hash hash;
+    return word[0] == '-' && sm_hash_parse(sm_str_from(word), &hash);
+}
+
+/* The word that getopt is about to take as an option, or NULL. Keys are not options: they are moved
+ * to the end, where names are, and *argc counts what is before them. */
+static const char *next_option(int *argc, char **argv)
+{
+    int i = optind > 0 ? optind : 1;
+    while (i < *argc) {
+        char *word = argv[i];
+        if (is_key(word)) {
+            --*argc;
+            memmove(argv + i, argv + i + 1, (size_t)(*argc - i) * sizeof *argv);
+            argv[*argc] = word;
+        } else if (word[0] == '-' && word[1] != '\0') {
+            return word;
+        } else {
+            i++;
+        }
     }
-    if (c != '?' && c != ':')
-        return c;
-    const char *given = argv[optind - 1];
-    if (c == ':') {
-        cli_usage(self, "%s needs a value", given);
-        return '?';
-    }
+    return NULL;
+}
+
+static void explain_option(const cli_command *self, const char *given, const struct option *options)
+{
     sm_nearest nearest = {0};
-    sm_str wrong = {given, strcspn(given, "=")};
-    while (wrong.n > 0 && *wrong.p == '-') {
-        wrong.p++;
-        wrong.n--;
-    }
+    sm_str wrong = {given + 2, strcspn(given + 2, "=")};
     bool known = false;
     for (const struct option *o = options; o->name != NULL; o++) {
         sm_nearest_try(&nearest, wrong, sm_str_from(o->name));
@@ -151,10 +159,38 @@ int cli_option_short(const cli_command *self, int argc, char **argv, const char 
     sm_str near = sm_nearest_get(&nearest, wrong);
     if (known)
         cli_usage(self, "--%.*s does not take a value", SM_FMT(wrong));
-    else if (near.p != NULL && strncmp(given, "--", 2) == 0)
+    else if (near.p != NULL)
         cli_usage(self, "unknown option %s; did you mean --%.*s?", given, SM_FMT(near));
     else
         cli_usage(self, "unknown option %s", given);
+}
+
+int cli_option_short(const cli_command *self, int argc, char **argv, const char *letters,
+                     const struct option *options)
+{
+    static int keys; /* at the end of argv; a process reads one command line */
+    char accepted[32];
+    snprintf(accepted, sizeof accepted, ":h%s", letters);
+    opterr = 0;
+    int before = argc - keys;
+    const char *given = next_option(&before, argv);
+    keys = argc - before;
+    int c = getopt_long(before, argv, accepted, options, NULL);
+    if (c == 'h') {
+        cli_print_help(self);
+        return c;
+    }
+    if (c != '?' && c != ':')
+        return c;
+    if (given == NULL) {
+        cli_usage(self, "the options cannot be read");
+    } else if (c == ':') {
+        cli_usage(self, "%s needs a value", given);
+    } else if (given[1] != '-') {
+        cli_usage(self, "unknown option -%c", optopt);
+    } else {
+        explain_option(self, given, options);
+    }
     return '?';
 }
 
