@@ -102,7 +102,7 @@ int cli_read_contract_text(const char *path, sm_buf *text);
 /* Prints findings the way compilers do. */
 void cli_print_report(const char *path, const sm_report *report, bool warnings);
 
-/* Text with control characters and what is not UTF-8 made visible. */
+/* Text with control characters, those that reorder text, and what is not UTF-8 made visible. */
 void cli_put(sm_buf *out, sm_str text);
 void cli_print(FILE *to, sm_str text);
 
