@@ -238,7 +238,8 @@ int cli_fault(const char *input, const sm_fault *fault)
                     fault->text);
 }
 
-int cli_read(const char *path, size_t limit, sm_buf *out)
+/* Reads up to `limit` bytes and one more, which says that there are more. */
+static int read_some(const char *path, size_t limit, sm_buf *out)
 {
     const char *name = cli_input_name(path);
     bool standard = path == NULL || strcmp(path, "-") == 0;
@@ -267,8 +268,24 @@ int cli_read(const char *path, size_t limit, sm_buf *out)
     }
     if (!standard)
         close(fd);
+    return code;
+}
+
+int cli_read(const char *path, size_t limit, sm_buf *out)
+{
+    int code = read_some(path, limit, out);
     if (code == CLI_OK && out->len > limit)
-        code = cli_fail(CLI_DATA, "%s: larger than the limit of %zu bytes", name, limit);
+        code = cli_fail(CLI_DATA, "%s: larger than the limit of %zu bytes", cli_input_name(path),
+                        limit);
+    return code;
+}
+
+int cli_read_start(const char *path, size_t limit, sm_buf *out, bool *more)
+{
+    int code = read_some(path, limit, out);
+    *more = out->len > limit;
+    if (*more)
+        out->len = limit;
     return code;
 }
 

@@ -80,6 +80,9 @@ int cli_fault(const char *input, const sm_fault *fault);
  * failure and returns the exit code. */
 int cli_read(const char *path, size_t limit, sm_buf *out);
 
+/* The same, but of a larger input its start is good enough; *more says that there was more. */
+int cli_read_start(const char *path, size_t limit, sm_buf *out, bool *more);
+
 /* What to call an input in messages. */
 const char *cli_input_name(const char *path);
 
