@@ -7,6 +7,9 @@
 /* A claim in a file, with its line feed. */
 #define CLAIM_MAX 4096u
 
+/* Of a larger value only so much is read. */
+#define VALUE_MAX (64u << 20)
+
 /* ---- begin -----------------------------------------------------------------------------------*/
 
 typedef struct begin_options {
@@ -226,8 +229,15 @@ static int run_commit(const cli_command *self, int argc, char **argv)
     sm_str claim = {0};
     code = find_claim(self, optind < argc ? argv[optind] : NULL, o.claim_file, &claim_text, &claim);
     if (code == CLI_OK && o.value_file != NULL) {
-        /* The ledger decides what is too large to keep: it is recorded as done all the same. */
-        code = cli_read(o.value_file, SM_ARENA_MAX, &value);
+        /* What happened has happened, and is recorded as done however much the tool returned. The
+         * ledger keeps no bytes of what is too large. */
+        bool more = false;
+        code = cli_read_start(o.value_file, VALUE_MAX, &value, &more);
+        if (more)
+            fprintf(stderr,
+                    "semel: %s is too large to keep: it is recorded as done, without its bytes; "
+                    "more than %u MiB were not even read\n",
+                    cli_input_name(o.value_file), VALUE_MAX >> 20);
         o.outcome.value = value.p == NULL ? SM_STR("") : sm_buf_view(&value);
     } else {
         o.outcome.value = cli_opt(o.value);
@@ -296,7 +306,8 @@ const cli_command cli_begin = {
     .summary = "ask whether to run something now, and claim it",
     .help =
         "  semel begin --tool send_email --scope order-123 --args '{\"to\": \"ann@example.com\"}'\n"
-        "  claim=$(semel begin --tool backup --key 2026-03-01 --args '{}' --json | jq -r .claim)\n\n"
+        "  answer=$(semel begin --tool backup --key 2026-03-01 --args '{}' --json) &&\n"
+        "      claim=$(jq -r '.claim // empty' <<<\"$answer\")      # else $? says why\n\n"
         "Usage: semel begin --tool T [--scope S] [--step N] [--key K]\n"
         "                   [--args JSON | --args-file FILE] [--after ef_...] [--wait DURATION]\n\n"
         "  --tool T                 the tool that is about to be called\n"
@@ -306,7 +317,10 @@ const cli_command cli_begin = {
         "  --args JSON              the arguments; or --args-file FILE, or stdin\n"
         "  --after ef_...           repeat on purpose what this effect did\n"
         "  --wait DURATION          wait so long for somebody else's attempt, or for an approval\n"
-        "                           (default: 0)\n" CLI_CONTRACT_HELP CLI_LEDGER_HELP CLI_JSON_HELP
+        "                           (default: 0); the ledger's own writes may take up to 5s more\n" CLI_CONTRACT_HELP
+            CLI_LEDGER_HELP CLI_JSON_HELP
+        "\nA tool that no contract lists is remembered for ten minutes: then an equal call runs again.\n"
+        "A contract says how long: window: 30d, or forever.\n"
         "\nThe first line is the verdict:\n\n"
         "  execute        run it now, then: semel commit CLAIM. Without a commit before the lease\n"
         "                 ends, the effect is in doubt; semel renew CLAIM extends the lease\n"

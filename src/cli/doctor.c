@@ -109,8 +109,10 @@ static int examine(cli_ledger *l, const cli_ledger_options *o)
     semel_stats stats = {0};
     semel_fault fault = {0};
     semel_err e = semel_stats_get(l->s, true, &stats, &fault);
-    if (e != SEMEL_OK)
-        return cli_ledger_fault(e, &fault);
+    if (e != SEMEL_OK) {
+        int code = cli_ledger_unavailable(o, e, &fault);
+        return e == SEMEL_E_CORRUPT ? CLI_DATA : code; /* that is what was to be found out */
+    }
     cli_verified v;
     int code = cli_verify(l, o->json, &v);
     if (code != CLI_OK)

@@ -37,6 +37,41 @@ static const char *or_environment(const char *given, const char *name)
     return value != NULL && *value != '\0' ? value : NULL;
 }
 
+static const char *fault_text(semel_err e, const semel_fault *fault)
+{
+    return fault->code == e && fault->text[0] != '\0' ? fault->text : semel_err_text(e);
+}
+
+int cli_ledger_fault(semel_err e, const semel_fault *fault)
+{
+    /* Who asks needs to know that nothing may run, not in which way the ledger fails. */
+    bool gone = e == SEMEL_E_UNAVAILABLE || e == SEMEL_E_CORRUPT;
+    return cli_fail(gone ? CLI_UNAVAILABLE : cli_code(e), "%s: %s",
+                    gone ? semel_code_name(SEMEL_C_LEDGER_UNAVAILABLE) : semel_err_name(e),
+                    fault_text(e, fault));
+}
+
+/* What machines get instead of an answer when there is no ledger to give one. */
+static void print_unavailable(const cli_ledger_options *o, bool retriable, sm_str message)
+{
+    if (!o->json)
+        return;
+    sm_buf b;
+    sm_buf_init(&b, CLI_OUTPUT_MAX);
+    sm_buf_printf(&b, "{\"verdict\":\"refused\",\"code\":\"%s\",\"retriable\":%s,\"message\":",
+                  semel_code_name(SEMEL_C_LEDGER_UNAVAILABLE), retriable ? "true" : "false");
+    cli_put_json(&b, message);
+    sm_buf_text(&b, "}\n");
+    cli_write(&b);
+    sm_buf_fini(&b);
+}
+
+int cli_ledger_unavailable(const cli_ledger_options *o, semel_err e, const semel_fault *fault)
+{
+    print_unavailable(o, e == SEMEL_E_UNAVAILABLE, sm_str_from(fault_text(e, fault)));
+    return cli_ledger_fault(e, fault);
+}
+
 int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l)
 {
     *l = (cli_ledger){0};
@@ -45,8 +80,10 @@ int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l)
     if (contract != NULL) {
         /* Read once, for it may be a pipe; every mistake is told, not only the first. */
         int code = cli_read_contract_text(contract, &l->contract);
-        if (code != CLI_OK)
+        if (code != CLI_OK) {
+            print_unavailable(o, false, SM_STR("the contract cannot be used; stderr says why"));
             return code;
+        }
     }
     semel_options options = {
         .size = sizeof options,
@@ -59,7 +96,7 @@ int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l)
     semel_fault fault = {0};
     semel_err e = semel_open(&options, &l->s, &fault);
     if (e != SEMEL_OK)
-        return cli_ledger_fault(e, &fault);
+        return cli_ledger_unavailable(o, e, &fault);
     l->a = semel_answer_new();
     return l->a != NULL ? CLI_OK : cli_fail(CLI_INTERNAL, "%s", semel_err_text(SEMEL_E_NOMEM));
 }
@@ -70,12 +107,6 @@ void cli_ledger_close(cli_ledger *l)
     semel_close(l->s);
     sm_buf_fini(&l->contract);
     *l = (cli_ledger){0};
-}
-
-int cli_ledger_fault(semel_err e, const semel_fault *fault)
-{
-    const char *text = fault->code == e && fault->text[0] != '\0' ? fault->text : semel_err_text(e);
-    return cli_fail(cli_code(e), "%s: %s", semel_err_name(e), text);
 }
 
 cli_style cli_state_style(semel_state s)

@@ -60,8 +60,12 @@ enum {
 int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l);
 void cli_ledger_close(cli_ledger *l);
 
-/* Explains an error of a function that gives no answer; returns the exit code. */
+/* Explains an error of a function that gives no answer; returns the exit code. A ledger that cannot
+ * be used and one that is damaged are both LEDGER_UNAVAILABLE. */
 int cli_ledger_fault(semel_err e, const semel_fault *fault);
+
+/* The same where nothing was printed yet: --json gets a refusal to read. */
+int cli_ledger_unavailable(const cli_ledger_options *o, semel_err e, const semel_fault *fault);
 
 /* Prints the answer in l->a and returns the exit code. `e` is what the call returned. A refusal is
  * explained on stderr.

@@ -180,12 +180,9 @@ static int open_ledger(work *w)
     }
     if (e == SEMEL_OK)
         return CLI_OK;
-    bool data = e == SEMEL_E_INVALID || e == SEMEL_E_SYNTAX || e == SEMEL_E_DUPLICATE;
-    return cli_fail(e == SEMEL_E_NOMEM ? CLI_INTERNAL
-                    : data             ? CLI_DATA
-                                       : CLI_UNAVAILABLE,
-                    "%s: %s; the command was not run", semel_err_name(e),
-                    fault.text[0] != '\0' ? fault.text : semel_err_text(e));
+    int code = cli_ledger_fault(e, &fault);
+    fprintf(stderr, "  The command was not run.\n");
+    return code;
 }
 
 /* ---- the work --------------------------------------------------------------------------------*/
