@@ -202,9 +202,6 @@ int main(int argc, char **argv)
         else
             only = argv[i];
     }
-    make_dir(&o);
-    if (!o.json)
-        printf("ledger: files in %s\n", o.dir);
     static const struct {
         const char *name;
         void (*run)(const bench_options *o);
@@ -212,9 +209,17 @@ int main(int argc, char **argv)
                  {"wake", bench_wake},
                  {"fresh", bench_fresh},
                  {"size", bench_size}};
+    make_dir(&o);
+    if (!o.json)
+        printf("ledger: files in %s\n", o.dir);
+    bool ran = false;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (only == NULL || strcmp(only, parts[i].name) == 0)
+        if (only == NULL || strcmp(only, parts[i].name) == 0) {
             parts[i].run(&o);
+            ran = true;
+        }
     }
-    return 0;
+    if (!ran)
+        fprintf(stderr, "usage: bench-ledger [--json] [--full] [replay | wake | fresh | size]\n");
+    return ran ? 0 : 64;
 }
