@@ -236,7 +236,7 @@ static int run_commit(const cli_command *self, int argc, char **argv)
         if (more)
             fprintf(stderr,
                     "semel: %s is too large to keep: it is recorded as done, without its bytes; "
-                    "more than %u MiB were not even read\n",
+                    "only its first %u MiB were read\n",
                     cli_input_name(o.value_file), VALUE_MAX >> 20);
         o.outcome.value = value.p == NULL ? SM_STR("") : sm_buf_view(&value);
     } else {
