@@ -103,8 +103,8 @@ static void put_time(cli_table *t, sm_str text)
 void cli_put_attempts(sm_buf *out, size_t indent, const sm_json *list)
 {
     static const cli_column columns[] = {
-        {"ATTEMPT", false, true}, {"FENCE", false, true},  {"STARTED", false, false},
-        {"BY", true, false},      {"ENDED", false, false}, {"HOW", true, false},
+        {"ATTEMPT", CLI_WHOLE, true}, {"FENCE", CLI_WHOLE, true},  {"STARTED", CLI_WHOLE, false},
+        {"BY", CLI_SHRINKS, false},   {"ENDED", CLI_WHOLE, false}, {"HOW", CLI_WRAPS, false},
     };
     attempts all = {.n = 0};
     const sm_json *entry = list + 1;

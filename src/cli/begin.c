@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "cli/ledger.h"
+#include "core/handle.h"
 
 /* A claim in a file, with its line feed. */
 #define CLAIM_MAX 4096u
@@ -61,9 +62,15 @@ static int read_begin(const cli_command *self, int argc, char **argv, begin_opti
         return cli_usage(self, "--tool is missing");
     if (o->args != NULL && o->args_file != NULL)
         return cli_usage(self, "--args and --args-file exclude each other");
-    if (o->after != NULL && !cli_is_handle(o->after, "ef_"))
+    sm_handle handle;
+    if (o->after != NULL && !sm_handle_parse("ef_", sm_str_from(o->after), &handle))
         return cli_usage(self, "--after names the effect to repeat, ef_...; \"%s\" is no handle",
                          o->after);
+    const char *url = cli_ledger_url(o->ledger.url);
+    if (url != NULL && strncmp(url, "memory:", 7) == 0)
+        return cli_usage(self,
+                         "a ledger in memory is gone when this command ends, and nobody could "
+                         "commit its claim; use sqlite:PATH");
     return CLI_OK;
 }
 
@@ -94,6 +101,11 @@ static int run_begin(const cli_command *self, int argc, char **argv)
             .flags = SEMEL_CALL_DETACHED,
         };
         code = cli_answer(&o.ledger, &l, semel_begin(l.s, &call, l.a), NULL);
+        if (l.a->code == SEMEL_C_BAD_ARGUMENTS && o.args == NULL && call.args.n == 0)
+            fprintf(stderr,
+                    "  The arguments were read from %s, which is empty; --args '{}' says "
+                    "that there are none.\n",
+                    cli_input_name(o.args_file));
     }
     cli_ledger_close(&l);
     sm_buf_fini(&args);
@@ -236,7 +248,7 @@ static int run_commit(const cli_command *self, int argc, char **argv)
         if (more)
             fprintf(stderr,
                     "semel: %s is too large to keep: it is recorded as done, without its bytes; "
-                    "more than %u MiB were not even read\n",
+                    "only its first %u MiB were read\n",
                     cli_input_name(o.value_file), VALUE_MAX >> 20);
         o.outcome.value = value.p == NULL ? SM_STR("") : sm_buf_view(&value);
     } else {

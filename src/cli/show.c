@@ -58,7 +58,8 @@ static void put_time(sm_buf *b, const char *label, sm_str text)
 static void put_advice(sm_buf *b, const semel_answer *a)
 {
     cli_row(b, "note", a->message);
-    cli_row(b, "to do", a->corrective_action);
+    if (!a->has_outcome || a->outcome.corrective_action.p == NULL) /* it is said there */
+        cli_row(b, "to do", a->corrective_action);
     if (a->corrective_action.p != NULL)
         return;
     if (a->state == SEMEL_S_IN_DOUBT)
