@@ -24,6 +24,11 @@ static void charge(void *context, const semel_answer *execute, semel_outcome *ou
     outcome->value = text("{\"charge\": \"ch_1\"}");
 }
 
+/* Without a contract, a tool is remembered for ten minutes only. */
+static const char contract[] = "version: 1\n"
+                               "tools:\n"
+                               "  charge: { class: irreversible, window: forever }\n";
+
 int main(int argc, char **argv)
 {
     semel_options options;
@@ -34,6 +39,7 @@ int main(int argc, char **argv)
     memset(&options, 0, sizeof options);
     memset(&call, 0, sizeof call);
     options.size = sizeof options;
+    options.contract = text(contract);
     call.size = sizeof call;
     call.scope = text(argc > 1 ? argv[1] : "order-1");
     call.tool = text("charge");

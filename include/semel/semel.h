@@ -32,8 +32,9 @@
  *
  * The long way is semel_begin, the work, semel_commit; see the functions.
  *
- * Structures that you fill in start with their own size, so that they can grow. Set everything else
- * to zero before you fill it in: zero is the default of every field.
+ * Structures that you fill in start with their own size, so that they can grow; one without it is
+ * refused. Set everything else to zero before you fill it in: zero is the default of every field.
+ * No pointer may be NULL where it is not said that it may; texts may be absent where it is said.
  */
 #ifndef SEMEL_SEMEL_H
 #define SEMEL_SEMEL_H

@@ -31,6 +31,9 @@
 #define SM_MATCH_MAX          4096u /* bytes of a value that a pattern is matched with */
 #define SM_REPORT_MAX         200u  /* errors and warnings reported about one file */
 
+/* The longest lease that a renewal may ask for: whoever lost a claim must not wait for ever. */
+#define SM_LEASE_MAX_MS ((int64_t)7 * 24 * 3600 * 1000)
+
 /* The bytes of an outcome that are kept; of one in an event's body; and texts that people give. */
 #define SM_OUTCOME_MAX  (1u << 20)
 #define SM_EVIDENCE_MAX 1024u

@@ -3,9 +3,13 @@
 
 #include "base/limits.h"
 #include "cli/ledger.h"
+#include "core/handle.h"
 
 /* A claim in a file, with its line feed. */
 #define CLAIM_MAX 4096u
+
+/* Of a larger value only so much is read. */
+#define VALUE_MAX (64u << 20)
 
 /* ---- begin -----------------------------------------------------------------------------------*/
 
@@ -58,9 +62,15 @@ static int read_begin(const cli_command *self, int argc, char **argv, begin_opti
         return cli_usage(self, "--tool is missing");
     if (o->args != NULL && o->args_file != NULL)
         return cli_usage(self, "--args and --args-file exclude each other");
-    if (o->after != NULL && !cli_is_handle(o->after, "ef_"))
+    sm_handle handle;
+    if (o->after != NULL && !sm_handle_parse("ef_", sm_str_from(o->after), &handle))
         return cli_usage(self, "--after names the effect to repeat, ef_...; \"%s\" is no handle",
                          o->after);
+    const char *url = cli_ledger_url(o->ledger.url);
+    if (url != NULL && strncmp(url, "memory:", 7) == 0)
+        return cli_usage(self,
+                         "a ledger in memory is gone when this command ends, and nobody could "
+                         "commit its claim; use sqlite:PATH");
     return CLI_OK;
 }
 
@@ -91,6 +101,11 @@ static int run_begin(const cli_command *self, int argc, char **argv)
             .flags = SEMEL_CALL_DETACHED,
         };
         code = cli_answer(&o.ledger, &l, semel_begin(l.s, &call, l.a), NULL);
+        if (l.a->code == SEMEL_C_BAD_ARGUMENTS && o.args == NULL && call.args.n == 0)
+            fprintf(stderr,
+                    "  The arguments were read from %s, which is empty; --args '{}' says "
+                    "that there are none.\n",
+                    cli_input_name(o.args_file));
     }
     cli_ledger_close(&l);
     sm_buf_fini(&args);
@@ -226,8 +241,15 @@ static int run_commit(const cli_command *self, int argc, char **argv)
     sm_str claim = {0};
     code = find_claim(self, optind < argc ? argv[optind] : NULL, o.claim_file, &claim_text, &claim);
     if (code == CLI_OK && o.value_file != NULL) {
-        /* The ledger decides what is too large to keep: it is recorded as done all the same. */
-        code = cli_read(o.value_file, SM_ARENA_MAX, &value);
+        /* What happened has happened, and is recorded as done however much the tool returned. The
+         * ledger keeps no bytes of what is too large. */
+        bool more = false;
+        code = cli_read_start(o.value_file, VALUE_MAX, &value, &more);
+        if (more)
+            fprintf(stderr,
+                    "semel: %s is too large to keep: it is recorded as done, without its bytes; "
+                    "only its first %u MiB were read\n",
+                    cli_input_name(o.value_file), VALUE_MAX >> 20);
         o.outcome.value = value.p == NULL ? SM_STR("") : sm_buf_view(&value);
     } else {
         o.outcome.value = cli_opt(o.value);
@@ -296,7 +318,8 @@ const cli_command cli_begin = {
     .summary = "ask whether to run something now, and claim it",
     .help =
         "  semel begin --tool send_email --scope order-123 --args '{\"to\": \"ann@example.com\"}'\n"
-        "  claim=$(semel begin --tool backup --key 2026-03-01 --args '{}' --json | jq -r .claim)\n\n"
+        "  answer=$(semel begin --tool backup --key 2026-03-01 --args '{}' --json) &&\n"
+        "      claim=$(jq -r '.claim // empty' <<<\"$answer\")      # else $? says why\n\n"
         "Usage: semel begin --tool T [--scope S] [--step N] [--key K]\n"
         "                   [--args JSON | --args-file FILE] [--after ef_...] [--wait DURATION]\n\n"
         "  --tool T                 the tool that is about to be called\n"
@@ -306,7 +329,10 @@ const cli_command cli_begin = {
         "  --args JSON              the arguments; or --args-file FILE, or stdin\n"
         "  --after ef_...           repeat on purpose what this effect did\n"
         "  --wait DURATION          wait so long for somebody else's attempt, or for an approval\n"
-        "                           (default: 0)\n" CLI_CONTRACT_HELP CLI_LEDGER_HELP CLI_JSON_HELP
+        "                           (default: 0); the ledger's own writes may take up to 5s more\n" CLI_CONTRACT_HELP
+            CLI_LEDGER_HELP CLI_JSON_HELP
+        "\nA tool that no contract lists is remembered for ten minutes: then an equal call runs again.\n"
+        "A contract says how long: window: 30d, or forever.\n"
         "\nThe first line is the verdict:\n\n"
         "  execute        run it now, then: semel commit CLAIM. Without a commit before the lease\n"
         "                 ends, the effect is in doubt; semel renew CLAIM extends the lease\n"

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "base/limits.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
@@ -23,13 +24,27 @@ const char *cli_color(FILE *to, cli_style style)
     return isatty(fileno(to)) ? codes[style] : "";
 }
 
+/* Characters that reorder the text around them: what is read would not be what is there. */
+static unsigned bidi_control(const unsigned char *p, size_t step)
+{
+    unsigned c = step == 3   ? (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu)
+                 : step == 2 ? (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu)
+                             : 0;
+    bool is = c == 0x061C || c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) ||
+              (c >= 0x2066 && c <= 0x2069);
+    return is ? c : 0;
+}
+
 void cli_put(sm_buf *out, sm_str text)
 {
     for (size_t i = 0; i < text.n;) {
         const unsigned char *p = (const unsigned char *)text.p + i;
         size_t step = sm_utf8_step(p, text.n - i), n = step == 0 ? 1 : step;
         bool c1 = step == 2 && p[0] == 0xC2 && p[1] < 0xA0;
-        for (size_t j = 0; j < n; j++) {
+        unsigned bidi = bidi_control(p, step);
+        if (bidi != 0)
+            sm_buf_printf(out, "\\u%04X", bidi);
+        for (size_t j = 0; bidi == 0 && j < n; j++) {
             if (step == 0 || *p < 0x20 || *p == 0x7F || c1)
                 sm_buf_printf(out, "\\x%02X", p[j]);
             else
@@ -119,30 +134,37 @@ int cli_option(const cli_command *self, int argc, char **argv, const struct opti
     return cli_option_short(self, argc, argv, "", options);
 }
 
-int cli_option_short(const cli_command *self, int argc, char **argv, const char *letters,
-                     const struct option *options)
+/* A key as semel key prints it may begin with "-", one in 64 does. */
+static bool is_key(const char *word)
 {
-    char accepted[32];
-    snprintf(accepted, sizeof accepted, ":h%s", letters);
-    opterr = 0;
-    int c = getopt_long(argc, argv, accepted, options, NULL);
-    if (c == 'h') {
-        cli_print_help(self);
-        return c;
+    sm_hash hash;
+    return word[0] == '-' && sm_hash_parse(sm_str_from(word), &hash);
+}
+
+/* The word that getopt is about to take as an option, or NULL. Keys are not options: they are moved
+ * to the end, where names are, and *argc counts what is before them. */
+static const char *next_option(int *argc, char **argv)
+{
+    int i = optind > 0 ? optind : 1;
+    while (i < *argc) {
+        char *word = argv[i];
+        if (is_key(word)) {
+            --*argc;
+            memmove(argv + i, argv + i + 1, (size_t)(*argc - i) * sizeof *argv);
+            argv[*argc] = word;
+        } else if (word[0] == '-' && word[1] != '\0') {
+            return word;
+        } else {
+            i++;
+        }
     }
-    if (c != '?' && c != ':')
-        return c;
-    const char *given = argv[optind - 1];
-    if (c == ':') {
-        cli_usage(self, "%s needs a value", given);
-        return '?';
-    }
+    return NULL;
+}
+
+static void explain_option(const cli_command *self, const char *given, const struct option *options)
+{
     sm_nearest nearest = {0};
-    sm_str wrong = {given, strcspn(given, "=")};
-    while (wrong.n > 0 && *wrong.p == '-') {
-        wrong.p++;
-        wrong.n--;
-    }
+    sm_str wrong = {given + 2, strcspn(given + 2, "=")};
     bool known = false;
     for (const struct option *o = options; o->name != NULL; o++) {
         sm_nearest_try(&nearest, wrong, sm_str_from(o->name));
@@ -151,10 +173,38 @@ int cli_option_short(const cli_command *self, int argc, char **argv, const char 
     sm_str near = sm_nearest_get(&nearest, wrong);
     if (known)
         cli_usage(self, "--%.*s does not take a value", SM_FMT(wrong));
-    else if (near.p != NULL && strncmp(given, "--", 2) == 0)
+    else if (near.p != NULL)
         cli_usage(self, "unknown option %s; did you mean --%.*s?", given, SM_FMT(near));
     else
         cli_usage(self, "unknown option %s", given);
+}
+
+int cli_option_short(const cli_command *self, int argc, char **argv, const char *letters,
+                     const struct option *options)
+{
+    static int keys; /* at the end of argv; a process reads one command line */
+    char accepted[32];
+    snprintf(accepted, sizeof accepted, ":h%s", letters);
+    opterr = 0;
+    int before = argc - keys;
+    const char *given = next_option(&before, argv);
+    keys = argc - before;
+    int c = getopt_long(before, argv, accepted, options, NULL);
+    if (c == 'h') {
+        cli_print_help(self);
+        return c;
+    }
+    if (c != '?' && c != ':')
+        return c;
+    if (given == NULL) {
+        cli_usage(self, "the options cannot be read");
+    } else if (c == ':') {
+        cli_usage(self, "%s needs a value", given);
+    } else if (given[1] != '-') {
+        cli_usage(self, "unknown option -%c", optopt);
+    } else {
+        explain_option(self, given, options);
+    }
     return '?';
 }
 
@@ -188,7 +238,8 @@ int cli_fault(const char *input, const sm_fault *fault)
                     fault->text);
 }
 
-int cli_read(const char *path, size_t limit, sm_buf *out)
+/* Reads up to `limit` bytes and one more, which says that there are more. */
+static int read_some(const char *path, size_t limit, sm_buf *out)
 {
     const char *name = cli_input_name(path);
     bool standard = path == NULL || strcmp(path, "-") == 0;
@@ -217,8 +268,24 @@ int cli_read(const char *path, size_t limit, sm_buf *out)
     }
     if (!standard)
         close(fd);
+    return code;
+}
+
+int cli_read(const char *path, size_t limit, sm_buf *out)
+{
+    int code = read_some(path, limit, out);
     if (code == CLI_OK && out->len > limit)
-        code = cli_fail(CLI_DATA, "%s: larger than the limit of %zu bytes", name, limit);
+        code = cli_fail(CLI_DATA, "%s: larger than the limit of %zu bytes", cli_input_name(path),
+                        limit);
+    return code;
+}
+
+int cli_read_start(const char *path, size_t limit, sm_buf *out, bool *more)
+{
+    int code = read_some(path, limit, out);
+    *more = out->len > limit;
+    if (*more)
+        out->len = limit;
     return code;
 }
 

@@ -80,6 +80,9 @@ int cli_fault(const char *input, const sm_fault *fault);
  * failure and returns the exit code. */
 int cli_read(const char *path, size_t limit, sm_buf *out);
 
+/* The same, but of a larger input its start is good enough; *more says that there was more. */
+int cli_read_start(const char *path, size_t limit, sm_buf *out, bool *more);
+
 /* What to call an input in messages. */
 const char *cli_input_name(const char *path);
 
@@ -102,7 +105,7 @@ int cli_read_contract_text(const char *path, sm_buf *text);
 /* Prints findings the way compilers do. */
 void cli_print_report(const char *path, const sm_report *report, bool warnings);
 
-/* Text with control characters and what is not UTF-8 made visible. */
+/* Text with control characters, those that reorder text, and what is not UTF-8 made visible. */
 void cli_put(sm_buf *out, sm_str text);
 void cli_print(FILE *to, sm_str text);
 

@@ -6,7 +6,8 @@
 #include "cli/progress.h"
 #include "cli/verify.h"
 
-#define NEWEST 10000u /* effects that are looked at */
+#define NEWEST    10000u /* effects that are looked at */
+#define OF_A_KIND 20u    /* symptoms that the ledger tells of */
 
 typedef struct finder {
     cli_progress progress;
@@ -92,15 +93,18 @@ static void put_findings(sm_buf *b, const semel_health *h, const cli_verified *v
         return;
     }
     cli_row(b, "ledger", sm_str_from(h->where));
-    cli_rowf(b, "file", "sound: about %" PRIu64 " effect%s in %" PRIu64 " bytes", h->records,
-             h->records == 1 ? "" : "s", h->bytes);
+    char size[CLI_SIZE_TEXT];
+    cli_size_text(h->bytes, size);
+    cli_rowf(b, "file", "sound: about %" PRIu64 " effect%s in %s", h->records,
+             h->records == 1 ? "" : "s", size);
     cli_row(b, "audit trail", v->counts.flaws == 0 ? SM_STR("sound") : SM_STR("ALTERED"));
     cli_put_verified(b, v, false);
     sm_buf_byte(b, '\n');
     if (f->found == 0)
         cli_row(b, "use", SM_STR("no symptoms"));
     else
-        cli_rowf(b, "use", "%" PRIu64 " symptom%s", f->found, f->found == 1 ? "" : "s");
+        cli_rowf(b, "use", "%" PRIu64 " symptom%s%s", f->found, f->found == 1 ? "" : "s",
+                 f->found < OF_A_KIND ? "" : "; at most 20 of a kind are told");
     sm_buf_str(b, sm_buf_view(&f->list));
 }
 
@@ -109,8 +113,10 @@ static int examine(cli_ledger *l, const cli_ledger_options *o)
     semel_stats stats = {0};
     semel_fault fault = {0};
     semel_err e = semel_stats_get(l->s, true, &stats, &fault);
-    if (e != SEMEL_OK)
-        return cli_ledger_fault(e, &fault);
+    if (e != SEMEL_OK) {
+        int code = cli_ledger_unavailable(o, e, &fault);
+        return e == SEMEL_E_CORRUPT ? CLI_DATA : code; /* that is what was to be found out */
+    }
     cli_verified v;
     int code = cli_verify(l, o->json, &v);
     if (code != CLI_OK)
@@ -162,7 +168,7 @@ const cli_command cli_doctor = {
         "\nChecks the file and the whole audit trail, then looks over the newest 10,000 effects\n"
         "for symptoms: the same arguments under different keys within seconds, calls that are\n"
         "alike but for one field, effects that are long in doubt, windows shorter than the\n"
-        "retries that were seen.\n\n"
+        "retries that were seen. At most 20 of a kind are told.\n\n"
         "Exit code: 0 healthy, 1 symptoms were found, 65 the ledger is damaged or its trail was\n"
         "altered, 69 it cannot be opened.\n",
     .run = run,

@@ -219,25 +219,14 @@ static void put_stats_json(sm_buf *b, const semel_health *h)
     sm_buf_printf(b, ",\"schema\":%" PRIu64 "}\n", h->schema);
 }
 
-static void put_size(sm_buf *b, uint64_t bytes)
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    double n = (double)bytes;
-    size_t u = 0;
-    for (; n >= 1024 && u + 1 < sizeof units / sizeof units[0]; u++)
-        n /= 1024;
-    sm_buf_printf(b, u == 0 ? "%.0f %s" : "%.1f %s", n, units[u]);
-}
-
 static void put_stats(sm_buf *b, const semel_health *h)
 {
     char text[CLI_WHEN_TEXT];
     int64_t now = sm_clock_ms();
-    sm_buf size;
-    sm_buf_init(&size, 64);
-    put_size(&size, h->bytes);
+    char size[CLI_SIZE_TEXT];
+    cli_size_text(h->bytes, size);
     cli_row(b, "ledger", sm_str_from(h->where));
-    cli_rowf(b, "size", "%.*s", (int)size.len, size.p);
+    cli_row(b, "size", sm_str_from(size));
     cli_rowf(b, "effects", "about %" PRIu64, h->records);
     for (int st = SEMEL_S_NONE + 1; st < SEMEL_S_COUNT; st++) {
         if (!semel_state_settled((semel_state)st) && h->in_state[st] > 0)
@@ -256,7 +245,6 @@ static void put_stats(sm_buf *b, const semel_health *h)
         cli_row(b, "seals", SM_STR("none yet"));
     }
     cli_rowf(b, "schema", "%" PRIu64, h->schema);
-    sm_buf_fini(&size);
 }
 
 static int run_stats(const cli_command *self, int argc, char **argv)

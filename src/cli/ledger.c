@@ -37,16 +37,74 @@ static const char *or_environment(const char *given, const char *name)
     return value != NULL && *value != '\0' ? value : NULL;
 }
 
+const char *cli_ledger_url(const char *given)
+{
+    return or_environment(given, "SEMEL_LEDGER");
+}
+
+int cli_ledger_nameless(void)
+{
+    return cli_fail(CLI_USAGE, "--ledger is empty: name a ledger, or leave the option out");
+}
+
+static const char *fault_text(semel_err e, const semel_fault *fault)
+{
+    return fault->code == e && fault->text[0] != '\0' ? fault->text : semel_err_text(e);
+}
+
+int cli_ledger_fault(semel_err e, const semel_fault *fault)
+{
+    /* Who asks needs to know that nothing may run, not in which way the ledger fails. */
+    bool gone = e == SEMEL_E_UNAVAILABLE || e == SEMEL_E_CORRUPT;
+    int code = gone ? CLI_UNAVAILABLE : cli_code(e);
+    const char *text = fault_text(e, fault);
+    int first = (int)strcspn(text, "\n");
+    cli_fail(code, "%s: %.*s",
+             gone ? semel_code_name(SEMEL_C_LEDGER_UNAVAILABLE) : semel_err_name(e), first, text);
+    for (text += first; *text != '\0'; text += strcspn(text, "\n")) {
+        text++; /* a line of what a check found */
+        fputs("  ", stderr);
+        cli_print(stderr, (sm_str){text, strcspn(text, "\n")});
+        fputc('\n', stderr);
+    }
+    return code;
+}
+
+/* What machines get instead of an answer when there is no ledger to give one. */
+static void print_unavailable(const cli_ledger_options *o, bool retriable, sm_str message)
+{
+    if (!o->json)
+        return;
+    sm_buf b;
+    sm_buf_init(&b, CLI_OUTPUT_MAX);
+    sm_buf_printf(&b, "{\"verdict\":\"refused\",\"code\":\"%s\",\"retriable\":%s,\"message\":",
+                  semel_code_name(SEMEL_C_LEDGER_UNAVAILABLE), retriable ? "true" : "false");
+    cli_put_json(&b, message);
+    sm_buf_text(&b, "}\n");
+    cli_write(&b);
+    sm_buf_fini(&b);
+}
+
+int cli_ledger_unavailable(const cli_ledger_options *o, semel_err e, const semel_fault *fault)
+{
+    print_unavailable(o, e == SEMEL_E_UNAVAILABLE, sm_str_from(fault_text(e, fault)));
+    return cli_ledger_fault(e, fault);
+}
+
 int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l)
 {
     *l = (cli_ledger){0};
+    if (o->url != NULL && *o->url == '\0')
+        return cli_ledger_nameless();
     const char *contract =
         (flags & CLI_CONTRACT) != 0 ? or_environment(o->contract, "SEMEL_CONTRACT") : NULL;
     if (contract != NULL) {
         /* Read once, for it may be a pipe; every mistake is told, not only the first. */
         int code = cli_read_contract_text(contract, &l->contract);
-        if (code != CLI_OK)
+        if (code != CLI_OK) {
+            print_unavailable(o, false, SM_STR("the contract cannot be used; stderr says why"));
             return code;
+        }
     }
     semel_options options = {
         .size = sizeof options,
@@ -59,7 +117,7 @@ int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l)
     semel_fault fault = {0};
     semel_err e = semel_open(&options, &l->s, &fault);
     if (e != SEMEL_OK)
-        return cli_ledger_fault(e, &fault);
+        return cli_ledger_unavailable(o, e, &fault);
     l->a = semel_answer_new();
     return l->a != NULL ? CLI_OK : cli_fail(CLI_INTERNAL, "%s", semel_err_text(SEMEL_E_NOMEM));
 }
@@ -72,10 +130,14 @@ void cli_ledger_close(cli_ledger *l)
     *l = (cli_ledger){0};
 }
 
-int cli_ledger_fault(semel_err e, const semel_fault *fault)
+void cli_size_text(uint64_t bytes, char out[CLI_SIZE_TEXT])
 {
-    const char *text = fault->code == e && fault->text[0] != '\0' ? fault->text : semel_err_text(e);
-    return cli_fail(cli_code(e), "%s: %s", semel_err_name(e), text);
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double n = (double)bytes;
+    size_t u = 0;
+    for (; n >= 1024 && u + 1 < sizeof units / sizeof units[0]; u++)
+        n /= 1024;
+    snprintf(out, CLI_SIZE_TEXT, u == 0 ? "%.0f %s" : "%.1f %s", n, units[u]);
 }
 
 cli_style cli_state_style(semel_state s)
@@ -134,10 +196,11 @@ void cli_put_outcome(sm_buf *out, const semel_outcome *outcome)
         snprintf(status, sizeof status, ", status %d", outcome->status);
     char size[80] = "";
     if (!outcome->kept && outcome->bytes > 0)
-        snprintf(size, sizeof size, ", %" PRIu64 " bytes that are not kept", outcome->bytes);
+        snprintf(size, sizeof size, ", %" PRIu64 " byte%s not kept", outcome->bytes,
+                 outcome->bytes == 1 ? " that is" : "s that are");
     else if (outcome->bytes > 0)
-        snprintf(size, sizeof size, ", %" PRIu64 " bytes of %s", outcome->bytes,
-                 outcome->is_json ? "JSON" : "text");
+        snprintf(size, sizeof size, ", %" PRIu64 " byte%s of %s", outcome->bytes,
+                 outcome->bytes == 1 ? "" : "s", outcome->is_json ? "JSON" : "text");
     cli_rowf(out, "outcome", "%s%s%s%s", kinds[outcome->kind],
              outcome->kind == SEMEL_FAILURE ? applied[outcome->applied] : "", status, size);
     if (outcome->headers.p != NULL)
@@ -173,7 +236,8 @@ static void put_rows(sm_buf *b, const semel_answer *a)
         cli_row(b, "code", sm_str_from(semel_code_name(a->code)));
     if (a->verdict != SEMEL_REFUSED) {
         cli_row(b, "note", a->message);
-        cli_row(b, "to do", a->corrective_action);
+        if (!a->has_outcome || a->outcome.corrective_action.p == NULL) /* it is said there */
+            cli_row(b, "to do", a->corrective_action);
     }
     if (a->has_outcome)
         cli_put_outcome(b, &a->outcome);

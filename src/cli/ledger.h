@@ -55,13 +55,23 @@ enum {
     CLI_CONTRACT = 2,   /* the command takes --contract */
 };
 
+/* The URL that was given, or that of the environment; NULL: the user's own ledger. */
+const char *cli_ledger_url(const char *given);
+
+/* Explains that --ledger was given and is empty; returns the exit code. */
+int cli_ledger_nameless(void);
+
 /* Opens the ledger for one thing. Explains a failure and returns the exit code; the ledger is to be
  * closed in any case. */
 int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l);
 void cli_ledger_close(cli_ledger *l);
 
-/* Explains an error of a function that gives no answer; returns the exit code. */
+/* Explains an error of a function that gives no answer; returns the exit code. A ledger that cannot
+ * be used and one that is damaged are both LEDGER_UNAVAILABLE. */
 int cli_ledger_fault(semel_err e, const semel_fault *fault);
+
+/* The same where nothing was printed yet: --json gets a refusal to read. */
+int cli_ledger_unavailable(const cli_ledger_options *o, semel_err e, const semel_fault *fault);
 
 /* Prints the answer in l->a and returns the exit code. `e` is what the call returned. A refusal is
  * explained on stderr.
@@ -72,6 +82,10 @@ int cli_answer(const cli_ledger_options *o, cli_ledger *l, semel_err e, const ch
 
 /* The rows of an answer's outcome. */
 void cli_put_outcome(sm_buf *out, const semel_outcome *outcome);
+
+/* A size as people read it. */
+#define CLI_SIZE_TEXT 40
+void cli_size_text(uint64_t bytes, char out[CLI_SIZE_TEXT]);
 
 /* The colour of a state. */
 cli_style cli_state_style(semel_state s);

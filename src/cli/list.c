@@ -182,9 +182,9 @@ static bool put_json_item(page *p, const semel_answer *item, const semel_record 
 }
 
 static const cli_column columns[] = {
-    {"EFFECT", false, false},   {"STATE", false, false}, {"AGE", false, true},
-    {"TOOL", true, false},      {"SCOPE", true, false},  {"NOTE", false, false},
-    {"ARGUMENTS", true, false},
+    {"EFFECT", CLI_WHOLE, false},      {"STATE", CLI_WHOLE, false},   {"AGE", CLI_WHOLE, true},
+    {"TOOL", CLI_SHRINKS, false},      {"SCOPE", CLI_SHRINKS, false}, {"NOTE", CLI_WHOLE, false},
+    {"ARGUMENTS", CLI_SHRINKS, false},
 };
 
 static bool put_row(page *p, const semel_answer *item, const semel_record *r)

@@ -79,19 +79,28 @@ static const cli_command *find_command(int argc, char **argv, int *words)
     return NULL;
 }
 
-/* Whether a word starts some two-word commands; prints those. */
-static bool print_family(FILE *to, const char *word)
+/* Whether a command has two words, and this is the first of them. */
+static bool of_family(const cli_command *c, const char *word)
+{
+    size_t n = strlen(word);
+    return strncmp(c->name, word, n) == 0 && c->name[n] == ' ';
+}
+
+static bool is_family(const char *word)
 {
     bool any = false;
-    size_t n = strlen(word);
+    for (size_t i = 0; i < COMMANDS; i++)
+        any |= of_family(commands[i].command, word);
+    return any;
+}
+
+static void print_family(FILE *to, const char *word)
+{
     for (size_t i = 0; i < COMMANDS; i++) {
         const cli_command *c = commands[i].command;
-        if (strncmp(c->name, word, n) == 0 && c->name[n] == ' ') {
+        if (of_family(c, word))
             print_line(to, c->name, c->summary);
-            any = true;
-        }
     }
-    return any;
 }
 
 static int unknown_command(const char *word, const char *second)
@@ -108,7 +117,9 @@ static int unknown_command(const char *word, const char *second)
     if (near.p != NULL)
         return cli_usage(NULL, "unknown command \"%s\"; did you mean \"%.*s\"?", both,
                          SM_FMT(near));
-    return cli_usage(NULL, "unknown command \"%s\"", word);
+    int code = cli_usage(NULL, "unknown command \"%s\"", both);
+    print_family(stderr, word);
+    return code;
 }
 
 static int run_help(int argc, char **argv)
@@ -123,8 +134,12 @@ static int run_help(int argc, char **argv)
         cli_print_help(c);
         return CLI_OK;
     }
-    return print_family(stdout, argv[0]) ? CLI_OK
-                                         : unknown_command(argv[0], argc > 1 ? argv[1] : NULL);
+    if (argc > 1 || !is_family(argv[0]))
+        return unknown_command(argv[0], argc > 1 ? argv[1] : NULL);
+    printf("%sThe commands of semel %s%s\n\n", cli_color(stdout, CLI_BOLD), argv[0],
+           cli_color(stdout, CLI_PLAIN));
+    print_family(stdout, argv[0]);
+    return CLI_OK;
 }
 
 static int run(int argc, char **argv)
@@ -142,8 +157,10 @@ static int run(int argc, char **argv)
     const cli_command *c = find_command(argc - 1, argv + 1, &words);
     if (c != NULL)
         return c->run(c, argc - words, argv + words);
-    if (argc == 2 && print_family(stderr, first))
+    if (argc == 2 && is_family(first)) {
+        print_family(stderr, first);
         return CLI_USAGE;
+    }
     return unknown_command(first, argc > 2 ? argv[2] : NULL);
 }
 

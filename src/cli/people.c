@@ -52,12 +52,60 @@ static int read_options(const cli_command *self, int argc, char **argv, const st
 /* A decision, given the ledger and what was read. */
 typedef semel_err decide_fn(cli_ledger *l, const options *o);
 
+static semel_err approve(cli_ledger *l, const options *o)
+{
+    return semel_approve(l->s, sm_str_from(o->name), (sm_str){0}, l->a);
+}
+
+/* What fits the state that an effect is in. */
+static const char *fitting(semel_state state)
+{
+    switch (state) {
+    case SEMEL_S_PENDING: return "It waits for approval: approve, deny or cancel fit.";
+    case SEMEL_S_READY:
+        return "It may run and has not started: the next equal call runs it, or "
+               "cancel it.";
+    case SEMEL_S_RUNNING: return "It runs: wait for it to end, or for the end of its lease.";
+    case SEMEL_S_IN_DOUBT: return "It is in doubt: semel resolve fits.";
+    case SEMEL_S_SUCCEEDED:
+    case SEMEL_S_FAILED:
+    case SEMEL_S_PARTIAL:
+    case SEMEL_S_DENIED: return "It is settled: semel forget lets the next equal call run.";
+    case SEMEL_S_EXPIRED:
+    case SEMEL_S_CANCELED: return "It is over: the next equal call starts anew.";
+    default: return NULL;
+    }
+}
+
+/* The ledger's advice is for callers; whoever decides needs another one. `room` keeps its text. */
+static void advise(semel_answer *a, char room[200])
+{
+    const char *text = NULL;
+    if (a->verdict != SEMEL_REFUSED)
+        return;
+    if (a->code == SEMEL_C_ILLEGAL_STATE)
+        text = fitting(a->state);
+    if (a->code == SEMEL_C_KEY_CONFLICT && a->request.p != NULL) {
+        snprintf(room, 200, "%.*s is in its place: look at it before you approve it.",
+                 SM_FMT(a->request));
+        text = room;
+    }
+    if (text != NULL)
+        a->corrective_action = sm_str_from(text);
+}
+
 static int decide(const options *o, decide_fn *fn, const char *done)
 {
+    char room[200];
     cli_ledger l;
     int code = cli_ledger_open(&o->ledger, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK)
-        code = cli_answer(&o->ledger, &l, fn(&l, o), done);
+    if (code == CLI_OK) {
+        semel_err e = fn(&l, o);
+        advise(l.a, room);
+        if (fn == approve && l.a->state == SEMEL_S_PENDING)
+            done = "approved by you; still pending: more approvals are needed";
+        code = cli_answer(&o->ledger, &l, e, done);
+    }
     cli_ledger_close(&l);
     return code;
 }
@@ -67,11 +115,6 @@ static const struct option reason_table[] = {
     {"reason", required_argument, NULL, 'r'}, CLI_LEDGER_OPTIONS, {0}};
 
 /* ---- approve, deny ---------------------------------------------------------------------------*/
-
-static semel_err approve(cli_ledger *l, const options *o)
-{
-    return semel_approve(l->s, sm_str_from(o->name), (sm_str){0}, l->a);
-}
 
 static int run_approve(const cli_command *self, int argc, char **argv)
 {

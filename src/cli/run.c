@@ -68,12 +68,19 @@ static int check_options(const cli_command *self, const options *o)
 static int read_options(const cli_command *self, int argc, char **argv, options *o)
 {
     static const struct option table[] = {
-        {"key", required_argument, NULL, 'k'},    {"scope", required_argument, NULL, 's'},
-        {"ledger", required_argument, NULL, 'l'}, {"contract", required_argument, NULL, 'c'},
-        {"window", required_argument, NULL, 'w'}, {"wait", required_argument, NULL, 't'},
-        {"retry-failed", no_argument, NULL, 'r'}, {"approve", no_argument, NULL, 'a'},
-        {"stdin", no_argument, NULL, 'i'},        {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},         {0},
+        {"key", required_argument, NULL, 'k'},
+        {"scope", required_argument, NULL, 's'},
+        {"ledger", required_argument, NULL, 'l'},
+        {"contract", required_argument, NULL, 'c'},
+        {"window", required_argument, NULL, 'w'},
+        {"wait", required_argument, NULL, 't'},
+        {"retry-failed", no_argument, NULL, 'r'},
+        {"approve", no_argument, NULL, 'a'},
+        {"seal-key", required_argument, NULL, 'S'},
+        {"stdin", no_argument, NULL, 'i'},
+        {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
     int c;
     while ((c = cli_option_short(self, argc, argv, "q", table)) != -1) {
@@ -82,6 +89,7 @@ static int read_options(const cli_command *self, int argc, char **argv, options 
         case 's': o->scope = optarg; break;
         case 'l': o->ledger = optarg; break;
         case 'c': o->contract = optarg; break;
+        case 'S': o->seal_key = optarg; break;
         case 'w': o->window = optarg; break;
         case 't':
             if (!cli_duration(optarg, &o->wait_ms))
@@ -159,6 +167,8 @@ static void make_contract(const options *o, sm_buf *b)
 
 static int open_ledger(work *w)
 {
+    if (w->o->ledger != NULL && *w->o->ledger == '\0')
+        return cli_ledger_nameless();
     if (w->o->contract == NULL) {
         make_contract(w->o, &w->contract);
     } else {
@@ -166,7 +176,7 @@ static int open_ledger(work *w)
         if (code != CLI_OK)
             return code;
     }
-    const char *seal_key = getenv("SEMEL_SEAL_KEY_FILE");
+    const char *seal_key = w->o->seal_key != NULL ? w->o->seal_key : getenv("SEMEL_SEAL_KEY_FILE");
     semel_options open = {.size = sizeof open,
                           .url = w->o->ledger,
                           .contract = sm_buf_view(&w->contract),
@@ -180,12 +190,9 @@ static int open_ledger(work *w)
     }
     if (e == SEMEL_OK)
         return CLI_OK;
-    bool data = e == SEMEL_E_INVALID || e == SEMEL_E_SYNTAX || e == SEMEL_E_DUPLICATE;
-    return cli_fail(e == SEMEL_E_NOMEM ? CLI_INTERNAL
-                    : data             ? CLI_DATA
-                                       : CLI_UNAVAILABLE,
-                    "%s: %s; the command was not run", semel_err_name(e),
-                    fault.text[0] != '\0' ? fault.text : semel_err_text(e));
+    int code = cli_ledger_fault(e, &fault);
+    fprintf(stderr, "  The command was not run.\n");
+    return code;
 }
 
 /* ---- the work --------------------------------------------------------------------------------*/
@@ -365,12 +372,13 @@ static int run_once(work *w)
 
 static int run(const cli_command *self, int argc, char **argv)
 {
+    bool mute = fcntl(STDOUT_FILENO, F_GETFD) < 0;
     fill_standard_descriptors();
     options o = {.scope = "default", .wait_ms = 30000};
     int code = read_options(self, argc, argv, &o);
     if (code != CLI_OK)
         return code == 'h' ? CLI_OK : code;
-    work w = {.o = &o, .signals.fd = -1};
+    work w = {.o = &o, .signals.fd = -1, .mute = mute};
     sm_arena_init(&w.arena, SM_ARENA_MAX);
     sm_buf_init(&w.contract, SM_CONTRACT_BYTES_MAX);
     sm_buf_init(&w.args, SM_JSON_BYTES_MAX);
@@ -403,12 +411,14 @@ const cli_command cli_run = {
         "  --stdin          read stdin first (at most 16 MiB), make it part of what must be equal,\n"
         "                   and give it to the command, which otherwise reads /dev/null\n"
         "  --wait D         how long to wait for somebody else's run or for an approval\n"
-        "                   (default: 30s)\n"
+        "                   (default: 30s); the ledger's own writes may take up to 5s more\n"
         "  --window D       how long the key is remembered (default: forever)\n"
         "  --retry-failed   run again what exited with another code than 0\n"
         "  --approve        somebody must agree first: semel approve\n"
-        "  --contract FILE  what is declared about the tool \"run\", instead of the three above\n"
+        "  --contract FILE  what is declared about the tool \"run\", instead of the three above;\n"
+        "                   SEMEL_CONTRACT is not heeded: it is about the tools of agents\n"
         "  --ledger URL     sqlite:PATH; else SEMEL_LEDGER, else the user's own ledger\n"
+        "  --seal-key FILE  keys the seals of the audit trail; else SEMEL_SEAL_KEY_FILE\n"
         "  -q, --quiet      do not say that an answer is a replay\n\n"
         "The command's output is streamed and recorded, signals are passed on to it, and its exit\n"
         "code is ours (128 + n after signal n). Asked again, the same bytes go to the same streams\n"

@@ -10,7 +10,7 @@
 #include "semel/semel.h"
 
 typedef struct cli_run_options {
-    const char *key, *scope, *ledger, *contract, *window;
+    const char *key, *scope, *ledger, *contract, *window, *seal_key;
     int64_t wait_ms;
     bool retry_failed, approve, input, quiet;
     char **argv;
@@ -24,6 +24,7 @@ typedef struct cli_run_work {
     sm_signals signals;
     sm_transcript record;
     sm_child child;
+    bool mute;       /* we were started without a standard output */
     bool lost;       /* it was started, and nobody knows how it ended */
     int interrupted; /* the signal that kept it from being started, or made us stop waiting */
     char effect[64]; /* the handle of what was run here */

@@ -94,6 +94,8 @@ static int conclude_replay(work *w)
                         fault.code == e ? fault.text : semel_err_text(e));
     if (!w->o->quiet)
         cli_fail(0, "replayed %.*s (done %s); the command was not run again", HANDLE(a), r.ended);
+    if (w->mute && r.total[SM_STREAM_OUT] > 0)
+        return cli_fail(CLI_IO, "cannot write the recorded output: there is no standard output");
     e = sm_replay_write(&r, fds);
     if (r.truncated)
         cli_fail(0,

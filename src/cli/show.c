@@ -58,7 +58,8 @@ static void put_time(sm_buf *b, const char *label, sm_str text)
 static void put_advice(sm_buf *b, const semel_answer *a)
 {
     cli_row(b, "note", a->message);
-    cli_row(b, "to do", a->corrective_action);
+    if (!a->has_outcome || a->outcome.corrective_action.p == NULL) /* it is said there */
+        cli_row(b, "to do", a->corrective_action);
     if (a->corrective_action.p != NULL)
         return;
     if (a->state == SEMEL_S_IN_DOUBT)
@@ -68,7 +69,7 @@ static void put_advice(sm_buf *b, const semel_answer *a)
                  SM_FMT(a->request), SM_FMT(a->request));
 }
 
-static void put_head(sm_buf *b, const semel_answer *a, const sm_json *story)
+static void put_head(sm_buf *b, sm_str name, const semel_answer *a, const sm_json *story)
 {
     static const struct {
         const char *label, *name;
@@ -90,6 +91,10 @@ static void put_head(sm_buf *b, const semel_answer *a, const sm_json *story)
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         put_time(b, times[i].label, cli_member(story, times[i].name));
     cli_row(b, "request", a->request);
+    if (name.n > 3 && memcmp(name.p, "ap_", 3) == 0 && a->request.p != NULL &&
+        !sm_str_eq(name, a->request))
+        cli_rowf(b, "superseded", "%.*s is superseded by %.*s, whose arguments these are",
+                 SM_FMT(name), SM_FMT(a->request));
     cli_row(b, "blocked by", a->blocked_by);
     if (a->code != SEMEL_C_NONE)
         cli_row(b, "code", sm_str_from(semel_code_name(a->code)));
@@ -105,7 +110,7 @@ static void put_head(sm_buf *b, const semel_answer *a, const sm_json *story)
     sm_buf_fini(&text);
 }
 
-static void put_story(sm_buf *b, const semel_answer *a, sm_str json)
+static void put_story(sm_buf *b, sm_str name, const semel_answer *a, sm_str json)
 {
     sm_arena arena;
     sm_arena_init(&arena, STORY_MAX);
@@ -115,7 +120,7 @@ static void put_story(sm_buf *b, const semel_answer *a, sm_str json)
         cli_put(b, json);
         sm_buf_byte(b, '\n');
     } else {
-        put_head(b, a, story);
+        put_head(b, name, a, story);
         put_list(b, "Attempts", sm_json_find(story, SM_STR("attempts")), cli_put_attempts);
         put_list(b, "Approvals", sm_json_find(story, SM_STR("requests")), cli_put_objects);
         put_list(b, "What happened", sm_json_find(story, SM_STR("events")), put_events);
@@ -139,7 +144,7 @@ static int show(const cli_ledger_options *o, cli_ledger *l, const semel_name *na
         sm_buf_str(&b, json);
         sm_buf_byte(&b, '\n');
     } else {
-        put_story(&b, l->a, json);
+        put_story(&b, name->text, l->a, json);
     }
     int code = cli_write(&b);
     sm_buf_fini(&b);

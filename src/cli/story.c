@@ -96,7 +96,7 @@ void cli_put_objects(sm_buf *out, size_t indent, const sm_json *list)
     }
     cli_column columns[COLUMNS_MAX];
     for (size_t c = 0; c < all.n; c++)
-        columns[c] = (cli_column){.title = all.title[c], .shrinks = true};
+        columns[c] = (cli_column){.title = all.title[c], .fit = CLI_SHRINKS};
     if (all.n == 0)
         return;
     cli_table table;
@@ -115,12 +115,12 @@ void cli_put_objects(sm_buf *out, size_t indent, const sm_json *list)
 void cli_event_columns(cli_table *t, bool with_effect)
 {
     static const cli_column columns[] = {
-        {"SEQ", false, true},   {"TIME", false, false}, {"EFFECT", false, false},
-        {"WHAT", false, false}, {"ACTOR", true, false}, {"DETAILS", true, false},
+        {"SEQ", CLI_WHOLE, true},   {"TIME", CLI_WHOLE, false},    {"EFFECT", CLI_WHOLE, false},
+        {"WHAT", CLI_WHOLE, false}, {"ACTOR", CLI_SHRINKS, false}, {"DETAILS", CLI_WRAPS, false},
     };
     static const cli_column of_one[] = {
-        {"SEQ", false, true},   {"TIME", false, false},   {"WHAT", false, false},
-        {"ACTOR", true, false}, {"DETAILS", true, false},
+        {"SEQ", CLI_WHOLE, true},      {"TIME", CLI_WHOLE, false},    {"WHAT", CLI_WHOLE, false},
+        {"ACTOR", CLI_SHRINKS, false}, {"DETAILS", CLI_WRAPS, false},
     };
     if (with_effect)
         cli_table_init(t, columns, sizeof columns / sizeof columns[0]);

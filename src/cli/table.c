@@ -14,6 +14,8 @@
 #define CELL_MAX    120u /* characters of a cell when there is no terminal to fit */
 #define SHRUNK_MIN  8u   /* a column that shrinks keeps this many */
 #define LABEL_WIDTH 16
+#define WRAP_INDENT 4u  /* of what goes onto lines of its own */
+#define WRAP_MIN    20u /* a narrower terminal wraps by itself */
 
 size_t cli_width(void)
 {
@@ -58,7 +60,8 @@ void cli_table_cell(cli_table *t, cli_style style, sm_str text)
     }
     cli_cell *cell = &t->cells[t->count++];
     *cell = (cli_cell){.at = t->text.len, .style = style};
-    cli_put(&t->text, sm_utf8_cut(text, 4 * CELL_MAX + 4));
+    bool wraps = t->columns[(t->count - 1) % t->n_columns].fit == CLI_WRAPS;
+    cli_put(&t->text, wraps ? text : sm_utf8_cut(text, 4 * CELL_MAX + 4));
     cell->n = t->text.len - cell->at;
     cell->width = sm_utf8_count(cell_text(t, cell));
 }
@@ -79,9 +82,10 @@ static void measure(cli_table *t, size_t indent, bool titles)
     size_t total = indent, room = cli_width(), *widths = t->widths;
     for (size_t c = 0; c < t->n_columns; c++) {
         size_t title = titles ? strlen(t->columns[c].title) : 0;
-        if (title > widths[c])
+        bool wraps = t->columns[c].fit == CLI_WRAPS;
+        if (title > widths[c] || wraps)
             widths[c] = title;
-        for (size_t i = c; i < t->count; i += t->n_columns) {
+        for (size_t i = c; !wraps && i < t->count; i += t->n_columns) {
             if (t->cells[i].width > widths[c])
                 widths[c] = t->cells[i].width;
         }
@@ -93,7 +97,7 @@ static void measure(cli_table *t, size_t indent, bool titles)
     while (room > 0 && total > room) {
         size_t widest = t->n_columns;
         for (size_t c = 0; c < t->n_columns; c++) {
-            if (t->columns[c].shrinks && widths[c] > SHRUNK_MIN &&
+            if (t->columns[c].fit == CLI_SHRINKS && widths[c] > SHRUNK_MIN &&
                 (widest == t->n_columns || widths[c] > widths[widest]))
                 widest = c;
         }
@@ -102,6 +106,9 @@ static void measure(cli_table *t, size_t indent, bool titles)
         widths[widest]--;
         total--;
     }
+    size_t last = t->n_columns - 1;
+    if (t->columns[last].fit == CLI_WRAPS) /* it gets what the others leave */
+        widths[last] = room == 0 ? SIZE_MAX : room > total ? widths[last] + room - total : 0;
 }
 
 static void put_blanks(sm_buf *out, size_t n)
@@ -119,6 +126,29 @@ void cli_styled(sm_buf *out, cli_style style, sm_str text)
     sm_buf_str(out, text);
     if (style != CLI_PLAIN)
         sm_buf_text(out, cli_color(stdout, CLI_PLAIN));
+}
+
+/* Appends text in lines of at most `width` characters behind `indent` blanks, the first of which
+ * are there already. Words are not broken: a name stays one that can be copied. */
+static void put_wrapped(sm_buf *out, size_t indent, size_t width, cli_style style, sm_str text)
+{
+    for (size_t start = 0; start < text.n;) {
+        size_t end = 0, at = start;
+        for (size_t n = 0; at < text.n && (n <= width || end == 0); n++) {
+            if (text.p[at] == ' ')
+                end = at;
+            at += sm_utf8_step((const unsigned char *)text.p + at, text.n - at);
+            if (at == text.n && n < width)
+                end = at;
+        }
+        if (end == 0)
+            end = text.n;
+        if (start > 0)
+            put_blanks(out, indent);
+        cli_styled(out, style, (sm_str){text.p + start, end - start});
+        sm_buf_byte(out, '\n');
+        start = end < text.n ? end + 1 : end;
+    }
 }
 
 /* The first `n` characters of a text that is longer, the last three being dots. */
@@ -158,6 +188,8 @@ static void end_line(sm_buf *out)
 
 void cli_table_put(cli_table *t, size_t indent, bool titles, sm_buf *out)
 {
+    size_t room = cli_width(), beside = indent + WRAP_INDENT;
+    size_t wrapped = room > beside + WRAP_MIN ? room - beside : WRAP_MIN;
     measure(t, indent, titles);
     if (titles) {
         put_blanks(out, indent);
@@ -171,6 +203,12 @@ void cli_table_put(cli_table *t, size_t indent, bool titles, sm_buf *out)
         const cli_cell *cell = &t->cells[i];
         if (c == 0)
             put_blanks(out, indent);
+        if (t->columns[c].fit == CLI_WRAPS && cell->width > t->widths[c]) {
+            end_line(out);
+            put_blanks(out, indent + WRAP_INDENT);
+            put_wrapped(out, indent + WRAP_INDENT, wrapped, cell->style, cell_text(t, cell));
+            continue;
+        }
         put_cell(out, &t->columns[c], t->widths[c], c + 1 == t->n_columns, cell_text(t, cell),
                  cell->width, cell->style);
         if (c + 1 == t->n_columns)
@@ -188,8 +226,19 @@ void cli_row(sm_buf *out, const char *label, sm_str text)
         return;
     sm_buf_printf(out, "%s%-*s%s ", cli_color(stdout, CLI_BOLD), LABEL_WIDTH, label,
                   cli_color(stdout, CLI_PLAIN));
-    cli_put(out, text);
-    sm_buf_byte(out, '\n');
+    size_t room = cli_width();
+    if (room < LABEL_WIDTH + 1 + WRAP_MIN || text.n == 0) {
+        cli_put(out, text);
+        sm_buf_byte(out, '\n');
+        return;
+    }
+    sm_buf shown;
+    sm_buf_init(&shown, 4 * SM_ARENA_MAX);
+    cli_put(&shown, text);
+    put_wrapped(out, LABEL_WIDTH + 1, room - LABEL_WIDTH - 1, CLI_PLAIN, sm_buf_view(&shown));
+    if (shown.err != SM_OK)
+        out->err = shown.err;
+    sm_buf_fini(&shown);
 }
 
 void cli_rowf(sm_buf *out, const char *label, const char *format, ...)

@@ -2,17 +2,24 @@
  * Text for people: aligned tables, labelled rows, and blocks of lines.
  *
  * On a terminal a table fits its width: columns that may shrink give way, and what does not fit
- * ends in "...". Elsewhere nothing is lost but the tail of very long cells. All text is made
- * harmless first (cli_put). Colours are those of stdout.
+ * ends in "...", but for a column that wraps: what does not fit beside the others goes onto lines
+ * of its own. Elsewhere nothing is lost but the tail of very long cells. All text is made harmless
+ * first (cli_put). Colours are those of stdout.
  */
 #ifndef SM_CLI_TABLE_H
 #define SM_CLI_TABLE_H
 
 #include "cli/cli.h"
 
+typedef enum cli_fit {
+    CLI_WHOLE,   /* as wide as its widest cell */
+    CLI_SHRINKS, /* gives way */
+    CLI_WRAPS,   /* nothing of it is ever cut; the last column only */
+} cli_fit;
+
 typedef struct cli_column {
     const char *title;
-    bool shrinks;
+    cli_fit fit;
     bool right; /* aligned to the right, as numbers are */
 } cli_column;
 
@@ -46,7 +53,8 @@ void cli_table_printf(cli_table *t, cli_style style, const char *format, ...)
  * table is empty afterwards. */
 void cli_table_put(cli_table *t, size_t indent, bool titles, sm_buf *out);
 
-/* Appends a row "label  text". Nothing if the text is absent. */
+/* Appends a row "label  text", on a terminal in as many lines as it takes. Nothing if the text is
+ * absent. */
 void cli_row(sm_buf *out, const char *label, sm_str text);
 void cli_rowf(sm_buf *out, const char *label, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -52,6 +52,24 @@ sm_err sm_seal_hash(sm_digest *d, sm_buf *scratch, sm_str key, semel_event *seal
     return mac != NULL && n == sizeof seal->hash.b ? SM_OK : SEMEL_E_CRYPTO;
 }
 
+sm_err sm_record_digest(sm_digest *d, sm_buf *scratch, const semel_record *r, sm_hash *out)
+{
+    sm_buf_clear(scratch);
+    sm_buf_text(scratch, "semel-record-1");
+    sm_buf_bytes(scratch, r->key.b, sizeof r->key.b);
+    put_text(scratch, r->scope);
+    put_text(scratch, r->step);
+    put_text(scratch, r->tool);
+    put_text(scratch, r->caller);
+    put_number(scratch, r->state);
+    put_number(scratch, r->fence);
+    put_number(scratch, (uint64_t)r->settled_at);
+    put_number(scratch, (uint64_t)r->result_end);
+    put_number(scratch, (uint64_t)r->window_end);
+    put_number(scratch, (uint64_t)r->purge_at);
+    return scratch->err != SM_OK ? scratch->err : sm_digest_bytes(d, scratch->p, scratch->len, out);
+}
+
 sm_err sm_chain_fold(sm_digest *d, sm_hash *so_far, uint64_t seq, const sm_hash *next)
 {
     uint8_t text[sizeof so_far->b + sizeof seq + sizeof next->b];

@@ -20,6 +20,10 @@ sm_err sm_chain_hash(sm_digest *d, sm_buf *scratch, semel_event *e);
 /* The same for a seal; an absent key gives a plain hash. */
 sm_err sm_seal_hash(sm_digest *d, sm_buf *scratch, sm_str key, semel_event *seal);
 
+/* The digest of what a record says and no event tells otherwise: names, state, fence, windows. The
+ * arguments and the outcome have digests of their own, and leave earlier. */
+sm_err sm_record_digest(sm_digest *d, sm_buf *scratch, const semel_record *r, sm_hash *out);
+
 /* The digest over a run of events: of the digest so far and the next event's hash. */
 sm_err sm_chain_fold(sm_digest *d, sm_hash *so_far, uint64_t seq, const sm_hash *next);
 

@@ -22,9 +22,9 @@
     X(AWAITING_APPROVAL, "A person has to approve this call first.",                               \
       "Wait for the approval, then make the same call again.")                                     \
     X(UPSTREAM_TIMEOUT,                                                                            \
-      "An earlier attempt got no answer, and it is being found out what became "                   \
+      "An earlier attempt got no answer. Whoever executes this tool has to find out what became "  \
       "of it.",                                                                                    \
-      "Ask again later with the same call.")                                                       \
+      "Ask again later with the same call; if this lasts, a person has to resolve it.")            \
     X(IN_DOUBT, "An earlier attempt may or may not have taken effect; nobody can tell from here.", \
       "Do not try another way. A person has to find out and resolve it.")                          \
     X(KEY_CONFLICT, "This key belongs to a call with other arguments.",                            \
@@ -140,6 +140,10 @@ static void about_outcome(sm_work *w, semel_answer *a)
         return;
     }
     a->has_outcome = true;
+    if (w->now >= e->result_end) { /* they are over, whether or not they have been purged */
+        o->kept = o->is_json = false;
+        o->value = o->headers = (sm_str){0};
+    }
     if (e->state == SEMEL_S_PARTIAL)
         a->corrective_action = o->corrective_action;
 }

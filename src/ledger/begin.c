@@ -45,6 +45,12 @@ static sm_err read_call(begin *b)
 {
     sm_work *w = b->w;
     const semel_call *c = b->given;
+    sm_handle after;
+    if (c->size < sizeof *c)
+        return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the call's size is not set");
+    if (c->after.p != NULL && !sm_handle_parse("ef_", c->after, &after))
+        return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS,
+                            "what the call comes after is not an effect's handle (ef_...)");
     if (c->scope.p == NULL)
         return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the call has no scope");
     b->call = (sm_call){.scope = c->scope, .step = c->step, .tool = c->tool, .key = c->key};
@@ -105,8 +111,13 @@ static sm_err compare(begin *b, sm_drift *out)
         return SM_OK;
     }
     *out = SM_CONFLICTS;
-    if (!sm_str_eq(w->cur.tool, b->call.tool) || w->cur.args.p == NULL)
-        return SM_OK; /* another tool; or nothing is left to compare with */
+    if (!sm_str_eq(w->cur.tool, b->call.tool)) {
+        b->a->message = sm_arena_printf(
+            &w->call, "This key belongs to a call of another tool, %.*s.", SM_FMT(w->cur.tool));
+        return SM_OK;
+    }
+    if (w->cur.args.p == NULL)
+        return SM_OK; /* nothing is left to compare with */
     sm_identity earlier = b->id;
     e = sm_json_read(&w->call, w->cur.args, &sm_json_default_limits, &earlier.filled, &w->fault);
     if (e != SM_OK)
@@ -198,8 +209,8 @@ static sm_err replay(begin *b, semel_code code)
     if (e != SM_OK)
         return sm_answer_error(w, b->a, e);
     count(&b->s->replays);
-    sm_journal_add(&b->s->journal, SM_JOT_REPLAYED, w->cur.id, w->cur.generation, w->now,
-                   (sm_str){0}, (sm_str){0});
+    sm_journal_add(&b->s->journal, SM_JOT_REPLAYED, SEMEL_C_NONE, w->cur.id, w->cur.generation,
+                   w->now, (sm_str){0}, (sm_str){0});
     b->a->verdict = SEMEL_REPLAY;
     b->a->code = code;
     if (code != SEMEL_C_NONE)
@@ -232,6 +243,11 @@ static sm_err execute(begin *b, const uint8_t *secret)
     a->idempotency_key = (sm_str){key, SM_HASH_TEXT};
     a->lease_ms = b->lease_ms;
     a->verdict = SEMEL_EXECUTE;
+    if (w->step.observed != SEMEL_C_NONE) {
+        a->observed = sm_str_from(semel_code_name(w->step.observed));
+        sm_journal_add(&b->s->journal, SM_JOT_OBSERVED, w->step.observed, w->cur.id,
+                       w->cur.generation, w->now, (sm_str){0}, (sm_str){0});
+    }
     sm_remember(b->s, w);
     count(&b->s->executes);
     return SM_OK;
@@ -248,8 +264,9 @@ static sm_err pass(begin *b, sm_jot what)
     b->a->verdict = SEMEL_EXECUTE;
     if (what == SM_JOT_OBSERVED)
         b->a->observed = sm_str_from(semel_code_name(w->step.observed));
-    sm_journal_add(&b->s->journal, what, record ? w->cur.id : 0, record ? w->cur.generation : 0,
-                   sm_clock_ms(), b->call.scope, b->call.tool);
+    semel_code would = what == SM_JOT_OBSERVED ? w->step.observed : SEMEL_C_NONE;
+    sm_journal_add(&b->s->journal, what, would, record ? w->cur.id : 0,
+                   record ? w->cur.generation : 0, sm_clock_ms(), b->call.scope, b->call.tool);
     count(&b->s->executes);
     return SM_OK;
 }
@@ -309,6 +326,38 @@ static sm_err settle_barrier(begin *b)
     return e;
 }
 
+/* Observe mode lets by what a barrier would hold, and says so. */
+typedef struct barring {
+    begin *b;
+    sm_str handle;
+} barring;
+
+static bool find_barring(void *context, const semel_record *r, int64_t now)
+{
+    (void)now;
+    barring *f = context;
+    if (memcmp(&r->key, &f->b->id.key.hash, sizeof r->key) == 0)
+        return true;
+    f->handle = sm_answer_handle(f->b->w, r);
+    return false;
+}
+
+static sm_err observe_barrier(begin *b)
+{
+    sm_hash group;
+    sm_err e = sm_group_of(b->w, b->call.scope, b->call.tool, &group);
+    semel_filter filter = {.states = 1u << SEMEL_S_IN_DOUBT, .group = &group};
+    uint64_t cursor = 0;
+    barring f = {.b = b};
+    if (e == SM_OK)
+        e = b->s->ops->query(b->s->store, &filter, &cursor, 16, find_barring, &f, &b->w->fault);
+    if (f.handle.p != NULL) {
+        b->a->blocked_by = f.handle;
+        b->w->step.observed = SEMEL_C_IN_DOUBT;
+    }
+    return e;
+}
+
 static bool starts(const sm_step *step)
 {
     return step->answer == SM_EXECUTE ||
@@ -327,6 +376,9 @@ static sm_err write_step(begin *b, uint8_t *secret, bool *again, bool *barred)
                    b->id.contract->mode == SM_MODE_ENFORCE &&
                    w->memo.effect.state != SEMEL_S_IN_DOUBT;
     sm_err e = barrier ? settle_barrier(b) : SM_OK;
+    if (b->id.contract->barrier && b->id.contract->mode == SM_MODE_OBSERVE && claims &&
+        w->step.observed == SEMEL_C_NONE)
+        e = observe_barrier(b);
     if (e != SM_OK)
         return e;
     bool taken = starts(&w->step) && !w->step.unclaimed;

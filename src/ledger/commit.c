@@ -110,6 +110,11 @@ sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer
 semel_err semel_renew(semel *s, semel_str claim, int64_t lease_ms, semel_answer *a)
 {
     sm_handle h;
+    if (lease_ms < 0 || lease_ms > SM_LEASE_MAX_MS) {
+        sm_work *w = sm_work_start(a);
+        return sm_answer_error(
+            w, a, sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "a lease is at most 7 days long"));
+    }
     if (sm_handle_parse("cl_", claim, &h))
         return sm_renew(s, &h, lease_ms, a);
     return bad_claim(sm_work_start(a), a);
@@ -205,12 +210,38 @@ static sm_err commit(semel *s, sm_work *w, const sm_handle *h, const semel_outco
         s, w, &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0}), .outcome = keeps ? &o : NULL});
 }
 
+/* What a program got wrong: nothing is recorded, and it may commit again with the same claim. */
+static sm_err check_outcome(sm_work *w, const semel_outcome *o)
+{
+    const sm_json *headers = NULL;
+    const char *wrong = NULL;
+    if (o->size < sizeof *o)
+        wrong = "its size is not set";
+    else if ((unsigned)o->kind > SEMEL_PARTIAL)
+        wrong = "its kind is none that there is";
+    else if ((unsigned)o->applied > SEMEL_APPLIED_UNKNOWN)
+        wrong = "whether it was applied is none of the answers that there are";
+    else if (o->status < 0)
+        wrong = "its status is negative";
+    else if (o->headers.p != NULL && (sm_json_read(&w->call, o->headers, &sm_json_default_limits,
+                                                   &headers, NULL) != SM_OK ||
+                                      headers->type != SM_JSON_OBJECT))
+        wrong = "its headers are not a JSON object";
+    else if (o->corrective_action.n > SM_REASON_MAX || !sm_utf8_valid(o->corrective_action))
+        wrong = "its corrective action is not a text of at most 4096 bytes";
+    return wrong == NULL ? SM_OK
+                         : sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the outcome: %s", wrong);
+}
+
 semel_err semel_commit(semel *s, semel_str claim, const semel_outcome *outcome, semel_answer *a)
 {
     sm_work *w = sm_work_start(a);
     sm_handle h;
     if (!sm_handle_parse("cl_", claim, &h))
         return bad_claim(w, a);
+    sm_err wrong = check_outcome(w, outcome);
+    if (wrong != SM_OK)
+        return sm_answer_error(w, a, wrong);
     semel_outcome o = *outcome;
     sm_str value = o.value;
     sm_outcome_settle(&w->call, &o);

@@ -1,6 +1,7 @@
 /* Striped tables of counters. */
 #include "ledger/journal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define SLOTS    2048u /* in a stripe; a power of two */
@@ -55,10 +56,10 @@ static uint64_t hash_names(sm_str scope, sm_str tool)
     return h;
 }
 
-static bool same(const sm_jotted *n, sm_jot what, uint64_t id, uint64_t generation, sm_str scope,
-                 sm_str tool)
+static bool same(const sm_jotted *n, sm_jot what, semel_code code, uint64_t id, uint64_t generation,
+                 sm_str scope, sm_str tool)
 {
-    if (n->id != id || n->generation != generation || n->what != what)
+    if (n->id != id || n->generation != generation || n->what != what || n->code != code)
         return false;
     return id != 0 || (sm_str_eq(scope, (sm_str){n->names, n->scope_bytes}) &&
                        sm_str_eq(tool, (sm_str){n->names + n->scope_bytes, n->tool_bytes}));
@@ -76,17 +77,18 @@ static bool name_slot(sm_jotted *n, sm_str scope, sm_str tool)
     return true;
 }
 
-void sm_journal_add(sm_journal *j, sm_jot what, uint64_t id, uint64_t generation, int64_t now,
-                    sm_str scope, sm_str tool)
+void sm_journal_add(sm_journal *j, sm_jot what, semel_code code, uint64_t id, uint64_t generation,
+                    int64_t now, sm_str scope, sm_str tool)
 {
-    uint64_t h = mix((id == 0 ? hash_names(scope, tool) : id) + generation * 31 + (uint64_t)what);
+    uint64_t h = mix((id == 0 ? hash_names(scope, tool) : id) + generation * 31 + (uint64_t)what +
+                     (uint64_t)code * 8);
     struct sm_journal_stripe *s = &j->stripes[h % SM_JOURNAL_STRIPES];
     pthread_mutex_lock(&s->lock);
     if (s->slots == NULL)
         s->slots = calloc(SLOTS, sizeof *s->slots);
     for (uint64_t at = h / SM_JOURNAL_STRIPES; s->slots != NULL; at++) {
         sm_jotted *n = &s->slots[at % SLOTS];
-        if (n->count > 0 && !same(n, what, id, generation, scope, tool))
+        if (n->count > 0 && !same(n, what, code, id, generation, scope, tool))
             continue;
         if (n->count == 0) {
             if (s->used >= USED_MAX || (id == 0 && !name_slot(n, scope, tool)))
@@ -95,6 +97,7 @@ void sm_journal_add(sm_journal *j, sm_jot what, uint64_t id, uint64_t generation
             n->id = id;
             n->generation = generation;
             n->what = what;
+            n->code = code;
             n->first_at = now;
         }
         n->count++;
@@ -107,6 +110,7 @@ void sm_journal_add(sm_journal *j, sm_jot what, uint64_t id, uint64_t generation
 static sm_err flush_slots(sm_jotted *slots, const semel_store_ops *ops, semel_store *store)
 {
     semel_note notes[64];
+    char whats[64][40];
     size_t n = 0;
     sm_err e = SM_OK;
     for (uint32_t i = 0; i <= SLOTS && e == SM_OK; i++) {
@@ -117,16 +121,19 @@ static sm_err flush_slots(sm_jotted *slots, const semel_store_ops *ops, semel_st
         if (i == SLOTS || slots[i].count == 0)
             continue;
         const sm_jotted *t = &slots[i];
-        notes[n++] = (semel_note){
+        snprintf(whats[n], sizeof whats[n], "%s%s%s", jot_name(t->what),
+                 t->code == SEMEL_C_NONE ? "" : " ", semel_code_name(t->code));
+        notes[n] = (semel_note){
             .id = t->id,
             .generation = t->generation,
             .first_at = t->first_at,
             .last_at = t->last_at,
             .count = t->count,
-            .what = sm_str_from(jot_name(t->what)),
+            .what = sm_str_from(whats[n]),
             .scope = {t->names, t->scope_bytes},
             .tool = {t->names == NULL ? NULL : t->names + t->scope_bytes, t->tool_bytes},
         };
+        n++;
     }
     return e;
 }

@@ -20,7 +20,8 @@ typedef struct sm_jotted {
     int64_t first_at, last_at;
     uint64_t count;
     sm_jot what;
-    char *names; /* scope and tool of a call without a record; NULL */
+    semel_code code; /* observed: what would have been said */
+    char *names;     /* scope and tool of a call without a record; NULL */
     uint32_t scope_bytes, tool_bytes;
 } sm_jotted;
 
@@ -36,8 +37,8 @@ void sm_journal_init(sm_journal *j);
 void sm_journal_fini(sm_journal *j);
 
 /* Notes one. `scope` and `tool` only where there is no record (id 0). */
-void sm_journal_add(sm_journal *j, sm_jot what, uint64_t id, uint64_t generation, int64_t now,
-                    sm_str scope, sm_str tool);
+void sm_journal_add(sm_journal *j, sm_jot what, semel_code code, uint64_t id, uint64_t generation,
+                    int64_t now, sm_str scope, sm_str tool);
 
 /* Writes all to a store. What the store does not take is gone: it is a journal. */
 sm_err sm_journal_flush(sm_journal *j, const semel_store_ops *ops, semel_store *store);

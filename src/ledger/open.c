@@ -196,10 +196,12 @@ static void release(semel *s)
 semel_err semel_open(const semel_options *options, semel **out, semel_fault *fault)
 {
     *out = NULL;
+    if (options->size < sizeof *options)
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the options' size is not set");
     semel *s = calloc(1, sizeof *s);
     if (s == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
-    memcpy(&s->o, options, options->size < sizeof s->o ? options->size : sizeof s->o);
+    s->o = *options;
     if (s->o.cache_bytes == 0)
         s->o.cache_bytes = CACHE_BYTES;
     if (s->o.audit_retention_ms <= 0)

@@ -121,9 +121,14 @@ static bool list_one(void *context, const semel_record *r, int64_t now)
     sm_work *w = sm_work_start(l->a);
     w->cur = *r;
     w->now = now;
-    l->err = sm_load_cur(w);
-    if (l->err != SM_OK)
-        return false;
+    if (sm_load_cur(w) != SM_OK) { /* one damaged record does not hide the others */
+        l->a->effect = sm_answer_handle(w, r);
+        l->a->state = r->state < SEMEL_S_COUNT ? (semel_state)r->state : SEMEL_S_NONE;
+        l->a->message = SM_STR("This record does not make sense; run `semel doctor`.");
+        sm_answer_refuse(w, l->a, SEMEL_C_LEDGER_UNAVAILABLE, SM_OK);
+        l->stopped = !l->sink(l->context, l->a, r);
+        return !l->stopped;
+    }
     look(l->s, w);
     l->err = sm_answer_about(w, l->a);
     if (l->err != SM_OK)

@@ -22,10 +22,12 @@ void sm_seal_put(const sm_seal *seal, sm_buf *body)
     char digest[SM_HASH_TEXT + 1];
     sm_hash_text(&seal->digest, digest);
     sm_buf_clear(body);
-    sm_buf_printf(body,
-                  "{\"from\":%llu,\"to\":%llu,\"events\":%llu,\"digest\":\"%s\",\"keyed\":%s}",
+    sm_buf_printf(body, "{\"from\":%llu,\"to\":%llu,\"events\":%llu,\"digest\":\"%s\",\"keyed\":%s",
                   (unsigned long long)seal->from, (unsigned long long)seal->to,
                   (unsigned long long)seal->events, digest, seal->keyed ? "true" : "false");
+    if (seal->purged)
+        sm_buf_printf(body, ",\"sealed\":%llu", (unsigned long long)seal->sealed);
+    sm_buf_byte(body, '}');
 }
 
 static bool parse_number(const sm_json *body, const char *name, uint64_t *out)
@@ -53,6 +55,8 @@ bool sm_seal_parse(sm_arena *a, const semel_event *e, sm_seal *out)
     digest = sm_json_find(body, SM_STR("digest"));
     keyed = sm_json_find(body, SM_STR("keyed"));
     out->keyed = keyed != NULL && keyed->type == SM_JSON_TRUE;
+    if (out->purged && !parse_number(body, "sealed", &out->sealed))
+        return false;
     return parse_number(body, "from", &out->from) && parse_number(body, "to", &out->to) &&
            parse_number(body, "events", &out->events) && digest != NULL &&
            digest->type == SM_JSON_STRING && sm_hash_parse(sm_json_text(digest), &out->digest);
@@ -106,9 +110,11 @@ static sm_err write_seal(semel *s, sm_work *w, const semel_health *h, const sm_s
 }
 
 /* The newest position that is covered by a seal. */
-static sm_err covered(semel *s, sm_work *w, const semel_health *h, uint64_t *to, semel_fault *fault)
+static sm_err covered(semel *s, sm_work *w, const semel_health *h, uint64_t *to, bool *keyed,
+                      semel_fault *fault)
 {
     *to = 0;
+    *keyed = false;
     if (h->seal_seq == 0)
         return SM_OK;
     fold f = {.w = w};
@@ -118,7 +124,8 @@ static sm_err covered(semel *s, sm_work *w, const semel_health *h, uint64_t *to,
         return sm_fault_set(fault, SEMEL_E_CORRUPT,
                             "the newest seal cannot be read; run `semel "
                             "audit verify`");
-    *to = f.seal.to;
+    *to = f.seal.purged ? f.seal.sealed : f.seal.to;
+    *keyed = f.seal.keyed;
     return e;
 }
 
@@ -152,9 +159,16 @@ sm_err sm_seal_now(semel *s, bool force, semel_fault *fault)
     for (bool more = true; e == SM_OK && more;) {
         semel_health h;
         uint64_t to = 0;
+        bool keyed = false;
         e = s->ops->health(s->store, false, &h, fault);
         if (e == SM_OK)
-            e = covered(s, w, &h, &to, fault);
+            e = covered(s, w, &h, &to, &keyed, fault);
+        if (e == SM_OK && keyed && s->seal_key == NULL) { /* that is for those who have the key */
+            if (force)
+                e = sm_fault_set(fault, SEMEL_E_INVALID,
+                                 "this ledger is sealed with a key; name its file to seal it");
+            break;
+        }
         more = false;
         uint64_t open = h.last_seq > h.seal_seq ? h.last_seq - h.seal_seq : h.last_seq - to;
         bool late = h.seal_at + SEAL_AFTER_MS <= sm_clock_ms();
@@ -202,7 +216,12 @@ static sm_err retire_events(semel *s, sm_work *w, uint64_t *to, semel_fault *fau
     semel_health h;
     sm_err e = s->ops->health(s->store, false, &h, fault);
     old_events o = {.w = w, .before = sm_clock_ms() - s->o.audit_retention_ms};
-    if (e != SM_OK || h.oldest_event_at == 0 || h.oldest_event_at >= o.before)
+    uint64_t covered_to;
+    bool keyed = false;
+    if (e == SM_OK)
+        e = covered(s, w, &h, &covered_to, &keyed, fault);
+    if (e != SM_OK || h.oldest_event_at == 0 || h.oldest_event_at >= o.before ||
+        (keyed && s->seal_key == NULL))
         return e;
     for (uint64_t after = 0, before = 1; after != before && !o.young && e == SM_OK;) {
         before = after;
@@ -214,6 +233,7 @@ static sm_err retire_events(semel *s, sm_work *w, uint64_t *to, semel_fault *fau
                     .keyed = s->seal_key != NULL,
                     .from = 1,
                     .to = o.newest.to,
+                    .sealed = covered_to,
                     .events = o.newest.events,
                     .digest = o.newest.digest};
     e = write_seal(s, w, &h, &gone, fault);

@@ -13,6 +13,7 @@ typedef struct sm_seal {
     bool purged;
     bool keyed;
     uint64_t from, to, events;
+    uint64_t sealed; /* "purged": up to where events were sealed when it was written */
     sm_hash digest;
 } sm_seal;
 

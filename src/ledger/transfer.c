@@ -59,7 +59,7 @@ static bool newest(exporting *x, const semel_record *r)
     return x->err == SM_OK && cur.generation == r->generation;
 }
 
-static void put_record(sm_buf *out, const semel_record *r)
+static void put_record(sm_buf *out, const semel_record *r, int64_t now)
 {
     char handle[SM_HANDLE_TEXT];
     sm_handle h = {.shard = r->shard, .id = r->id, .generation = r->generation};
@@ -88,19 +88,18 @@ static void put_record(sm_buf *out, const semel_record *r)
     put_hex(out, "head", r->head.b, sizeof r->head.b);
     put_number(out, "events", (int64_t)r->events);
     put_hex(out, "life", r->life.p, r->life.n);
-    if (r->outcome.p != NULL)
+    if (r->outcome.p != NULL && (r->settled_at == 0 || now < r->result_end))
         put_hex(out, "outcome", r->outcome.p, r->outcome.n);
     sm_buf_text(out, "}\n");
 }
 
 static bool export_one(void *context, const semel_record *r, int64_t now)
 {
-    (void)now;
     exporting *x = context;
     if (!newest(x, r))
         return x->err == SM_OK;
     sm_buf_clear(&x->line);
-    put_record(&x->line, r);
+    put_record(&x->line, r, now);
     x->err = x->line.err;
     if (x->err == SM_OK)
         x->stopped = !x->sink(x->context, sm_buf_view(&x->line));
@@ -241,9 +240,12 @@ static sm_err get_record(importing *m, semel_record *r)
     return m->err;
 }
 
-/* Whether what is here gives way: it is not settled, nobody runs it, and theirs is settled. */
+/* Whether what is here gives way: it is not settled, nobody runs it, and theirs is settled. What is
+ * forgotten there says nothing. */
 static bool gives_way(semel_state ours, semel_state theirs)
 {
+    if (theirs == SEMEL_S_NONE)
+        return false;
     return ours == SEMEL_S_NONE ||
            (!semel_state_settled(ours) && ours != SEMEL_S_RUNNING && semel_state_settled(theirs));
 }
@@ -281,7 +283,8 @@ static sm_err put_import(semel *s, sm_work *w, semel_imported *count)
         e = sm_scope_shard(&w->keyer.digest, theirs.scope, &theirs.shard);
     w->cur.version = 0;
     for (int races = 0; e == SM_OK && races < SM_RACES_MAX; races++) {
-        if (w->cur.version != 0 && !gives_way(w->memo.effect.state, memo.effect.state)) {
+        semel_state ours = w->cur.version == 0 ? SEMEL_S_NONE : w->memo.effect.state;
+        if (!gives_way(ours, memo.effect.state)) {
             count->kept++;
             return SM_OK;
         }
@@ -321,12 +324,17 @@ semel_err semel_import_line(semel *s, semel_str line, semel_imported *count, sem
     importing m = {.w = w, .fault = fault};
     count->lines++;
     sm_err e = sm_json_read(&w->call, line, &limits, &m.line, fault);
-    if (e == SM_OK && sm_json_find(m.line, SM_STR("semel")) == NULL)
+    const sm_json *version = e == SM_OK ? sm_json_find(m.line, SM_STR("semel")) : NULL;
+    if (e == SM_OK && (version == NULL || version->type != SM_JSON_NUMBER ||
+                       !sm_str_is(sm_json_text(version), "1")))
         e = bad_line(&m, "semel");
     if (e == SM_OK)
         e = get_record(&m, &w->cur);
     if (e == SM_OK && sm_memo_unpack(&w->cur, &w->memo) != SM_OK)
         e = bad_line(&m, "life");
+    semel_outcome outcome;
+    if (e == SM_OK && w->cur.outcome.p != NULL && !sm_outcome_unpack(w->cur.outcome, &outcome))
+        e = bad_line(&m, "outcome");
     if (e == SM_OK) {
         e = put_import(s, w, count);
         if (e != SM_OK)

@@ -23,9 +23,11 @@ typedef struct link {
     sm_hash hash;
     uint8_t outcome[16];     /* of the newest digest of a value */
     uint8_t fingerprint[16]; /* of the newest arguments that ran or were asked about */
-    uint8_t state;           /* that the newest event says */
+    uint8_t record[16];      /* of what the record says */
+    int64_t purge_at;        /* until then there must be a record; 0: always */
     uint8_t shard;
     bool has_outcome, has_fingerprint;
+    bool kept; /* there is a record */
 } link;
 
 /* An event since the last seal. */
@@ -51,6 +53,7 @@ typedef struct check {
     sm_hash seal_hash;
     uint64_t sealed_to;
     uint64_t purged_to;
+    uint64_t keyed; /* seals made with a key */
     uint64_t orphans, first_orphan;
     bool stopped;
     sm_err err;
@@ -141,16 +144,16 @@ static void read_body(check *c, const semel_event *e, link *l)
 {
     sm_arena_reset(&c->w->call);
     const sm_json *body;
-    l->state = SEMEL_S_COUNT;
+    l->purge_at = 0;
+    memset(l->record, 0, sizeof l->record);
     if (sm_json_read(&c->w->call, e->body, &sm_json_default_limits, &body, NULL) != SM_OK)
         return;
+    body_hash(body, SM_STR("record"), l->record);
     l->has_outcome |= body_hash(body, SM_STR("sha256"), l->outcome);
     l->has_fingerprint |= body_hash(body, SM_STR("fingerprint"), l->fingerprint);
-    const sm_json *state = sm_json_find(body, SM_STR("state"));
-    for (int i = 0; state != NULL && i < SEMEL_S_COUNT; i++) {
-        if (sm_str_is(sm_json_text(state), semel_state_name((semel_state)i)))
-            l->state = (uint8_t)i;
-    }
+    const sm_json *purge = sm_json_find(body, SM_STR("purge_at"));
+    if (purge != NULL && purge->type == SM_JSON_NUMBER)
+        l->purge_at = strtoll(purge->text, NULL, 10); /* what follows a text is not a digit */
 }
 
 static void check_effect_event(check *c, const semel_event *e)
@@ -174,7 +177,10 @@ static void check_effect_event(check *c, const semel_event *e)
         if (c->orphans++ == 0)
             c->first_orphan = e->seq;
     } else if (l->index != 0 && starts) {
-        l->has_outcome = l->has_fingerprint = false; /* it had been purged, and began anew */
+        if (l->purge_at == 0 || l->purge_at > e->at)
+            tell(c, "%s began anew at event %llu, before its record could have been purged", handle,
+                 (unsigned long long)e->seq);
+        l->has_outcome = l->has_fingerprint = false;
     } else if (l->index != 0 && e->index != l->index + 1) {
         tell(c, "events of %s are missing or out of order before event %llu", handle,
              (unsigned long long)e->seq);
@@ -201,6 +207,10 @@ static void check_seal_hash(check *c, const semel_event *e, const sm_seal *seal)
     sm_str key = {c->s->seal_key, c->s->seal_key_bytes};
     if (seal->keyed != (key.p != NULL))
         c->out->unkeyed++;
+    if (!seal->keyed && c->keyed > 0)
+        tell(c, "seal %llu was made without a key, after others with one",
+             (unsigned long long)e->index);
+    c->keyed += seal->keyed;
     if (seal->keyed && key.p == NULL)
         return;
     semel_event again = *e;
@@ -333,22 +343,43 @@ static bool check_record(void *context, const semel_record *r, int64_t now)
     (void)now;
     check *c = context;
     char handle[SM_HANDLE_TEXT];
+    handle_of(r->shard, r->id, r->generation, handle);
+    link *l = c->slots == 0 ? NULL : find(c, r->id, r->generation);
+    bool absent = l == NULL || l->index == 0;
+    if (!absent)
+        l->kept = true;
     if (r->updated_at >= c->started)
         return true;
-    handle_of(r->shard, r->id, r->generation, handle);
-    const link *l = c->slots == 0 ? NULL : find(c, r->id, r->generation);
-    bool absent = l == NULL || l->index == 0;
+    sm_hash digest;
+    c->err = sm_record_digest(&c->w->keyer.digest, &c->w->scratch, r, &digest);
+    if (c->err != SM_OK)
+        return false;
+    sm_memo memo;
+    if (sm_memo_unpack(r, &memo) != SM_OK)
+        tell(c, "the record of %s does not make sense", handle);
     if (absent && c->purged_to == 0)
         tell(c, "the history of %s is gone", handle);
     else if (!absent && (l->index != r->events || memcmp(&l->hash, &r->head, sizeof r->head) != 0))
         tell(c, "the record of %s does not agree with its history", handle);
-    else if (!absent && l->state != SEMEL_S_COUNT && l->state != r->state)
-        tell(c, "the state of %s is not the one that its history ends with", handle);
+    else if (!absent && memcmp(digest.b, l->record, sizeof l->record) != 0)
+        tell(c, "the record of %s was altered", handle);
     if (!absent) {
         check_outcome(c, r, l, handle);
         check_args(c, r, l, handle);
     }
     return c->err == SM_OK && !c->stopped;
+}
+
+/* Every effect has a record until it may be purged. */
+static void check_missing(check *c)
+{
+    char handle[SM_HANDLE_TEXT];
+    for (size_t i = 0; i < c->slots && !c->stopped; i++) {
+        const link *l = &c->links[i];
+        if (l->index != 0 && !l->kept && (l->purge_at == 0 || l->purge_at > c->started))
+            tell(c, "the record of %s is gone, and its time has not come",
+                 handle_of(l->shard, l->id, l->generation, handle));
+    }
 }
 
 semel_err semel_verify(semel *s, semel_flaw_fn *flaw, semel_progress_fn *progress, void *context,
@@ -381,6 +412,10 @@ semel_err semel_verify(semel *s, semel_flaw_fn *flaw, semel_progress_fn *progres
         e = s->ops->query(s->store, &all, &cursor, PAGE, check_record, &c, fault);
     if (e == SM_OK && c.err != SM_OK)
         e = sm_fault_set(fault, c.err, "%s", semel_err_text(c.err));
+    if (e == SM_OK && !c.stopped)
+        check_missing(&c);
+    if (e == SM_OK && s->seal_key != NULL && out->seals > 0 && c.keyed == 0)
+        tell(&c, "no seal was made with this key: seal with it, if it is new here");
     free(c.links);
     free(c.open);
     semel_answer_free(a);

@@ -211,9 +211,16 @@ static sm_err take_call(semel *s, sm_work *w, const sm_change *change, semel_rec
     return e;
 }
 
-static void make_event(sm_work *w, const sm_change *change, semel_record *r, bool fresh,
-                       semel_event *ev)
+static sm_err make_event(sm_work *w, const sm_change *change, semel_record *r, bool fresh,
+                         semel_event *ev)
 {
+    sm_hash record;
+    sm_err e = sm_record_digest(&w->keyer.digest, &w->scratch, r, &record);
+    if (e != SM_OK)
+        return e;
+    sm_body_hash(w, "record", &record);
+    if (r->purge_at != 0 && r->purge_at != INT64_MAX)
+        sm_body_number(w, "purge_at", (uint64_t)r->purge_at);
     sm_buf_clear(&w->what);
     for (uint32_t i = 0; i < w->step.note_count; i++) {
         if (i > 0)
@@ -235,6 +242,7 @@ static void make_event(sm_work *w, const sm_change *change, semel_record *r, boo
         .body = sm_buf_view(&w->body),
         .prev = fresh ? (sm_hash){{0}} : r->head,
     };
+    return sm_chain_hash(&w->keyer.digest, &w->scratch, ev);
 }
 
 /* Everything about the record but its event. */
@@ -294,8 +302,7 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
     sm_err e = make_record(s, w, change, fresh, &wr);
     if (e != SM_OK)
         return e;
-    make_event(w, change, &wr.next, fresh, &wr.event);
-    e = sm_chain_hash(&w->keyer.digest, &w->scratch, &wr.event);
+    e = make_event(w, change, &wr.next, fresh, &wr.event);
     if (e != SM_OK || w->body.err != SM_OK || w->what.err != SM_OK)
         return e != SM_OK ? e : SEMEL_E_NOMEM;
     wr.next.head = wr.event.hash;

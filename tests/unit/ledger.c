@@ -334,15 +334,65 @@ static void a_window_that_is_over_frees_the_key_and_says_what_was(void **state)
     char first[128];
     strcpy(first, l.effect);
     commit(&l, "1");
-    usleep(8000);
-    begin(&l, "t", "{\"a\": 1}");
-    if (l.a->verdict == SEMEL_REFUSED)
-        expect_refused(&l, SEMEL_C_RESULT_EXPIRED);
     usleep(30000);
     begin(&l, "t", "{\"a\": 1}");
     expect_execute(&l);
     assert_int_equal(l.a->generation, 2);
     expect_text(l.a->repeat_of, first);
+    end_ledger(&l);
+}
+
+static void a_result_that_is_over_is_not_given_out(void **state)
+{
+    (void)state;
+    ledger l =
+        new_ledger("{version: 1, tools: {t: {class: write, window: 1h, result_window: 5ms}}}");
+    begin(&l, "t", "{}");
+    commit(&l, "\"secret\"");
+    char effect[128];
+    strcpy(effect, l.effect);
+    usleep(10000);
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_RESULT_EXPIRED);
+    semel_str json;
+    assert_int_equal(semel_answer_json(l.a, &json), SEMEL_OK);
+    expect(memmem(json.p, json.n, "secret", 6) == NULL, "%.*s", SM_FMT(json));
+    semel_name name = {.size = sizeof name, .text = sm_str_from(effect)};
+    assert_int_equal(semel_show(l.s, &name, l.a, &json), SEMEL_OK);
+    expect(memmem(json.p, json.n, "secret", 6) == NULL, "%.*s", SM_FMT(json));
+    end_ledger(&l);
+}
+
+static void what_a_program_gets_wrong_is_refused_and_can_be_put_right(void **state)
+{
+    (void)state;
+    semel *none = NULL;
+    semel_fault fault;
+    assert_int_equal(semel_open(&(semel_options){.url = "memory:"}, &none, &fault),
+                     SEMEL_E_BAD_ARGUMENTS);
+    ledger l = new_ledger(NULL);
+    semel_call c = call_of("t", "{}");
+    c.size = 0;
+    assert_int_equal(semel_begin(l.s, &c, l.a), SEMEL_E_BAD_ARGUMENTS);
+    c = call_of("t", "{}");
+    c.after = SM_STR("ef_nonsense");
+    assert_int_equal(semel_begin(l.s, &c, l.a), SEMEL_E_BAD_ARGUMENTS);
+    begin(&l, "t", "{}");
+    const semel_outcome wrong[] = {
+        {.size = 0},
+        {.size = sizeof(semel_outcome), .kind = (semel_kind)77},
+        {.size = sizeof(semel_outcome), .applied = (semel_applied)99},
+        {.size = sizeof(semel_outcome), .status = -5},
+        {.size = sizeof(semel_outcome), .headers = SM_STR("not json")},
+        {.size = sizeof(semel_outcome), .corrective_action = SM_STR("\xFF")},
+    };
+    for (size_t i = 0; i < COUNT(wrong); i++)
+        expect(semel_commit(l.s, sm_str_from(l.claim), &wrong[i], l.a) == SEMEL_E_BAD_ARGUMENTS,
+               "row %zu", i);
+    assert_int_equal(semel_renew(l.s, sm_str_from(l.claim), INT64_MAX, l.a), SEMEL_E_BAD_ARGUMENTS);
+    assert_int_equal(semel_renew(l.s, sm_str_from(l.claim), -1, l.a), SEMEL_E_BAD_ARGUMENTS);
+    commit(&l, "1");
+    expect_text(l.a->result, "committed");
     end_ledger(&l);
 }
 
@@ -458,6 +508,24 @@ static void observe_mode_executes_and_says_what_it_would_have_said(void **state)
     assert_null(l.a->claim.p);
     expect_text(l.a->observed, "RETRY_IN_FLIGHT");
     end_ledger(&l);
+    l = new_ledger(
+        "{version: 1, tools: {t: {class: write, mode: observe, approval: {quorum: 1}}}}");
+    begin(&l, "t", "{}");
+    expect_execute(&l);
+    assert_non_null(l.a->claim.p);
+    expect_text(l.a->observed, "AWAITING_APPROVAL");
+    end_ledger(&l);
+    l = new_ledger("{version: 1, tools: {t: {class: irreversible, key: {fields: [/a]}, mode: "
+                   "observe}}}");
+    begin(&l, "t", "{\"a\": 1}");
+    char effect[128];
+    strcpy(effect, l.effect);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    begin(&l, "t", "{\"a\": 2}");
+    expect_execute(&l);
+    expect_text(l.a->observed, "IN_DOUBT");
+    expect_text(l.a->blocked_by, effect);
+    end_ledger(&l);
 }
 
 static void redacted_values_are_never_stored(void **state)
@@ -538,6 +606,8 @@ int main(void)
         cmocka_unit_test(the_doubt_barrier_holds_other_keys_of_the_tool),
         cmocka_unit_test(a_deliberate_repeat_is_a_generation_of_its_own),
         cmocka_unit_test(a_window_that_is_over_frees_the_key_and_says_what_was),
+        cmocka_unit_test(a_result_that_is_over_is_not_given_out),
+        cmocka_unit_test(what_a_program_gets_wrong_is_refused_and_can_be_put_right),
         cmocka_unit_test(failures_are_retried_or_replayed_as_the_contract_says),
         cmocka_unit_test(a_partial_outcome_is_replayed_with_what_is_left_to_do),
         cmocka_unit_test(a_late_success_wins_over_an_attempt_that_did_nothing),

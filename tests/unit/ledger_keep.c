@@ -316,6 +316,24 @@ static void what_is_exported_can_be_imported(void **state)
     end_ledger(&m);
 }
 
+static void what_is_forgotten_elsewhere_is_not_imported(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(NULL), m = new_ledger(NULL);
+    begin(&l, "t", "{}");
+    commit(&l, "1");
+    semel_forget(l.s, sm_str_from(l.effect), (sm_str){0}, (sm_str){0}, l.a);
+    lines kept = {.count = 0};
+    assert_int_equal(semel_export(l.s, (sm_str){0}, keep_line, &kept, NULL), SEMEL_OK);
+    semel_imported count = {0};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(semel_import_line(m.s, sm_str_from(kept.text[0]), &count, NULL), SEMEL_OK);
+    assert_int_equal(count.added, 0);
+    free(kept.text[0]);
+    end_ledger(&l);
+    end_ledger(&m);
+}
+
 static void an_imported_success_settles_what_is_in_doubt_here(void **state)
 {
     (void)state;
@@ -404,7 +422,13 @@ static void events_leave_only_under_a_seal(void **state)
     assert_int_equal(v.events, 1);
     begin(&l, "t", "{}"); /* the record outlives its history */
     expect_replay(&l, "1");
+    begin(&l, "more", "{}");
+    commit(&l, "1");
+    assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK); /* goes on where the last one ended */
     usleep(5000);
+    assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.flaws, 0);
+    assert_int_equal(v.unsealed, 0);
     end_ledger(&l);
 }
 
@@ -469,6 +493,11 @@ static void tampering_with_the_trail_shows(void **state)
            "an altered outcome");
     tamper("UPDATE effect SET head = zeroblob(32) WHERE n = 2", true, "an altered record");
     tamper("UPDATE effect SET state = 6 WHERE n = 2", true, "an altered state");
+    tamper("UPDATE effect SET window_end = 1 WHERE n = 2", true, "a window cut short");
+    tamper("UPDATE effect SET life = x'00' WHERE n = 2", true, "a life that makes no sense");
+    tamper("UPDATE effect SET scope = 'other' WHERE n = 2", true, "an altered scope");
+    tamper("DELETE FROM effect WHERE n = 2; DELETE FROM name WHERE n = 2", true,
+           "a record removed so that it runs again");
     tamper("UPDATE args SET bytes = '{\"i\":999}' WHERE n = 2", true, "altered arguments");
 }
 
@@ -504,6 +533,20 @@ static void a_keyed_seal_cannot_be_made_without_its_key(void **state)
     assert_int_equal(semel_open(&o, &s, NULL), SEMEL_OK);
     assert_int_equal(semel_verify(s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
     assert_true(v.flaws == 0 && v.unkeyed == 1);
+    /* Without the key nobody seals where others did with it. */
+    assert_int_equal(semel_seal(s, NULL), SEMEL_E_INVALID);
+    semel_close(s);
+    /* A ledger that somebody without the key has made and sealed is not taken for the real one. */
+    o.url = fresh_url();
+    assert_int_equal(semel_open(&o, &s, NULL), SEMEL_OK);
+    l = (ledger){.s = s, .a = semel_answer_new()};
+    begin(&l, "t", "{}");
+    assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
+    end_ledger(&l);
+    o.seal_key_path = path;
+    assert_int_equal(semel_open(&o, &s, NULL), SEMEL_OK);
+    assert_int_equal(semel_verify(s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.flaws, 1);
     semel_close(s);
     o.seal_key_path = "/nonexistent/key";
     semel_fault fault;
@@ -584,6 +627,7 @@ int main(void)
         cmocka_unit_test(work_that_does_not_know_is_in_doubt),
         cmocka_unit_test(a_subscriber_hears_every_event_in_order),
         cmocka_unit_test(what_is_exported_can_be_imported),
+        cmocka_unit_test(what_is_forgotten_elsewhere_is_not_imported),
         cmocka_unit_test(an_imported_success_settles_what_is_in_doubt_here),
         cmocka_unit_test(purging_keeps_what_is_open_and_what_still_informs),
         cmocka_unit_test(events_leave_only_under_a_seal),
