@@ -119,11 +119,12 @@ static sm_err compare(begin *b, sm_drift *out)
     if (w->cur.args.p == NULL)
         return SM_OK; /* nothing is left to compare with */
     sm_identity earlier = b->id;
-    e = sm_json_read(&w->call, w->cur.args, &sm_json_default_limits, &earlier.filled, &w->fault);
+    /* Among the records, which are dropped at the next look: a waiter looks often. */
+    e = sm_json_read(&w->held, w->cur.args, &sm_json_default_limits, &earlier.filled, &w->fault);
     if (e != SM_OK)
         return e;
     sm_identity later = b->id;
-    e = sm_redact(&w->call, c, b->id.filled, &later.filled);
+    e = sm_redact(&w->held, c, b->id.filled, &later.filled);
     if (e != SM_OK)
         return e;
     *out = same_variant ? sm_identity_drift(&earlier, &later) : SM_CONFLICTS;
@@ -435,7 +436,7 @@ static bool joined_ended(begin *b, semel_code *code)
     *code = SEMEL_C_NONE;
     if (e->generation != b->joined_generation)
         return false;
-    if (b->joined_fence != 0 && e->fence == b->joined_fence) {
+    if (b->joined_fence != 0 && e->fence >= b->joined_fence) {
         if (e->state == SEMEL_S_PARTIAL)
             *code = SEMEL_C_PARTIAL_SUCCESS;
         return e->state == SEMEL_S_SUCCEEDED || e->state == SEMEL_S_FAILED ||
@@ -580,7 +581,14 @@ sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer
     }
     if (b.id.strategy == SM_KEY_NONE)
         return pass(&b, SM_JOT_PASSED);
-    return ask(&b);
+    e = ask(&b);
+    if (e == SM_OK || b.id.contract->mode != SM_MODE_OBSERVE || e == SEMEL_E_BAD_ARGUMENTS)
+        return e;
+    /* Observe mode never refuses, not even for want of a ledger. */
+    *a = (semel_answer){.work = b.w};
+    b.w->cur.version = 0;
+    b.w->step.observed = SEMEL_C_LEDGER_UNAVAILABLE;
+    return pass(&b, SM_JOT_OBSERVED);
 }
 
 semel_err semel_begin(semel *s, const semel_call *call, semel_answer *a)

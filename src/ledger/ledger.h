@@ -38,7 +38,9 @@ typedef struct sm_keeper {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake; /* CLOCK_MONOTONIC */
-    bool started, stop;
+    pthread_t renewer;   /* started by the first semel_run; nothing else may delay a renewal */
+    pthread_cond_t beat; /* CLOCK_MONOTONIC */
+    bool started, renewing, stop;
     bool stir; /* something became due */
     sm_running *running;
 } sm_keeper;
