@@ -285,80 +285,6 @@ static sm_err blocked(begin *b)
 
 /* ---- writing ---------------------------------------------------------------------------------*/
 
-/* Looks at what runs under the same barrier: a holder that is gone has left its effect in doubt,
- * whether or not anybody has asked for that very effect since. */
-typedef struct gone_list {
-    semel *s;
-    uint64_t ids[16];
-    size_t n;
-} gone_list;
-
-static bool find_gone(void *context, const semel_record *r, int64_t now)
-{
-    (void)now;
-    gone_list *g = context;
-    sm_memo m;
-    if (sm_memo_unpack(r, &m) == SM_OK && sm_holder_gone(&m.holder, &g->s->self))
-        g->ids[g->n++] = r->id;
-    return g->n < sizeof g->ids / sizeof g->ids[0];
-}
-
-static sm_err settle_barrier(begin *b)
-{
-    sm_hash group;
-    sm_err e = sm_group_of(b->w, b->call.scope, b->call.tool, &group);
-    if (e != SM_OK)
-        return e;
-    gone_list g = {.s = b->s};
-    semel_filter filter = {.states = 1u << SEMEL_S_RUNNING, .group = &group};
-    uint64_t cursor = 0;
-    e = b->s->ops->query(b->s->store, &filter, &cursor, 1000, find_gone, &g, &b->w->fault);
-    semel_answer *a = g.n == 0 || e != SM_OK ? NULL : semel_answer_new();
-    for (size_t i = 0; a != NULL && i < g.n; i++) {
-        sm_work *w = sm_work_start(a);
-        if (sm_load_id(b->s, w, g.ids[i], 0) != SM_OK)
-            continue;
-        sm_judge(b->s, w, &(sm_event){.kind = SM_EV_LOOK});
-        sm_body_start(w);
-        if (w->step.changed && w->step.next.state == SEMEL_S_IN_DOUBT)
-            sm_write(b->s, w, &(sm_change){.actor = sm_ledger_actor(b->s, (sm_str){0})});
-    }
-    semel_answer_free(a);
-    return e;
-}
-
-/* Observe mode lets by what a barrier would hold, and says so. */
-typedef struct barring {
-    begin *b;
-    sm_str handle;
-} barring;
-
-static bool find_barring(void *context, const semel_record *r, int64_t now)
-{
-    (void)now;
-    barring *f = context;
-    if (memcmp(&r->key, &f->b->id.key.hash, sizeof r->key) == 0)
-        return true;
-    f->handle = sm_answer_handle(f->b->w, r);
-    return false;
-}
-
-static sm_err observe_barrier(begin *b)
-{
-    sm_hash group;
-    sm_err e = sm_group_of(b->w, b->call.scope, b->call.tool, &group);
-    semel_filter filter = {.states = 1u << SEMEL_S_IN_DOUBT, .group = &group};
-    uint64_t cursor = 0;
-    barring f = {.b = b};
-    if (e == SM_OK)
-        e = b->s->ops->query(b->s->store, &filter, &cursor, 16, find_barring, &f, &b->w->fault);
-    if (f.handle.p != NULL) {
-        b->a->blocked_by = f.handle;
-        b->w->step.observed = SEMEL_C_IN_DOUBT;
-    }
-    return e;
-}
-
 static bool starts(const sm_step *step)
 {
     return step->answer == SM_EXECUTE ||
@@ -376,10 +302,14 @@ static sm_err write_step(begin *b, uint8_t *secret, bool *again, bool *barred)
     bool barrier = b->id.contract->barrier && starts(&w->step) &&
                    b->id.contract->mode == SM_MODE_ENFORCE &&
                    w->memo.effect.state != SEMEL_S_IN_DOUBT;
-    sm_err e = barrier ? settle_barrier(b) : SM_OK;
+    sm_err e = barrier ? sm_barrier_settle(b->s, w, b->call.scope, b->call.tool) : SM_OK;
     if (b->id.contract->barrier && b->id.contract->mode == SM_MODE_OBSERVE && claims &&
-        w->step.observed == SEMEL_C_NONE)
-        e = observe_barrier(b);
+        w->step.observed == SEMEL_C_NONE) {
+        /* Observe mode lets by what a barrier would hold, and says so. */
+        e = sm_barrier_find(b->s, w, &b->call, &b->id.key.hash, &b->a->blocked_by);
+        if (b->a->blocked_by.p != NULL)
+            w->step.observed = SEMEL_C_IN_DOUBT;
+    }
     if (e != SM_OK)
         return e;
     bool taken = starts(&w->step) && !w->step.unclaimed;

@@ -151,6 +151,16 @@ void sm_put_stamp(sm_buf *out, const char *name, int64_t ms);
 sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer *a);
 sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer *a);
 
+/* ---- the doubt barrier (barrier.c) ------------------------------------------------------------*/
+
+/* Puts in doubt what runs in a group although its holder is gone, whether or not anybody has asked
+ * for that very effect since. */
+sm_err sm_barrier_settle(semel *s, sm_work *w, sm_str scope, sm_str tool);
+
+/* The handle of another effect in doubt that would bar this call; absent if there is none. */
+sm_err sm_barrier_find(semel *s, sm_work *w, const sm_call *call, const sm_hash *key,
+                       sm_str *handle);
+
 /* ---- the keeper (keeper.c) -------------------------------------------------------------------*/
 
 sm_err sm_keeper_start(semel *s, semel_fault *fault);
