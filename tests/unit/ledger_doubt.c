@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 
 #include "store/stores.h"
@@ -226,6 +227,77 @@ static void a_process_whose_first_thread_ended_still_holds_its_claim(void **stat
     end_ledger(&l);
 }
 
+#define PAY "{version: 1, tools: {pay: {class: irreversible, key: {fields: [/to]}}}}"
+
+static void the_barrier_sees_an_attempt_whose_process_is_gone(void **state)
+{
+    (void)state;
+    int ready[2];
+    char url[128], byte;
+    strcpy(url, fresh_url());
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        ledger l = {.s = open_ledger(url, PAY, true), .a = semel_answer_new()};
+        begin(&l, "pay", "{\"to\": \"ann\"}");
+        if (write(ready[1], "x", 1) == 1)
+            for (;;)
+                pause();
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    ledger l = {.s = open_ledger(url, PAY, true), .a = semel_answer_new()};
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    begin(&l, "pay", "{\"to\": \"anne\"}"); /* the model changed an argument */
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    assert_non_null(l.a->blocked_by.p);
+    end_ledger(&l);
+}
+
+typedef struct slow {
+    semel *s;
+    atomic_bool done;
+} slow;
+
+static void sleep_long(void *context, const semel_answer *execute, semel_outcome *outcome)
+{
+    (void)context;
+    (void)execute;
+    sleep(17); /* longer than the lease of what the library runs */
+    outcome->value = SM_STR("\"slept\"");
+}
+
+static void *run_slowly(void *context)
+{
+    slow *w = context;
+    semel_answer *a = semel_answer_new();
+    semel_call c = call_of("t", "{}");
+    semel_run(w->s, &c, sleep_long, NULL, a);
+    atomic_store(&w->done, sm_str_is(a->outcome.value, "\"slept\""));
+    semel_answer_free(a);
+    return NULL;
+}
+
+static void work_longer_than_its_lease_keeps_it(void **state)
+{
+    (void)state;
+    char url[128];
+    strcpy(url, fresh_url());
+    slow w = {.s = open_ledger(url, NULL, false)};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, run_slowly, &w), 0);
+    sleep(16);
+    ledger l = {.s = open_ledger(url, NULL, true), .a = semel_answer_new()};
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+    pthread_join(thread, NULL);
+    assert_true(atomic_load(&w.done));
+    begin(&l, "t", "{}");
+    expect_replay(&l, "\"slept\"");
+    end_ledger(&l);
+    semel_close(w.s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +312,8 @@ int main(void)
     };
     const struct CMUnitTest on_disk[] = {
         cmocka_unit_test(a_process_whose_first_thread_ended_still_holds_its_claim),
+        cmocka_unit_test(the_barrier_sees_an_attempt_whose_process_is_gone),
+        cmocka_unit_test(work_longer_than_its_lease_keeps_it),
     };
     int failed = cmocka_run_group_tests_name("doubt, in memory", tests, NULL, NULL);
     ledger_url = "sqlite:";
