@@ -82,6 +82,9 @@
     X(SCAN_OPEN,                                                                                      \
       "SELECT n, state, created_at, grp, scope, tool FROM effect INDEXED BY effect_open"              \
       " WHERE state < 5 AND n < ?1 ORDER BY n DESC LIMIT ?2")                                         \
+    X(SCAN_BARS,                                                                                      \
+      "SELECT n, state, created_at, grp, scope, tool FROM effect INDEXED BY effect_bars"              \
+      " WHERE grp = ?3 AND bars_from BETWEEN ?4 AND ?5 AND n < ?1 ORDER BY n DESC LIMIT ?2")          \
     X(DUE, "SELECT n FROM effect INDEXED BY effect_due"                                               \
            " WHERE state < 5 AND due_at <= ?1 ORDER BY due_at LIMIT ?2")                              \
     X(EVENT_NEXT, "SELECT seq, id, generation, number, at, what, actor, body, prev, hash, shard"      \

@@ -957,6 +957,64 @@ static void a_process_that_hangs_does_not_hang_the_others(void **state)
     OPS->close(st);
 }
 
+/* ---- many ------------------------------------------------------------------------------------*/
+
+static bool note_key(void *context, const semel_record *r, int64_t now)
+{
+    (void)now;
+    semel_hash *keys = context;
+    keys[1] = keys[0];
+    keys[0] = r->key;
+    return true;
+}
+
+/* A query by group must not give up among the many that are open in other groups. */
+static void a_group_is_found_among_many(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    semel_write w = fresh(1), v = fresh(2);
+    semel_record cur, doubt;
+    memset(&w.next.group, 7, sizeof w.next.group);
+    v.next.group = w.next.group;
+    w.next.lease_end = 0; /* no lease: never bars, and runs all the same */
+    assert_int_equal(try_claim(st, &w, &cur, NULL), SEMEL_OK);
+    assert_int_equal(try_claim(st, &v, &cur, NULL), SEMEL_OK);
+    doubt = apply(st, &cur, SEMEL_S_IN_DOUBT);
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(path_of("ledger"), &db), SQLITE_OK);
+    int rc =
+        sqlite3_exec(db,
+                     "WITH RECURSIVE i(x) AS (VALUES(100) UNION ALL SELECT x + 1 FROM i"
+                     " WHERE x < 30000) INSERT INTO effect(n, id, generation, version, shard,"
+                     " state, tombstone, fence, events, key, grp, bars_from)"
+                     " SELECT x, x, 1, 1, 0, 3, 0, 1, 1, randomblob(32), zeroblob(31) || x'01',"
+                     " 9000000000000 FROM i",
+                     NULL, NULL, NULL);
+    expect(rc == SQLITE_OK, "%s", sqlite3_errmsg(db));
+    sqlite3_close(db);
+    const struct {
+        uint32_t states;
+        const semel_hash *first, *second;
+    } cases[] = {
+        {1u << SEMEL_S_RUNNING, &w.next.key, NULL},
+        {1u << SEMEL_S_IN_DOUBT, &doubt.key, NULL},
+        {1u << SEMEL_S_RUNNING | 1u << SEMEL_S_IN_DOUBT, &doubt.key, &w.next.key},
+    };
+    for (size_t i = 0; i < 3; i++) {
+        semel_hash keys[2] = {0}, none = {0};
+        uint64_t cursor = 0;
+        semel_filter filter = {.states = cases[i].states, .group = &w.next.group};
+        assert_int_equal(OPS->query(st, &filter, &cursor, 1000, note_key, keys, NULL), SEMEL_OK);
+        assert_int_equal(cursor, 0);
+        const semel_hash *last = cases[i].second != NULL ? cases[i].second : cases[i].first;
+        const semel_hash *before = cases[i].second != NULL ? cases[i].first : &none;
+        assert_memory_equal(&keys[0], last, sizeof *last);
+        assert_memory_equal(&keys[1], before, sizeof *before);
+    }
+    OPS->close(st);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -977,6 +1035,7 @@ int main(void)
         with_dir(processes_get_fair_shares),
         with_dir(another_process_wakes_a_waiter),
         with_dir(a_process_that_hangs_does_not_hang_the_others),
+        with_dir(a_group_is_found_among_many),
     };
     shim_install();
     return cmocka_run_group_tests(tests, NULL, NULL);
