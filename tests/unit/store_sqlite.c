@@ -1015,6 +1015,32 @@ static void a_group_is_found_among_many(void **state)
     OPS->close(st);
 }
 
+/* Large payloads are removed a few at a time, so that callers do not wait for all of them. */
+static void a_purge_is_bounded_in_bytes(void **state)
+{
+    (void)state;
+    enum { EACH = 600 << 10, COUNT = 5 };
+    semel_store *st = open_ledger("ledger");
+    char *large = calloc(EACH, 1);
+    assert_non_null(large);
+    for (uint64_t n = 1; n <= COUNT; n++) {
+        semel_record cur = claim(st, n);
+        semel_write w = change(&cur, SEMEL_S_SUCCEEDED);
+        int64_t now;
+        w.next.outcome = (semel_str){large, EACH};
+        w.next.result_end = w.next.window_end = w.next.purge_at = w.now - 1;
+        assert_int_equal(OPS->apply(st, &w, &the_desk.room, &cur, &now, NULL), SEMEL_OK);
+    }
+    free(large);
+    bool left = true;
+    for (uint64_t done = 0, gone = 2; left; gone = gone + 2 < COUNT ? gone + 2 : COUNT) {
+        assert_int_equal(OPS->purge(st, 100, 0, 0, &done, &left, NULL), SEMEL_OK);
+        assert_int_equal(done, gone);
+        assert_int_equal(left, gone < COUNT);
+    }
+    OPS->close(st);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1036,6 +1062,7 @@ int main(void)
         with_dir(another_process_wakes_a_waiter),
         with_dir(a_process_that_hangs_does_not_hang_the_others),
         with_dir(a_group_is_found_among_many),
+        with_dir(a_purge_is_bounded_in_bytes),
     };
     shim_install();
     return cmocka_run_group_tests(tests, NULL, NULL);
