@@ -938,17 +938,34 @@ static void hold_the_lock(int in, int out)
         continue;
 }
 
+/* Has the writer of a second handle stand in line, and closes it. */
+static void *close_in_line(void *arg)
+{
+    semel_store *st = arg;
+    semel_note note = {.id = 1, .generation = 1, .count = 1, .what = SM_STR("replayed")};
+    semel_err e = OPS->journal(st, &note, 1, NULL);
+    int64_t start = monotonic_ns();
+    OPS->close(st);
+    bool quick = monotonic_ns() - start < 3000000000;
+    return e == SEMEL_E_UNAVAILABLE && quick ? arg : NULL;
+}
+
 static void a_process_that_hangs_does_not_hang_the_others(void **state)
 {
     (void)state;
     char byte;
-    semel_store *st = open_ledger("ledger");
+    semel_store *st = open_ledger("ledger"), *other = open_ledger("ledger");
+    pthread_t thread;
+    void *closed = NULL;
     semel_record one = settle(st, 1), cur;
     peer p = peer_start(hold_the_lock);
     hear(p.from, &byte, 1);
     semel_write w = fresh(2);
     semel_fault fault = {0};
+    assert_int_equal(pthread_create(&thread, NULL, close_in_line, other), 0);
     assert_int_equal(try_claim(st, &w, &cur, &fault), SEMEL_E_UNAVAILABLE);
+    pthread_join(thread, &closed);
+    assert_non_null(closed);
     expect(strstr(fault.text, "busy") != NULL, "%s", fault.text);
     assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_OK); /* reading goes on */
     peer_stop(&p);
