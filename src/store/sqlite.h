@@ -86,6 +86,7 @@ typedef struct sm_sq_share {
     _Atomic(sm_sq_page *) page;
     sm_sq_page *old[8]; /* mappings of side files that were deleted; readers may still look */
     unsigned old_count;
+    struct sm_sq_share *next; /* of all that are open in this process */
 } sm_sq_share;
 
 /* ---- the cache -------------------------------------------------------------------------------*/

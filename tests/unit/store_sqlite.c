@@ -974,6 +974,33 @@ static void a_process_that_hangs_does_not_hang_the_others(void **state)
     OPS->close(st);
 }
 
+/* Does nothing with the handles that it has from its parent. */
+static void sit_idle(int in, int out)
+{
+    char byte;
+    tell(out, "r", 1);
+    while (read(in, &byte, 1) == 1)
+        continue;
+}
+
+/* A child shares its parent's open files, but must not share the locks on them. */
+static void a_child_keeps_no_lock(void **state)
+{
+    (void)state;
+    char byte;
+    semel_store *st = open_ledger("ledger");
+    claim(st, 1);
+    peer p = peer_start(sit_idle);
+    hear(p.from, &byte, 1);
+    OPS->close(st);
+    int fd = open(path_of("ledger-semel"), O_RDWR | O_CLOEXEC);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 3};
+    assert_true(fd >= 0);
+    assert_int_equal(fcntl(fd, F_OFD_SETLK, &lock), 0);
+    close(fd);
+    peer_stop(&p);
+}
+
 /* ---- many ------------------------------------------------------------------------------------*/
 
 static bool note_key(void *context, const semel_record *r, int64_t now)
@@ -1078,6 +1105,7 @@ int main(void)
         with_dir(processes_get_fair_shares),
         with_dir(another_process_wakes_a_waiter),
         with_dir(a_process_that_hangs_does_not_hang_the_others),
+        with_dir(a_child_keeps_no_lock),
         with_dir(a_group_is_found_among_many),
         with_dir(a_purge_is_bounded_in_bytes),
     };
