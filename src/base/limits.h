@@ -38,6 +38,7 @@
 #define SM_OUTCOME_MAX  (1u << 20)
 #define SM_EVIDENCE_MAX 1024u
 #define SM_REASON_MAX   4096u
+#define SM_ACTOR_MAX    256u
 
 /* Memory that one request may use for its documents and projections. */
 #define SM_ARENA_MAX ((size_t)64 << 20)

@@ -192,6 +192,7 @@ WALK walk(codec *c, sm_memo *m)
 {
     sm_effect *e = &m->effect;
     number(c, &e->base_fence);
+    span(c, &m->keep_until);
     walk_attempt(c, m);
     walk_doubts(c, e);
     NARROW(c, e->applied);

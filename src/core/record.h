@@ -48,7 +48,8 @@ typedef struct sm_memo {
     uint64_t told;                /* the newest request of which somebody was told */
     uint64_t notices;             /* tries to tell somebody of the newest request */
     int64_t notice_at;            /* when to try next */
-    sm_effect effect;             /* last, so that its lists are */
+    int64_t keep_until; /* an older generation stays so long: this one must not go first */
+    sm_effect effect;   /* last, so that its lists are */
 } sm_memo;
 
 /* What is agreed by a contract, and a contract that says just that. */

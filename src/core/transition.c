@@ -26,8 +26,9 @@
  *
  *   [1] wins if the running attempt ends not applied or in doubt; if it succeeds too, both did.
  *   [2] in_doubt while another attempt is (I16).  [3] none left: failed.
- *   While ready or pending after a doubt was judged "not applied", a success of that attempt
- *   settles the effect: running it again would do it twice.
+ *   While ready or pending after a doubt was judged "not applied", a success of that attempt, or
+ *   its failure that was applied, settles the effect: running it again would do it twice.
+ *   An effect in doubt of which some attempt is known to have been applied is held.
  *
  * The others: renew in running by its own fence; approve and deny in pending, by the newest
  * request; cancel in pending and ready; resolve, step and probed in in_doubt; forget in settled
@@ -48,7 +49,7 @@ static void apply_time(sm_making *m)
     sm_effect *e = m->e;
     bool own =
         (m->ev->kind == SM_EV_RENEW || m->ev->kind == SM_EV_COMMIT) && m->ev->fence == e->fence;
-    bool lost = m->now >= e->lease_end;
+    bool lost = m->now >= e->lease_end, settled = semel_state_settled(e->state);
     if (e->state == SEMEL_S_RUNNING && (lost || m->ev->gone) && !own) {
         sm_life_enter_doubt(m, lost ? e->lease_end : m->now);
     } else if ((e->state == SEMEL_S_PENDING || (e->state == SEMEL_S_READY && e->approved)) &&
@@ -57,7 +58,8 @@ static void apply_time(sm_making *m)
         sm_life_note(m, SM_N_EXPIRED);
         sm_life_settle(m, SEMEL_S_EXPIRED, at);
     }
-    if (semel_state_settled(e->state) && m->now >= e->window_end) {
+    /* One thing at a time: what has just expired is written down as such first. */
+    if (settled && m->now >= e->window_end) {
         e->state = SEMEL_S_NONE;
         e->settled_at = e->window_end = e->result_end = 0;
         sm_life_note(m, SM_N_WINDOW_OVER);
@@ -66,6 +68,8 @@ static void apply_time(sm_making *m)
 
 sm_doubt sm_effect_doubt_step(const sm_effect *e, const sm_contract *c, int64_t now)
 {
+    if (e->applied) /* what is known to have been applied is never tried again */
+        return SM_DOUBT_HOLD;
     const sm_idempotency *down =
         c->origin[SM_F_IDEMPOTENCY].given != NULL ? &c->idempotency : &c->upstream.idempotency;
     for (uint8_t i = e->chain_at; i < c->on_in_doubt.count; i++) {
@@ -194,11 +198,11 @@ static void commit_current(sm_making *m)
         sm_life_enter_doubt(m, m->now);
     } else if (m->ev->applied == SEMEL_APPLIED_NO) {
         sm_life_end_not_applied(m);
+    } else if (both) { /* an older attempt did succeed: that is the outcome */
+        sm_life_settle(m, e->late_partial ? SEMEL_S_PARTIAL : SEMEL_S_SUCCEEDED, m->now);
+        sm_life_note(m, SM_N_DOUBLE_EFFECT);
     } else {
         e->applied = true;
-        if (both)
-            sm_life_note(m, SM_N_DOUBLE_EFFECT);
-        e->late = 0;
         sm_life_end_not_applied(m); /* the doubt of others stays; without any, failed for ever */
     }
 }
@@ -248,7 +252,8 @@ static void on_commit(sm_making *m)
             commit_current(m);
         else
             commit_beside(m);
-    } else if (e->state == SEMEL_S_IN_DOUBT || m->ev->outcome != SEMEL_FAILURE) {
+    } else if (e->state == SEMEL_S_IN_DOUBT || m->ev->outcome != SEMEL_FAILURE ||
+               m->ev->applied == SEMEL_APPLIED_YES) {
         commit_in_doubt(m); /* ready and pending too: it was applied after all */
     } else {
         sm_life_note(m, SM_N_LATE);

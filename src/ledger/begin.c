@@ -119,11 +119,12 @@ static sm_err compare(begin *b, sm_drift *out)
     if (w->cur.args.p == NULL)
         return SM_OK; /* nothing is left to compare with */
     sm_identity earlier = b->id;
-    e = sm_json_read(&w->call, w->cur.args, &sm_json_default_limits, &earlier.filled, &w->fault);
+    /* Among the records, which are dropped at the next look: a waiter looks often. */
+    e = sm_json_read(&w->held, w->cur.args, &sm_json_default_limits, &earlier.filled, &w->fault);
     if (e != SM_OK)
         return e;
     sm_identity later = b->id;
-    e = sm_redact(&w->call, c, b->id.filled, &later.filled);
+    e = sm_redact(&w->held, c, b->id.filled, &later.filled);
     if (e != SM_OK)
         return e;
     *out = same_variant ? sm_identity_drift(&earlier, &later) : SM_CONFLICTS;
@@ -284,80 +285,6 @@ static sm_err blocked(begin *b)
 
 /* ---- writing ---------------------------------------------------------------------------------*/
 
-/* Looks at what runs under the same barrier: a holder that is gone has left its effect in doubt,
- * whether or not anybody has asked for that very effect since. */
-typedef struct gone_list {
-    semel *s;
-    uint64_t ids[16];
-    size_t n;
-} gone_list;
-
-static bool find_gone(void *context, const semel_record *r, int64_t now)
-{
-    (void)now;
-    gone_list *g = context;
-    sm_memo m;
-    if (sm_memo_unpack(r, &m) == SM_OK && sm_holder_gone(&m.holder, &g->s->self))
-        g->ids[g->n++] = r->id;
-    return g->n < sizeof g->ids / sizeof g->ids[0];
-}
-
-static sm_err settle_barrier(begin *b)
-{
-    sm_hash group;
-    sm_err e = sm_group_of(b->w, b->call.scope, b->call.tool, &group);
-    if (e != SM_OK)
-        return e;
-    gone_list g = {.s = b->s};
-    semel_filter filter = {.states = 1u << SEMEL_S_RUNNING, .group = &group};
-    uint64_t cursor = 0;
-    e = b->s->ops->query(b->s->store, &filter, &cursor, 1000, find_gone, &g, &b->w->fault);
-    semel_answer *a = g.n == 0 || e != SM_OK ? NULL : semel_answer_new();
-    for (size_t i = 0; a != NULL && i < g.n; i++) {
-        sm_work *w = sm_work_start(a);
-        if (sm_load_id(b->s, w, g.ids[i], 0) != SM_OK)
-            continue;
-        sm_judge(b->s, w, &(sm_event){.kind = SM_EV_LOOK});
-        sm_body_start(w);
-        if (w->step.changed && w->step.next.state == SEMEL_S_IN_DOUBT)
-            sm_write(b->s, w, &(sm_change){.actor = sm_ledger_actor(b->s, (sm_str){0})});
-    }
-    semel_answer_free(a);
-    return e;
-}
-
-/* Observe mode lets by what a barrier would hold, and says so. */
-typedef struct barring {
-    begin *b;
-    sm_str handle;
-} barring;
-
-static bool find_barring(void *context, const semel_record *r, int64_t now)
-{
-    (void)now;
-    barring *f = context;
-    if (memcmp(&r->key, &f->b->id.key.hash, sizeof r->key) == 0)
-        return true;
-    f->handle = sm_answer_handle(f->b->w, r);
-    return false;
-}
-
-static sm_err observe_barrier(begin *b)
-{
-    sm_hash group;
-    sm_err e = sm_group_of(b->w, b->call.scope, b->call.tool, &group);
-    semel_filter filter = {.states = 1u << SEMEL_S_IN_DOUBT, .group = &group};
-    uint64_t cursor = 0;
-    barring f = {.b = b};
-    if (e == SM_OK)
-        e = b->s->ops->query(b->s->store, &filter, &cursor, 16, find_barring, &f, &b->w->fault);
-    if (f.handle.p != NULL) {
-        b->a->blocked_by = f.handle;
-        b->w->step.observed = SEMEL_C_IN_DOUBT;
-    }
-    return e;
-}
-
 static bool starts(const sm_step *step)
 {
     return step->answer == SM_EXECUTE ||
@@ -375,10 +302,14 @@ static sm_err write_step(begin *b, uint8_t *secret, bool *again, bool *barred)
     bool barrier = b->id.contract->barrier && starts(&w->step) &&
                    b->id.contract->mode == SM_MODE_ENFORCE &&
                    w->memo.effect.state != SEMEL_S_IN_DOUBT;
-    sm_err e = barrier ? settle_barrier(b) : SM_OK;
+    sm_err e = barrier ? sm_barrier_settle(b->s, w, b->call.scope, b->call.tool) : SM_OK;
     if (b->id.contract->barrier && b->id.contract->mode == SM_MODE_OBSERVE && claims &&
-        w->step.observed == SEMEL_C_NONE)
-        e = observe_barrier(b);
+        w->step.observed == SEMEL_C_NONE) {
+        /* Observe mode lets by what a barrier would hold, and says so. */
+        e = sm_barrier_find(b->s, w, &b->call, &b->id.key.hash, &b->a->blocked_by);
+        if (b->a->blocked_by.p != NULL)
+            w->step.observed = SEMEL_C_IN_DOUBT;
+    }
     if (e != SM_OK)
         return e;
     bool taken = starts(&w->step) && !w->step.unclaimed;
@@ -435,7 +366,7 @@ static bool joined_ended(begin *b, semel_code *code)
     *code = SEMEL_C_NONE;
     if (e->generation != b->joined_generation)
         return false;
-    if (b->joined_fence != 0 && e->fence == b->joined_fence) {
+    if (b->joined_fence != 0 && e->fence >= b->joined_fence) {
         if (e->state == SEMEL_S_PARTIAL)
             *code = SEMEL_C_PARTIAL_SUCCESS;
         return e->state == SEMEL_S_SUCCEEDED || e->state == SEMEL_S_FAILED ||
@@ -580,7 +511,14 @@ sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer
     }
     if (b.id.strategy == SM_KEY_NONE)
         return pass(&b, SM_JOT_PASSED);
-    return ask(&b);
+    e = ask(&b);
+    if (e == SM_OK || b.id.contract->mode != SM_MODE_OBSERVE || e == SEMEL_E_BAD_ARGUMENTS)
+        return e;
+    /* Observe mode never refuses, not even for want of a ledger. */
+    *a = (semel_answer){.work = b.w};
+    b.w->cur.version = 0;
+    b.w->step.observed = SEMEL_C_LEDGER_UNAVAILABLE;
+    return pass(&b, SM_JOT_OBSERVED);
 }
 
 semel_err semel_begin(semel *s, const semel_call *call, semel_answer *a)

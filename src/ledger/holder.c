@@ -23,7 +23,8 @@ static ssize_t read_text(const char *path, char *out, size_t room)
     return n;
 }
 
-/* When a process began, in ticks since the boot; 0 if there is none, or only its zombie. */
+/* When a process began, in ticks since the boot; 0 if there is none, or only its zombie. A process
+ * whose first thread has ended looks like a zombie, but has more threads. */
 static uint64_t start_of(uint64_t pid, bool *unknown)
 {
     char path[64], text[1024];
@@ -39,9 +40,10 @@ static uint64_t start_of(uint64_t pid, bool *unknown)
         return 0;
     }
     at += 2;
-    if (*at == 'Z' || *at == 'X')
-        return 0;
+    bool over = *at == 'Z' || *at == 'X';
     for (int field = 3; field < 22 && at != NULL; field++) {
+        if (field == 20 && over && strtoull(at, NULL, 10) <= 1)
+            return 0;
         at = strchr(at, ' ');
         at = at == NULL ? NULL : at + 1;
     }
@@ -57,7 +59,11 @@ void sm_holder_self(sm_holder *out)
     bool unknown;
     ssize_t n = read_text("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     uint64_t start = start_of((uint64_t)getpid(), &unknown);
-    if (n < 36 || stat("/proc/self/ns/pid", &space) != 0 || start == 0)
+    /* A /proc of another pid namespace tells of other processes. */
+    char self[32] = "";
+    ssize_t named = readlink("/proc/self", self, sizeof self - 1);
+    if (n < 36 || stat("/proc/self/ns/pid", &space) != 0 || start == 0 || named <= 0 ||
+        strtoull(self, NULL, 10) != (uint64_t)getpid())
         return;
     uint64_t hash = 14695981039346656037u;
     for (ssize_t i = 0; i < n; i++)
@@ -76,5 +82,10 @@ bool sm_holder_gone(const sm_holder *h, const sm_holder *self)
         return false;
     bool unknown;
     uint64_t start = start_of(h->pid, &unknown);
-    return !unknown && start != h->start;
+    if (unknown || start == h->start)
+        return false;
+    /* A /proc that hides other users' processes shows nothing of one that is there. */
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%llu", (unsigned long long)h->pid);
+    return start != 0 || access(path, F_OK) == 0 || (kill((pid_t)h->pid, 0) != 0 && errno == ESRCH);
 }

@@ -1,7 +1,8 @@
 /*
- * The keeper: one background thread for each ledger handle.
+ * The keeper: background threads of a ledger handle.
  *
- * It renews the leases of what semel_run has under way, writes the journal, looks at what is due
+ * One renews the leases of what semel_run has under way, and nothing else, so that nothing can make
+ * it late. The other writes the journal, looks at what is due
  * (lost leases, expired requests, people who have not been told), seals the audit trail and purges
  * what its windows allow. Everything it does, another process could do instead: nothing depends on
  * it but promptness.
@@ -31,10 +32,14 @@ static void unlock(sm_keeper *k)
 
 /* ---- what runs -------------------------------------------------------------------------------*/
 
+static void *renew(void *context);
+
 void sm_keeper_add(semel *s, sm_running *r)
 {
     r->renew_ns = sm_clock_deadline_ns(SM_RUN_RENEW_MS);
     lock(&s->keeper);
+    if (!s->keeper.renewing && !s->o.one_shot)
+        s->keeper.renewing = sm_thread_start(&s->keeper.renewer, renew, s, "semel-renewer");
     r->next = s->keeper.running;
     s->keeper.running = r;
     unlock(&s->keeper);
@@ -189,18 +194,31 @@ static bool purge_some(semel *s)
     return !p.cut;
 }
 
-/* Sleeps until something is to be done; false when it is time to end. */
-static bool rest(sm_keeper *k, int64_t until_ns)
+/* Sleeps for a tick, or until something is to be done; false when it is time to end. `stir` is NULL
+ * for the renewer, which nobody stirs. */
+static bool rest(sm_keeper *k, pthread_cond_t *wake, bool *stir)
 {
+    int64_t until_ns = sm_clock_deadline_ns(TICK_MS);
     struct timespec at = {.tv_sec = (time_t)(until_ns / 1000000000),
                           .tv_nsec = (long)(until_ns % 1000000000)};
     lock(k);
-    while (!k->stop && !k->stir && sm_clock_mono_ns() < until_ns)
-        pthread_cond_timedwait(&k->wake, &k->lock, &at);
-    k->stir = false;
-    bool go_on = !k->stop;
+    while (!k->stop && !(stir != NULL && *stir) && sm_clock_mono_ns() < until_ns)
+        pthread_cond_timedwait(wake, &k->lock, &at);
+    if (stir != NULL)
+        *stir = false;
+    bool going = !k->stop;
     unlock(k);
-    return go_on;
+    return going;
+}
+
+static void *renew(void *context)
+{
+    semel *s = context;
+    semel_answer *a = semel_answer_new();
+    while (a != NULL && rest(&s->keeper, &s->keeper.beat, NULL))
+        renew_due(s, a);
+    semel_answer_free(a);
+    return NULL;
 }
 
 static void *keep(void *context)
@@ -208,8 +226,7 @@ static void *keep(void *context)
     semel *s = context;
     semel_answer *a = semel_answer_new();
     int64_t house_at = sm_clock_deadline_ns(HOUSEKEEPING_MS);
-    while (a != NULL && rest(&s->keeper, sm_clock_deadline_ns(TICK_MS))) {
-        renew_due(s, a);
+    while (a != NULL && rest(&s->keeper, &s->keeper.wake, &s->keeper.stir)) {
         sm_journal_flush(&s->journal, s->ops, s->store);
         sm_sweep(s, a);
         bool much = atomic_load(&s->written) >= SM_SEAL_EVENTS;
@@ -241,6 +258,7 @@ sm_err sm_keeper_start(semel *s, semel_fault *fault)
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&k->wake, &attr);
+    pthread_cond_init(&k->beat, &attr);
     pthread_condattr_destroy(&attr);
     if (s->o.one_shot)
         return SM_OK;
@@ -256,9 +274,13 @@ void sm_keeper_stop(semel *s)
     lock(k);
     k->stop = true;
     pthread_cond_signal(&k->wake);
+    pthread_cond_signal(&k->beat);
     unlock(k);
     if (k->started)
         pthread_join(k->thread, NULL);
+    if (k->renewing)
+        pthread_join(k->renewer, NULL);
+    pthread_cond_destroy(&k->beat);
     pthread_cond_destroy(&k->wake);
     pthread_mutex_destroy(&k->lock);
 }

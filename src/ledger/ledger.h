@@ -38,7 +38,9 @@ typedef struct sm_keeper {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake; /* CLOCK_MONOTONIC */
-    bool started, stop;
+    pthread_t renewer;   /* started by the first semel_run; nothing else may delay a renewal */
+    pthread_cond_t beat; /* CLOCK_MONOTONIC */
+    bool started, renewing, stop;
     bool stir; /* something became due */
     sm_running *running;
 } sm_keeper;
@@ -148,6 +150,16 @@ void sm_put_stamp(sm_buf *out, const char *name, int64_t ms);
 
 sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer *a);
 sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer *a);
+
+/* ---- the doubt barrier (barrier.c) ------------------------------------------------------------*/
+
+/* Puts in doubt what runs in a group although its holder is gone, whether or not anybody has asked
+ * for that very effect since. */
+sm_err sm_barrier_settle(semel *s, sm_work *w, sm_str scope, sm_str tool);
+
+/* The handle of another effect in doubt that would bar this call; absent if there is none. */
+sm_err sm_barrier_find(semel *s, sm_work *w, const sm_call *call, const sm_hash *key,
+                       sm_str *handle);
 
 /* ---- the keeper (keeper.c) -------------------------------------------------------------------*/
 

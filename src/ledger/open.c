@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "ledger/holder.h"
 #include "ledger/ledger.h"
 #include "store/stores.h"
@@ -173,6 +174,9 @@ static sm_err name_actor(semel *s, semel_fault *fault)
         given = user == NULL || user->pw_name[0] == '\0' ? sm_str_from(made)
                                                          : sm_str_from(user->pw_name);
     }
+    if (given.n > SM_ACTOR_MAX || !sm_utf8_valid(given))
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                            "the actor is not a name of at most %u bytes", SM_ACTOR_MAX);
     s->actor = strndup(given.p, given.n);
     return s->actor != NULL ? SM_OK : sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
 }

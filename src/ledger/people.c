@@ -90,6 +90,9 @@ static sm_err decide(semel *s, const char *prefix, sm_str name, decision *d, sem
     sm_err e = check_text(w, "the reason", d->reason);
     if (e == SM_OK)
         e = check_text(w, "the evidence", d->evidence);
+    if (e == SM_OK && (d->actor.n > SM_ACTOR_MAX || !sm_utf8_valid(d->actor)))
+        e = sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS,
+                         "the actor is not a name of at most %u bytes", SM_ACTOR_MAX);
     if (e == SM_OK && !sm_handle_parse(prefix, name, &h))
         e = sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "\"%.*s\" is not %s",
                          (int)(name.n < 60 ? name.n : 60), name.p,

@@ -53,6 +53,8 @@ semel_err semel_run(semel *s, const semel_call *call, semel_work_fn *work, void 
         a->outcome = o;
         a->outcome.kept = true;
         a->outcome.bytes = o.value.n;
+        sm_outcome_settle(&sm_work_of(a)->call, &o);
+        a->outcome.is_json = o.is_json;
         return SM_OK;
     }
     char claim[SM_HANDLE_TEXT];

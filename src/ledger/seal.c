@@ -192,19 +192,23 @@ semel_err semel_seal(semel *s, semel_fault *fault)
 typedef struct old_events {
     sm_work *w;
     int64_t before;
-    sm_seal newest; /* the newest seal under which everything is old enough */
+    sm_seal newest;     /* the newest seal under which everything is old enough */
+    uint64_t purged_to; /* what a seal says that is gone already */
     bool young;
 } old_events;
 
 static bool find_old(void *context, const semel_event *e)
 {
     old_events *o = context;
+    sm_seal seal;
+    bool is = e->id == 0 && sm_seal_parse(&o->w->call, e, &seal);
+    if (is && seal.purged && seal.to > o->purged_to)
+        o->purged_to = seal.to;
     if (e->at >= o->before) {
         o->young = true;
         return false;
     }
-    sm_seal seal;
-    if (e->id == 0 && sm_seal_parse(&o->w->call, e, &seal) && !seal.purged)
+    if (is && !seal.purged)
         o->newest = seal;
     return true;
 }
@@ -227,7 +231,7 @@ static sm_err retire_events(semel *s, sm_work *w, uint64_t *to, semel_fault *fau
         before = after;
         e = s->ops->events(s->store, 0, 0, &after, PAGE, find_old, &o, fault);
     }
-    if (e != SM_OK || o.newest.to == 0)
+    if (e != SM_OK || o.newest.to <= o.purged_to)
         return e;
     sm_seal gone = {.purged = true,
                     .keyed = s->seal_key != NULL,

@@ -108,6 +108,9 @@ static void put_story(sm_work *w, semel_answer *a, story *t, sm_buf *out)
     sm_put_stamp(out, "updated_at", r->updated_at);
     sm_put_stamp(out, "lease_end", w->memo.effect.lease_end);
     sm_put_stamp(out, "request_end", w->memo.effect.request_end);
+    if (w->memo.effect.quorum > 0)
+        sm_buf_printf(out, ",\"quorum\":%u,\"approvals\":%u", w->memo.effect.quorum,
+                      w->memo.effect.approvals);
     sm_put_stamp(out, "settled_at", w->memo.effect.settled_at);
     sm_put_stamp(out, "result_end", w->memo.effect.result_end);
     sm_put_stamp(out, "window_end", w->memo.effect.window_end);

@@ -44,19 +44,22 @@ typedef struct exporting {
     sm_buf line;
     semel_line_fn *sink;
     void *context;
+    int64_t started;
     sm_err err;
     bool stopped;
 } exporting;
 
-/* A record is the newest generation of its key if the store says so. */
-static bool newest(exporting *x, const semel_record *r)
+/* What to export for a record: itself if it is the newest generation of its key; a generation that
+ * began while we export, whose own place has been passed; or nothing. */
+static const semel_record *choose(exporting *x, const semel_record *r)
 {
-    semel_record cur;
     int64_t now;
     sm_work_drop(x->w);
     semel_ref ref = {.id = r->id};
-    x->err = x->s->ops->get(x->s->store, &ref, &x->w->room, &cur, &now, &x->w->fault);
-    return x->err == SM_OK && cur.generation == r->generation;
+    x->err = x->s->ops->get(x->s->store, &ref, &x->w->room, &x->w->cur, &now, &x->w->fault);
+    if (x->err != SM_OK || x->w->cur.generation == r->generation)
+        return x->err == SM_OK ? r : NULL;
+    return x->w->cur.created_at >= x->started ? &x->w->cur : NULL;
 }
 
 static void put_record(sm_buf *out, const semel_record *r, int64_t now)
@@ -96,7 +99,8 @@ static void put_record(sm_buf *out, const semel_record *r, int64_t now)
 static bool export_one(void *context, const semel_record *r, int64_t now)
 {
     exporting *x = context;
-    if (!newest(x, r))
+    r = choose(x, r);
+    if (r == NULL)
         return x->err == SM_OK;
     sm_buf_clear(&x->line);
     put_record(&x->line, r, now);
@@ -112,7 +116,8 @@ semel_err semel_export(semel *s, semel_str scope, semel_line_fn *line, void *con
     semel_answer *a = semel_answer_new();
     if (a == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
-    exporting x = {.s = s, .w = sm_work_start(a), .sink = line, .context = context};
+    exporting x = {
+        .s = s, .w = sm_work_start(a), .sink = line, .context = context, .started = sm_clock_ms()};
     sm_buf_init(&x.line, SM_ARENA_MAX);
     semel_filter filter = {.scope = scope};
     sm_err e = SM_OK;
@@ -240,23 +245,38 @@ static sm_err get_record(importing *m, semel_record *r)
     return m->err;
 }
 
-/* Whether what is here gives way: it is not settled, nobody runs it, and theirs is settled. What is
- * forgotten there says nothing. */
-static bool gives_way(semel_state ours, semel_state theirs)
+/* Whether an effect may have touched the world, as far as its state says. */
+static bool may_have_run(const sm_effect *e)
 {
-    if (theirs == SEMEL_S_NONE)
-        return false;
-    return ours == SEMEL_S_NONE ||
-           (!semel_state_settled(ours) && ours != SEMEL_S_RUNNING && semel_state_settled(theirs));
+    return e->state == SEMEL_S_RUNNING || e->state == SEMEL_S_IN_DOUBT ||
+           e->state == SEMEL_S_SUCCEEDED || e->state == SEMEL_S_PARTIAL ||
+           (e->state == SEMEL_S_FAILED && (e->applied || e->abandoned));
 }
 
-/* Their effect in the place of ours: fences never go back. */
-static void adopt(const semel_record *ours, sm_effect *e)
+/* Whether what is here gives way. What is forgotten there says nothing. Where nothing ran here and
+ * something may have there, theirs is what must not be lost. A doubt yields only to the knowledge
+ * that it was done (I16); what is settled here stays. */
+static bool gives_way(const sm_effect *ours, const sm_effect *theirs)
+{
+    switch (ours->state) {
+    case SEMEL_S_NONE: return theirs->state != SEMEL_S_NONE;
+    case SEMEL_S_PENDING:
+    case SEMEL_S_READY: return may_have_run(theirs) || theirs->state == SEMEL_S_DENIED;
+    case SEMEL_S_EXPIRED:
+    case SEMEL_S_CANCELED: return may_have_run(theirs);
+    case SEMEL_S_FAILED: return !may_have_run(ours) && may_have_run(theirs);
+    case SEMEL_S_IN_DOUBT: return may_have_run(theirs) && theirs->state != SEMEL_S_IN_DOUBT;
+    default: return false;
+    }
+}
+
+/* Their effect in the place of ours: no fence of theirs may be one of ours. */
+static void adopt(const semel_record *ours, bool over, sm_effect *e)
 {
     if (ours->version == 0)
         return;
-    e->generation = ours->generation + (ours->state == SEMEL_S_NONE);
-    if (e->fence <= ours->fence) {
+    e->generation = ours->generation + over;
+    if (e->fence - e->attempt < ours->fence) {
         uint64_t up = ours->fence + e->attempt - e->fence;
         e->fence += up;
         for (uint32_t i = 0; i < e->doubt_count; i++)
@@ -283,18 +303,23 @@ static sm_err put_import(semel *s, sm_work *w, semel_imported *count)
         e = sm_scope_shard(&w->keyer.digest, theirs.scope, &theirs.shard);
     w->cur.version = 0;
     for (int races = 0; e == SM_OK && races < SM_RACES_MAX; races++) {
-        semel_state ours = w->cur.version == 0 ? SEMEL_S_NONE : w->memo.effect.state;
-        if (!gives_way(ours, memo.effect.state)) {
+        sm_effect ours = {0};
+        if (w->cur.version != 0) { /* as time has left it */
+            sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
+            ours = w->step.next;
+        }
+        if (!gives_way(&ours, &memo.effect)) {
             count->kept++;
             return SM_OK;
         }
         w->memo = memo;
-        adopt(&w->cur, &w->memo.effect);
+        adopt(&w->cur, ours.state == SEMEL_S_NONE, &w->memo.effect);
         w->step = (sm_step){
             .next = w->memo.effect, .changed = true, .notes = {SM_N_IMPORTED}, .note_count = 1};
         sm_body_start(w);
         sm_body_hash(w, "head", &theirs.head);
         sm_body_number(w, "events", theirs.events);
+        sm_body_hash(w, "fingerprint", &theirs.fingerprint);
         semel_outcome o;
         if (theirs.outcome.p != NULL && sm_outcome_unpack(theirs.outcome, &o)) {
             sm_hash digest;

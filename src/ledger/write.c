@@ -137,6 +137,8 @@ static int64_t purge_at(const semel *s, const sm_memo *m, int64_t now)
         return e->state == SEMEL_S_NONE ? known : 0;
     int64_t end = m->terms.class == SM_CLASS_IRREVERSIBLE ? later(e->window_end, s->o.tombstone_ms)
                                                           : e->window_end;
+    if (m->keep_until > end)
+        end = m->keep_until;
     return end > known ? end : known;
 }
 
@@ -268,6 +270,8 @@ static sm_err make_record(semel *s, sm_work *w, const sm_change *change, bool fr
         wr->same_args = !change->drop_args && change->import == NULL;
     if (change->drop_args)
         r->args = (sm_str){0};
+    if (fresh && w->cur.version != 0 && w->cur.purge_at > m->keep_until)
+        m->keep_until = w->cur.purge_at;
     m->effect = w->step.next;
     if (m->effect.state != SEMEL_S_RUNNING) /* the history says who ran it */
         m->holder = (sm_holder){0};

@@ -122,11 +122,8 @@ static semel_err open_file(semel_store *st, bool must_exist, int *version, semel
 
 /* ---- opening and closing ---------------------------------------------------------------------*/
 
-static void store_close(semel_store *st)
+void sm_sq_dispose(semel_store *st)
 {
-    if (st == NULL)
-        return;
-    sm_sq_writer_stop(st);
     sm_sq_checkpoint_stop(st);
     sm_sq_waits_fini(st);
     sm_sq_cache_fini(&st->cache);
@@ -137,6 +134,12 @@ static void store_close(semel_store *st)
     sm_sq_conn_close(st->writer.conn);
     sm_sq_share_close(&st->share);
     free(st);
+}
+
+static void store_close(semel_store *st)
+{
+    if (st != NULL && sm_sq_writer_stop(st))
+        sm_sq_dispose(st);
 }
 
 static void init_locks(semel_store *st)

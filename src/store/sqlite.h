@@ -86,6 +86,7 @@ typedef struct sm_sq_share {
     _Atomic(sm_sq_page *) page;
     sm_sq_page *old[8]; /* mappings of side files that were deleted; readers may still look */
     unsigned old_count;
+    struct sm_sq_share *next; /* of all that are open in this process */
 } sm_sq_share;
 
 /* ---- the cache -------------------------------------------------------------------------------*/
@@ -196,6 +197,9 @@ typedef struct sm_sq_writer {
     pthread_cond_t work;  /* there is something to do */
     pthread_cond_t space; /* a full batch has been taken */
     bool idle, stop;
+    bool ended;          /* the thread touches nothing any more, unless it was abandoned */
+    bool abandoned;      /* by who closes: the thread disposes of the store */
+    atomic_bool in_line; /* the thread waits for its turn among processes */
     sm_sq_batch batches[2];
     sm_sq_batch *gather;
     uint64_t last_n, last_seq; /* within a transaction: the newest that exist */
@@ -228,6 +232,11 @@ struct semel_store {
 };
 
 /* CLOCK_REALTIME in ms, which is this store's clock; CLOCK_MONOTONIC in ns. */
+
+/* ---- sqlite.c --------------------------------------------------------------------------------*/
+
+/* Frees a store whose writer has ended. */
+void sm_sq_dispose(semel_store *st);
 
 /* ---- sqlite_conn.c ---------------------------------------------------------------------------*/
 
@@ -318,7 +327,11 @@ void sm_sq_scratch_fini(sm_sq_scratch *s);
 /* ---- sqlite_writer.c, sqlite_write.c, sqlite_purge.c -----------------------------------------*/
 
 semel_err sm_sq_writer_start(semel_store *st, semel_fault *fault);
-void sm_sq_writer_stop(semel_store *st);
+
+/* False: the thread waits for a process that may never go on. The store is the thread's from then
+ * on, who disposes of it when its turn comes, if ever: that memory and its files are lost until the
+ * process ends, which is better than a close that hangs. */
+bool sm_sq_writer_stop(semel_store *st);
 
 /* Hands a request to the writer and sleeps until it is answered. Returns its err. */
 semel_err sm_sq_submit(semel_store *st, sm_sq_request *r);

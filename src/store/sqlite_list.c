@@ -14,6 +14,7 @@
 enum { SCAN_MAX = 20000, CHUNK = 256 };
 
 #define OPEN_STATES ((1u << SEMEL_S_SUCCEEDED) - 1)
+#define BAR_STATES  (1u << SEMEL_S_RUNNING | 1u << SEMEL_S_IN_DOUBT)
 
 /* ---- records ---------------------------------------------------------------------------------*/
 
@@ -79,15 +80,34 @@ typedef struct found {
     size_t scanned;
 } found;
 
+/* The scan that looks at the fewest rows. What runs or is in doubt in one group is asked for by
+ * every call with a barrier, and must be found among any number of others that are open. */
+static sqlite3_stmt *scan_statement(sm_sq_conn *c, const semel_filter *filter, int *rc)
+{
+    bool some = filter->states != 0;
+    if (some && (filter->states & ~BAR_STATES) == 0 && filter->group != NULL &&
+        !sm_sq_hash_is_zero(filter->group)) {
+        sqlite3_stmt *stmt = sm_sq_stmt(c, SM_SQL_SCAN_BARS, rc);
+        if (stmt != NULL) {
+            sm_sq_bind_hash(stmt, 3, filter->group);
+            sqlite3_bind_int64(stmt, 4, (filter->states & 1u << SEMEL_S_IN_DOUBT) != 0 ? 0 : 1);
+            sqlite3_bind_int64(stmt, 5,
+                               (filter->states & 1u << SEMEL_S_RUNNING) != 0 ? SM_SQ_NEVER : 0);
+        }
+        return stmt;
+    }
+    bool open = some && (filter->states & ~OPEN_STATES) == 0;
+    return sm_sq_stmt(c, open ? SM_SQL_SCAN_OPEN : SM_SQL_SCAN, rc);
+}
+
 /* Collects up to `limit` numbers of rows below `below` that match, looking at no more than
  * `budget`. */
 static semel_err scan(semel_store *st, sm_sq_conn *c, const semel_filter *filter, int64_t below,
                       size_t limit, size_t budget, found *f, semel_fault *fault)
 {
-    bool open = filter->states != 0 && (filter->states & ~OPEN_STATES) == 0;
     *f = (found){0};
     int rc;
-    sqlite3_stmt *stmt = sm_sq_stmt(c, open ? SM_SQL_SCAN_OPEN : SM_SQL_SCAN, &rc);
+    sqlite3_stmt *stmt = scan_statement(c, filter, &rc);
     if (stmt == NULL)
         return sm_sq_fault(st, rc, fault);
     sqlite3_bind_int64(stmt, 1, below);

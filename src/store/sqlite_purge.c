@@ -6,6 +6,9 @@
  */
 #include "store/sqlite.h"
 
+/* Rows alone do not bound how long a transaction takes, and all who write wait for it. */
+enum { PAYLOAD_MAX = 1 << 20 };
+
 /* A row of SM_SQL_SWEEP. */
 typedef struct swept {
     int64_t n, id, generation, result_end, window_end, purge_at;
@@ -106,13 +109,14 @@ static int sweep(semel_store *st, sm_sq_request *r, size_t *budget)
 {
     swept rows[SM_SQ_PURGE_MAX];
     size_t n = 0;
+    int64_t bytes = 0;
     int rc;
     sqlite3_stmt *stmt = sm_sq_stmt(st->writer.conn, SM_SQL_SWEEP, &rc);
     if (stmt == NULL)
         return rc;
     sqlite3_bind_int64(stmt, 1, r->now);
     sqlite3_bind_int64(stmt, 2, (int64_t)*budget + 1);
-    while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && n < *budget) {
+    while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && n < *budget && bytes < PAYLOAD_MAX) {
         swept *s = &rows[n++];
         s->n = sm_sq_int(stmt, 0);
         s->id = sm_sq_int(stmt, 1);
@@ -121,6 +125,7 @@ static int sweep(semel_store *st, sm_sq_request *r, size_t *budget)
         s->result_end = sm_sq_int(stmt, 4);
         s->window_end = sm_sq_int(stmt, 5);
         s->purge_at = sm_sq_int(stmt, 6);
+        bytes += sm_sq_int(stmt, 7);
     }
     if (rc == SQLITE_ROW)
         r->left = true;

@@ -132,14 +132,17 @@ static int bind_time(sqlite3_stmt *stmt, int parameter, int64_t at)
     return at == 0 ? sqlite3_bind_null(stmt, parameter) : sqlite3_bind_int64(stmt, parameter, at);
 }
 
-/* From when on an effect bars others of its group. */
+/* From when on an effect bars others of its group. All that run or are in doubt have such a time,
+ * and only those in doubt have 0: that is how a query by group finds them. */
 static int bind_bar(sqlite3_stmt *stmt, int parameter, const semel_record *r)
 {
     if (sm_sq_hash_is_zero(&r->group))
         return sqlite3_bind_null(stmt, parameter);
     if (r->state == SEMEL_S_IN_DOUBT)
         return sqlite3_bind_int64(stmt, parameter, 0);
-    return bind_time(stmt, parameter, r->state == SEMEL_S_RUNNING ? r->lease_end : 0);
+    if (r->state == SEMEL_S_RUNNING)
+        return sqlite3_bind_int64(stmt, parameter, r->lease_end > 0 ? r->lease_end : SM_SQ_NEVER);
+    return sqlite3_bind_null(stmt, parameter);
 }
 
 int sm_sq_record_bind(sqlite3_stmt *s, int64_t n, uint64_t version, const semel_record *r)

@@ -12,6 +12,11 @@
  * belong to the open file, not to the process, so two handles in one process take turns as well,
  * and a process that dies lets go.
  *
+ * A child made by fork shares the open file, and through it the locks: if its parent died while it
+ * wrote, the child, which knows nothing of it, would keep the ledger locked for as long as it
+ * lives. So the child lets go of the file and of its mappings at once. It cannot use the handle
+ * anyway.
+ *
  * Nothing here is needed to keep the ledger whole: SQLite's locks do that. If the file is deleted,
  * it is made anew.
  */
@@ -94,6 +99,72 @@ static semel_err file_open(sm_sq_share *s, int *fd_out, sm_sq_page **page, struc
     return e;
 }
 
+/* ---- forks -----------------------------------------------------------------------------------*/
+
+static pthread_mutex_t shares_lock = PTHREAD_MUTEX_INITIALIZER;
+static sm_sq_share *shares; /* all that are open in this process; guarded, as are their files */
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&shares_lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&shares_lock);
+}
+
+/* Puts private memory with the same words in the place of a mapping, which would keep the file. */
+static void page_detach(sm_sq_page *page)
+{
+    sm_sq_page *copy = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED)
+        return;
+    memcpy((void *)copy, (const void *)page, PAGE);
+    mremap(copy, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, page);
+}
+
+static void in_child(void)
+{
+    for (sm_sq_share *s = shares; s != NULL; s = s->next) {
+        page_detach(atomic_load(&s->page));
+        for (unsigned i = 0; i < s->old_count; i++)
+            page_detach(s->old[i]);
+        close(s->fd);
+        s->fd = -1;
+    }
+    shares = NULL;
+    pthread_mutex_unlock(&shares_lock);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, in_child);
+}
+
+static void share_list(sm_sq_share *s)
+{
+    pthread_once(&fork_once, watch_forks);
+    pthread_mutex_lock(&shares_lock);
+    s->next = shares;
+    shares = s;
+    pthread_mutex_unlock(&shares_lock);
+}
+
+static void share_unlist(sm_sq_share *s)
+{
+    pthread_mutex_lock(&shares_lock);
+    sm_sq_share **at = &shares;
+    while (*at != NULL && *at != s)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = s->next;
+    pthread_mutex_unlock(&shares_lock);
+}
+
+/* ---- the file --------------------------------------------------------------------------------*/
+
 semel_err sm_sq_share_open(sm_sq_share *s, const char *ledger, semel_fault *fault)
 {
     s->fd = -1;
@@ -107,6 +178,7 @@ semel_err sm_sq_share_open(sm_sq_share *s, const char *ledger, semel_fault *faul
     s->dev = about.st_dev;
     s->ino = about.st_ino;
     atomic_store(&s->page, page);
+    share_list(s);
     return SEMEL_OK;
 }
 
@@ -115,10 +187,12 @@ void sm_sq_share_close(sm_sq_share *s)
     sm_sq_page *page = atomic_load(&s->page);
     if (page == NULL)
         return;
+    share_unlist(s);
     munmap(page, PAGE);
     for (unsigned i = 0; i < s->old_count; i++)
         munmap(s->old[i], PAGE);
-    close(s->fd);
+    if (s->fd >= 0)
+        close(s->fd);
     atomic_store(&s->page, NULL);
 }
 
@@ -150,10 +224,12 @@ bool sm_sq_share_renew(sm_sq_share *s)
     if (s->old_count == sizeof s->old / sizeof *s->old ||
         file_open(s, &fd, &page, &about, NULL) != SEMEL_OK)
         return false; /* the old one still serves this handle */
+    pthread_mutex_lock(&shares_lock);
     s->old[s->old_count++] = atomic_exchange(&s->page, page);
     lock_byte(s->fd, WRITE, F_UNLCK, false); /* the mapping would keep it locked */
     close(s->fd);
     s->fd = fd;
+    pthread_mutex_unlock(&shares_lock);
     s->dev = about.st_dev;
     s->ino = about.st_ino;
     return true;

@@ -70,8 +70,12 @@
                   " WHERE last_at < ?1 ORDER BY last_at LIMIT ?2)")                                   \
     X(NOTES_OLD, "SELECT 1 FROM note WHERE last_at < ?1 LIMIT 1")                                     \
     X(SEAL_LAST, "SELECT seq, number, at, hash FROM event WHERE n = 0 ORDER BY seq DESC LIMIT 1")     \
-    X(SWEEP, "SELECT n, id, generation, key, result_end, window_end, purge_at FROM effect"            \
-             " WHERE sweep_at <= ?1 ORDER BY sweep_at LIMIT ?2")                                      \
+    X(SWEEP,                                                                                          \
+      "SELECT n, id, generation, key, result_end, window_end, purge_at,"                              \
+      " ifnull((SELECT length(bytes) FROM outcome AS o WHERE o.n = effect.n), 0)"                     \
+      " + iif(window_end <= ?1 OR purge_at <= ?1,"                                                    \
+      " ifnull((SELECT length(CAST(bytes AS BLOB)) FROM args AS a WHERE a.n = effect.n), 0),"         \
+      " 0) FROM effect WHERE sweep_at <= ?1 ORDER BY sweep_at LIMIT ?2")                              \
     X(OLD_EVENTS, "SELECT seq, n, id, generation FROM event"                                          \
                   " WHERE seq > (SELECT value FROM meta WHERE name = 'seq_floor')"                    \
                   " AND seq <= ?1 AND n > 0 ORDER BY seq LIMIT ?2")                                   \
@@ -82,6 +86,9 @@
     X(SCAN_OPEN,                                                                                      \
       "SELECT n, state, created_at, grp, scope, tool FROM effect INDEXED BY effect_open"              \
       " WHERE state < 5 AND n < ?1 ORDER BY n DESC LIMIT ?2")                                         \
+    X(SCAN_BARS,                                                                                      \
+      "SELECT n, state, created_at, grp, scope, tool FROM effect INDEXED BY effect_bars"              \
+      " WHERE grp = ?3 AND bars_from BETWEEN ?4 AND ?5 AND n < ?1 ORDER BY n DESC LIMIT ?2")          \
     X(DUE, "SELECT n FROM effect INDEXED BY effect_due"                                               \
            " WHERE state < 5 AND due_at <= ?1 ORDER BY due_at LIMIT ?2")                              \
     X(EVENT_NEXT, "SELECT seq, id, generation, number, at, what, actor, body, prev, hash, shard"      \

@@ -138,14 +138,18 @@ void sm_sq_waits_fini(semel_store *st)
 
 /* ---- waiters ---------------------------------------------------------------------------------*/
 
-/* Reads whether there is news. With key NULL: an event after seq `version`. */
+/* Reads whether there is news. With key NULL: an event after seq `version`. Many are woken at once,
+ * so they take turns: a connection for each would use up the file descriptors. */
 static semel_err read_news(semel_store *st, const semel_hash *key, uint64_t generation,
                            uint64_t version, bool *news, semel_fault *fault)
 {
     sm_sq_conn *c = NULL;
+    sm_sq_turn(st);
     semel_err e = sm_sq_reader(st, &c, fault);
-    if (e != SEMEL_OK)
+    if (e != SEMEL_OK) {
+        sm_sq_turn_over(st);
         return e;
+    }
     int rc = SQLITE_OK;
     sqlite3_stmt *stmt = NULL;
     uint64_t id = 0;
@@ -169,6 +173,7 @@ static semel_err read_news(semel_store *st, const semel_hash *key, uint64_t gene
     sqlite3_reset(stmt);
 cleanup:
     sm_sq_reader_return(st, c);
+    sm_sq_turn_over(st);
     return e;
 }
 

@@ -26,6 +26,8 @@
 
 #include "base/thread.h"
 
+enum { CLOSE_WAIT_S = 1 }; /* for a writer that stands in line among processes */
+
 /* ---- callers ---------------------------------------------------------------------------------*/
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t ms)
@@ -310,6 +312,15 @@ static void refuse(semel_store *st, taken *t, int rc, const semel_fault *why)
     }
 }
 
+/* Takes this process's turn, and lets sm_sq_writer_stop know where the thread is. */
+static semel_err take_turn(semel_store *st, semel_fault *why)
+{
+    atomic_store(&st->writer.in_line, true);
+    semel_err e = sm_sq_share_lock(&st->share, why);
+    atomic_store(&st->writer.in_line, false);
+    return e;
+}
+
 static void run_batch(semel_store *st, sm_sq_batch *b)
 {
     taken t = {.last = &t.first};
@@ -319,12 +330,12 @@ static void run_batch(semel_store *st, sm_sq_batch *b)
     if (e == SEMEL_OK)
         e = sm_sq_in_place(st, &why);
     if (e == SEMEL_OK)
-        e = sm_sq_share_lock(&st->share, &why);
+        e = take_turn(st, &why);
     if (e == SEMEL_OK) {
         if (sm_sq_share_renew(&st->share)) {
             sm_sq_cache_void(st);
             sm_sq_waits_renewed(st);
-            sm_sq_share_lock(&st->share, NULL);
+            take_turn(st, NULL);
         }
         sm_sq_checkpoint_finish(st);
         rc = transact(st, b, &t);
@@ -359,7 +370,12 @@ static void *writer_main(void *arg)
         run_batch(st, b);
         pthread_mutex_lock(&w->lock);
     }
+    w->ended = true;
+    bool abandoned = w->abandoned;
+    pthread_cond_broadcast(&w->space);
     pthread_mutex_unlock(&w->lock);
+    if (abandoned)
+        sm_sq_dispose(st);
     return NULL;
 }
 
@@ -385,15 +401,33 @@ semel_err sm_sq_writer_start(semel_store *st, semel_fault *fault)
     return SEMEL_OK;
 }
 
-void sm_sq_writer_stop(semel_store *st)
+/* A thread that stands in line behind a stopped process cannot be called back: the wait for such a
+ * lock has no limit, and polling instead would let the fastest process starve the others. */
+bool sm_sq_writer_stop(semel_store *st)
 {
     sm_sq_writer *w = &st->writer;
     if (!w->started)
-        return;
+        return true;
     pthread_mutex_lock(&w->lock);
     w->stop = true;
     pthread_cond_signal(&w->work);
-    pthread_mutex_unlock(&w->lock);
-    pthread_join(w->thread, NULL);
-    w->started = false;
+    while (!w->ended && !w->abandoned) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += CLOSE_WAIT_S;
+        int rc = 0;
+        while (!w->ended && rc == 0)
+            rc = pthread_cond_timedwait(&w->space, &w->lock, &until);
+        w->abandoned = !w->ended && atomic_load(&w->in_line);
+    }
+    bool ended = w->ended;
+    pthread_t thread = w->thread;
+    if (ended)
+        w->started = false;
+    else
+        pthread_detach(thread);
+    pthread_mutex_unlock(&w->lock); /* from here on an abandoned store may be gone */
+    if (ended)
+        pthread_join(thread, NULL);
+    return ended;
 }

@@ -128,7 +128,7 @@ static void bad_calls_are_refused_and_nothing_is_recorded(void **state)
 static void a_running_call_is_in_flight_and_then_in_doubt(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 30ms}}}");
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 400ms}}}");
     begin(&l, "t", "{}");
     expect_execute(&l);
     char claim[128];
@@ -136,7 +136,7 @@ static void a_running_call_is_in_flight_and_then_in_doubt(void **state)
     begin(&l, "t", "{}");
     expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
     assert_true(l.a->retriable && l.a->retry_after_ms > 0);
-    usleep(40000);
+    usleep(420000);
     begin(&l, "t", "{}");
     expect_refused(&l, SEMEL_C_IN_DOUBT);
     assert_int_equal(l.a->state, SEMEL_S_IN_DOUBT);

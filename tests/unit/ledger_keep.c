@@ -396,6 +396,44 @@ static void purging_keeps_what_is_open_and_what_still_informs(void **state)
     end_ledger(&l);
 }
 
+static void a_newer_generation_is_not_purged_before_an_older_one(void **state)
+{
+    (void)state;
+    char url[128];
+    strcpy(url, fresh_url());
+    if (strcmp(url, "memory:") == 0)
+        return; /* two contracts after another need a ledger that stays */
+    static const char *const contracts[] = {
+        "{version: 1, tools: {t: {class: write, window: 1h, on_repeat: run, repeat_after: 1ms}}}",
+        "{version: 1, tools: {t: {class: write, window: 10ms, on_repeat: run, repeat_after: 1ms}}}"};
+    char first[128] = "";
+    for (size_t i = 0; i < 2; i++) {
+        semel_options o = {.size = sizeof o,
+                           .url = url,
+                           .one_shot = true,
+                           .audit_retention_ms = 1,
+                           .contract = sm_str_from(contracts[i])};
+        ledger l = {.a = semel_answer_new()};
+        assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+        semel_call c = call_of("t", "{}");
+        if (i > 0)
+            c.after = sm_str_from(first);
+        take(&l, semel_begin(l.s, &c, l.a));
+        expect_execute(&l);
+        strcpy(first, l.effect);
+        commit(&l, i == 0 ? "\"first\"" : "\"second\"");
+        usleep(30000);
+        uint64_t done;
+        assert_int_equal(semel_purge(l.s, NULL, NULL, &done, NULL), SEMEL_OK);
+        if (i > 0) {
+            begin(&l, "t", "{}"); /* not a replay of the first */
+            expect_execute(&l);
+            assert_int_equal(l.a->generation, 3);
+        }
+        end_ledger(&l);
+    }
+}
+
 static void events_leave_only_under_a_seal(void **state)
 {
     (void)state;
@@ -630,6 +668,7 @@ int main(void)
         cmocka_unit_test(what_is_forgotten_elsewhere_is_not_imported),
         cmocka_unit_test(an_imported_success_settles_what_is_in_doubt_here),
         cmocka_unit_test(purging_keeps_what_is_open_and_what_still_informs),
+        cmocka_unit_test(a_newer_generation_is_not_purged_before_an_older_one),
         cmocka_unit_test(events_leave_only_under_a_seal),
         cmocka_unit_test(evidence_is_not_taken_for_a_changed_outcome),
         cmocka_unit_test(the_doctor_sees_keys_that_should_have_been_equal),

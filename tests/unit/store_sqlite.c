@@ -938,22 +938,150 @@ static void hold_the_lock(int in, int out)
         continue;
 }
 
+/* Has the writer of a second handle stand in line, and closes it. */
+static void *close_in_line(void *arg)
+{
+    semel_store *st = arg;
+    semel_note note = {.id = 1, .generation = 1, .count = 1, .what = SM_STR("replayed")};
+    semel_err e = OPS->journal(st, &note, 1, NULL);
+    int64_t start = monotonic_ns();
+    OPS->close(st);
+    bool quick = monotonic_ns() - start < 3000000000;
+    return e == SEMEL_E_UNAVAILABLE && quick ? arg : NULL;
+}
+
 static void a_process_that_hangs_does_not_hang_the_others(void **state)
 {
     (void)state;
     char byte;
-    semel_store *st = open_ledger("ledger");
+    semel_store *st = open_ledger("ledger"), *other = open_ledger("ledger");
+    pthread_t thread;
+    void *closed = NULL;
     semel_record one = settle(st, 1), cur;
     peer p = peer_start(hold_the_lock);
     hear(p.from, &byte, 1);
     semel_write w = fresh(2);
     semel_fault fault = {0};
+    assert_int_equal(pthread_create(&thread, NULL, close_in_line, other), 0);
     assert_int_equal(try_claim(st, &w, &cur, &fault), SEMEL_E_UNAVAILABLE);
+    pthread_join(thread, &closed);
+    assert_non_null(closed);
     expect(strstr(fault.text, "busy") != NULL, "%s", fault.text);
     assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_OK); /* reading goes on */
     peer_stop(&p);
     claim(st, 3);
     assert_int_equal(get(st, &w.next.key, &cur, NULL), SEMEL_E_NOT_FOUND);
+    OPS->close(st);
+}
+
+/* Does nothing with the handles that it has from its parent. */
+static void sit_idle(int in, int out)
+{
+    char byte;
+    tell(out, "r", 1);
+    while (read(in, &byte, 1) == 1)
+        continue;
+}
+
+/* A child shares its parent's open files, but must not share the locks on them. */
+static void a_child_keeps_no_lock(void **state)
+{
+    (void)state;
+    char byte;
+    semel_store *st = open_ledger("ledger");
+    claim(st, 1);
+    peer p = peer_start(sit_idle);
+    hear(p.from, &byte, 1);
+    OPS->close(st);
+    int fd = open(path_of("ledger-semel"), O_RDWR | O_CLOEXEC);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 3};
+    assert_true(fd >= 0);
+    assert_int_equal(fcntl(fd, F_OFD_SETLK, &lock), 0);
+    close(fd);
+    peer_stop(&p);
+}
+
+/* ---- many ------------------------------------------------------------------------------------*/
+
+static bool note_key(void *context, const semel_record *r, int64_t now)
+{
+    (void)now;
+    semel_hash *keys = context;
+    keys[1] = keys[0];
+    keys[0] = r->key;
+    return true;
+}
+
+/* A query by group must not give up among the many that are open in other groups. */
+static void a_group_is_found_among_many(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    semel_write w = fresh(1), v = fresh(2);
+    semel_record cur, doubt;
+    memset(&w.next.group, 7, sizeof w.next.group);
+    v.next.group = w.next.group;
+    w.next.lease_end = 0; /* no lease: never bars, and runs all the same */
+    assert_int_equal(try_claim(st, &w, &cur, NULL), SEMEL_OK);
+    assert_int_equal(try_claim(st, &v, &cur, NULL), SEMEL_OK);
+    doubt = apply(st, &cur, SEMEL_S_IN_DOUBT);
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(path_of("ledger"), &db), SQLITE_OK);
+    int rc =
+        sqlite3_exec(db,
+                     "WITH RECURSIVE i(x) AS (VALUES(100) UNION ALL SELECT x + 1 FROM i"
+                     " WHERE x < 30000) INSERT INTO effect(n, id, generation, version, shard,"
+                     " state, tombstone, fence, events, key, grp, bars_from)"
+                     " SELECT x, x, 1, 1, 0, 3, 0, 1, 1, randomblob(32), zeroblob(31) || x'01',"
+                     " 9000000000000 FROM i",
+                     NULL, NULL, NULL);
+    expect(rc == SQLITE_OK, "%s", sqlite3_errmsg(db));
+    sqlite3_close(db);
+    const struct {
+        uint32_t states;
+        const semel_hash *first, *second;
+    } cases[] = {
+        {1u << SEMEL_S_RUNNING, &w.next.key, NULL},
+        {1u << SEMEL_S_IN_DOUBT, &doubt.key, NULL},
+        {1u << SEMEL_S_RUNNING | 1u << SEMEL_S_IN_DOUBT, &doubt.key, &w.next.key},
+    };
+    for (size_t i = 0; i < 3; i++) {
+        semel_hash keys[2] = {0}, none = {0};
+        uint64_t cursor = 0;
+        semel_filter filter = {.states = cases[i].states, .group = &w.next.group};
+        assert_int_equal(OPS->query(st, &filter, &cursor, 1000, note_key, keys, NULL), SEMEL_OK);
+        assert_int_equal(cursor, 0);
+        const semel_hash *last = cases[i].second != NULL ? cases[i].second : cases[i].first;
+        const semel_hash *before = cases[i].second != NULL ? cases[i].first : &none;
+        assert_memory_equal(&keys[0], last, sizeof *last);
+        assert_memory_equal(&keys[1], before, sizeof *before);
+    }
+    OPS->close(st);
+}
+
+/* Large payloads are removed a few at a time, so that callers do not wait for all of them. */
+static void a_purge_is_bounded_in_bytes(void **state)
+{
+    (void)state;
+    enum { EACH = 600 << 10, COUNT = 5 };
+    semel_store *st = open_ledger("ledger");
+    char *large = calloc(EACH, 1);
+    assert_non_null(large);
+    for (uint64_t n = 1; n <= COUNT; n++) {
+        semel_record cur = claim(st, n);
+        semel_write w = change(&cur, SEMEL_S_SUCCEEDED);
+        int64_t now;
+        w.next.outcome = (semel_str){large, EACH};
+        w.next.result_end = w.next.window_end = w.next.purge_at = w.now - 1;
+        assert_int_equal(OPS->apply(st, &w, &the_desk.room, &cur, &now, NULL), SEMEL_OK);
+    }
+    free(large);
+    bool left = true;
+    for (uint64_t done = 0, gone = 2; left; gone = gone + 2 < COUNT ? gone + 2 : COUNT) {
+        assert_int_equal(OPS->purge(st, 100, 0, 0, &done, &left, NULL), SEMEL_OK);
+        assert_int_equal(done, gone);
+        assert_int_equal(left, gone < COUNT);
+    }
     OPS->close(st);
 }
 
@@ -977,6 +1105,9 @@ int main(void)
         with_dir(processes_get_fair_shares),
         with_dir(another_process_wakes_a_waiter),
         with_dir(a_process_that_hangs_does_not_hang_the_others),
+        with_dir(a_child_keeps_no_lock),
+        with_dir(a_group_is_found_among_many),
+        with_dir(a_purge_is_bounded_in_bytes),
     };
     shim_install();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,79 @@
+/*
+ * The doubt barrier's questions. The barrier itself is the store's: a write of a barred group is
+ * refused in the same transaction that would have made it.
+ */
+#include "ledger/holder.h"
+#include "ledger/ledger.h"
+
+/* What runs in a group although its holder is gone. */
+typedef struct gone_list {
+    semel *s;
+    uint64_t ids[16];
+    size_t n;
+} gone_list;
+
+static bool find_gone(void *context, const semel_record *r, int64_t now)
+{
+    (void)now;
+    gone_list *g = context;
+    sm_memo m;
+    if (sm_memo_unpack(r, &m) == SM_OK && sm_holder_gone(&m.holder, &g->s->self))
+        g->ids[g->n++] = r->id;
+    return g->n < sizeof g->ids / sizeof g->ids[0];
+}
+
+sm_err sm_barrier_settle(semel *s, sm_work *w, sm_str scope, sm_str tool)
+{
+    sm_hash group;
+    sm_err e = sm_group_of(w, scope, tool, &group);
+    gone_list g = {.s = s};
+    semel_filter filter = {.states = 1u << SEMEL_S_RUNNING, .group = &group};
+    uint64_t cursor = 0;
+    while (e == SM_OK) {
+        e = s->ops->query(s->store, &filter, &cursor, 1000, find_gone, &g, &w->fault);
+        if (cursor == 0 || g.n == sizeof g.ids / sizeof g.ids[0])
+            break;
+    }
+    semel_answer *a = g.n == 0 || e != SM_OK ? NULL : semel_answer_new();
+    for (size_t i = 0; a != NULL && i < g.n; i++) {
+        sm_work *other = sm_work_start(a);
+        if (sm_load_id(s, other, g.ids[i], 0) != SM_OK)
+            continue;
+        sm_judge(s, other, &(sm_event){.kind = SM_EV_LOOK});
+        sm_body_start(other);
+        if (other->step.changed && other->step.next.state == SEMEL_S_IN_DOUBT)
+            sm_write(s, other, &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0})});
+    }
+    semel_answer_free(a);
+    return e;
+}
+
+typedef struct barring {
+    sm_work *w;
+    const sm_hash *key;
+    sm_str handle;
+} barring;
+
+static bool find_barring(void *context, const semel_record *r, int64_t now)
+{
+    (void)now;
+    barring *f = context;
+    if (memcmp(&r->key, f->key, sizeof r->key) == 0)
+        return true;
+    f->handle = sm_answer_handle(f->w, r);
+    return false;
+}
+
+sm_err sm_barrier_find(semel *s, sm_work *w, const sm_call *call, const sm_hash *key,
+                       sm_str *handle)
+{
+    sm_hash group;
+    sm_err e = sm_group_of(w, call->scope, call->tool, &group);
+    semel_filter filter = {.states = 1u << SEMEL_S_IN_DOUBT, .group = &group};
+    uint64_t cursor = 0;
+    barring f = {.w = w, .key = key};
+    if (e == SM_OK)
+        e = s->ops->query(s->store, &filter, &cursor, 16, find_barring, &f, &w->fault);
+    *handle = f.handle;
+    return e;
+}

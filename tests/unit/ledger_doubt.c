@@ -1,0 +1,324 @@
+/* Orders of events that once led to a second execution, or to a claim nobody could be sure of. */
+#include "ledger.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+#include "store/stores.h"
+
+#define RERUN "{version: 1, tools: {t: {class: write_idempotent, lease: 200ms}}}"
+
+/* Two attempts, the first in doubt and the second running. */
+static ledger two_attempts(char first[128], char second[128])
+{
+    ledger l = new_ledger(RERUN);
+    begin(&l, "t", "{}");
+    expect_execute(&l);
+    strcpy(first, l.claim);
+    usleep(210000);
+    begin(&l, "t", "{}");
+    expect_execute(&l);
+    strcpy(second, l.claim);
+    return l;
+}
+
+static void a_known_success_is_not_lost_to_a_later_failure_that_was_applied(void **state)
+{
+    (void)state;
+    char first[128], second[128];
+    ledger l = two_attempts(first, second);
+    commit_as(&l, first, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"done\"");
+    commit_as(&l, second, SEMEL_FAILURE, SEMEL_APPLIED_YES, "\"half\"");
+    assert_int_equal(l.a->state, SEMEL_S_SUCCEEDED);
+    begin(&l, "t", "{}");
+    expect_replay(&l, "\"done\"");
+    end_ledger(&l);
+}
+
+static void what_is_known_to_be_applied_is_held_while_another_attempt_is_in_doubt(void **state)
+{
+    (void)state;
+    char first[128], second[128];
+    ledger l = two_attempts(first, second);
+    commit_as(&l, second, SEMEL_FAILURE, SEMEL_APPLIED_YES, "\"half\"");
+    assert_int_equal(l.a->state, SEMEL_S_IN_DOUBT);
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    end_ledger(&l);
+}
+
+static void an_attempt_that_was_applied_after_all_settles_what_was_resolved(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 50ms}}}");
+    begin(&l, "t", "{}");
+    char claim[128];
+    strcpy(claim, l.claim);
+    usleep(60000);
+    begin(&l, "t", "{}");
+    semel_resolve(l.s, sm_str_from(l.effect), SEMEL_RESOLVE_NOT_APPLIED, NULL, SM_STR("no"),
+                  (sm_str){0}, l.a);
+    assert_int_equal(l.a->state, SEMEL_S_READY);
+    commit_as(&l, claim, SEMEL_FAILURE, SEMEL_APPLIED_YES, "\"it was\"");
+    assert_int_equal(l.a->state, SEMEL_S_FAILED);
+    begin(&l, "t", "{}");
+    expect_verdict(&l, SEMEL_REPLAY, SEMEL_C_NONE);
+    end_ledger(&l);
+}
+
+static void a_request_that_expired_long_ago_is_expired(void **state)
+{
+    (void)state;
+    ledger l =
+        new_ledger("{version: 1, tools: {t: {class: write, window: 20ms, approval: {expires: "
+                   "20ms}}}}");
+    begin(&l, "t", "{}");
+    usleep(80000); /* longer than the request and its window together */
+    semel_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    expect_refused(&l, SEMEL_C_APPROVAL_EXPIRED);
+    assert_int_equal(l.a->state, SEMEL_S_EXPIRED);
+    end_ledger(&l);
+}
+
+static bool keep_first(void *context, semel_str line)
+{
+    *(char **)context = strndup(line.p, line.n);
+    return false;
+}
+
+static void an_imported_doubt_is_not_lost(void **state)
+{
+    (void)state;
+    static const char *const locals[] = {
+        "{version: 1, tools: {t: {class: write, window: 10ms}}}",            /* window over */
+        "{version: 1, tools: {t: {class: write, approval: {expires: 1h}}}}", /* pending */
+        "{version: 1, tools: {t: {class: write}}}",                          /* failed, may run */
+    };
+    ledger l = new_ledger(NULL);
+    begin(&l, "t", "{}");
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    char *line = NULL;
+    assert_int_equal(semel_export(l.s, (sm_str){0}, keep_first, &line, NULL), SEMEL_OK);
+    for (size_t i = 0; i < COUNT(locals); i++) {
+        ledger m = new_ledger(locals[i]);
+        begin(&m, "t", "{}");
+        char claim[128];
+        strcpy(claim, m.claim);
+        if (i != 1)
+            commit_as(&m, m.claim, i == 0 ? SEMEL_SUCCESS : SEMEL_FAILURE, SEMEL_APPLIED_NO, "1");
+        usleep(20000);
+        semel_imported count = {0};
+        assert_int_equal(semel_import_line(m.s, sm_str_from(line), &count, NULL), SEMEL_OK);
+        expect(count.added == 1, "row %zu", i);
+        if (i == 0) { /* a claim from before is no claim on what was imported */
+            commit_as(&m, claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "2");
+            expect_text(m.a->result, "late_evidence");
+        }
+        begin(&m, "t", "{}");
+        expect_refused(&m, SEMEL_C_IN_DOUBT);
+        end_ledger(&m);
+    }
+    free(line);
+    end_ledger(&l);
+}
+
+static void an_older_attempts_secret_is_checked_too(void **state)
+{
+    (void)state;
+    char first[128], second[128];
+    ledger l = two_attempts(first, second);
+    char *last = &first[strlen(first) - 1];
+    *last = *last == '0' ? '1' : '0';
+    commit_as(&l, first, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"forged\"");
+    expect_refused(&l, SEMEL_C_BAD_CLAIM);
+    end_ledger(&l);
+}
+
+static void approvals_by_the_gateway_only_are_not_taken_here(void **state)
+{
+    (void)state;
+    ledger l =
+        new_ledger("{version: 1, tools: {t: {class: write, approval: {via: gateway, expires: "
+                   "1h}}}}");
+    begin(&l, "t", "{}");
+    semel_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    expect_refused(&l, SEMEL_C_FORBIDDEN);
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    end_ledger(&l);
+}
+
+static semel_err no_peek(semel_store *st, const semel_hash *key, semel_room *room,
+                         semel_record *cur, int64_t *now)
+{
+    (void)st, (void)key, (void)room, (void)cur, (void)now;
+    return SEMEL_E_NOT_FOUND;
+}
+
+static semel_err no_get(semel_store *st, const semel_ref *ref, semel_room *room, semel_record *cur,
+                        int64_t *now, semel_fault *fault)
+{
+    (void)st, (void)ref, (void)room, (void)cur, (void)now, (void)fault;
+    return SEMEL_E_UNAVAILABLE;
+}
+
+static void without_a_ledger_only_observed_tools_run(void **state)
+{
+    (void)state;
+    semel_store_ops broken = sm_store_memory;
+    broken.peek = no_peek;
+    broken.get = no_get;
+    semel *s = NULL;
+    semel_options o = {.size = sizeof o,
+                       .url = "memory:",
+                       .store = &broken,
+                       .one_shot = true,
+                       .contract = SM_STR("{version: 1, tools: {o: {class: write, mode: observe}, "
+                                          "w: {class: write}, r: {class: read}}}")};
+    assert_int_equal(semel_open(&o, &s, NULL), SEMEL_OK);
+    ledger l = {.s = s, .a = semel_answer_new()};
+    begin(&l, "o", "{}");
+    expect_execute(&l);
+    expect_text(l.a->observed, "LEDGER_UNAVAILABLE");
+    begin(&l, "r", "{}");
+    expect_execute(&l);
+    assert_int_equal(begin(&l, "w", "{}"), SEMEL_E_UNAVAILABLE);
+    expect_refused(&l, SEMEL_C_LEDGER_UNAVAILABLE);
+    end_ledger(&l);
+}
+
+/* A process whose first thread ends while another one holds a claim. */
+static void *hold_on(void *context)
+{
+    int *ready = context;
+    ledger l = {.s = open_ledger(getenv("SEMEL_TEST_URL"), NULL, true), .a = semel_answer_new()};
+    begin(&l, "t", "{}");
+    if (write(*ready, "x", 1) == 1)
+        for (;;)
+            pause();
+    return NULL;
+}
+
+static void a_process_whose_first_thread_ended_still_holds_its_claim(void **state)
+{
+    (void)state;
+    int ready[2];
+    char url[128], byte;
+    strcpy(url, fresh_url());
+    setenv("SEMEL_TEST_URL", url, 1);
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, hold_on, &ready[1]);
+        pthread_exit(NULL);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    usleep(50000);
+    ledger l = {.s = open_ledger(url, NULL, true), .a = semel_answer_new()};
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    end_ledger(&l);
+}
+
+#define PAY "{version: 1, tools: {pay: {class: irreversible, key: {fields: [/to]}}}}"
+
+static void the_barrier_sees_an_attempt_whose_process_is_gone(void **state)
+{
+    (void)state;
+    int ready[2];
+    char url[128], byte;
+    strcpy(url, fresh_url());
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        ledger l = {.s = open_ledger(url, PAY, true), .a = semel_answer_new()};
+        begin(&l, "pay", "{\"to\": \"ann\"}");
+        if (write(ready[1], "x", 1) == 1)
+            for (;;)
+                pause();
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    ledger l = {.s = open_ledger(url, PAY, true), .a = semel_answer_new()};
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    begin(&l, "pay", "{\"to\": \"anne\"}"); /* the model changed an argument */
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    assert_non_null(l.a->blocked_by.p);
+    end_ledger(&l);
+}
+
+typedef struct slow {
+    semel *s;
+    atomic_bool done;
+} slow;
+
+static void sleep_long(void *context, const semel_answer *execute, semel_outcome *outcome)
+{
+    (void)context;
+    (void)execute;
+    sleep(17); /* longer than the lease of what the library runs */
+    outcome->value = SM_STR("\"slept\"");
+}
+
+static void *run_slowly(void *context)
+{
+    slow *w = context;
+    semel_answer *a = semel_answer_new();
+    semel_call c = call_of("t", "{}");
+    semel_run(w->s, &c, sleep_long, NULL, a);
+    atomic_store(&w->done, sm_str_is(a->outcome.value, "\"slept\""));
+    semel_answer_free(a);
+    return NULL;
+}
+
+static void work_longer_than_its_lease_keeps_it(void **state)
+{
+    (void)state;
+    char url[128];
+    strcpy(url, fresh_url());
+    slow w = {.s = open_ledger(url, NULL, false)};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, run_slowly, &w), 0);
+    sleep(16);
+    ledger l = {.s = open_ledger(url, NULL, true), .a = semel_answer_new()};
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+    pthread_join(thread, NULL);
+    assert_true(atomic_load(&w.done));
+    begin(&l, "t", "{}");
+    expect_replay(&l, "\"slept\"");
+    end_ledger(&l);
+    semel_close(w.s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_known_success_is_not_lost_to_a_later_failure_that_was_applied),
+        cmocka_unit_test(what_is_known_to_be_applied_is_held_while_another_attempt_is_in_doubt),
+        cmocka_unit_test(an_attempt_that_was_applied_after_all_settles_what_was_resolved),
+        cmocka_unit_test(a_request_that_expired_long_ago_is_expired),
+        cmocka_unit_test(an_imported_doubt_is_not_lost),
+        cmocka_unit_test(an_older_attempts_secret_is_checked_too),
+        cmocka_unit_test(approvals_by_the_gateway_only_are_not_taken_here),
+        cmocka_unit_test(without_a_ledger_only_observed_tools_run),
+    };
+    const struct CMUnitTest on_disk[] = {
+        cmocka_unit_test(a_process_whose_first_thread_ended_still_holds_its_claim),
+        cmocka_unit_test(the_barrier_sees_an_attempt_whose_process_is_gone),
+        cmocka_unit_test(work_longer_than_its_lease_keeps_it),
+    };
+    int failed = cmocka_run_group_tests_name("doubt, in memory", tests, NULL, NULL);
+    ledger_url = "sqlite:";
+    failed += cmocka_run_group_tests_name("doubt, in SQLite", tests, NULL, NULL);
+    failed += cmocka_run_group_tests_name("doubt, on disk", on_disk, NULL, NULL);
+    ledger_cleanup();
+    return failed;
+}
