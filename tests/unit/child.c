@@ -243,17 +243,21 @@ static void a_signal_that_ends_it_is_recorded(void **state)
 static void signals_are_passed_on(void **state)
 {
     fixture *f = *state;
-    pid_t self = getpid(), sender = fork();
+    char ready[64], command[200];
+    pid_t self = getpid();
+    snprintf(ready, sizeof ready, "/tmp/semel-child-%d", (int)self);
+    snprintf(command, sizeof command,
+             "trap 'echo got it; exit 5' USR1; : >%s; while :; do sleep 0.02; done", ready);
+    pid_t sender = fork();
     if (sender == 0) {
-        for (int i = 0; i < 20; i++) { /* until it has got hold of one */
-            nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-            kill(self, SIGUSR1);
-        }
+        while (access(ready, F_OK) != 0) /* before, the signal would end it */
+            nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        kill(self, SIGUSR1);
         _exit(0);
     }
-    run_shell(f, "trap 'echo got it; exit 5' USR1; while :; do sleep 0.02; done");
-    kill(sender, SIGKILL);
+    run_shell(f, command);
     waitpid(sender, NULL, 0);
+    unlink(ready);
     assert_int_equal(replayed(f).end.status, 5);
     sm_signals_ending(&f->signals); /* one more may have come */
 }
