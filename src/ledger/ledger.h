@@ -6,8 +6,9 @@
  * else was faster it starts over with what is there now. No lock of ours is held across a store's
  * call or a caller's work.
  *
- * Locks, in the order in which they may be taken: keeper.lock, then a stripe of the journal. Stores
- * have locks of their own, which are never held when they call back.
+ * Locks: the keeper's, and one for each stripe of the journal. A thread holds one of them at a
+ * time, and none across a call of a store or of the program. Stores have locks of their own, which
+ * are never held when they call back.
  */
 #ifndef SM_LEDGER_LEDGER_H
 #define SM_LEDGER_LEDGER_H
