@@ -10,6 +10,12 @@
 #define SM_FOREVER         INT64_MAX
 #define SM_DURATION_MAX_MS ((int64_t)36500 * 24 * 3600 * 1000) /* a hundred years */
 
+/* `start` and so many milliseconds, or never. */
+static inline int64_t sm_time_after(int64_t start, int64_t ms)
+{
+    return ms == SM_FOREVER || start > INT64_MAX - ms ? INT64_MAX : start + ms;
+}
+
 /* One whole number and one unit, or "forever". False for anything else and beyond the maximum. */
 bool sm_duration_parse(sm_str text, int64_t *ms);
 

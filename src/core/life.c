@@ -5,11 +5,6 @@
 
 #include "base/duration.h"
 
-int64_t sm_life_after(int64_t start, int64_t ms)
-{
-    return ms == SM_FOREVER || start > INT64_MAX - ms ? INT64_MAX : start + ms;
-}
-
 void sm_life_note(sm_making *m, sm_note n)
 {
     assert(m->out->note_count < SM_NOTES_MAX);
@@ -59,8 +54,8 @@ void sm_life_settle(sm_making *m, semel_state state, int64_t at)
     e->late = 0;
     e->late_partial = false;
     e->settled_at = at;
-    e->window_end = sm_life_after(at, m->c->window_ms);
-    e->result_end = sm_life_after(at, m->c->result_window_ms);
+    e->window_end = sm_time_after(at, m->c->window_ms);
+    e->result_end = sm_time_after(at, m->c->result_window_ms);
     if (state != SEMEL_S_FAILED)
         e->applied = e->abandoned = false;
     sm_life_note(m, SM_N_SETTLED);
@@ -150,7 +145,7 @@ void sm_life_start_attempt(sm_making *m, bool resending)
     e->state = SEMEL_S_RUNNING;
     e->fence++;
     e->attempt++;
-    e->lease_end = sm_life_after(m->now, m->ev->lease_ms);
+    e->lease_end = sm_time_after(m->now, m->ev->lease_ms);
     e->resending = resending;
     if (m->ev->kind == SM_EV_BEGIN)
         e->ran = m->ev->digest;
@@ -168,7 +163,7 @@ void sm_life_ask(sm_making *m)
     e->request++;
     e->digest = m->ev->digest;
     e->quorum = (uint32_t)m->c->approval.quorum;
-    e->request_end = sm_life_after(m->now, m->c->approval.expires_ms);
+    e->request_end = sm_time_after(m->now, m->c->approval.expires_ms);
     e->settled_at = e->window_end = e->result_end = 0;
     sm_life_note(m, SM_N_REQUESTED);
     sm_life_answer(m, SM_WAIT, SEMEL_C_AWAITING_APPROVAL);

@@ -16,9 +16,6 @@ typedef struct sm_making {
     sm_effect *e; /* out->next */
 } sm_making;
 
-/* `start` and so many milliseconds, or never. */
-int64_t sm_life_after(int64_t start, int64_t ms);
-
 /* History and answer of the step being made. */
 void sm_life_note(sm_making *m, sm_note n);
 void sm_life_answer(sm_making *m, sm_answer a, semel_code code);

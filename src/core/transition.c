@@ -38,6 +38,7 @@
 
 #include <assert.h>
 
+#include "base/duration.h"
 #include "core/life.h"
 
 /* ---- time ------------------------------------------------------------------------------------*/
@@ -74,7 +75,7 @@ sm_doubt sm_effect_doubt_step(const sm_effect *e, const sm_contract *c, int64_t 
         c->origin[SM_F_IDEMPOTENCY].given != NULL ? &c->idempotency : &c->upstream.idempotency;
     for (uint8_t i = e->chain_at; i < c->on_in_doubt.count; i++) {
         sm_doubt step = (sm_doubt)c->on_in_doubt.steps[i];
-        if (step != SM_DOUBT_RESEND || now < sm_life_after(e->first_sent, down->window_ms))
+        if (step != SM_DOUBT_RESEND || now < sm_time_after(e->first_sent, down->window_ms))
             return step;
     }
     return SM_DOUBT_HOLD;
@@ -133,7 +134,7 @@ static void replay(sm_making *m, semel_code code)
 static void begin_succeeded(sm_making *m)
 {
     if (m->ev->deliberate && m->c->on_repeat == SM_REPEAT_RUN && !m->ev->barred &&
-        m->now >= sm_life_after(m->e->settled_at, m->c->repeat_after_ms)) {
+        m->now >= sm_time_after(m->e->settled_at, m->c->repeat_after_ms)) {
         m->e->state = SEMEL_S_NONE;
         sm_life_start(m);
     } else {
@@ -268,7 +269,7 @@ static void on_renew(sm_making *m)
         sm_life_answer(m, SM_REFUSED, SEMEL_C_BAD_CLAIM);
         return;
     }
-    int64_t end = sm_life_after(m->now, m->ev->lease_ms);
+    int64_t end = sm_time_after(m->now, m->ev->lease_ms);
     if (end > e->lease_end) {
         e->lease_end = end;
         sm_life_note(m, SM_N_RENEWED);
@@ -314,7 +315,7 @@ static void on_step(sm_making *m)
  * only if the probe is the last word. */
 static bool absent_counts(const sm_making *m)
 {
-    return m->now >= sm_life_after(m->e->doubt_end, m->c->probe.settle_ms) &&
+    return m->now >= sm_time_after(m->e->doubt_end, m->c->probe.settle_ms) &&
            (m->c->class != SM_CLASS_IRREVERSIBLE || m->c->probe.authoritative);
 }
 
@@ -332,7 +333,7 @@ static void on_probed(sm_making *m)
         sm_life_note(m, SM_N_CLEARED);
         not_applied(m);
     } else if (m->ev->found == SM_FOUND_ABSENT &&
-               m->now < sm_life_after(e->doubt_end, m->c->probe.settle_ms)) {
+               m->now < sm_time_after(e->doubt_end, m->c->probe.settle_ms)) {
         sm_life_answer(m, SM_WAIT, SEMEL_C_UPSTREAM_TIMEOUT); /* too early to tell: ask again */
     } else {
         while (m->c->on_in_doubt.steps[e->chain_at] != SM_DOUBT_PROBE)
@@ -394,7 +395,7 @@ static void on_approve(sm_making *m)
         return;
     e->state = SEMEL_S_READY;
     e->approved = true;
-    e->request_end = sm_life_after(m->now, m->c->approval.expires_ms);
+    e->request_end = sm_time_after(m->now, m->c->approval.expires_ms);
 }
 
 static void on_deny(sm_making *m)

@@ -6,6 +6,7 @@
  */
 #include <assert.h>
 
+#include "base/duration.h"
 #include "base/limits.h"
 #include "ledger/ledger.h"
 #include "json/canon.h"
@@ -119,11 +120,6 @@ static int64_t due_at(const sm_memo *m)
     }
 }
 
-static int64_t later(int64_t start, int64_t ms)
-{
-    return start > INT64_MAX - ms ? INT64_MAX : start + ms;
-}
-
 /* A record outlives its history: as long as there are events of it, a key that is used again goes
  * on with the next generation, and a handle means one effect. Irreversible effects inform longer.
  */
@@ -132,11 +128,12 @@ static int64_t purge_at(const semel *s, const sm_memo *m, int64_t now)
     const sm_effect *e = &m->effect;
     int64_t history = s->o.audit_retention_ms;
     int64_t slack = history < 86400000 ? history : 86400000; /* events leave with their seals */
-    int64_t known = later(later(now, history), slack);
+    int64_t known = sm_time_after(sm_time_after(now, history), slack);
     if (!semel_state_settled(e->state))
         return e->state == SEMEL_S_NONE ? known : 0;
-    int64_t end = m->terms.class == SM_CLASS_IRREVERSIBLE ? later(e->window_end, s->o.tombstone_ms)
-                                                          : e->window_end;
+    int64_t end = m->terms.class == SM_CLASS_IRREVERSIBLE
+                      ? sm_time_after(e->window_end, s->o.tombstone_ms)
+                      : e->window_end;
     if (m->keep_until > end)
         end = m->keep_until;
     return end > known ? end : known;
