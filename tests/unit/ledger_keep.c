@@ -592,6 +592,45 @@ static void a_keyed_seal_cannot_be_made_without_its_key(void **state)
     assert_null(s);
 }
 
+/* ---- secrets ---------------------------------------------------------------------------------*/
+
+static bool file_has(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "rb");
+    if (f == NULL)
+        return false;
+    static char bytes[4 << 20];
+    size_t n = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    return memmem(bytes, n, text, strlen(text)) != NULL;
+}
+
+static void neither_redacted_values_nor_claims_are_in_the_files(void **state)
+{
+    (void)state;
+    char url[128], wal[160];
+    strcpy(url, fresh_url());
+    const char *path = url + strlen("sqlite:");
+    snprintf(wal, sizeof wal, "%s-wal", path);
+    ledger l = {.s = open_ledger(url,
+                                 "{version: 1, tools: {t: {class: write, key: {fields: [/user]}, "
+                                 "redact: [/password]}}}",
+                                 true),
+                .a = semel_answer_new()};
+    begin(&l, "t", "{\"user\": \"ann\", \"password\": \"hunter2hunter2\"}");
+    const char *secret = strrchr(l.claim, '.') + 1;
+    begin(&l, "t", "{\"user\": \"ann\", \"password\": \"hunter3hunter3\"}");
+    commit(&l, "\"kept-value\"");
+    assert_true(file_has(wal, "kept-value")); /* the search does find what is there */
+    static const char *const secrets[] = {"hunter2hunter2", "hunter3hunter3"};
+    for (size_t i = 0; i < COUNT(secrets); i++)
+        assert_false(file_has(wal, secrets[i]) || file_has(path, secrets[i]));
+    assert_false(file_has(wal, secret) || file_has(path, secret));
+    end_ledger(&l);
+    assert_true(file_has(path, "kept-value"));
+    assert_false(file_has(path, secrets[0]) || file_has(path, secret));
+}
+
 /* ---- symptoms --------------------------------------------------------------------------------*/
 
 typedef struct symptoms {
@@ -676,6 +715,7 @@ int main(void)
     const struct CMUnitTest on_disk[] = {
         cmocka_unit_test(tampering_with_the_trail_shows),
         cmocka_unit_test(a_keyed_seal_cannot_be_made_without_its_key),
+        cmocka_unit_test(neither_redacted_values_nor_claims_are_in_the_files),
     };
     int failed = cmocka_run_group_tests_name("ledger, in memory", tests, NULL, NULL);
     ledger_url = "sqlite:";
