@@ -95,10 +95,15 @@ typedef struct semel_counter {
 } semel_counter;
 
 /*
- * A write. `now` is the clock that its times were reckoned with: for apply, the time that the store
- * itself gave out with the record; for claim, the caller's best guess. A store with a clock of its
- * own (SEMEL_STORE_CLOCK) moves the times of a fresh claim by the difference; 0 and never stay.
+ * A write. `now` is the store's time that its times were reckoned with, as the caller knows it:
+ * what the store gave out with the record, or with another answer a moment ago. A store with a
+ * clock of its own (SEMEL_STORE_CLOCK) refuses a write whose `now` is more than
+ * SEMEL_CLOCK_SLACK_MS away from it with SEMEL_E_STALE: the caller's idea of its time was wrong, or
+ * the write was long under way. It never moves the times that are in the write, for the event's
+ * hash is made of them.
  */
+#define SEMEL_CLOCK_SLACK_MS 30000
+
 typedef struct semel_write {
     semel_record next;
     uint64_t expect_generation, expect_version; /* apply: what the write was reckoned from */
@@ -121,11 +126,14 @@ typedef struct semel_note {
     semel_str scope, tool;
 } semel_note;
 
-/* Names one record: by key (the newest generation), or by id and generation (0: the newest). */
+/* Names one record: by key (the newest generation), or by id and generation (0: the newest). A
+ * store that keeps shards apart looks into all of them if the shard is not known. */
 typedef struct semel_ref {
     const semel_hash *key; /* NULL: by id */
     uint64_t id;
     uint64_t generation;
+    bool sharded; /* the next is known */
+    uint8_t shard;
 } semel_ref;
 
 /* Which records a query gives. All given conditions must hold. */
@@ -148,7 +156,9 @@ typedef struct semel_health {
     int64_t seal_at;
     int64_t oldest_event_at; /* seals left out; 0: there is none */
     uint64_t schema;
-    char where[512]; /* for people: the file, or the server without its secrets */
+    char where[512];      /* for people: the file, or the server without its secrets */
+    char server[128];     /* for people: what keeps it, such as "PostgreSQL 15.18" */
+    char durability[512]; /* for people: what a crash of the machine may lose; empty: nothing */
 } semel_health;
 
 /* Sinks return false to stop. */
@@ -161,13 +171,17 @@ enum {
     SEMEL_STORE_SHARED = 2,  /* other processes may use it at the same time */
     SEMEL_STORE_CLOCK = 4,   /* time is the store's own, not this machine's */
     SEMEL_STORE_NOTIFY = 8,  /* `wait` is woken by other processes' writes too */
+    SEMEL_STORE_LOSSY = 16,  /* a crash may lose what was acknowledged, and nobody has agreed to
+                                that: nothing irreversible is begun on it */
 };
 
 /* What a store is opened with. */
 typedef struct semel_store_env {
-    size_t size;        /* sizeof this */
-    size_t cache_bytes; /* for settled records, if the store keeps a cache */
-    bool must_exist;    /* do not make a new ledger */
+    size_t size;         /* sizeof this */
+    size_t cache_bytes;  /* for settled records, if the store keeps a cache */
+    bool must_exist;     /* do not make a new ledger */
+    bool migrate;        /* make it, or bring it up to this version's schema */
+    uint32_t partitions; /* with migrate: of a new ledger's tables, where the store has such */
 } semel_store_env;
 
 typedef struct semel_store semel_store;
@@ -193,7 +207,11 @@ typedef struct semel_store_ops {
      * pending somewhere. *now is the store's time of the decision.
      *
      * SEMEL_E_BARRED: fresh->barred_by_group, and another key of the group is in doubt, or runs
-     * with a lease that is over; *cur is that record. SEMEL_E_OVER_CAP. Nothing is written. */
+     * with a lease that is over; *cur is that record. SEMEL_E_OVER_CAP. SEMEL_E_STALE: fresh->now
+     * is not the store's time, and there is no record; cur->version is 0, and *now is right.
+     * Nothing is written in these cases.
+     *
+     * After SEMEL_E_UNAVAILABLE it is unknown whether the write took effect: get tells. */
     semel_err (*claim)(semel_store *st, const semel_write *fresh, semel_room *room,
                        semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault);
 
@@ -205,7 +223,8 @@ typedef struct semel_store_ops {
      * it is. The event and the counters are written with it. All is durable on return; waiters are
      * woken. On success *cur is what was written.
      *
-     * SEMEL_E_STALE: another generation or version; *cur is the newest generation as it is.
+     * SEMEL_E_STALE: another generation or version, or w->now is not the store's time; *cur is the
+     * newest generation as it is.
      * SEMEL_E_NOT_FOUND: there is no record. SEMEL_E_BARRED (*cur is the record in doubt),
      * SEMEL_E_OVER_CAP. Nothing is written in these cases.
      *
@@ -218,7 +237,7 @@ typedef struct semel_store_ops {
     semel_err (*peek)(semel_store *st, const semel_hash *key, semel_room *room, semel_record *cur,
                       int64_t *now);
 
-    /* One record as it is durably now. SEMEL_E_NOT_FOUND. */
+    /* One record as it is durably now. SEMEL_E_NOT_FOUND, with *now all the same. */
     semel_err (*get)(semel_store *st, const semel_ref *ref, semel_room *room, semel_record *cur,
                      int64_t *now, semel_fault *fault);
 
@@ -228,22 +247,24 @@ typedef struct semel_store_ops {
     semel_err (*query)(semel_store *st, const semel_filter *filter, uint64_t *cursor, size_t limit,
                        semel_record_sink *sink, void *context, semel_fault *fault);
 
-    /* Events with seq > *after in order of seq, at most `limit`; of one effect if id is not 0 (all
-     * of its generations if generation is 0). *after becomes the last one given. */
-    semel_err (*events)(semel_store *st, uint64_t id, uint64_t generation, uint64_t *after,
-                        size_t limit, semel_event_sink *sink, void *context, semel_fault *fault);
+    /* Events with seq > *after in order of seq, at most `limit`: with `of` NULL all of them, seals
+     * too, else those of one effect, named by its id (all of its generations if generation is 0).
+     * *after becomes the last one given. Whoever reads all of them misses none: an event whose seq
+     * is smaller than one that was given never appears later. */
+    semel_err (*events)(semel_store *st, const semel_ref *of, uint64_t *after, size_t limit,
+                        semel_event_sink *sink, void *context, semel_fault *fault);
 
     /* Records that are not settled and whose due_at is at or before the store's now, the longest
      * due first: lost leases, expiring requests, notices that nobody got. */
     semel_err (*due)(semel_store *st, size_t limit, semel_record_sink *sink, void *context,
                      semel_fault *fault);
 
-    /* Blocks until the newest generation of `key` is another than (generation, version) or is gone,
-     * or until CLOCK_MONOTONIC reaches deadline_ns: SEMEL_E_TIMEOUT, at once and never later than a
-     * scheduler's delay. May return SEMEL_OK early for no reason. With key NULL: until there is an
-     * event after seq `version`. */
-    semel_err (*wait)(semel_store *st, const semel_hash *key, uint64_t generation, uint64_t version,
-                      int64_t deadline_ns, semel_fault *fault);
+    /* Blocks until the newest generation of of->key is another than (of->generation, version) or is
+     * gone, or until CLOCK_MONOTONIC reaches deadline_ns: SEMEL_E_TIMEOUT, at once and never later
+     * than a scheduler's delay. May return SEMEL_OK early for no reason. With `of` NULL: until
+     * there is an event after seq `version`. */
+    semel_err (*wait)(semel_store *st, const semel_ref *of, uint64_t version, int64_t deadline_ns,
+                      semel_fault *fault);
 
     /* Writes notes. May be lost in a crash. */
     semel_err (*journal)(semel_store *st, const semel_note *notes, size_t n, semel_fault *fault);
@@ -266,8 +287,10 @@ typedef struct semel_store_ops {
     semel_err (*purge)(semel_store *st, size_t limit, uint64_t events_to, int64_t notes_before,
                        uint64_t *done, bool *left, semel_fault *fault);
 
-    /* The value of a counter; 0 if it was never written. */
-    semel_err (*counter)(semel_store *st, semel_str name, int64_t *value, semel_fault *fault);
+    /* The value of a counter; 0 if it was never written. A counter belongs to the shard of the
+     * records that it was written with: one name is used in one shard only. */
+    semel_err (*counter)(semel_store *st, uint8_t shard, semel_str name, int64_t *value,
+                         semel_fault *fault);
 
     /* What state the store is in. If `thorough`, it also checks what it can check of itself, which
      * may take long: SEMEL_E_CORRUPT with a sentence if something is wrong. */

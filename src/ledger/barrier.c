@@ -8,7 +8,7 @@
 /* What runs in a group although its holder is gone. */
 typedef struct gone_list {
     semel *s;
-    uint64_t ids[16];
+    sm_handle found[16];
     size_t n;
 } gone_list;
 
@@ -18,8 +18,8 @@ static bool find_gone(void *context, const semel_record *r, int64_t now)
     gone_list *g = context;
     sm_memo m;
     if (sm_memo_unpack(r, &m) == SM_OK && sm_holder_gone(&m.holder, &g->s->self))
-        g->ids[g->n++] = r->id;
-    return g->n < sizeof g->ids / sizeof g->ids[0];
+        g->found[g->n++] = (sm_handle){.shard = r->shard, .id = r->id};
+    return g->n < sizeof g->found / sizeof g->found[0];
 }
 
 sm_err sm_barrier_settle(semel *s, sm_work *w, sm_str scope, sm_str tool)
@@ -31,13 +31,13 @@ sm_err sm_barrier_settle(semel *s, sm_work *w, sm_str scope, sm_str tool)
     uint64_t cursor = 0;
     while (e == SM_OK) {
         e = s->ops->query(s->store, &filter, &cursor, 1000, find_gone, &g, &w->fault);
-        if (cursor == 0 || g.n == sizeof g.ids / sizeof g.ids[0])
+        if (cursor == 0 || g.n == sizeof g.found / sizeof g.found[0])
             break;
     }
     semel_answer *a = g.n == 0 || e != SM_OK ? NULL : semel_answer_new();
     for (size_t i = 0; a != NULL && i < g.n; i++) {
         sm_work *other = sm_work_start(a);
-        if (sm_load_id(s, other, g.ids[i], 0) != SM_OK)
+        if (sm_load_handle(s, other, &g.found[i], true) != SM_OK)
             continue;
         sm_judge(s, other, &(sm_event){.kind = SM_EV_LOOK});
         sm_body_start(other);

@@ -155,7 +155,7 @@ static sm_err judge(begin *b)
     b->a->drift = (sm_str){0};
     if (w->cur.version == 0) {
         w->memo = (sm_memo){0};
-        w->now = sm_clock_ms();
+        w->now = sm_now(b->s);
     } else {
         sm_err e = compare(b, &ev.drift);
         if (e != SM_OK)
@@ -267,7 +267,7 @@ static sm_err pass(begin *b, sm_jot what)
         b->a->observed = sm_str_from(semel_code_name(w->step.observed));
     semel_code would = what == SM_JOT_OBSERVED ? w->step.observed : SEMEL_C_NONE;
     sm_journal_add(&b->s->journal, what, would, record ? w->cur.id : 0,
-                   record ? w->cur.generation : 0, sm_clock_ms(), b->call.scope, b->call.tool);
+                   record ? w->cur.generation : 0, sm_now(b->s), b->call.scope, b->call.tool);
     count(&b->s->executes);
     return SM_OK;
 }
@@ -391,12 +391,13 @@ static sm_err wait_for_change(begin *b)
     b->joined_fence = e->state == SEMEL_S_RUNNING ? e->fence : 0;
     b->joined_request = e->state == SEMEL_S_PENDING ? e->request : 0;
     sm_hash key = w->cur.key;
+    uint8_t shard = w->cur.shard;
+    semel_ref of = {&key, w->cur.id, w->cur.generation, true, shard};
     count(&s->waits);
-    sm_err err = s->ops->wait(s->store, &key, w->cur.generation, w->cur.version, look_again_ns(b),
-                              &w->fault);
+    sm_err err = s->ops->wait(s->store, &of, w->cur.version, look_again_ns(b), &w->fault);
     if (err != SM_OK && err != SEMEL_E_TIMEOUT)
         return err;
-    err = sm_load_key(s, w, &key);
+    err = sm_load_key(s, w, &key, &shard);
     if (err == SEMEL_E_NOT_FOUND) {
         w->cur.version = 0;
         return SM_OK;
@@ -468,7 +469,7 @@ static sm_err find(begin *b)
         return SM_OK;
     if (ops->peek(b->s->store, &b->id.key.hash, &w->room, &w->cur, &w->now) == SM_OK)
         return sm_load_cur(w);
-    sm_err e = sm_load_key(b->s, w, &b->id.key.hash);
+    sm_err e = sm_load_key(b->s, w, &b->id.key.hash, NULL);
     if (e == SEMEL_E_NOT_FOUND) {
         w->cur.version = 0;
         e = SM_OK;

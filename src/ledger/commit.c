@@ -42,10 +42,11 @@ static bool find_claim(void *context, const semel_event *ev)
 static sm_err load_claim(semel *s, sm_work *w, const sm_handle *h, bool *good)
 {
     *good = false;
-    sm_err e = sm_recollect(s, w, h) ? SM_OK : sm_load_id(s, w, h->id, 0);
+    sm_err e = sm_recollect(s, w, h) ? SM_OK : sm_load_handle(s, w, h, true);
     if (e != SM_OK)
         return e == SEMEL_E_NOT_FOUND ? SM_OK : e;
     search f = {.w = w, .fence = h->fence};
+    semel_ref of = {.id = h->id, .generation = h->generation, .sharded = true, .shard = h->shard};
     const sm_effect *effect = &w->memo.effect;
     if (h->generation == w->cur.generation && h->fence == effect->fence && effect->attempt > 0) {
         memcpy(f.expected.b, w->memo.claim, sizeof w->memo.claim);
@@ -53,8 +54,7 @@ static sm_err load_claim(semel *s, sm_work *w, const sm_handle *h, bool *good)
     } else {
         for (uint64_t after = 0, before = 1; !f.found && after != before;) {
             before = after;
-            e = s->ops->events(s->store, h->id, h->generation, &after, 100, find_claim, &f,
-                               &w->fault);
+            e = s->ops->events(s->store, &of, &after, 100, find_claim, &f, &w->fault);
             if (e != SM_OK)
                 return e;
         }

@@ -81,7 +81,7 @@ static void renew_due(semel *s, semel_answer *a)
 /* ---- what is due -----------------------------------------------------------------------------*/
 
 typedef struct due_list {
-    uint64_t *ids;
+    sm_handle *found;
     size_t n;
 } due_list;
 
@@ -89,7 +89,7 @@ static bool collect(void *context, const semel_record *r, int64_t now)
 {
     (void)now;
     due_list *l = context;
-    l->ids[l->n++] = r->id;
+    l->found[l->n++] = (sm_handle){.shard = r->shard, .id = r->id};
     return l->n < DUE_MAX;
 }
 
@@ -131,10 +131,10 @@ static void notify(semel *s, sm_work *w, semel_answer *a)
     }
 }
 
-static void look_at(semel *s, semel_answer *a, uint64_t id)
+static void look_at(semel *s, semel_answer *a, const sm_handle *h)
 {
     sm_work *w = sm_work_start(a);
-    if (sm_load_id(s, w, id, 0) != SM_OK)
+    if (sm_load_handle(s, w, h, true) != SM_OK)
         return;
     sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
     if (w->step.changed) {
@@ -151,12 +151,12 @@ static void look_at(semel *s, semel_answer *a, uint64_t id)
 
 void sm_sweep(semel *s, semel_answer *a)
 {
-    due_list l = {.ids = malloc(DUE_MAX * sizeof *l.ids)};
-    if (l.ids != NULL && s->ops->due(s->store, DUE_MAX, collect, &l, NULL) == SM_OK) {
+    due_list l = {.found = malloc(DUE_MAX * sizeof *l.found)};
+    if (l.found != NULL && s->ops->due(s->store, DUE_MAX, collect, &l, NULL) == SM_OK) {
         for (size_t i = 0; i < l.n; i++)
-            look_at(s, a, l.ids[i]);
+            look_at(s, a, &l.found[i]);
     }
-    free(l.ids);
+    free(l.found);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------*/

@@ -59,20 +59,40 @@ struct semel {
     sm_journal journal;
     sm_recall recall;
     sm_keeper keeper;
-    atomic_uint_fast64_t written; /* events since the last seal of this handle */
+    atomic_int_least64_t ahead_ms; /* the store's clock before ours, see time.c */
+    atomic_uint_fast64_t written;  /* events since the last seal of this handle */
     atomic_uint_fast64_t begins, executes, replays, refused, waits, commits;
 };
+
+/* How a store's functions are told of a record. */
+static inline semel_ref sm_ref_of(const semel_record *r)
+{
+    return (semel_ref){&r->key, r->id, r->generation, true, r->shard};
+}
 
 static inline sm_str sm_ledger_actor(const semel *s, sm_str given)
 {
     return given.p != NULL && given.n > 0 ? given : sm_str_from(s->actor);
 }
 
+/* ---- time (time.c) ---------------------------------------------------------------------------*/
+
+/* The store's time now, as far as it is known: this machine's clock, or where the store has its
+ * own, what its last answer said and what has passed since. */
+int64_t sm_now(semel *s);
+
+/* What the store said its time is. */
+void sm_learn(semel *s, int64_t now);
+
+/* Asks the store for its time, where it has one. */
+sm_err sm_learn_first(semel *s, semel_fault *fault);
+
 /* ---- reading (read.c) ------------------------------------------------------------------------*/
 
-/* Reads the newest record by key or id into w->cur, w->now and w->memo. */
-sm_err sm_load_key(semel *s, sm_work *w, const sm_hash *key);
-sm_err sm_load_id(semel *s, sm_work *w, uint64_t id, uint64_t generation);
+/* Reads a record by key (the newest) or handle (the one it names, or the newest) into w->cur,
+ * w->now and w->memo. */
+sm_err sm_load_key(semel *s, sm_work *w, const sm_hash *key, const uint8_t *shard); /* or NULL */
+sm_err sm_load_handle(semel *s, sm_work *w, const sm_handle *h, bool newest);
 
 /* Remembers w->cur, whose attempt this handle let run; and reads it back, as of now, for what ends
  * in a compare-and-swap. False if it is not remembered. */

@@ -222,6 +222,8 @@ semel_err semel_open(const semel_options *options, semel **out, semel_fault *fau
     if (e == SM_OK)
         e = open_store(s, fault);
     if (e == SM_OK)
+        e = sm_learn_first(s, fault);
+    if (e == SM_OK)
         e = sm_keeper_start(s, fault);
     /* What the caller's options point at need not stay. */
     s->o.url = s->o.contract_path = s->o.seal_key_path = NULL;

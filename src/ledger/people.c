@@ -40,7 +40,7 @@ static const semel_outcome *kept_reason(const decision *d, semel_outcome *room)
 
 static sm_err decide_once(semel *s, sm_work *w, const sm_handle *h, decision *d)
 {
-    sm_err e = sm_load_id(s, w, h->id, 0);
+    sm_err e = sm_load_handle(s, w, h, true);
     if (e != SM_OK)
         return e;
     if (h->generation != w->cur.generation) {

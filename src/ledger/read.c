@@ -1,5 +1,4 @@
 /* Reading records: by key, by handle, by name; and what the life cycle makes of them now. */
-#include "base/clock.h"
 #include "base/limits.h"
 #include "ledger/holder.h"
 #include "ledger/ledger.h"
@@ -19,24 +18,31 @@ static sm_err load(semel *s, sm_work *w, const semel_ref *ref)
     sm_work_drop(w);
     w->cur.version = 0;
     sm_err e = s->ops->get(s->store, ref, &w->room, &w->cur, &w->now, &w->fault);
+    if (e == SM_OK || e == SEMEL_E_NOT_FOUND)
+        sm_learn(s, w->now);
     return e == SM_OK ? sm_load_cur(w) : e;
 }
 
-sm_err sm_load_key(semel *s, sm_work *w, const sm_hash *key)
+sm_err sm_load_key(semel *s, sm_work *w, const sm_hash *key, const uint8_t *shard)
 {
-    return load(s, w, &(semel_ref){.key = key});
+    semel_ref ref = {.key = key, .sharded = shard != NULL};
+    if (shard != NULL)
+        ref.shard = *shard;
+    return load(s, w, &ref);
 }
 
-sm_err sm_load_id(semel *s, sm_work *w, uint64_t id, uint64_t generation)
+sm_err sm_load_handle(semel *s, sm_work *w, const sm_handle *h, bool newest)
 {
-    return load(s, w, &(semel_ref){.id = id, .generation = generation});
+    return load(s, w,
+                &(semel_ref){.id = h->id,
+                             .generation = newest ? 0 : h->generation,
+                             .sharded = true,
+                             .shard = h->shard});
 }
 
-/* Where the store's clock is not ours, only reading tells its time. */
 void sm_remember(semel *s, sm_work *w)
 {
-    if ((s->caps & SEMEL_STORE_CLOCK) == 0)
-        sm_recall_put(&s->recall, &w->cur);
+    sm_recall_put(&s->recall, &w->cur);
 }
 
 bool sm_recollect(semel *s, sm_work *w, const sm_handle *claim)
@@ -44,7 +50,7 @@ bool sm_recollect(semel *s, sm_work *w, const sm_handle *claim)
     sm_work_drop(w);
     if (!sm_recall_take(&s->recall, claim->id, claim->generation, claim->fence, &w->held, &w->cur))
         return false;
-    w->now = sm_clock_ms();
+    w->now = sm_now(s);
     return sm_load_cur(w) == SM_OK;
 }
 
@@ -62,12 +68,15 @@ sm_err sm_load_name(semel *s, sm_work *w, const semel_name *name)
                        : sm_call_check(&call, &w->fault);
         if (e == SM_OK)
             e = sm_key_make(&w->keyer, SM_KEY_EXPLICIT, &call, NULL, NULL, &made, &w->fault);
-        return e == SM_OK ? sm_load_key(s, w, &made.hash) : e;
+        uint8_t shard;
+        if (e == SM_OK)
+            e = sm_scope_shard(&w->keyer.digest, name->scope, &shard);
+        return e == SM_OK ? sm_load_key(s, w, &made.hash, &shard) : e;
     }
     if (sm_handle_parse("ef_", name->text, &h) || sm_handle_parse("ap_", name->text, &h))
-        return sm_load_id(s, w, h.id, h.generation);
+        return sm_load_handle(s, w, &h, false);
     if (sm_hash_parse(name->text, &key))
-        return sm_load_key(s, w, &key);
+        return sm_load_key(s, w, &key, NULL);
     return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS,
                         "\"%.*s\" is neither a handle (ef_..., ap_...) nor a key of 43 characters",
                         (int)(name->text.n < 60 ? name->text.n : 60), name->text.p);
@@ -159,5 +168,7 @@ semel_err semel_events(semel *s, semel_str effect, uint64_t *after, size_t limit
     if (effect.p != NULL && !sm_handle_parse("ef_", effect, &h))
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "\"%.*s\" is not an effect's handle",
                             (int)(effect.n < 60 ? effect.n : 60), effect.p);
-    return s->ops->events(s->store, h.id, h.generation, after, limit, sink, context, fault);
+    semel_ref of = {.id = h.id, .generation = h.generation, .sharded = true, .shard = h.shard};
+    return s->ops->events(s->store, effect.p == NULL ? NULL : &of, after, limit, sink, context,
+                          fault);
 }

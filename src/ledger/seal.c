@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/limits.h"
 #include "ledger/ledger.h"
 
@@ -98,7 +97,7 @@ static sm_err write_seal(semel *s, sm_work *w, const semel_health *h, const sm_s
     sm_seal_put(seal, &w->body);
     semel_event e = {
         .index = h->seal_index + 1,
-        .at = sm_clock_ms(),
+        .at = sm_now(s),
         .what = seal->purged ? SM_STR("purged") : SM_STR("sealed"),
         .actor = sm_str_from(s->actor),
         .body = sm_buf_view(&w->body),
@@ -119,7 +118,7 @@ static sm_err covered(semel *s, sm_work *w, const semel_health *h, uint64_t *to,
         return SM_OK;
     fold f = {.w = w};
     uint64_t after = h->seal_seq - 1;
-    sm_err e = s->ops->events(s->store, 0, 0, &after, 1, take_seal, &f, fault);
+    sm_err e = s->ops->events(s->store, NULL, &after, 1, take_seal, &f, fault);
     if (e == SM_OK && !f.found)
         return sm_fault_set(fault, SEMEL_E_CORRUPT,
                             "the newest seal cannot be read; run `semel "
@@ -139,7 +138,7 @@ static sm_err seal_some(semel *s, sm_work *w, const semel_health *h, uint64_t fr
     for (uint64_t after = from, before = UINT64_MAX;
          after != before && after < h->last_seq && f.seal.events < SEAL_MAX;) {
         before = after;
-        sm_err e = s->ops->events(s->store, 0, 0, &after, PAGE, fold_event, &f, fault);
+        sm_err e = s->ops->events(s->store, NULL, &after, PAGE, fold_event, &f, fault);
         if (e != SM_OK || f.err != SM_OK)
             return e != SM_OK ? e : f.err;
     }
@@ -171,7 +170,7 @@ sm_err sm_seal_now(semel *s, bool force, semel_fault *fault)
         }
         more = false;
         uint64_t open = h.last_seq > h.seal_seq ? h.last_seq - h.seal_seq : h.last_seq - to;
-        bool late = h.seal_at + SEAL_AFTER_MS <= sm_clock_ms();
+        bool late = h.seal_at + SEAL_AFTER_MS <= sm_now(s);
         if (e != SM_OK || h.last_seq <= to || !(force || late || open >= SM_SEAL_EVENTS))
             break;
         e = seal_some(s, w, &h, to, &more, fault);
@@ -219,7 +218,7 @@ static sm_err retire_events(semel *s, sm_work *w, uint64_t *to, semel_fault *fau
     *to = 0;
     semel_health h;
     sm_err e = s->ops->health(s->store, false, &h, fault);
-    old_events o = {.w = w, .before = sm_clock_ms() - s->o.audit_retention_ms};
+    old_events o = {.w = w, .before = sm_now(s) - s->o.audit_retention_ms};
     uint64_t covered_to;
     bool keyed = false;
     if (e == SM_OK)
@@ -229,7 +228,7 @@ static sm_err retire_events(semel *s, sm_work *w, uint64_t *to, semel_fault *fau
         return e;
     for (uint64_t after = 0, before = 1; after != before && !o.young && e == SM_OK;) {
         before = after;
-        e = s->ops->events(s->store, 0, 0, &after, PAGE, find_old, &o, fault);
+        e = s->ops->events(s->store, NULL, &after, PAGE, find_old, &o, fault);
     }
     if (e != SM_OK || o.newest.to <= o.purged_to)
         return e;
@@ -256,7 +255,7 @@ semel_err semel_purge(semel *s, semel_progress_fn *progress, void *context, uint
     uint64_t events_to = 0;
     sm_err e = retire_events(s, sm_work_start(a), &events_to, fault);
     semel_answer_free(a);
-    int64_t notes_before = sm_clock_ms() - s->o.audit_retention_ms;
+    int64_t notes_before = sm_now(s) - s->o.audit_retention_ms;
     for (bool left = true; left && e == SM_OK;) {
         e = s->ops->purge(s->store, PURGE_BATCH, events_to, notes_before, done, &left, fault);
         if (progress != NULL && !progress(context, *done, 0))

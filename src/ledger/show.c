@@ -138,8 +138,8 @@ semel_err semel_show(semel *s, const semel_name *name, semel_answer *a, semel_st
     sm_buf_init(&t.attempts, SM_ARENA_MAX);
     sm_buf_init(&t.requests, SM_ARENA_MAX);
     uint64_t after = 0;
-    e = s->ops->events(s->store, w->cur.id, w->cur.generation, &after, EVENTS_MAX, tell_event, &t,
-                       &w->fault);
+    semel_ref of = sm_ref_of(&w->cur);
+    e = s->ops->events(s->store, &of, &after, EVENTS_MAX, tell_event, &t, &w->fault);
     if (e == SM_OK)
         e = s->ops->notes(s->store, w->cur.id, w->cur.generation, EVENTS_MAX, tell_note, &t,
                           &w->fault);

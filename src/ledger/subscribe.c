@@ -32,7 +32,7 @@ static void *follow(void *context)
     const semel *s = sub->s;
     while (!atomic_load(&sub->stop)) {
         uint64_t before = sub->after;
-        sm_err e = s->ops->events(s->store, 0, 0, &sub->after, PAGE, pass_on, sub, NULL);
+        sm_err e = s->ops->events(s->store, NULL, &sub->after, PAGE, pass_on, sub, NULL);
         if (e == SM_OK && sub->after != before)
             continue;
         struct timespec pause = {.tv_nsec = 100000000};
@@ -40,7 +40,7 @@ static void *follow(void *context)
         if (e != SM_OK)
             nanosleep(&pause, NULL);
         else
-            s->ops->wait(s->store, NULL, 0, sub->after, until, NULL);
+            s->ops->wait(s->store, NULL, sub->after, until, NULL);
     }
     return NULL;
 }

@@ -55,7 +55,8 @@ static const semel_record *choose(exporting *x, const semel_record *r)
 {
     int64_t now;
     sm_work_drop(x->w);
-    semel_ref ref = {.id = r->id};
+    semel_ref ref = sm_ref_of(r);
+    ref.generation = 0;
     x->err = x->s->ops->get(x->s->store, &ref, &x->w->room, &x->w->cur, &now, &x->w->fault);
     if (x->err != SM_OK || x->w->cur.generation == r->generation)
         return x->err == SM_OK ? r : NULL;
@@ -117,7 +118,7 @@ semel_err semel_export(semel *s, semel_str scope, semel_line_fn *line, void *con
     if (a == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     exporting x = {
-        .s = s, .w = sm_work_start(a), .sink = line, .context = context, .started = sm_clock_ms()};
+        .s = s, .w = sm_work_start(a), .sink = line, .context = context, .started = sm_now(s)};
     sm_buf_init(&x.line, SM_ARENA_MAX);
     semel_filter filter = {.scope = scope};
     sm_err e = SM_OK;
@@ -290,7 +291,7 @@ static sm_err put_import(semel *s, sm_work *w, semel_imported *count)
 {
     semel_record theirs = w->cur;
     sm_memo memo = w->memo;
-    w->now = sm_clock_ms();
+    w->now = sm_now(s);
     if (memo.effect.state == SEMEL_S_RUNNING) {
         sm_contract terms;
         sm_terms_contract(&memo.terms, &terms);

@@ -294,7 +294,7 @@ static sm_err each_event(check *c, semel_event_sink *sink, semel_fault *fault)
     sm_err e = SM_OK;
     for (uint64_t after = 0, before = 1; after != before && e == SM_OK && !c->stopped;) {
         before = after;
-        e = c->s->ops->events(c->s->store, 0, 0, &after, PAGE, sink, c, fault);
+        e = c->s->ops->events(c->s->store, NULL, &after, PAGE, sink, c, fault);
         if (c->err != SM_OK)
             e = sm_fault_set(fault, c->err, "%s", semel_err_text(c->err));
     }
@@ -355,10 +355,10 @@ static bool has_grown(check *c, const semel_record *r, const link *l)
 {
     last_event last = {0};
     const semel *s = c->s;
+    semel_ref of = sm_ref_of(r);
     for (uint64_t after = 0, before = 1; r->events > l->index && after != before;) {
         before = after;
-        if (s->ops->events(s->store, r->id, r->generation, &after, PAGE, take_last, &last, NULL) !=
-            SM_OK)
+        if (s->ops->events(s->store, &of, &after, PAGE, take_last, &last, NULL) != SM_OK)
             return false;
     }
     return last.index >= r->events;
@@ -426,7 +426,7 @@ semel_err semel_verify(semel *s, semel_flaw_fn *flaw, semel_progress_fn *progres
     semel_health h;
     sm_err e = s->ops->health(s->store, false, &h, fault);
     c.total = e == SM_OK ? h.last_seq : 0;
-    c.started = sm_clock_ms();
+    c.started = sm_now(s);
     if (e == SM_OK && h.seal_seq != 0)
         e = each_event(&c, find_purged, fault);
     if (e == SM_OK)

@@ -316,6 +316,10 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
         e = s->ops->apply(s->store, &wr, &w->room, &w->cur, &w->now, &w->fault);
     if (e == SM_OK && !inserted)
         e = SEMEL_E_STALE;
+    if (e == SM_OK || e == SEMEL_E_STALE || e == SEMEL_E_BARRED)
+        sm_learn(s, w->now);
+    if (e == SEMEL_E_STALE && w->cur.version == 0)
+        return e; /* only our idea of the store's time was wrong */
     if (e == SM_OK)
         atomic_fetch_add_explicit(&s->written, 1, memory_order_relaxed);
     if (e == SM_OK || e == SEMEL_E_STALE || e == SEMEL_E_BARRED) {

@@ -268,33 +268,32 @@ static semel_err wait_log(sm_memory *m, uint64_t seq, const struct timespec *dea
     return err;
 }
 
-static bool unchanged(const sm_stripe *s, const semel_hash *key, uint64_t generation,
-                      uint64_t version)
+static bool unchanged(const sm_stripe *s, const semel_ref *of, uint64_t version)
 {
-    const sm_slot *slot = sm_memory_slot(s, key);
-    return slot != NULL && slot->newest->item->r.generation == generation &&
+    const sm_slot *slot = sm_memory_slot(s, of->key);
+    return slot != NULL && slot->newest->item->r.generation == of->generation &&
            slot->newest->item->r.version == version;
 }
 
-static semel_err memory_wait(semel_store *st, const semel_hash *key, uint64_t generation,
-                             uint64_t version, int64_t deadline_ns, semel_fault *fault)
+static semel_err memory_wait(semel_store *st, const semel_ref *of, uint64_t version,
+                             int64_t deadline_ns, semel_fault *fault)
 {
     sm_memory *m = sm_memory_of(st);
     struct timespec deadline = deadline_of(deadline_ns);
-    if (key == NULL)
+    if (of == NULL)
         return wait_log(m, version, &deadline);
 
-    sm_stripe *s = sm_memory_stripe(m, key);
-    sm_waiter self = {.key = key};
+    sm_stripe *s = sm_memory_stripe(m, of->key);
+    sm_waiter self = {.key = of->key};
     if (pthread_cond_init(&self.changed, &m->monotonic) != 0)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     int timed_out = 0;
     pthread_mutex_lock(&s->lock);
     self.next = s->waiters;
     s->waiters = &self;
-    while (unchanged(s, key, generation, version) && timed_out != ETIMEDOUT)
+    while (unchanged(s, of, version) && timed_out != ETIMEDOUT)
         timed_out = pthread_cond_timedwait(&self.changed, &s->lock, &deadline);
-    semel_err err = unchanged(s, key, generation, version) ? SEMEL_E_TIMEOUT : SEMEL_OK;
+    semel_err err = unchanged(s, of, version) ? SEMEL_E_TIMEOUT : SEMEL_OK;
     sm_waiter **at = &s->waiters;
     while (*at != &self)
         at = &(*at)->next;

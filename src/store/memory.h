@@ -200,7 +200,8 @@ semel_err sm_memory_claim(semel_store *st, const semel_write *fresh, semel_room 
                           semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault);
 semel_err sm_memory_apply(semel_store *st, const semel_write *w, semel_room *room,
                           semel_record *cur, int64_t *now, semel_fault *fault);
-semel_err sm_memory_counter(semel_store *st, semel_str name, int64_t *value, semel_fault *fault);
+semel_err sm_memory_counter(semel_store *st, uint8_t shard, semel_str name, int64_t *value,
+                            semel_fault *fault);
 
 /* ---- events, notes: memory_log.c -------------------------------------------------------------*/
 
@@ -212,8 +213,8 @@ bool sm_log_reserve(sm_log *log); /* room for one more */
 /* Gives the event its seq and wakes who waits for it. The commit lock is held; there is room. */
 void sm_log_append(sm_memory *m, sm_log *log, sm_logged *l);
 
-semel_err sm_memory_events(semel_store *st, uint64_t id, uint64_t generation, uint64_t *after,
-                           size_t limit, semel_event_sink *sink, void *context, semel_fault *fault);
+semel_err sm_memory_events(semel_store *st, const semel_ref *of, uint64_t *after, size_t limit,
+                           semel_event_sink *sink, void *context, semel_fault *fault);
 semel_err sm_memory_seal(semel_store *st, const semel_event *seal, uint64_t expect,
                          semel_fault *fault);
 semel_err sm_memory_journal(semel_store *st, const semel_note *notes, size_t n, semel_fault *fault);

@@ -106,20 +106,20 @@ static size_t gather_all(sm_memory *m, uint64_t after, size_t limit, sm_logged *
     return n;
 }
 
-static size_t gather_effect(sm_memory *m, uint64_t id, uint64_t generation, uint64_t after,
-                            size_t limit, sm_logged **out)
+static size_t gather_effect(sm_memory *m, const semel_ref *of, uint64_t after, size_t limit,
+                            sm_logged **out)
 {
-    const sm_ident *ident = sm_ident_find(m, id);
+    const sm_ident *ident = sm_ident_find(m, of->id);
     size_t n = 0;
     for (sm_logged *l = ident == NULL ? NULL : ident->first; l != NULL && n < limit; l = l->next) {
-        if (l->e.seq > after && (generation == 0 || l->e.generation == generation))
+        if (l->e.seq > after && (of->generation == 0 || l->e.generation == of->generation))
             out[n++] = l;
     }
     return n;
 }
 
-semel_err sm_memory_events(semel_store *st, uint64_t id, uint64_t generation, uint64_t *after,
-                           size_t limit, semel_event_sink *sink, void *context, semel_fault *fault)
+semel_err sm_memory_events(semel_store *st, const semel_ref *of, uint64_t *after, size_t limit,
+                           semel_event_sink *sink, void *context, semel_fault *fault)
 {
     (void)fault;
     sm_memory *m = sm_memory_of(st);
@@ -128,8 +128,8 @@ semel_err sm_memory_events(semel_store *st, uint64_t id, uint64_t generation, ui
     while (more && limit > 0) {
         size_t want = limit < SM_MEMORY_BATCH ? limit : SM_MEMORY_BATCH;
         pthread_mutex_lock(&m->commit);
-        size_t n = id == 0 ? gather_all(m, *after, want, batch)
-                           : gather_effect(m, id, generation, *after, want, batch);
+        size_t n = of == NULL ? gather_all(m, *after, want, batch)
+                              : gather_effect(m, of, *after, want, batch);
         for (size_t i = 0; i < n; i++)
             atomic_fetch_add_explicit(&batch[i]->held, 1, memory_order_relaxed);
         pthread_mutex_unlock(&m->commit);

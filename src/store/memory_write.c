@@ -107,9 +107,11 @@ static semel_err counters_apply(sm_memory *m, const semel_write *w)
     return err;
 }
 
-semel_err sm_memory_counter(semel_store *st, semel_str name, int64_t *value, semel_fault *fault)
+semel_err sm_memory_counter(semel_store *st, uint8_t shard, semel_str name, int64_t *value,
+                            semel_fault *fault)
 {
     (void)fault;
+    (void)shard;
     sm_memory *m = sm_memory_of(st);
     pthread_mutex_lock(&m->commit);
     const sm_tally *t = tally_find(m, name);

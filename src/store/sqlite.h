@@ -36,6 +36,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "semel/store.h"
+#include "store/bell.h"
 #include "store/sqlite_sql.h"
 
 #define SM_SQ_SCHEMA         1          /* the newest version of the file that this code knows */
@@ -49,7 +50,6 @@
 #define SM_SQ_BUSY_MS        5000 /* and for programs that do not queue as we do */
 #define SM_SQ_POOL           8u   /* readers that are kept */
 #define SM_SQ_STRIPES        16u  /* of the cache */
-#define SM_SQ_BUCKETS        64u  /* of waiters; one more waits for any event */
 
 /* ---- connections -----------------------------------------------------------------------------*/
 
@@ -121,15 +121,8 @@ typedef struct sm_sq_cache {
 
 /* ---- waiting ---------------------------------------------------------------------------------*/
 
-typedef struct sm_sq_bucket {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    uint64_t turns; /* grows with every wake */
-    unsigned waiters;
-} sm_sq_bucket;
-
 typedef struct sm_sq_waits {
-    sm_sq_bucket buckets[SM_SQ_BUCKETS + 1];
+    sm_bell bell;
     pthread_mutex_t lock; /* guards the watcher's start */
     pthread_t thread;
     bool started;
@@ -398,15 +391,16 @@ semel_err sm_sq_get(semel_store *st, const semel_ref *ref, semel_room *room, sem
                     int64_t *now, semel_fault *fault);
 semel_err sm_sq_query(semel_store *st, const semel_filter *filter, uint64_t *cursor, size_t limit,
                       semel_record_sink *sink, void *context, semel_fault *fault);
-semel_err sm_sq_events(semel_store *st, uint64_t id, uint64_t generation, uint64_t *after,
-                       size_t limit, semel_event_sink *sink, void *context, semel_fault *fault);
+semel_err sm_sq_events(semel_store *st, const semel_ref *of, uint64_t *after, size_t limit,
+                       semel_event_sink *sink, void *context, semel_fault *fault);
 semel_err sm_sq_due(semel_store *st, size_t limit, semel_record_sink *sink, void *context,
                     semel_fault *fault);
-semel_err sm_sq_wait(semel_store *st, const semel_hash *key, uint64_t generation, uint64_t version,
-                     int64_t deadline_ns, semel_fault *fault);
+semel_err sm_sq_wait(semel_store *st, const semel_ref *of, uint64_t version, int64_t deadline_ns,
+                     semel_fault *fault);
 semel_err sm_sq_notes(semel_store *st, uint64_t id, uint64_t generation, size_t limit,
                       semel_note_sink *sink, void *context, semel_fault *fault);
-semel_err sm_sq_counter(semel_store *st, semel_str name, int64_t *value, semel_fault *fault);
+semel_err sm_sq_counter(semel_store *st, uint8_t shard, semel_str name, int64_t *value,
+                        semel_fault *fault);
 semel_err sm_sq_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault);
 
 #endif

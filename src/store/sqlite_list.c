@@ -236,15 +236,15 @@ static semel_err next_event(semel_store *st, sm_sq_conn *c, int64_t n, uint64_t 
 }
 
 /* The next number of a row that has or had this id; 0: no more. Numbers grow with generations. */
-static semel_err next_name(semel_store *st, sm_sq_conn *c, uint64_t id, uint64_t generation,
-                           int64_t *n, semel_fault *fault)
+static semel_err next_name(semel_store *st, sm_sq_conn *c, const semel_ref *of, int64_t *n,
+                           semel_fault *fault)
 {
     int rc;
     sqlite3_stmt *stmt = sm_sq_stmt(c, SM_SQL_NAMES, &rc);
     if (stmt == NULL)
         return sm_sq_fault(st, rc, fault);
-    sqlite3_bind_int64(stmt, 1, (int64_t)id);
-    sqlite3_bind_int64(stmt, 2, (int64_t)generation);
+    sqlite3_bind_int64(stmt, 1, (int64_t)of->id);
+    sqlite3_bind_int64(stmt, 2, (int64_t)of->generation);
     sqlite3_bind_int64(stmt, 3, *n);
     rc = sqlite3_step(stmt);
     *n = rc == SQLITE_ROW ? sm_sq_int(stmt, 0) : 0;
@@ -252,8 +252,8 @@ static semel_err next_name(semel_store *st, sm_sq_conn *c, uint64_t id, uint64_t
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? SEMEL_OK : sm_sq_fault(st, rc, fault);
 }
 
-semel_err sm_sq_events(semel_store *st, uint64_t id, uint64_t generation, uint64_t *after,
-                       size_t limit, semel_event_sink *sink, void *context, semel_fault *fault)
+semel_err sm_sq_events(semel_store *st, const semel_ref *of, uint64_t *after, size_t limit,
+                       semel_event_sink *sink, void *context, semel_fault *fault)
 {
     sm_sq_conn *c = NULL;
     semel_err e = sm_sq_reader(st, &c, fault);
@@ -261,9 +261,9 @@ semel_err sm_sq_events(semel_store *st, uint64_t id, uint64_t generation, uint64
         return e;
     sm_sq_scratch scratch;
     sm_sq_scratch_init(&scratch);
-    int64_t n = id == 0 ? -1 : 0;
-    if (id != 0)
-        e = next_name(st, c, id, generation, &n, fault);
+    int64_t n = of == NULL ? -1 : 0;
+    if (of != NULL)
+        e = next_name(st, c, of, &n, fault);
     while (e == SEMEL_OK && n != 0 && limit > 0) {
         semel_event event;
         bool is = false;
@@ -276,7 +276,7 @@ semel_err sm_sq_events(semel_store *st, uint64_t id, uint64_t generation, uint64
         } else if (e == SEMEL_OK && n < 0) {
             break;
         } else if (e == SEMEL_OK) {
-            e = next_name(st, c, id, generation, &n, fault);
+            e = next_name(st, c, of, &n, fault);
         }
     }
     sm_sq_scratch_fini(&scratch);

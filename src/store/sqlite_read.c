@@ -68,8 +68,10 @@ cleanup:
     return e;
 }
 
-semel_err sm_sq_counter(semel_store *st, semel_str name, int64_t *value, semel_fault *fault)
+semel_err sm_sq_counter(semel_store *st, uint8_t shard, semel_str name, int64_t *value,
+                        semel_fault *fault)
 {
+    (void)shard;
     sm_sq_conn *c = NULL;
     *value = 0;
     semel_err e = sm_sq_reader(st, &c, fault);

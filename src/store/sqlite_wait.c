@@ -27,36 +27,14 @@ enum { BACKSTOP_MS = 1000, POLL_MS = 5 };
 
 void sm_sq_waits_init(sm_sq_waits *w)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    for (size_t i = 0; i <= SM_SQ_BUCKETS; i++) {
-        pthread_mutex_init(&w->buckets[i].lock, NULL);
-        pthread_cond_init(&w->buckets[i].changed, &monotonic);
-    }
-    pthread_condattr_destroy(&monotonic);
+    sm_bell_init(&w->bell);
     pthread_mutex_init(&w->lock, NULL);
     w->inotify = w->poke = -1;
 }
 
-static sm_sq_bucket *bucket_of(sm_sq_waits *w, const semel_hash *key)
-{
-    return &w->buckets[key == NULL ? SM_SQ_BUCKETS : key->b[1] % SM_SQ_BUCKETS];
-}
-
-static void wake_bucket(sm_sq_bucket *b)
-{
-    pthread_mutex_lock(&b->lock);
-    if (b->waiters > 0) {
-        b->turns++;
-        pthread_cond_broadcast(&b->changed);
-    }
-    pthread_mutex_unlock(&b->lock);
-}
-
 void sm_sq_wake(semel_store *st, const semel_hash *key)
 {
-    wake_bucket(bucket_of(&st->waits, key));
+    sm_bell_ring(&st->waits.bell, key);
 }
 
 /* ---- other processes -------------------------------------------------------------------------*/
@@ -86,8 +64,7 @@ static void *watch_main(void *arg)
         if ((on[0].revents & POLLIN) != 0 && read(w->inotify, events, sizeof events) < 0 &&
             errno != EAGAIN && errno != EINTR)
             break;
-        for (size_t i = 0; i <= SM_SQ_BUCKETS; i++)
-            wake_bucket(&w->buckets[i]);
+        sm_bell_ring_all(&w->bell);
     }
     atomic_store(&w->watching, false);
     return NULL;
@@ -138,10 +115,10 @@ void sm_sq_waits_fini(semel_store *st)
 
 /* ---- waiters ---------------------------------------------------------------------------------*/
 
-/* Reads whether there is news. With key NULL: an event after seq `version`. Many are woken at once,
- * so they take turns: a connection for each would use up the file descriptors. */
-static semel_err read_news(semel_store *st, const semel_hash *key, uint64_t generation,
-                           uint64_t version, bool *news, semel_fault *fault)
+/* Reads whether there is news. With `of` NULL: an event after seq `version`. Many are woken at
+ * once, so they take turns: a connection for each would use up the file descriptors. */
+static semel_err read_news(semel_store *st, const semel_ref *of, uint64_t version, bool *news,
+                           semel_fault *fault)
 {
     sm_sq_conn *c = NULL;
     sm_sq_turn(st);
@@ -153,20 +130,20 @@ static semel_err read_news(semel_store *st, const semel_hash *key, uint64_t gene
     int rc = SQLITE_OK;
     sqlite3_stmt *stmt = NULL;
     uint64_t id = 0;
-    if (key != NULL && (e = sm_effect_id(&c->digest, key, &id)) != SEMEL_OK)
+    if (of != NULL && (e = sm_effect_id(&c->digest, of->key, &id)) != SEMEL_OK)
         goto cleanup;
-    stmt = sm_sq_stmt(c, key == NULL ? SM_SQL_LAST_SEQ : SM_SQL_HEAD, &rc);
+    stmt = sm_sq_stmt(c, of == NULL ? SM_SQL_LAST_SEQ : SM_SQL_HEAD, &rc);
     if (stmt == NULL) {
         e = sm_sq_fault(st, rc, fault);
         goto cleanup;
     }
-    if (key != NULL)
+    if (of != NULL)
         sqlite3_bind_int64(stmt, 1, (int64_t)id);
     rc = sqlite3_step(stmt);
-    if (key == NULL)
+    if (of == NULL)
         *news = rc == SQLITE_ROW && (uint64_t)sm_sq_int(stmt, 0) > version;
     else
-        *news = rc == SQLITE_DONE || (uint64_t)sm_sq_int(stmt, 2) != generation ||
+        *news = rc == SQLITE_DONE || (uint64_t)sm_sq_int(stmt, 2) != of->generation ||
                 (uint64_t)sm_sq_int(stmt, 3) != version;
     if (rc != SQLITE_ROW && rc != SQLITE_DONE)
         e = sm_sq_fault(st, rc, fault);
@@ -177,33 +154,19 @@ cleanup:
     return e;
 }
 
-/* Sleeps until the bucket has been woken since `turn`, or until the time comes. */
-static void sleep_in(sm_sq_bucket *b, uint64_t turn, int64_t until_ns)
+semel_err sm_sq_wait(semel_store *st, const semel_ref *of, uint64_t version, int64_t deadline_ns,
+                     semel_fault *fault)
 {
-    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-    pthread_mutex_lock(&b->lock);
-    int rc = 0;
-    while (b->turns == turn && rc == 0)
-        rc = pthread_cond_timedwait(&b->changed, &b->lock, &until);
-    pthread_mutex_unlock(&b->lock);
-}
-
-semel_err sm_sq_wait(semel_store *st, const semel_hash *key, uint64_t generation, uint64_t version,
-                     int64_t deadline_ns, semel_fault *fault)
-{
-    sm_sq_bucket *b = bucket_of(&st->waits, key);
+    sm_bell_bucket *b = sm_bell_of(&st->waits.bell, of == NULL ? NULL : of->key);
     sm_sq_page *page = atomic_load(&st->share.page);
     atomic_fetch_add(&page->waiters, 1);
     start_watching(st);
-    pthread_mutex_lock(&b->lock);
-    b->waiters++;
-    uint64_t turn = b->turns;
-    pthread_mutex_unlock(&b->lock);
+    uint64_t turn = sm_bell_enter(b);
 
     semel_err e;
     bool news = false;
     for (;;) {
-        e = read_news(st, key, generation, version, &news, fault);
+        e = read_news(st, of, version, &news, fault);
         if (e != SEMEL_OK || news)
             break;
         int64_t now_ns = sm_clock_mono_ns();
@@ -213,15 +176,10 @@ semel_err sm_sq_wait(semel_store *st, const semel_hash *key, uint64_t generation
         }
         int64_t nap_ms = atomic_load(&st->waits.watching) ? BACKSTOP_MS : POLL_MS;
         int64_t until_ns = now_ns + nap_ms * 1000000;
-        sleep_in(b, turn, until_ns < deadline_ns ? until_ns : deadline_ns);
-        pthread_mutex_lock(&b->lock);
-        turn = b->turns;
-        pthread_mutex_unlock(&b->lock);
+        turn = sm_bell_sleep(b, turn, until_ns < deadline_ns ? until_ns : deadline_ns);
     }
 
-    pthread_mutex_lock(&b->lock);
-    b->waiters--;
-    pthread_mutex_unlock(&b->lock);
+    sm_bell_leave(b);
     atomic_fetch_sub(&page->waiters, 1);
     return e;
 }

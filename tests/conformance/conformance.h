@@ -83,6 +83,21 @@ semel_write repeat(const semel_record *cur);
 /* Sets a settled record's times: relative to now, 0 for never. */
 void set_windows(semel_record *r, int64_t result_ms, int64_t window_ms, int64_t purge_ms);
 
+/* The scope of records that have no other, and the shard of a scope. */
+#define SCOPE "tests/conformance"
+uint8_t shard_of(const char *scope);
+
+/* Refs that name nothing are absent: all events, any event. */
+static inline const semel_ref *of_effect(const semel_ref *ref)
+{
+    return ref->id == 0 ? NULL : ref;
+}
+
+static inline const semel_ref *of_key(const semel_ref *ref)
+{
+    return ref->key == NULL ? NULL : ref;
+}
+
 /* What must succeed. The records' texts live on the ledger's desk. */
 semel_record claim_new(ledger *l, const semel_write *w); /* and must insert */
 semel_record apply_to(ledger *l, const semel_write *w);
@@ -99,10 +114,8 @@ semel_err try_get(ledger *l, const semel_ref *ref, semel_record *cur);
 void expect_record_at(const semel_record *actual, const semel_record *expected, const char *file,
                       int line);
 
-/* As what a claim or an apply should have made of a write: its version is the store's, and so are
- * the times of a claim if the store has its own clock. */
-void expect_written(const ledger *l, const semel_record *actual, const semel_write *w,
-                    uint64_t version);
+/* As what a claim or an apply should have made of a write: its version is the store's. */
+void expect_written(const semel_record *actual, const semel_write *w, uint64_t version);
 
 #define expect_error(actual, expected)                                                             \
     do {                                                                                           \

@@ -84,7 +84,7 @@ static void a_key_that_was_purged_is_new_again(void **state)
     purge_all(l, UINT64_MAX / 2, 0);
     semel_write w = fresh(1);
     semel_record cur = claim_new(l, &w), got = get_key(l, 1);
-    expect_written(l, &cur, &w, 1);
+    expect_written(&cur, &w, 1);
     expect_record(&got, &cur);
 }
 
@@ -238,14 +238,14 @@ static void events_go_up_to_a_seq_and_seals_stay(void **state)
     settled(l, 2);
     seen *s = seen_new();
     uint64_t after = 0;
-    expect_error(l->ops->events(l->st, 0, 0, &after, 100, see_event, s, NULL), SEMEL_OK);
+    expect_error(l->ops->events(l->st, NULL, &after, 100, see_event, s, NULL), SEMEL_OK);
     assert_int_equal(s->n, 5);
     uint64_t seal_seq = s->events[2].seq, third = s->events[3].seq, last = s->events[4].seq;
 
     assert_int_equal(purge_all(l, third, 0), 3);
     seen_clear(s);
     after = 0;
-    expect_error(l->ops->events(l->st, 0, 0, &after, 100, see_event, s, NULL), SEMEL_OK);
+    expect_error(l->ops->events(l->st, NULL, &after, 100, see_event, s, NULL), SEMEL_OK);
     assert_int_equal(s->n, 2);
     assert_int_equal(s->events[0].seq, seal_seq);
     assert_int_equal(s->events[1].seq, last);
@@ -258,7 +258,7 @@ static void events_go_up_to_a_seq_and_seals_stay(void **state)
     apply_to(l, &w);
     after = last; /* no seq is given twice: who read up to the last one sees what came then */
     seen_clear(s);
-    expect_error(l->ops->events(l->st, 0, 0, &after, 100, see_event, s, NULL), SEMEL_OK);
+    expect_error(l->ops->events(l->st, NULL, &after, 100, see_event, s, NULL), SEMEL_OK);
     assert_int_equal(s->n, 1);
     assert_int_equal(events_of(l, one.id, 0), 1);
     expect_error(l->ops->seal(l->st, &seal, 0, NULL), SEMEL_E_STALE);
@@ -354,7 +354,7 @@ static void health_tells_what_is_there(void **state)
 
     uint64_t after = 0;
     seen *s = seen_new();
-    expect_error(l->ops->events(l->st, 0, 0, &after, 100, see_event, s, NULL), SEMEL_OK);
+    expect_error(l->ops->events(l->st, NULL, &after, 100, see_event, s, NULL), SEMEL_OK);
     assert_int_equal(h.last_seq, after);
     purge_all(l, s->events[0].seq, 0);
     expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_OK);

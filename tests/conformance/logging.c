@@ -4,7 +4,9 @@
 static void read_events(ledger *l, uint64_t id, uint64_t generation, uint64_t *after, size_t limit,
                         seen *s)
 {
-    expect_error(l->ops->events(l->st, id, generation, after, limit, see_event, s, NULL), SEMEL_OK);
+    expect_error(l->ops->events(l->st, of_effect(&(semel_ref){.id = id, .generation = generation}),
+                                after, limit, see_event, s, NULL),
+                 SEMEL_OK);
 }
 
 static void expect_event(const semel_event *actual, const semel_event *expected)

@@ -268,7 +268,8 @@ static int wait_for_each(ledger *l, size_t index, int to_parent)
             return 1;
         int64_t deadline = monotonic_ns() + 20000000000;
         while (cur.version == 1) {
-            if (l->ops->wait(l->st, &cur.key, 1, 1, deadline, NULL) != SEMEL_OK)
+            if (l->ops->wait(l->st, &(semel_ref){.key = &cur.key, .generation = 1}, 1, deadline,
+                             NULL) != SEMEL_OK)
                 return 2;
             semel_hash key = cur.key;
             if (try_get(l, &(semel_ref){.key = &key}, &cur) != SEMEL_OK)

@@ -90,7 +90,8 @@ static void no_update_is_lost(void **state)
 
     seen *s = seen_new(); /* and the chain is whole */
     uint64_t after = 0;
-    expect_error(l->ops->events(l->st, cur.id, 1, &after, SEEN_MAX - 1, see_event, s, NULL),
+    expect_error(l->ops->events(l->st, &(semel_ref){.id = cur.id, .generation = 1}, &after,
+                                SEEN_MAX - 1, see_event, s, NULL),
                  SEMEL_OK);
     assert_int_equal(s->n, cur.events);
     for (size_t i = 0; i < s->n; i++) {
@@ -141,7 +142,8 @@ static void spend(worker *w)
     ledger *l = &w->ledger;
     for (uint64_t i = 0; i < 10; i++) {
         int64_t value;
-        if (l->ops->counter(l->st, SM_STR("money"), &value, NULL) != SEMEL_OK || value > 100)
+        if (l->ops->counter(l->st, shard_of(SCOPE), SM_STR("money"), &value, NULL) != SEMEL_OK ||
+            value > 100)
             w->wrong = "the counter is over its cap";
         semel_counter counters[] = {{SM_STR("calls"), 1, INT64_MAX}, {SM_STR("money"), 3, 100}};
         semel_write mine = fresh(1 + w->index * 100 + i);
@@ -244,8 +246,8 @@ static void follow_all(worker *w)
     int64_t deadline = monotonic_ns() + 60000000000;
     while (f.seen < WRITERS * EFFECTS * 2 && monotonic_ns() < deadline) {
         sm_arena_reset(&l->desk.arena);
-        if (l->ops->wait(l->st, NULL, 0, after, deadline, NULL) != SEMEL_OK ||
-            l->ops->events(l->st, 0, 0, &after, 10, follow_event, &f, NULL) != SEMEL_OK)
+        if (l->ops->wait(l->st, NULL, after, deadline, NULL) != SEMEL_OK ||
+            l->ops->events(l->st, NULL, &after, 10, follow_event, &f, NULL) != SEMEL_OK)
             w->wrong = "events cannot be read";
     }
     if (f.seen != WRITERS * EFFECTS * 2)
@@ -281,8 +283,8 @@ static void write_and_look(worker *w)
         semel_hash key = key_of(1 + (w->index % WRITERS + 1) * 100 + i);
         uint64_t after = 0, index = 0;
         if (try_get(l, &(semel_ref){.key = &key}, &got) == SEMEL_OK) {
-            if (l->ops->events(l->st, got.id, 1, &after, 100, last_index, &index, NULL) !=
-                    SEMEL_OK ||
+            if (l->ops->events(l->st, &(semel_ref){.id = got.id, .generation = 1}, &after, 100,
+                               last_index, &index, NULL) != SEMEL_OK ||
                 index < got.events)
                 w->wrong = "a write came before its event";
         }

@@ -109,6 +109,7 @@ static void claim_as(ledger *l, uint64_t n, semel_state state, const char *scope
     semel_write w = fresh(n);
     w.next.state = (uint8_t)state;
     w.next.scope = sm_str_from(scope);
+    w.next.shard = w.event.shard = shard_of(scope);
     w.next.tool = sm_str_from(tool);
     if (created_at != 0)
         w.next.created_at = created_at;

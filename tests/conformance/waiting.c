@@ -24,7 +24,8 @@ static void expect_prompt(int64_t took[ROUNDS])
 static semel_err wait_for(ledger *l, const semel_hash *key, uint64_t generation, uint64_t version,
                           int64_t ms)
 {
-    return l->ops->wait(l->st, key, generation, version, monotonic_ns() + ms * 1000000, NULL);
+    return l->ops->wait(l->st, of_key(&(semel_ref){.key = key, .generation = generation}), version,
+                        monotonic_ns() + ms * 1000000, NULL);
 }
 
 /* Waits until it is told that the time is up; a store may wake for no reason. */
@@ -33,7 +34,8 @@ static semel_err wait_out(ledger *l, const semel_hash *key, uint64_t generation,
 {
     semel_err err;
     do {
-        err = l->ops->wait(l->st, key, generation, version, deadline_ns, NULL);
+        err = l->ops->wait(l->st, of_key(&(semel_ref){.key = key, .generation = generation}),
+                           version, deadline_ns, NULL);
     } while (err == SEMEL_OK && monotonic_ns() < deadline_ns);
     return err;
 }
@@ -71,7 +73,8 @@ static void the_deadline_holds(void **state)
     expect_prompt(late);
     for (size_t i = 0; i < ROUNDS; i++) { /* one that is over: at once */
         int64_t began = monotonic_ns();
-        expect_error(l->ops->wait(l->st, &cur.key, 1, cur.version, i & 1 ? 0 : began - 1, NULL),
+        expect_error(l->ops->wait(l->st, &(semel_ref){.key = &cur.key, .generation = 1},
+                                  cur.version, i & 1 ? 0 : began - 1, NULL),
                      SEMEL_E_TIMEOUT);
         late[i] = monotonic_ns() - began;
     }
@@ -93,7 +96,9 @@ static void *sleep_until(void *p)
 {
     sleeper *s = p;
     int64_t deadline = monotonic_ns() + 10000000000;
-    s->err = s->ledger->ops->wait(s->ledger->st, s->key, s->generation, s->version, deadline, NULL);
+    s->err = s->ledger->ops->wait(s->ledger->st,
+                                  of_key(&(semel_ref){.key = s->key, .generation = s->generation}),
+                                  s->version, deadline, NULL);
     s->woke_ns = monotonic_ns();
     return NULL;
 }

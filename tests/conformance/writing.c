@@ -13,7 +13,7 @@ static void a_new_key_is_inserted(void **state)
     w.next.version = 99; /* the store's to say */
     expect_error(l->ops->claim(l->st, &w, &l->desk.room, &cur, &now, &inserted, NULL), SEMEL_OK);
     assert_true(inserted);
-    expect_written(l, &cur, &w, 1);
+    expect_written(&cur, &w, 1);
     if ((l->caps & SEMEL_STORE_CLOCK) == 0)
         expect(now >= before && now <= clock_ms(), "the store's now is %lld", (long long)now);
     semel_record got = get_key(l, 1);
@@ -91,14 +91,14 @@ static void texts_come_back_byte_for_byte(void **state)
     w.next.step = w.next.caller = w.next.outcome = absent;
     w.next.life = bytes;
     semel_record cur = claim_new(l, &w), got = get_key(l, 1);
-    expect_written(l, &cur, &w, 1);
+    expect_written(&cur, &w, 1);
     expect_record(&got, &cur);
 
     w = fresh(2);
     w.next.step = w.next.caller = w.next.args = w.next.life = w.next.outcome = empty;
     cur = claim_new(l, &w);
     got = get_key(l, 2);
-    expect_written(l, &cur, &w, 1);
+    expect_written(&cur, &w, 1);
     expect_record(&got, &cur);
 
     w = fresh(3);
@@ -108,7 +108,7 @@ static void texts_come_back_byte_for_byte(void **state)
     w.next.outcome = bytes;
     cur = claim_new(l, &w);
     got = get_key(l, 3);
-    expect_written(l, &cur, &w, 1);
+    expect_written(&cur, &w, 1);
     expect_record(&got, &cur);
 }
 
@@ -128,7 +128,7 @@ static void a_mebibyte_comes_back(void **state)
     w.next.outcome = (semel_str){big, n};
     w.same_args = true;
     cur = apply_to(l, &w);
-    expect_written(l, &cur, &w, 2);
+    expect_written(&cur, &w, 2);
     semel_record got = get_key(l, 1);
     expect_record(&got, &cur);
     free(big);
@@ -139,7 +139,10 @@ static void numbers_come_back_whole(void **state)
     ledger *l = *state;
     for (uint64_t n = 1; n < 40; n++) { /* about half of the ids have their highest bit set */
         semel_write w = fresh(n);
-        w.next.shard = (uint8_t)(n * 37);
+        char scope[24];
+        snprintf(scope, sizeof scope, "tenant-%u/x", (unsigned)n);
+        w.next.scope = sm_str_from(scope);
+        w.next.shard = w.event.shard = shard_of(scope);
         w.next.state = (uint8_t)(n % SEMEL_S_COUNT);
         w.next.tombstone = n & 1;
         w.next.fence = n == 5 ? UINT64_MAX : (n << 50) + n;
@@ -151,7 +154,7 @@ static void numbers_come_back_whole(void **state)
         w.next.window_end = n & 16 ? 0 : INT64_MAX;
         w.next.purge_at = INT64_MAX;
         semel_record cur = claim_new(l, &w), got = get_key(l, n);
-        expect_written(l, &cur, &w, 1);
+        expect_written(&cur, &w, 1);
         expect_record(&got, &cur);
     }
 }
@@ -170,7 +173,7 @@ static void a_write_replaces_the_record_and_its_version_grows_by_one(void **stat
         w.next.fence = 100 + i;
         w.next.life = SM_STR("another life");
         cur = apply_to(l, &w);
-        expect_written(l, &cur, &w, i + 2);
+        expect_written(&cur, &w, i + 2);
         semel_record got = get_key(l, 1);
         expect_record(&got, &cur);
     }
@@ -235,7 +238,7 @@ static void what_is_the_same_stays_as_stored(void **state)
     w.next.outcome = cur.outcome;
     w.same_args = w.same_outcome = true;
     cur = apply_to(l, &w);
-    expect_written(l, &cur, &w, 3);
+    expect_written(&cur, &w, 3);
     semel_record got = get_key(l, 1);
     expect_record(&got, &cur);
     expect_text(got.args, "{\"amount\":1000}");
@@ -265,7 +268,7 @@ static void a_new_generation_leaves_the_old_one_as_it_is(void **state)
     for (uint64_t generation = 2; generation <= 4; generation++) {
         semel_write w = repeat(&cur);
         cur = apply_to(l, &w);
-        expect_written(l, &cur, &w, 1);
+        expect_written(&cur, &w, 1);
         assert_int_equal(cur.generation, generation);
         w = change(&cur, SEMEL_S_SUCCEEDED);
         cur = apply_to(l, &w);

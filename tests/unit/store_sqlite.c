@@ -908,7 +908,7 @@ static void another_process_wakes_a_waiter(void **state)
         semel_err e = SEMEL_OK;
         while (e == SEMEL_OK && cur.version == 1) {
             semel_hash key = cur.key;
-            e = OPS->wait(st, &key, 1, 1, deadline, NULL);
+            e = OPS->wait(st, &(semel_ref){.key = &key, .generation = 1}, 1, deadline, NULL);
             if (e == SEMEL_OK)
                 e = get(st, &key, &cur, NULL);
         }
