@@ -1,3 +1,4 @@
+/* Buckets of sleeping threads, each with a lock, a condition and a count of rings. */
 #include "store/bell.h"
 
 #include <time.h>

@@ -1,3 +1,4 @@
+/* The gate: a count of failures, a time to try next, and one caller who tries. */
 #include "store/gate.h"
 
 #include <errno.h>

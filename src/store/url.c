@@ -1,3 +1,4 @@
+/* Taking our own options out of a URL and leaving everything else as it was. */
 #include "store/url.h"
 
 #include <string.h>
