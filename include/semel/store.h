@@ -112,6 +112,7 @@ typedef struct semel_write {
     const semel_counter *counters;
     size_t n_counters;
     bool barred_by_group; /* refuse while another key of next.group is in doubt */
+    bool alone;           /* with that: also while another key of the group runs at all */
     bool same_args;       /* apply: `next.args` is as stored, and need not be written again */
     bool same_outcome;    /* apply: likewise */
 } semel_write;
@@ -207,9 +208,9 @@ typedef struct semel_store_ops {
      * pending somewhere. *now is the store's time of the decision.
      *
      * SEMEL_E_BARRED: fresh->barred_by_group, and another key of the group is in doubt, or runs
-     * with a lease that is over; *cur is that record. SEMEL_E_OVER_CAP. SEMEL_E_STALE: fresh->now
-     * is not the store's time, and there is no record; cur->version is 0, and *now is right.
-     * Nothing is written in these cases.
+     * with a lease that is over, or runs (fresh->alone); *cur is that record. SEMEL_E_OVER_CAP.
+     * SEMEL_E_STALE: fresh->now is not the store's time, and there is no record; cur->version is 0,
+     * and *now is right. Nothing is written in these cases.
      *
      * After SEMEL_E_UNAVAILABLE it is unknown whether the write took effect: get tells. */
     semel_err (*claim)(semel_store *st, const semel_write *fresh, semel_room *room,

@@ -36,7 +36,8 @@ typedef struct begin {
     uint64_t joined_generation;
     uint64_t joined_fence;
     uint64_t joined_request;
-    bool waits; /* there is something to wait for */
+    bool waits;   /* there is something to wait for */
+    bool settled; /* what runs beside it under a barrier was looked at */
 } begin;
 
 /* ---- the call --------------------------------------------------------------------------------*/
@@ -291,6 +292,20 @@ static bool starts(const sm_step *step)
            (step->answer == SM_WAIT && step->code == SEMEL_C_AWAITING_APPROVAL && step->changed);
 }
 
+/* Others run under the same barrier. Those whose holders are gone are put in doubt, then the call
+ * is judged once more, and only doubt bars it. */
+static sm_err settle_company(begin *b, bool known, uint8_t shard)
+{
+    sm_work *w = b->w;
+    b->settled = true;
+    sm_err e = sm_barrier_settle(b->s, w, b->call.scope, b->call.tool);
+    if (e == SM_OK && known)
+        e = sm_load_key(b->s, w, &b->id.key.hash, &shard);
+    else
+        w->cur.version = 0;
+    return e == SEMEL_E_NOT_FOUND ? SM_OK : e;
+}
+
 /* Writes the step. *again if somebody else was faster. */
 static sm_err write_step(begin *b, uint8_t *secret, bool *again, bool *barred)
 {
@@ -302,7 +317,7 @@ static sm_err write_step(begin *b, uint8_t *secret, bool *again, bool *barred)
     bool barrier = b->id.contract->barrier && starts(&w->step) &&
                    b->id.contract->mode == SM_MODE_ENFORCE &&
                    w->memo.effect.state != SEMEL_S_IN_DOUBT;
-    sm_err e = barrier ? sm_barrier_settle(b->s, w, b->call.scope, b->call.tool) : SM_OK;
+    sm_err e = SM_OK;
     if (b->id.contract->barrier && b->id.contract->mode == SM_MODE_OBSERVE && claims &&
         w->step.observed == SEMEL_C_NONE) {
         /* Observe mode lets by what a barrier would hold, and says so. */
@@ -329,8 +344,15 @@ static sm_err write_step(begin *b, uint8_t *secret, bool *again, bool *barred)
         .secret = secret,
         .detached = (b->given->flags & SEMEL_CALL_DETACHED) != 0,
         .barrier = barrier,
+        .alone = barrier && !b->settled,
     };
+    bool known = w->cur.version != 0;
+    uint8_t shard = w->cur.shard;
     e = sm_write(b->s, w, &change);
+    if (e == SEMEL_E_BARRED && change.alone && w->cur.state == SEMEL_S_RUNNING) {
+        *again = true;
+        return settle_company(b, known, shard);
+    }
     if (e == SEMEL_E_STALE)
         *again = true;
     else if (e == SEMEL_E_BARRED)
@@ -489,6 +511,7 @@ static sm_err ask(begin *b)
         if (!b->waits)
             continue;
         races = 0;
+        b->settled = false;
         e = wait_for_change(b);
         semel_code code;
         if (e == SM_OK && w->cur.version != 0 && joined_ended(b, &code))

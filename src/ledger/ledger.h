@@ -122,6 +122,7 @@ typedef struct sm_change {
     const uint8_t *secret;       /* a claim's */
     bool detached;
     bool barrier;
+    bool alone; /* with that: see semel_write */
 } sm_change;
 
 /* Starts the body of the event; the caller may add members in front of what the write adds. */

@@ -309,6 +309,7 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
     wr.next.head = wr.event.hash;
     wr.next.events = wr.event.index;
     wr.barred_by_group = change->barrier;
+    wr.alone = change->alone;
     bool inserted = true;
     if (w->cur.version == 0)
         e = s->ops->claim(s->store, &wr, &w->room, &w->cur, &w->now, &inserted, &w->fault);

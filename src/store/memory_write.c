@@ -134,7 +134,7 @@ static const sm_item *barrier_find(sm_memory *m, const semel_write *w, int64_t n
         const sm_item *other = SM_HOLDER(link, sm_entry, in_group)->item;
         if (memcmp(&other->r.group, &w->next.group, sizeof other->r.group) == 0 &&
             memcmp(&other->r.key, &w->next.key, sizeof other->r.key) != 0 &&
-            (other->r.state == SEMEL_S_IN_DOUBT || other->r.lease_end <= now))
+            (other->r.state == SEMEL_S_IN_DOUBT || other->r.lease_end <= now || w->alone))
             return other;
     }
     return NULL;

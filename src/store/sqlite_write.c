@@ -81,7 +81,7 @@ static int give_row(semel_store *st, sm_sq_request *r, int64_t n, semel_err answ
     return reset != SQLITE_OK ? reset : SQLITE_CORRUPT;
 }
 
-/* Is another key of the group in doubt, or running with a lease that is over? */
+/* Is another key of the group in doubt, or running with a lease that is over, or at all? */
 static int check_barrier(semel_store *st, sm_sq_request *r)
 {
     const semel_record *next = &r->w->next;
@@ -93,7 +93,7 @@ static int check_barrier(semel_store *st, sm_sq_request *r)
         return rc;
     sm_sq_bind_hash(stmt, 1, &next->group);
     sqlite3_bind_int64(stmt, 2, (int64_t)next->id);
-    sqlite3_bind_int64(stmt, 3, r->now);
+    sqlite3_bind_int64(stmt, 3, r->w->alone ? INT64_MAX : r->now);
     rc = sqlite3_step(stmt);
     int64_t n = rc == SQLITE_ROW ? sm_sq_int(stmt, 0) : 0;
     int reset = sqlite3_reset(stmt);

@@ -156,6 +156,72 @@ static void a_barrier_refuses_changes_and_new_generations_too(void **state)
     expect_error(try_apply(l, &w, &cur), SEMEL_E_STALE);
 }
 
+static void who_wants_to_be_alone_is_barred_by_who_runs(void **state)
+{
+    ledger *l = *state;
+    semel_write w = guarded(1, 1), other = guarded(2, 1), elsewhere = guarded(3, 2);
+    semel_record one = claim_new(l, &w), cur;
+    bool inserted;
+    other.alone = elsewhere.alone = true;
+    expect_error(try_claim(l, &other, &cur, &inserted), SEMEL_E_BARRED);
+    expect_record(&cur, &one);
+    claim_new(l, &elsewhere);
+    other.alone = false; /* what runs does not bar who does not mind */
+    claim_new(l, &other);
+    w = change(&one, SEMEL_S_SUCCEEDED);
+    apply_to(l, &w);
+    semel_write third = guarded(4, 1);
+    third.alone = true;
+    expect_error(try_claim(l, &third, &cur, &inserted), SEMEL_E_BARRED);
+}
+
+/* ---- time ------------------------------------------------------------------------------------*/
+
+static void what_is_reckoned_with_another_time_is_refused(void **state)
+{
+    ledger *l = *state;
+    needs_caps(l, SEMEL_STORE_CLOCK);
+    static const int64_t off_ms[] = {-3600000, 3600000};
+    uint64_t seq = last_seq(l);
+    for (size_t i = 0; i < COUNT(off_ms); i++) {
+        semel_write w = fresh(1);
+        semel_record cur = {.version = 7};
+        int64_t now = 0;
+        bool inserted = true;
+        w.now += off_ms[i];
+        expect_error(l->ops->claim(l->st, &w, &l->desk.room, &cur, &now, &inserted, NULL),
+                     SEMEL_E_STALE);
+        assert_int_equal(cur.version, 0);
+        assert_true(now > clock_ms() - 5000 && now < clock_ms() + 5000);
+    }
+    assert_int_equal(last_seq(l), seq);
+    semel_record one = settled(l, 1), cur;
+    for (size_t i = 0; i < COUNT(off_ms); i++) {
+        semel_write w = change(&one, SEMEL_S_FAILED);
+        w.now += off_ms[i];
+        expect_error(try_apply(l, &w, &cur), SEMEL_E_STALE);
+        expect_record(&cur, &one);
+    }
+    semel_write w = change(&one, SEMEL_S_FAILED);
+    w.now -= SEMEL_CLOCK_SLACK_MS / 2; /* a slow network is no other clock */
+    apply_to(l, &w);
+    w = fresh(1); /* and what is there already is given in any case */
+    w.now -= 3600000;
+    bool inserted = true;
+    expect_error(try_claim(l, &w, &cur, &inserted), SEMEL_OK);
+    assert_false(inserted);
+}
+
+static void whoever_finds_nothing_is_told_the_time(void **state)
+{
+    ledger *l = *state;
+    semel_record cur;
+    int64_t now = 0;
+    expect_error(l->ops->get(l->st, &(semel_ref){.id = 12345}, &l->desk.room, &cur, &now, NULL),
+                 SEMEL_E_NOT_FOUND);
+    assert_true(now > clock_ms() - 5000 && now < clock_ms() + 5000);
+}
+
 /* ---- counters --------------------------------------------------------------------------------*/
 
 static semel_err claim_counting(ledger *l, uint64_t n, const semel_counter *counters, size_t count)
@@ -284,6 +350,9 @@ int refusing_tests(void)
         on_ledger(no_group_no_barrier),
         on_ledger(no_key_bars_itself),
         on_ledger(a_barrier_refuses_changes_and_new_generations_too),
+        on_ledger(who_wants_to_be_alone_is_barred_by_who_runs),
+        on_ledger(what_is_reckoned_with_another_time_is_refused),
+        on_ledger(whoever_finds_nothing_is_told_the_time),
         on_ledger(counters_are_written_with_the_record),
         on_ledger(a_counter_reaches_its_cap_and_does_not_pass_it),
         on_ledger(a_write_over_a_cap_writes_nothing),
