@@ -59,8 +59,9 @@ typedef bool semel_approval_fn(void *context, semel_str request, semel_str answe
 typedef struct semel_options {
     size_t size;
 
-    /* Which ledger: "sqlite:PATH", or "memory:" (gone when closed). NULL: the environment's
-     * SEMEL_LEDGER, else the file semel/ledger.db under $XDG_STATE_HOME or ~/.local/state. */
+    /* Which ledger: "sqlite:PATH", "postgres://...", "redis://...", or "memory:" (gone when
+     * closed). NULL: the environment's SEMEL_LEDGER, else the file semel/ledger.db under
+     * $XDG_STATE_HOME or ~/.local/state. */
     const char *url;
 
     /* A store of your own, used instead of those that the URL's scheme would choose. */
@@ -98,6 +99,11 @@ SEMEL_API semel_err semel_open(const semel_options *options, semel **out, semel_
 
 /* Writes what is still to be written and lets go. No other call may be under way. Accepts NULL. */
 SEMEL_API void semel_close(semel *s);
+
+/* Makes the ledger that `url` names (NULL: as for semel_open), or brings it up to this version.
+ * `partitions` is for a new one in Postgres: into how many parts its tables are split; 0: not at
+ * all. Others may use it meanwhile. */
+SEMEL_API semel_err semel_migrate(const char *url, uint32_t partitions, semel_fault *fault);
 
 SEMEL_API const char *semel_version(void);
 
@@ -310,6 +316,8 @@ SEMEL_API semel_err semel_verify(semel *s, semel_flaw_fn *flaw, semel_progress_f
 /* State of the store, and what this handle has done since it was opened. */
 typedef struct semel_stats {
     semel_health store;
+    uint32_t caps;    /* SEMEL_STORE_... */
+    int64_t ahead_ms; /* the store's clock before this machine's, if it has its own */
     uint64_t begins, executes, replays, refused, waits, commits;
 } semel_stats;
 SEMEL_API semel_err semel_stats_get(semel *s, bool thorough, semel_stats *out, semel_fault *fault);

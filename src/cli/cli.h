@@ -41,6 +41,7 @@ extern const cli_command cli_list, cli_show;
 extern const cli_command cli_approve, cli_deny, cli_cancel, cli_resolve, cli_forget;
 extern const cli_command cli_audit_tail, cli_audit_verify, cli_audit_export, cli_audit_seal;
 extern const cli_command cli_export, cli_import, cli_purge, cli_stats, cli_doctor;
+extern const cli_command cli_store_check, cli_store_migrate;
 
 /* The demonstration that runs without arguments. */
 int cli_demo(void);

@@ -9,10 +9,21 @@
 
 #define VALUE_SHOWN 4000u /* bytes of an outcome that people get to see */
 
+const char *cli_ledger_take(char *given)
+{
+    static char url[4097];
+    size_t n = strlen(given), scheme = strcspn(given, ":");
+    if (n >= sizeof url || scheme == n || strncmp(given, "sqlite:", 7) == 0)
+        return given;
+    memcpy(url, given, n + 1);
+    memset(given + scheme + 1, '*', n - scheme - 1);
+    return url;
+}
+
 bool cli_ledger_option(cli_ledger_options *o, int c)
 {
     switch (c) {
-    case CLI_O_LEDGER: o->url = optarg; return true;
+    case CLI_O_LEDGER: o->url = cli_ledger_take(optarg); return true;
     case CLI_O_CONTRACT: o->contract = optarg; return true;
     case CLI_O_SEAL_KEY: o->seal_key = optarg; return true;
     case CLI_O_JSON: o->json = true; return true;

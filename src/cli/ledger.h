@@ -34,8 +34,9 @@ enum { CLI_O_LEDGER = 256, CLI_O_CONTRACT, CLI_O_SEAL_KEY, CLI_O_JSON };
 #define CLI_CONTRACT_HELP                                                                          \
     "  --contract FILE          what is declared about tools; else SEMEL_CONTRACT, else nothing\n"
 #define CLI_JSON_HELP "  --json                   the answer as one JSON object\n"
-#define CLI_LEDGER_HELP                                                                            \
-    "  --ledger URL             sqlite:PATH; else SEMEL_LEDGER, else the user's own ledger\n"      \
+#define CLI_LEDGER_HELP                                                                              \
+    "  --ledger URL             sqlite:PATH, postgres://..., redis://...; else SEMEL_LEDGER, else\n" \
+    "                           the user's own ledger\n"                                             \
     "  --seal-key FILE          keys the seals of the audit trail; else SEMEL_SEAL_KEY_FILE\n"
 
 /* Takes an option that is one of those above; false for any other. */
@@ -54,6 +55,10 @@ enum {
     CLI_MUST_EXIST = 1, /* do not make a ledger where there is none */
     CLI_CONTRACT = 2,   /* the command takes --contract */
 };
+
+/* The value of --ledger. That of a server is taken out of the command line, where other users could
+ * read its password. */
+const char *cli_ledger_take(char *given);
 
 /* The URL that was given, or that of the environment; NULL: the user's own ledger. */
 const char *cli_ledger_url(const char *given);

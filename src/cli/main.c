@@ -30,6 +30,8 @@ static const struct entry {
     {NULL, &cli_export},
     {NULL, &cli_import},
     {NULL, &cli_purge},
+    {NULL, &cli_store_check},
+    {NULL, &cli_store_migrate},
     {"Calls, keys and contracts", &cli_key},
     {NULL, &cli_diff},
     {NULL, &cli_canon},

@@ -87,7 +87,7 @@ static int read_options(const cli_command *self, int argc, char **argv, options 
         switch (c) {
         case 'k': o->key = optarg; break;
         case 's': o->scope = optarg; break;
-        case 'l': o->ledger = optarg; break;
+        case 'l': o->ledger = cli_ledger_take(optarg); break;
         case 'c': o->contract = optarg; break;
         case 'S': o->seal_key = optarg; break;
         case 'w': o->window = optarg; break;
@@ -307,9 +307,10 @@ static void announce_approval(work *w)
     fprintf(stderr, "semel: waiting for approval (%s)\n", most);
     for (int deny = 0; deny < 2; deny++) {
         fprintf(stderr, "  semel %s %s", deny ? "deny" : "approve", w->asked);
-        if (w->o->ledger != NULL) {
+        if (w->o->ledger != NULL) { /* a server's URL may hold a password */
+            bool file = strncmp(w->o->ledger, "sqlite:", 7) == 0;
             fputs(" --ledger ", stderr);
-            cli_print(stderr, sm_str_from(w->o->ledger));
+            cli_print(stderr, sm_str_from(file ? w->o->ledger : "URL"));
         }
         fputs(deny ? " --reason TEXT\n" : "\n", stderr);
     }
@@ -417,7 +418,8 @@ const cli_command cli_run = {
         "  --approve        somebody must agree first: semel approve\n"
         "  --contract FILE  what is declared about the tool \"run\", instead of the three above;\n"
         "                   SEMEL_CONTRACT is not heeded: it is about the tools of agents\n"
-        "  --ledger URL     sqlite:PATH; else SEMEL_LEDGER, else the user's own ledger\n"
+        "  --ledger URL     sqlite:PATH, postgres://..., redis://...; else SEMEL_LEDGER, else the\n"
+        "                   user's own ledger\n"
         "  --seal-key FILE  keys the seals of the audit trail; else SEMEL_SEAL_KEY_FILE\n"
         "  -q, --quiet      do not say that an answer is a replay\n\n"
         "The command's output is streamed and recorded, signals are passed on to it, and its exit\n"

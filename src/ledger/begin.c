@@ -535,7 +535,8 @@ sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer
     }
     if (b.id.strategy == SM_KEY_NONE)
         return pass(&b, SM_JOT_PASSED);
-    e = ask(&b);
+    e = sm_ledger_fits(s, b.id.contract, &b.w->fault);
+    e = e == SM_OK ? ask(&b) : sm_answer_error(b.w, a, e);
     if (e == SM_OK || b.id.contract->mode != SM_MODE_OBSERVE || e == SEMEL_E_BAD_ARGUMENTS)
         return e;
     /* Observe mode never refuses, not even for want of a ledger. */

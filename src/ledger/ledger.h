@@ -50,6 +50,7 @@ struct semel {
     const semel_store_ops *ops;
     semel_store *store;
     uint32_t caps;
+    char durability[512]; /* what a crash may lose; empty: nothing */
     sm_contracts *contracts;
     semel_options o;
     char *actor;
@@ -74,6 +75,10 @@ static inline sm_str sm_ledger_actor(const semel *s, sm_str given)
 {
     return given.p != NULL && given.n > 0 ? given : sm_str_from(s->actor);
 }
+
+/* Whether this ledger may hold what such a contract lets run: nothing irreversible is begun where a
+ * crash may lose that it was (I3). */
+sm_err sm_ledger_fits(const semel *s, const sm_contract *c, semel_fault *fault); /* open.c */
 
 /* ---- time (time.c) ---------------------------------------------------------------------------*/
 

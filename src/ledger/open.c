@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "ledger/holder.h"
@@ -52,10 +53,9 @@ static const semel_store_ops *store_of(sm_str url)
     return NULL;
 }
 
-static sm_err open_store(semel *s, semel_fault *fault)
+/* Which URL is meant; `made` is room for one. */
+static sm_err choose_url(const char *given, char made[URL_MAX], sm_str *url, semel_fault *fault)
 {
-    char made[URL_MAX];
-    const char *given = s->o.url;
     if (given == NULL || given[0] == '\0')
         given = getenv("SEMEL_LEDGER");
     if (given == NULL || given[0] == '\0') {
@@ -64,15 +64,82 @@ static sm_err open_store(semel *s, semel_fault *fault)
             return e;
         given = made;
     }
-    sm_str url = sm_str_from(given);
+    *url = sm_str_from(given);
+    return SM_OK;
+}
+
+static sm_err
+unknown_store(semel_fault *fault) /* the URL is not repeated: it may hold a password */
+{
+    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                        "the ledger's URL names no store that is known here; use sqlite:PATH, "
+                        "postgres://..., redis://... or memory:");
+}
+
+static sm_err open_store(semel *s, semel_fault *fault)
+{
+    char made[URL_MAX];
+    sm_str url;
+    sm_err e = choose_url(s->o.url, made, &url, fault);
+    if (e != SM_OK)
+        return e;
     s->ops = s->o.store != NULL ? s->o.store : store_of(url);
-    if (s->ops == NULL) /* the URL is not repeated: it may hold a password */
-        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                            "the ledger's URL names no store that is known here; use sqlite:PATH "
-                            "or memory:");
+    if (s->ops == NULL)
+        return unknown_store(fault);
     semel_store_env env = {
         .size = sizeof env, .cache_bytes = s->o.cache_bytes, .must_exist = s->o.must_exist};
     return s->ops->open(url, &env, &s->store, &s->caps, fault);
+}
+
+semel_err semel_migrate(const char *url, uint32_t partitions, semel_fault *fault)
+{
+    char made[URL_MAX];
+    sm_str chosen;
+    sm_err e = choose_url(url, made, &chosen, fault);
+    if (e != SM_OK)
+        return e;
+    const semel_store_ops *ops = store_of(chosen);
+    if (ops == NULL)
+        return unknown_store(fault);
+    semel_store_env env = {.size = sizeof env, .migrate = true, .partitions = partitions};
+    semel_store *st = NULL;
+    uint32_t caps;
+    e = ops->open(chosen, &env, &st, &caps, fault);
+    ops->close(st);
+    return e;
+}
+
+/* ---- what it may hold ------------------------------------------------------------------------*/
+
+sm_err sm_ledger_fits(const semel *s, const sm_contract *c, semel_fault *fault)
+{
+    if ((s->caps & SEMEL_STORE_LOSSY) == 0 || c->class != SM_CLASS_IRREVERSIBLE)
+        return SM_OK;
+    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                        "this ledger cannot hold irreversible effects: %s. Change that, or put "
+                        "accept_data_loss=yes into the ledger's URL",
+                        s->durability);
+}
+
+/* Every contract that could ever be asked for: a mistake is found before the first call. */
+static sm_err check_contracts(semel *s, semel_fault *fault)
+{
+    if ((s->caps & SEMEL_STORE_LOSSY) == 0)
+        return SM_OK;
+    semel_health h;
+    sm_err e = s->ops->health(s->store, false, &h, fault);
+    if (e != SM_OK)
+        return e;
+    memcpy(s->durability, h.durability, sizeof s->durability);
+    const sm_contracts *set = s->contracts;
+    e = sm_ledger_fits(s, &set->unlisted_contract, fault);
+    for (uint32_t i = 0; e == SM_OK && i < set->tool_count; i++) {
+        const sm_contract *c = &set->tools[i].contract;
+        e = sm_ledger_fits(s, c, fault);
+        for (uint32_t v = 0; e == SM_OK && v < c->variant_count; v++)
+            e = sm_ledger_fits(s, &c->variants[v].contract, fault);
+    }
+    return e;
 }
 
 /* ---- contracts, keys, people -----------------------------------------------------------------*/
@@ -224,6 +291,8 @@ semel_err semel_open(const semel_options *options, semel **out, semel_fault *fau
     if (e == SM_OK)
         e = sm_learn_first(s, fault);
     if (e == SM_OK)
+        e = check_contracts(s, fault);
+    if (e == SM_OK)
         e = sm_keeper_start(s, fault);
     /* What the caller's options point at need not stay. */
     s->o.url = s->o.contract_path = s->o.seal_key_path = NULL;
@@ -255,6 +324,8 @@ semel_err semel_stats_get(semel *s, bool thorough, semel_stats *out, semel_fault
         .refused = atomic_load(&s->refused),
         .waits = atomic_load(&s->waits),
         .commits = atomic_load(&s->commits),
+        .caps = s->caps,
+        .ahead_ms = sm_now(s) - sm_clock_ms(),
     };
     return s->ops->health(s->store, thorough, &out->store, fault);
 }

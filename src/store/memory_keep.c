@@ -206,6 +206,7 @@ semel_err sm_memory_health(semel_store *st, bool thorough, semel_health *out, se
     memset(out, 0, sizeof *out);
     out->schema = 1;
     snprintf(out->where, sizeof out->where, "memory");
+    snprintf(out->durability, sizeof out->durability, "it is gone when the program ends");
     out->bytes = atomic_load_explicit(&m->bytes, memory_order_relaxed);
 
     pthread_mutex_lock(&m->commit);

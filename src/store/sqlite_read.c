@@ -279,6 +279,7 @@ semel_err sm_sq_health(semel_store *st, bool thorough, semel_health *out, semel_
                  {SM_SQL_OLDEST, take_oldest}};
     *out = (semel_health){.schema = SM_SQ_SCHEMA};
     snprintf(out->where, sizeof out->where, "%.*s", (int)sizeof out->where - 1, st->path);
+    snprintf(out->server, sizeof out->server, "SQLite %s", sqlite3_libversion());
     out->bytes = file_bytes(st->path, "") + file_bytes(st->path, "-wal");
     sm_sq_conn *c = NULL;
     semel_err e = sm_sq_reader(st, &c, fault);

@@ -1,0 +1,207 @@
+/* semel store check, semel store migrate: what keeps a ledger, and making it ready. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "cli/ledger.h"
+
+#define ASKS           9 /* round trips that are timed */
+#define PARTITIONS_MAX 256u
+
+/* ---- check -----------------------------------------------------------------------------------*/
+
+static int by_size(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Asks for an effect that nobody has, a few times; the median in nanoseconds. */
+static semel_err round_trip(cli_ledger *l, int64_t *ns)
+{
+    int64_t took[ASKS];
+    semel_name name = {.scope = SM_STR("semel"), .key = SM_STR("store check")};
+    for (int i = 0; i < ASKS; i++) {
+        int64_t began = sm_clock_mono_ns();
+        semel_err e = semel_get(l->s, &name, l->a);
+        took[i] = sm_clock_mono_ns() - began;
+        if (e != SEMEL_OK && e != SEMEL_E_NOT_FOUND)
+            return e;
+    }
+    qsort(took, ASKS, sizeof took[0], by_size);
+    *ns = took[ASKS / 2];
+    return SEMEL_OK;
+}
+
+static const char *yes(bool is)
+{
+    return is ? "true" : "false";
+}
+
+static void put_json(sm_buf *b, const semel_stats *t, int64_t ns)
+{
+    const semel_health *h = &t->store;
+    sm_buf_text(b, "{\"ledger\":");
+    cli_put_json(b, sm_str_from(h->where));
+    sm_buf_text(b, ",\"server\":");
+    cli_put_json(b, sm_str_from(h->server));
+    sm_buf_printf(b, ",\"durable\":%s", yes((t->caps & SEMEL_STORE_DURABLE) != 0));
+    if (h->durability[0] != '\0') {
+        sm_buf_text(b, ",\"durability\":");
+        cli_put_json(b, sm_str_from(h->durability));
+    }
+    sm_buf_printf(b, ",\"irreversible\":%s,\"shared\":%s,\"notify\":%s",
+                  yes((t->caps & SEMEL_STORE_LOSSY) == 0), yes((t->caps & SEMEL_STORE_SHARED) != 0),
+                  yes((t->caps & SEMEL_STORE_NOTIFY) != 0));
+    if ((t->caps & SEMEL_STORE_CLOCK) != 0)
+        sm_buf_printf(b, ",\"clock_ahead_ms\":%" PRId64, t->ahead_ms);
+    sm_buf_printf(b,
+                  ",\"round_trip_us\":%" PRId64 ",\"schema\":%" PRIu64 ",\"effects\":%" PRIu64
+                  ",\"bytes\":%" PRIu64 "}\n",
+                  ns / 1000, h->schema, h->records, h->bytes);
+}
+
+static void put_clock(sm_buf *b, const semel_stats *t)
+{
+    int64_t off = t->ahead_ms < 0 ? -t->ahead_ms : t->ahead_ms;
+    if ((t->caps & SEMEL_STORE_CLOCK) == 0)
+        cli_row(b, "clock", SM_STR("this machine's"));
+    else if (off < 1000)
+        cli_row(b, "clock", SM_STR("the server's, and this machine's agrees"));
+    else
+        cli_rowf(b, "clock", "the server's; this machine's is %" PRId64 ".%" PRId64 " s %s",
+                 off / 1000, off % 1000 / 100, t->ahead_ms > 0 ? "behind" : "ahead");
+}
+
+static void put_text(sm_buf *b, const semel_stats *t, int64_t ns)
+{
+    const semel_health *h = &t->store;
+    char size[CLI_SIZE_TEXT];
+    cli_size_text(h->bytes, size);
+    cli_row(b, "ledger", sm_str_from(h->where));
+    cli_row(b, "server", h->server[0] == '\0' ? (sm_str){0} : sm_str_from(h->server));
+    if ((t->caps & SEMEL_STORE_DURABLE) != 0)
+        cli_row(b, "durable", SM_STR("yes"));
+    else
+        cli_rowf(b, "durable", "NO: %s", h->durability);
+    if ((t->caps & SEMEL_STORE_LOSSY) != 0)
+        cli_row(b, "", SM_STR("irreversible tools are refused"));
+    cli_row(b, "waiters",
+            (t->caps & SEMEL_STORE_NOTIFY) != 0 ? SM_STR("woken at once")
+                                                : SM_STR("look again and again"));
+    put_clock(b, t);
+    cli_rowf(b, "round trip", "%.2f ms", (double)ns / 1e6);
+    cli_rowf(b, "effects", "about %" PRIu64 " in %s", h->records, size);
+    cli_rowf(b, "schema", "%" PRIu64, h->schema);
+}
+
+static int run_check(const cli_command *self, int argc, char **argv)
+{
+    cli_ledger_options o = {0};
+    int code = cli_ledger_plain(self, argc, argv, &o);
+    if (code != CLI_OK)
+        return code == 'h' ? CLI_OK : code;
+    cli_ledger l;
+    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
+    if (code == CLI_OK) {
+        semel_stats stats = {0};
+        semel_fault fault = {0};
+        int64_t ns = 0;
+        semel_err e = semel_stats_get(l.s, false, &stats, &fault);
+        if (e == SEMEL_OK)
+            e = round_trip(&l, &ns);
+        sm_buf b;
+        sm_buf_init(&b, SM_ARENA_MAX);
+        if (e != SEMEL_OK) {
+            code = cli_ledger_unavailable(&o, e, &fault);
+        } else {
+            (o.json ? put_json : put_text)(&b, &stats, ns);
+            code = cli_write(&b);
+        }
+        if (code == CLI_OK && (stats.caps & SEMEL_STORE_DURABLE) == 0)
+            code = CLI_DIFFERENT;
+        sm_buf_fini(&b);
+    }
+    cli_ledger_close(&l);
+    return code;
+}
+
+/* ---- migrate ---------------------------------------------------------------------------------*/
+
+static int run_migrate(const cli_command *self, int argc, char **argv)
+{
+    static const struct option table[] = {
+        {"partitions", required_argument, NULL, 'p'}, CLI_LEDGER_OPTIONS, {0}};
+    cli_ledger_options o = {0};
+    uint64_t partitions = 0;
+    int c;
+    while ((c = cli_option(self, argc, argv, table)) != -1) {
+        if (cli_ledger_option(&o, c))
+            continue;
+        if (c != 'p')
+            return c == 'h' ? CLI_OK : CLI_USAGE;
+        if (strcmp(optarg, "0") != 0 && !cli_number(optarg, PARTITIONS_MAX, &partitions))
+            return cli_usage(self, "--partitions takes a number from 0 to %u, not \"%s\"",
+                             PARTITIONS_MAX, optarg);
+    }
+    if (optind < argc)
+        return cli_usage(self, "unexpected argument \"%s\"", argv[optind]);
+    if (o.url != NULL && *o.url == '\0')
+        return cli_ledger_nameless();
+    semel_fault fault = {0};
+    semel_err e = semel_migrate(o.url, (uint32_t)partitions, &fault);
+    if (e != SEMEL_OK)
+        return cli_ledger_unavailable(&o, e, &fault);
+    cli_ledger l;
+    int code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
+    semel_stats stats = {0};
+    if (code == CLI_OK && (e = semel_stats_get(l.s, false, &stats, &fault)) != SEMEL_OK)
+        code = cli_ledger_unavailable(&o, e, &fault);
+    if (code == CLI_OK) {
+        sm_buf b;
+        sm_buf_init(&b, SM_ARENA_MAX);
+        if (o.json) {
+            sm_buf_text(&b, "{\"ledger\":");
+            cli_put_json(&b, sm_str_from(stats.store.where));
+            sm_buf_printf(&b, ",\"schema\":%" PRIu64 "}\n", stats.store.schema);
+        } else {
+            cli_styled(&b, CLI_GREEN, SM_STR("ready"));
+            sm_buf_byte(&b, '\n');
+            cli_row(&b, "ledger", sm_str_from(stats.store.where));
+            cli_rowf(&b, "schema", "%" PRIu64, stats.store.schema);
+        }
+        code = cli_write(&b);
+        sm_buf_fini(&b);
+    }
+    cli_ledger_close(&l);
+    return code;
+}
+
+const cli_command cli_store_check = {
+    .name = "store check",
+    .summary = "what keeps the ledger, and what a crash could lose",
+    .help = "  semel store check --ledger postgres://agents@db.example/prod\n\n"
+            "Usage: semel store check\n\n" CLI_LEDGER_HELP CLI_JSON_HELP
+            "\nConnects as every other command does and tells what it found: the server and its\n"
+            "version, whether it keeps what it has acknowledged, whose clock decides, and how\n"
+            "long one question takes. Nothing is changed.\n\n"
+            "Exit code: 0 it is durable, 1 a crash could lose acknowledged effects, 69 it cannot\n"
+            "be used.\n",
+    .run = run_check,
+};
+
+const cli_command cli_store_migrate = {
+    .name = "store migrate",
+    .summary = "make a ledger, or bring it up to this version",
+    .help =
+        "  semel store migrate --ledger postgres://owner@db.example/prod --partitions 16\n\n"
+        "Usage: semel store migrate [--partitions N]\n\n"
+        "  --partitions N           Postgres: split the tables of a new ledger into N parts;\n"
+        "                           0, the default: do not\n" CLI_LEDGER_HELP CLI_JSON_HELP
+        "\nEvery command makes a ledger that is not there yet, so this is needed only if those\n"
+        "who use it may not create tables, for partitions, after an upgrade that says so, and\n"
+        "after a database was restored from a dump. It may be run again at any time, while\n"
+        "others use the ledger.\n",
+    .run = run_migrate,
+};
