@@ -1,0 +1,312 @@
+/* What distant stores share: options in a URL, the gate of a server in trouble, and how the ledger
+ * treats a store with a clock of its own or one that may lose something. */
+#include "ledger.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "store/gate.h"
+#include "store/stores.h"
+#include "store/url.h"
+
+/* ---- URLs ------------------------------------------------------------------------------------*/
+
+static void options_of_ours_are_taken_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *rest, *pool, *schema;
+    } rows[] = {
+        {"x://h/d", "x://h/d", NULL, NULL},
+        {"x://h/d?pool=4", "x://h/d", "4", NULL},
+        {"x://h/d?a=1&pool=4&b=2", "x://h/d?a=1&b=2", "4", NULL},
+        {"x://h/d?pool=4&schema=a%20b&c", "x://h/d?c", "4", "a b"},
+        {"x://h/d?pools=4", "x://h/d?pools=4", NULL, NULL},
+        {"x://h/d?schema=", "x://h/d", NULL, ""},
+        {"x://h/d?schema", "x://h/d", NULL, ""},
+        {"x://h/d?&&a=1&", "x://h/d?a=1", NULL, NULL},
+        {"x://h/d?a=b?pool=4", "x://h/d?a=b?pool=4", NULL, NULL},
+        {"x://h/d?", "x://h/d", NULL, NULL},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        sm_arena a;
+        sm_arena_init(&a, 1 << 16);
+        sm_url_option o[] = {{.name = "pool"}, {.name = "schema"}};
+        sm_str url = sm_str_from(rows[i].url);
+        assert_int_equal(sm_url_take(&a, &url, o, 2, NULL), SM_OK);
+        expect_text(url, rows[i].rest);
+        expect((o[0].value.p == NULL) == (rows[i].pool == NULL), "%s", rows[i].url);
+        expect((o[1].value.p == NULL) == (rows[i].schema == NULL), "%s", rows[i].url);
+        if (rows[i].pool != NULL)
+            expect_text(o[0].value, rows[i].pool);
+        if (rows[i].schema != NULL)
+            expect_text(o[1].value, rows[i].schema);
+        sm_arena_fini(&a);
+    }
+}
+
+static void what_cannot_be_read_is_refused_without_repeating_it(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"x://u:secret@h?pool=1&pool=secret", "x://h?pool=%secret",
+                                      "x://h?pool=secret%", "x://h?pool=%2",
+                                      "x://h?pool=a%00secret"};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        sm_arena a;
+        sm_arena_init(&a, 1 << 16);
+        sm_url_option o = {.name = "pool"};
+        sm_fault fault = {0};
+        sm_str url = sm_str_from(bad[i]);
+        expect(sm_url_take(&a, &url, &o, 1, &fault) == SEMEL_E_BAD_ARGUMENTS, "%s", bad[i]);
+        assert_non_null(strstr(fault.text, "pool"));
+        assert_null(strstr(fault.text, "secret"));
+        sm_arena_fini(&a);
+    }
+    static const char *const numbers[] = {"", "0", "201", "-1", "1x", "99999999999", " 5"};
+    for (size_t i = 0; i < COUNT(numbers); i++) {
+        int64_t n;
+        sm_fault fault = {0};
+        sm_url_option o = {"pool", sm_str_from(numbers[i])};
+        expect(sm_url_number(&o, 1, 200, 16, &n, &fault) == SEMEL_E_BAD_ARGUMENTS, "%s",
+               numbers[i]);
+        assert_non_null(strstr(fault.text, "pool from 1 to 200"));
+    }
+    int64_t n;
+    assert_int_equal(sm_url_number(&(sm_url_option){"pool", SM_STR("200")}, 1, 200, 16, &n, NULL),
+                     SM_OK);
+    assert_int_equal(n, 200);
+    assert_int_equal(sm_url_number(&(sm_url_option){.name = "pool"}, 1, 200, 16, &n, NULL), SM_OK);
+    assert_int_equal(n, 16);
+}
+
+/* ---- the gate --------------------------------------------------------------------------------*/
+
+static int64_t in_ms(int64_t ms)
+{
+    return sm_clock_mono_ns() + ms * 1000000;
+}
+
+static void a_gate_is_open_until_something_fails(void **state)
+{
+    (void)state;
+    sm_gate g;
+    sm_gate_init(&g, 1000000000);
+    assert_int_equal(sm_gate_enter(&g, 0, NULL), SM_OK);
+    sm_gate_good(&g);
+    sm_fault why = {.code = SEMEL_E_UNAVAILABLE, .text = "nobody is there"}, told = {0};
+    sm_gate_bad(&g, &why);
+    assert_int_equal(sm_gate_enter(&g, in_ms(1), &told), SEMEL_E_UNAVAILABLE);
+    assert_string_equal(told.text, "nobody is there");
+    int64_t began = sm_clock_mono_ns(); /* a young trouble is waited out */
+    assert_int_equal(sm_gate_enter(&g, in_ms(5000), &told), SM_OK);
+    int64_t took = sm_clock_mono_ns() - began;
+    expect(took > 10 * 1000000 && took < 2000 * 1000000ll, "%lld ns", (long long)took);
+    /* One tries; the others wait for how it went. */
+    assert_int_equal(sm_gate_enter(&g, in_ms(20), &told), SEMEL_E_UNAVAILABLE);
+    sm_gate_good(&g);
+    assert_int_equal(sm_gate_enter(&g, 0, NULL), SM_OK);
+    sm_gate_fini(&g);
+}
+
+static void an_old_trouble_is_told_at_once(void **state)
+{
+    (void)state;
+    sm_gate g;
+    sm_gate_init(&g, 1000000); /* a patience of one millisecond */
+    sm_fault why = {.code = SEMEL_E_UNAVAILABLE, .text = "gone"}, told = {0};
+    sm_gate_bad(&g, &why);
+    usleep(3000);
+    int64_t began = sm_clock_mono_ns();
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(sm_gate_enter(&g, in_ms(5000), &told), SEMEL_E_UNAVAILABLE);
+    expect(sm_clock_mono_ns() - began < 20 * 1000000, "they waited");
+    sm_gate_fini(&g);
+}
+
+typedef struct crowd {
+    sm_gate gate;
+    atomic_uint tries;
+    int64_t until_ns;
+} crowd;
+
+static void *keep_trying(void *context)
+{
+    crowd *c = context;
+    const sm_fault why = {.code = SEMEL_E_UNAVAILABLE, .text = "gone"};
+    while (sm_clock_mono_ns() < c->until_ns) {
+        sm_fault told;
+        if (sm_gate_enter(&c->gate, c->until_ns, &told) == SM_OK) {
+            atomic_fetch_add(&c->tries, 1);
+            sm_gate_bad(&c->gate, &why);
+        } else {
+            usleep(1000);
+        }
+    }
+    return NULL;
+}
+
+static void many_callers_try_seldom(void **state)
+{
+    (void)state;
+    enum { N = 16 };
+    crowd c = {.until_ns = in_ms(1500)};
+    sm_gate_init(&c.gate, 100000000);
+    pthread_t threads[N];
+    for (int i = 0; i < N; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, keep_trying, &c), 0);
+    for (int i = 0; i < N; i++)
+        pthread_join(threads[i], NULL);
+    /* The first tries of all may meet; after that each pause is longer than the one before. */
+    expect(atomic_load(&c.tries) >= 3 && atomic_load(&c.tries) <= N + 8, "%u tries",
+           atomic_load(&c.tries));
+    sm_gate_fini(&c.gate);
+}
+
+/* ---- stores that are not like ours -----------------------------------------------------------*/
+
+/* The memory store, with a clock that is an hour ahead, or that may lose something. */
+static semel_store_ops odd;
+static uint32_t odd_caps;
+static int64_t odd_ms;
+static unsigned odd_claims, odd_gets;
+
+static semel_err odd_open(semel_str url, const semel_store_env *env, semel_store **out,
+                          uint32_t *caps, semel_fault *fault)
+{
+    semel_err e = sm_store_memory.open(url, env, out, caps, fault);
+    *caps |= odd_caps;
+    return e;
+}
+
+static semel_err odd_get(semel_store *st, const semel_ref *ref, semel_room *room, semel_record *cur,
+                         int64_t *now, semel_fault *fault)
+{
+    odd_gets++;
+    semel_err e = sm_store_memory.get(st, ref, room, cur, now, fault);
+    *now = sm_clock_ms() + odd_ms;
+    return e;
+}
+
+static semel_err odd_claim(semel_store *st, const semel_write *fresh, semel_room *room,
+                           semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault)
+{
+    odd_claims++;
+    int64_t off = fresh->now - sm_clock_ms() - odd_ms;
+    if (off < -SEMEL_CLOCK_SLACK_MS || off > SEMEL_CLOCK_SLACK_MS) {
+        *now = sm_clock_ms() + odd_ms;
+        cur->version = 0;
+        return SEMEL_E_STALE;
+    }
+    semel_err e = sm_store_memory.claim(st, fresh, room, cur, now, inserted, fault);
+    *now = sm_clock_ms() + odd_ms;
+    return e;
+}
+
+static semel_err odd_apply(semel_store *st, const semel_write *w, semel_room *room,
+                           semel_record *cur, int64_t *now, semel_fault *fault)
+{
+    semel_err e = sm_store_memory.apply(st, w, room, cur, now, fault);
+    *now = sm_clock_ms() + odd_ms;
+    return e;
+}
+
+static semel_err odd_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault)
+{
+    semel_err e = sm_store_memory.health(st, thorough, out, fault);
+    snprintf(out->durability, sizeof out->durability, "the last second may be lost");
+    return e;
+}
+
+static semel_err open_odd(const char *contract, uint32_t caps, int64_t ms, semel **out,
+                          semel_fault *fault)
+{
+    odd = sm_store_memory;
+    odd.open = odd_open;
+    odd.get = odd_get;
+    odd.claim = odd_claim;
+    odd.apply = odd_apply;
+    odd.health = odd_health;
+    odd.peek = NULL;
+    odd_caps = caps;
+    odd_ms = ms;
+    semel_options o = {.size = sizeof o,
+                       .url = "memory:",
+                       .store = &odd,
+                       .contract = sm_str_from(contract),
+                       .one_shot = true};
+    return semel_open(&o, out, fault);
+}
+
+static void the_stores_clock_counts_not_ours(void **state)
+{
+    (void)state;
+    ledger l = {.a = semel_answer_new()};
+    semel_fault fault = {0};
+    assert_int_equal(open_odd(NULL, SEMEL_STORE_CLOCK, 3600000, &l.s, &fault), SEMEL_OK);
+    odd_claims = odd_gets = 0;
+    begin(&l, "t", "{}");
+    expect_execute(&l);
+    commit(&l, "1");
+    assert_int_equal(odd_claims, 1); /* two round trips in all: the time was known */
+    assert_int_equal(odd_gets, 0);
+    begin(&l, "t", "{}");
+    expect_replay(&l, "1");
+    assert_int_equal(odd_claims, 2);
+    assert_int_equal(odd_gets, 0);
+
+    odd_ms = -7200000; /* another server takes over, whose clock is wrong */
+    begin(&l, "t", "{\"other\":1}");
+    expect_execute(&l);
+    assert_int_equal(odd_claims, 4);
+    commit(&l, "2");
+    begin(&l, "t", "{\"other\":1}");
+    expect_replay(&l, "2");
+    semel_stats stats;
+    assert_int_equal(semel_stats_get(l.s, false, &stats, NULL), SEMEL_OK);
+    expect(stats.ahead_ms > -7201000 && stats.ahead_ms < -7199000, "%lld",
+           (long long)stats.ahead_ms);
+    end_ledger(&l);
+}
+
+static void nothing_irreversible_is_begun_where_it_may_be_forgotten(void **state)
+{
+    (void)state;
+    static const char contract[] = "version: 1\ntools:\n  note: {class: write}\n"
+                                   "  pay: {class: irreversible}\n";
+    semel *s = NULL;
+    semel_fault fault = {0};
+    assert_int_equal(open_odd(contract, SEMEL_STORE_LOSSY, 0, &s, &fault), SEMEL_E_UNAVAILABLE);
+    assert_null(s);
+    assert_non_null(strstr(fault.text, "the last second may be lost"));
+    assert_non_null(strstr(fault.text, "accept_data_loss=yes"));
+    static const char variant[] =
+        "version: 1\ntools:\n  pay:\n    class: write\n    variants:\n"
+        "      - when: [{field: /action, equals: delete}]\n        class: irreversible\n";
+    assert_int_equal(open_odd(variant, SEMEL_STORE_LOSSY, 0, &s, &fault), SEMEL_E_UNAVAILABLE);
+    assert_non_null(strstr(fault.text, "cannot hold irreversible effects"));
+
+    ledger l = {.a = semel_answer_new()}; /* what can be done again is let by */
+    assert_int_equal(open_odd("version: 1\ntools:\n  note: {class: write}\n", SEMEL_STORE_LOSSY, 0,
+                              &l.s, &fault),
+                     SEMEL_OK);
+    begin(&l, "note", "{}");
+    expect_execute(&l);
+    end_ledger(&l);
+    assert_int_equal(open_odd(contract, 0, 0, &s, &fault), SEMEL_OK); /* or who has agreed to it */
+    semel_close(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_of_ours_are_taken_out),
+        cmocka_unit_test(what_cannot_be_read_is_refused_without_repeating_it),
+        cmocka_unit_test(a_gate_is_open_until_something_fails),
+        cmocka_unit_test(an_old_trouble_is_told_at_once),
+        cmocka_unit_test(many_callers_try_seldom),
+        cmocka_unit_test(the_stores_clock_counts_not_ours),
+        cmocka_unit_test(nothing_irreversible_is_begun_where_it_may_be_forgotten),
+    };
+    return cmocka_run_group_tests_name("store_remote", tests, NULL, NULL);
+}
