@@ -12,11 +12,6 @@
 
 #include "base/clock.h"
 
-static bool in_memory(void)
-{
-    return strcmp(ledger_url, "memory:") == 0;
-}
-
 /* Runs `work` in a process of its own that opens the ledger, then is killed without mercy. */
 static void in_killed_process(const char *url, const char *contract, void (*work)(ledger *l))
 {
@@ -87,7 +82,7 @@ static void hole_03_after_a_kill_a_retry_waits_for_ever(void **state)
     (void)state;
     static const char contract[] =
         "{version: 1, tools: {t: {class: write}, r: {class: write_idempotent}}}";
-    char url[128];
+    char url[512];
     strcpy(url, fresh_url());
     in_killed_process(url, contract, start_one);
     ledger l = {.s = open_ledger(url, contract, true), .a = semel_answer_new()};
@@ -111,7 +106,7 @@ static void hole_04_a_crash_while_approval_is_asked_for_runs_it_unapproved(void 
     (void)state;
     static const char contract[] = "{version: 1, tools: {t: {class: write_idempotent, lease: 1ms, "
                                    "approval: {expires: 1h}}}}";
-    char url[128];
+    char url[512];
     strcpy(url, fresh_url());
     in_killed_process(url, contract, ask_one);
     ledger l = {.s = open_ledger(url, contract, true), .a = semel_answer_new()};
@@ -244,7 +239,7 @@ static void hole_10_a_bounded_store_forgets_what_is_still_live(void **state)
 static void hole_11_a_waiter_ignores_its_deadline_while_a_transaction_is_open(void **state)
 {
     (void)state;
-    char url[128];
+    char url[512];
     strcpy(url, fresh_url());
     ledger l = {.s = open_ledger(url, NULL, true), .a = semel_answer_new()};
     begin(&l, "t", "{}");
@@ -313,7 +308,7 @@ static bool await_calls(pager *p, int n, int64_t ms)
 static void hole_12_an_approval_notice_that_fails_is_never_given_again(void **state)
 {
     (void)state;
-    char url[128];
+    char url[512];
     strcpy(url, fresh_url());
     pager p = {.lock = PTHREAD_MUTEX_INITIALIZER, .fail = 1};
     ledger l = {.s = open_with_pager(url, &p), .a = semel_answer_new()};
@@ -376,7 +371,7 @@ static bool count_items(void *context, const semel_answer *item, const semel_rec
 static void hole_14_replays_write_and_nothing_is_purged_and_lists_are_unbounded(void **state)
 {
     (void)state;
-    char url[128];
+    char url[512];
     strcpy(url, fresh_url());
     semel_options o = {.size = sizeof o,
                        .url = url,
@@ -390,10 +385,10 @@ static void hole_14_replays_write_and_nothing_is_purged_and_lists_are_unbounded(
     commit(&l, "1");
     semel_stats before, after;
     assert_int_equal(semel_stats_get(l.s, false, &before, NULL), SEMEL_OK);
-    char wal[160];
+    char wal[520];
     struct stat at, then;
-    snprintf(wal, sizeof wal, "%s-wal", url + (in_memory() ? 0 : strlen("sqlite:")));
-    if (!in_memory())
+    snprintf(wal, sizeof wal, "%s-wal", url + (in_file() ? strlen("sqlite:") : 0));
+    if (in_file())
         assert_int_equal(stat(wal, &at), 0);
     for (int i = 0; i < 1000; i++) {
         begin(&l, "k", "{}");
@@ -401,7 +396,7 @@ static void hole_14_replays_write_and_nothing_is_purged_and_lists_are_unbounded(
     }
     assert_int_equal(semel_stats_get(l.s, false, &after, NULL), SEMEL_OK);
     assert_int_equal(after.store.last_seq, before.store.last_seq);
-    if (!in_memory()) {
+    if (in_file()) {
         assert_int_equal(stat(wal, &then), 0);
         assert_int_equal(then.st_mtim.tv_nsec, at.st_mtim.tv_nsec);
         assert_int_equal(then.st_size, at.st_size);
@@ -517,15 +512,12 @@ int main(void)
         cmocka_unit_test(hole_16_a_second_caller_learns_late_because_it_polls),
     };
     /* These need a ledger that outlives a process. */
-    const struct CMUnitTest on_disk[] = {
+    const struct CMUnitTest lasting[] = {
         cmocka_unit_test(hole_03_after_a_kill_a_retry_waits_for_ever),
         cmocka_unit_test(hole_04_a_crash_while_approval_is_asked_for_runs_it_unapproved),
+    };
+    const struct CMUnitTest filed[] = {
         cmocka_unit_test(hole_11_a_waiter_ignores_its_deadline_while_a_transaction_is_open),
     };
-    int failed = cmocka_run_group_tests_name("holes, in memory", tests, NULL, NULL);
-    ledger_url = "sqlite:";
-    failed += cmocka_run_group_tests_name("holes, in SQLite", tests, NULL, NULL);
-    failed += cmocka_run_group_tests_name("holes, after crashes", on_disk, NULL, NULL);
-    ledger_cleanup();
-    return failed;
+    return run_on_stores(tests, COUNT(tests), lasting, COUNT(lasting), filed, COUNT(filed));
 }

@@ -617,9 +617,5 @@ int main(void)
         cmocka_unit_test(redacted_values_are_never_stored),
         cmocka_unit_test(the_trail_of_all_this_verifies),
     };
-    int failed = cmocka_run_group_tests_name("ledger in memory", tests, NULL, NULL);
-    ledger_url = "sqlite:";
-    failed += cmocka_run_group_tests_name("ledger in SQLite", tests, NULL, NULL);
-    ledger_cleanup();
-    return failed;
+    return run_on_stores(tests, COUNT(tests), NULL, 0, NULL, 0);
 }

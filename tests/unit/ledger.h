@@ -10,8 +10,19 @@
 
 #include "semel/semel.h"
 
-/* The store that the tests run on: main sets it, once for each. */
+/* The store that the tests run on: run_on_stores sets it, once for each. A # in it becomes a
+ * number, so that each test has a ledger of its own. */
 static const char *ledger_url = "memory:";
+
+static inline bool in_memory(void)
+{
+    return strcmp(ledger_url, "memory:") == 0;
+}
+
+static inline bool in_file(void)
+{
+    return strncmp(ledger_url, "sqlite:", 7) == 0;
+}
 
 /* A directory of this test's own, for stores that keep files. */
 static inline const char *ledger_scratch(void)
@@ -27,11 +38,16 @@ static inline const char *ledger_scratch(void)
 /* The URL of a fresh ledger. */
 static inline const char *fresh_url(void)
 {
-    static char url[128];
+    static char url[512];
     static int count;
-    if (strcmp(ledger_url, "memory:") == 0)
+    const char *mark = strchr(ledger_url, '#');
+    if (in_file())
+        snprintf(url, sizeof url, "sqlite:%s/%d.db", ledger_scratch(), count++);
+    else if (mark == NULL)
         return ledger_url;
-    snprintf(url, sizeof url, "sqlite:%s/%d.db", ledger_scratch(), count++);
+    else /* other programs use the same server */
+        snprintf(url, sizeof url, "%.*s%dx%d%s", (int)(mark - ledger_url), ledger_url,
+                 (int)getpid(), count++, mark + 1);
     return url;
 }
 
@@ -40,6 +56,31 @@ static inline void ledger_cleanup(void)
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", ledger_scratch());
     assert_int_equal(system(command), 0);
+}
+
+/* Runs tests on the store that SEMEL_STORE_URL names; without it, in memory and in a file. Those
+ * that need a ledger which outlives its process are `lasting`, those that look into its file
+ * `filed`. */
+static inline int run_on_stores(const struct CMUnitTest *tests, size_t n,
+                                const struct CMUnitTest *lasting, size_t n_lasting,
+                                const struct CMUnitTest *filed, size_t n_filed)
+{
+    const char *given = getenv("SEMEL_STORE_URL");
+    const char *const urls[] = {given != NULL ? given : "memory:",
+                                given != NULL ? NULL : "sqlite:"};
+    int failed = 0;
+    for (size_t i = 0; i < 2 && urls[i] != NULL; i++) {
+        char name[32];
+        ledger_url = urls[i];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(ledger_url, ":"), ledger_url);
+        failed += _cmocka_run_group_tests(name, tests, n, NULL, NULL);
+        if (n_lasting > 0 && !in_memory())
+            failed += _cmocka_run_group_tests(name, lasting, n_lasting, NULL, NULL);
+        if (n_filed > 0 && in_file())
+            failed += _cmocka_run_group_tests(name, filed, n_filed, NULL, NULL);
+    }
+    ledger_cleanup();
+    return failed;
 }
 
 typedef struct ledger {

@@ -205,7 +205,7 @@ static void a_process_whose_first_thread_ended_still_holds_its_claim(void **stat
 {
     (void)state;
     int ready[2];
-    char url[128], byte;
+    char url[512], byte;
     strcpy(url, fresh_url());
     setenv("SEMEL_TEST_URL", url, 1);
     assert_int_equal(pipe(ready), 0);
@@ -233,7 +233,7 @@ static void the_barrier_sees_an_attempt_whose_process_is_gone(void **state)
 {
     (void)state;
     int ready[2];
-    char url[128], byte;
+    char url[512], byte;
     strcpy(url, fresh_url());
     assert_int_equal(pipe(ready), 0);
     pid_t pid = fork();
@@ -281,7 +281,7 @@ static void *run_slowly(void *context)
 static void work_longer_than_its_lease_keeps_it(void **state)
 {
     (void)state;
-    char url[128];
+    char url[512];
     strcpy(url, fresh_url());
     slow w = {.s = open_ledger(url, NULL, false)};
     pthread_t thread;
@@ -310,15 +310,10 @@ int main(void)
         cmocka_unit_test(approvals_by_the_gateway_only_are_not_taken_here),
         cmocka_unit_test(without_a_ledger_only_observed_tools_run),
     };
-    const struct CMUnitTest on_disk[] = {
+    const struct CMUnitTest lasting[] = {
         cmocka_unit_test(a_process_whose_first_thread_ended_still_holds_its_claim),
         cmocka_unit_test(the_barrier_sees_an_attempt_whose_process_is_gone),
         cmocka_unit_test(work_longer_than_its_lease_keeps_it),
     };
-    int failed = cmocka_run_group_tests_name("doubt, in memory", tests, NULL, NULL);
-    ledger_url = "sqlite:";
-    failed += cmocka_run_group_tests_name("doubt, in SQLite", tests, NULL, NULL);
-    failed += cmocka_run_group_tests_name("doubt, on disk", on_disk, NULL, NULL);
-    ledger_cleanup();
-    return failed;
+    return run_on_stores(tests, COUNT(tests), lasting, COUNT(lasting), NULL, 0);
 }

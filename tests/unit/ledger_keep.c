@@ -399,7 +399,7 @@ static void purging_keeps_what_is_open_and_what_still_informs(void **state)
 static void a_newer_generation_is_not_purged_before_an_older_one(void **state)
 {
     (void)state;
-    char url[128];
+    char url[512];
     strcpy(url, fresh_url());
     if (strcmp(url, "memory:") == 0)
         return; /* two contracts after another need a ledger that stays */
@@ -482,7 +482,7 @@ static bool remember_flaw(void *context, semel_str text)
  */
 static void tamper(const char *sql, bool shows, const char *what)
 {
-    char url[128], text[128] = "";
+    char url[512], text[128] = "";
     strcpy(url, fresh_url());
     ledger l = {.s = open_ledger(url, NULL, true), .a = semel_answer_new()};
     for (int i = 0; i < 12; i++) {
@@ -542,7 +542,7 @@ static void tampering_with_the_trail_shows(void **state)
 static void a_keyed_seal_cannot_be_made_without_its_key(void **state)
 {
     (void)state;
-    char url[128], path[160], other[170];
+    char url[512], path[160], other[170];
     strcpy(url, fresh_url());
     snprintf(path, sizeof path, "%s/key", ledger_scratch());
     snprintf(other, sizeof other, "%s-other", path);
@@ -608,7 +608,7 @@ static bool file_has(const char *path, const char *text)
 static void neither_redacted_values_nor_claims_are_in_the_files(void **state)
 {
     (void)state;
-    char url[128], wal[160];
+    char url[512], wal[520];
     strcpy(url, fresh_url());
     const char *path = url + strlen("sqlite:");
     snprintf(wal, sizeof wal, "%s-wal", path);
@@ -712,15 +712,10 @@ int main(void)
         cmocka_unit_test(evidence_is_not_taken_for_a_changed_outcome),
         cmocka_unit_test(the_doctor_sees_keys_that_should_have_been_equal),
     };
-    const struct CMUnitTest on_disk[] = {
+    const struct CMUnitTest filed[] = {
         cmocka_unit_test(tampering_with_the_trail_shows),
         cmocka_unit_test(a_keyed_seal_cannot_be_made_without_its_key),
         cmocka_unit_test(neither_redacted_values_nor_claims_are_in_the_files),
     };
-    int failed = cmocka_run_group_tests_name("ledger, in memory", tests, NULL, NULL);
-    ledger_url = "sqlite:";
-    failed += cmocka_run_group_tests_name("ledger, in SQLite", tests, NULL, NULL);
-    failed += cmocka_run_group_tests_name("ledger, on disk", on_disk, NULL, NULL);
-    ledger_cleanup();
-    return failed;
+    return run_on_stores(tests, COUNT(tests), NULL, 0, filed, COUNT(filed));
 }
