@@ -14,10 +14,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "semel/semel.h"
+#include "calls.h"
 
-#define BENCH_DIR_MAX  (PATH_MAX - 64)
-#define BENCH_ARGS_MAX 256
+#define BENCH_DIR_MAX (PATH_MAX - 64)
 
 typedef struct bench_options {
     bool json, full;
@@ -33,29 +32,12 @@ void bench_wake(const bench_options *o);
 /* The other process of bench_wake. */
 int bench_waiter(const char *path);
 
-/* Ends the benchmark with a sentence unless `ok`. */
-void bench_must(bool ok, const char *what);
-
 void bench_figure(const bench_options *o, const char *metric, double value, const char *unit);
 void bench_title(const bench_options *o, const char *title);
 void bench_target(const bench_options *o, const char *target);
 
-/* The whole text of the sample call, 226 bytes, and its parts as a call. */
-extern const char bench_sample[];
-extern const size_t bench_sample_bytes;
-semel_call bench_sample_call(void);
-
-/* The sample call as the n-th order: as long as the sample, for n up to 9 digits. */
-semel_call bench_order(uint64_t n, char args[BENCH_ARGS_MAX]);
-
-/* The outcome that everything ends with. */
-semel_outcome bench_outcome(void);
-
 /* A ledger in our directory, or in memory if `name` is NULL. */
 semel *bench_open(const bench_options *o, const char *name);
 void bench_path(const bench_options *o, const char *name, char path[PATH_MAX]);
-
-/* One effect from begin to commit. *begin_ns (may be NULL): how long begin took. */
-void bench_effect(semel *s, semel_answer *a, uint64_t n, double *begin_ns);
 
 #endif
