@@ -228,6 +228,7 @@ static void *keep(void *context)
     int64_t house_at = sm_clock_deadline_ns(HOUSEKEEPING_MS);
     while (a != NULL && rest(&s->keeper, &s->keeper.wake, &s->keeper.stir)) {
         sm_journal_flush(&s->journal, s->ops, s->store);
+        sm_withdraw_all(s, a);
         sm_sweep(s, a);
         bool much = atomic_load(&s->written) >= SM_SEAL_EVENTS;
         if (much || sm_clock_mono_ns() >= house_at)
@@ -280,6 +281,13 @@ void sm_keeper_stop(semel *s)
         pthread_join(k->thread, NULL);
     if (k->renewing)
         pthread_join(k->renewer, NULL);
+    if (k->withdrawn != NULL) {
+        semel_answer *a = semel_answer_new();
+        if (a != NULL)
+            sm_withdraw_all(s, a);
+        semel_answer_free(a);
+        sm_withdraw_fini(s);
+    }
     pthread_cond_destroy(&k->beat);
     pthread_cond_destroy(&k->wake);
     pthread_mutex_destroy(&k->lock);

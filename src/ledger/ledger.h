@@ -35,6 +35,8 @@ typedef struct sm_running {
     int64_t renew_ns; /* when to renew it next, by the monotonic clock */
 } sm_running;
 
+typedef struct sm_withdrawal sm_withdrawal; /* withdraw.c */
+
 typedef struct sm_keeper {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -44,6 +46,8 @@ typedef struct sm_keeper {
     bool started, renewing, stop;
     bool stir; /* something became due */
     sm_running *running;
+    sm_withdrawal *withdrawn;
+    size_t withdrawals;
 } sm_keeper;
 
 struct semel {
@@ -187,6 +191,15 @@ sm_err sm_barrier_settle(semel *s, sm_work *w, sm_str scope, sm_str tool);
 /* The handle of another effect in doubt that would bar this call; absent if there is none. */
 sm_err sm_barrier_find(semel *s, sm_work *w, const sm_call *call, const sm_hash *key,
                        sm_str *handle);
+
+/* ---- claims that nobody was told of (withdraw.c) ----------------------------------------------*/
+
+/* Remembers a claim that may or may not have been recorded, and under which nothing runs. */
+void sm_withdraw(semel *s, const sm_handle *claim);
+
+/* Takes back what can be taken back now. */
+void sm_withdraw_all(semel *s, semel_answer *a);
+void sm_withdraw_fini(semel *s);
 
 /* ---- the keeper (keeper.c) -------------------------------------------------------------------*/
 

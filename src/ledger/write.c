@@ -317,6 +317,14 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
         e = s->ops->apply(s->store, &wr, &w->room, &w->cur, &w->now, &w->fault);
     if (e == SM_OK && !inserted)
         e = SEMEL_E_STALE;
+    if (e == SEMEL_E_UNAVAILABLE && change->secret != NULL && noted(&w->step, SM_N_STARTED)) {
+        sm_handle claim = {.shard = wr.next.shard,
+                           .id = wr.next.id,
+                           .generation = wr.next.generation,
+                           .fence = w->step.next.fence};
+        memcpy(claim.secret, change->secret, sizeof claim.secret);
+        sm_withdraw(s, &claim);
+    }
     if (e == SM_OK || e == SEMEL_E_STALE || e == SEMEL_E_BARRED)
         sm_learn(s, w->now);
     if (e == SEMEL_E_STALE && w->cur.version == 0)

@@ -170,6 +170,7 @@ static semel_store_ops odd;
 static uint32_t odd_caps;
 static int64_t odd_ms;
 static unsigned odd_claims, odd_gets;
+static enum { LOSES_NOTHING, LOSES_ANSWER, LOSES_WRITE } odd_loses;
 
 static semel_err odd_open(semel_str url, const semel_store_env *env, semel_store **out,
                           uint32_t *caps, semel_fault *fault)
@@ -192,6 +193,10 @@ static semel_err odd_claim(semel_store *st, const semel_write *fresh, semel_room
                            semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault)
 {
     odd_claims++;
+    if (odd_loses == LOSES_ANSWER)
+        sm_store_memory.claim(st, fresh, room, cur, now, inserted, fault);
+    if (odd_loses != LOSES_NOTHING)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "the answer was lost");
     int64_t off = fresh->now - sm_clock_ms() - odd_ms;
     if (off < -SEMEL_CLOCK_SLACK_MS || off > SEMEL_CLOCK_SLACK_MS) {
         *now = sm_clock_ms() + odd_ms;
@@ -230,11 +235,8 @@ static semel_err open_odd(const char *contract, uint32_t caps, int64_t ms, semel
     odd.peek = NULL;
     odd_caps = caps;
     odd_ms = ms;
-    semel_options o = {.size = sizeof o,
-                       .url = "memory:",
-                       .store = &odd,
-                       .contract = sm_str_from(contract),
-                       .one_shot = true};
+    semel_options o = {
+        .size = sizeof o, .url = "memory:", .store = &odd, .contract = sm_str_from(contract)};
     return semel_open(&o, out, fault);
 }
 
@@ -267,6 +269,34 @@ static void the_stores_clock_counts_not_ours(void **state)
     expect(stats.ahead_ms > -7201000 && stats.ahead_ms < -7199000, "%lld",
            (long long)stats.ahead_ms);
     end_ledger(&l);
+}
+
+static void a_claim_that_nobody_was_told_of_is_taken_back(void **state)
+{
+    (void)state;
+    for (int keeps = 0; keeps < 2; keeps++) {
+        ledger l = {.a = semel_answer_new()};
+        semel_fault fault = {0};
+        assert_int_equal(
+            open_odd("{version: 1, tools: {t: {class: write, failures: replay, lease: 1h}}}", 0, 0,
+                     &l.s, &fault),
+            SEMEL_OK);
+        odd_loses = keeps ? LOSES_ANSWER : LOSES_WRITE;
+        assert_int_equal(begin(&l, "t", "{}"), SEMEL_E_UNAVAILABLE);
+        expect_refused(&l, SEMEL_C_LEDGER_UNAVAILABLE);
+        odd_loses = LOSES_NOTHING;
+        semel_call c = call_of("t", "{}"); /* the keeper's next round gives the key back */
+        int64_t end = sm_clock_deadline_ns(10000);
+        do {
+            usleep(20000);
+            take(&l, semel_begin(l.s, &c, l.a));
+        } while (l.a->verdict != SEMEL_EXECUTE && sm_clock_mono_ns() < end);
+        expect_execute(&l);
+        commit(&l, "1");
+        begin(&l, "t", "{}");
+        expect_replay(&l, "1");
+        end_ledger(&l);
+    }
 }
 
 static void nothing_irreversible_is_begun_where_it_may_be_forgotten(void **state)
@@ -306,6 +336,7 @@ int main(void)
         cmocka_unit_test(an_old_trouble_is_told_at_once),
         cmocka_unit_test(many_callers_try_seldom),
         cmocka_unit_test(the_stores_clock_counts_not_ours),
+        cmocka_unit_test(a_claim_that_nobody_was_told_of_is_taken_back),
         cmocka_unit_test(nothing_irreversible_is_begun_where_it_may_be_forgotten),
     };
     return cmocka_run_group_tests_name("store_remote", tests, NULL, NULL);
