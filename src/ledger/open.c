@@ -44,11 +44,17 @@ static sm_err default_url(char out[URL_MAX], semel_fault *fault)
 
 static const semel_store_ops *store_of(sm_str url)
 {
-    static const semel_store_ops *const stores[] = {&sm_store_sqlite, &sm_store_memory};
+    static const struct {
+        const char *scheme;
+        const semel_store_ops *store;
+    } stores[] = {{"sqlite", &sm_store_sqlite},
+                  {"memory", &sm_store_memory},
+                  {"postgres", &sm_store_postgres},
+                  {"postgresql", &sm_store_postgres}}; /* libpq takes both */
     for (size_t i = 0; i < sizeof stores / sizeof stores[0]; i++) {
-        size_t n = strlen(stores[i]->scheme);
-        if (url.n > n && url.p[n] == ':' && memcmp(url.p, stores[i]->scheme, n) == 0)
-            return stores[i];
+        size_t n = strlen(stores[i].scheme);
+        if (url.n > n && url.p[n] == ':' && memcmp(url.p, stores[i].scheme, n) == 0)
+            return stores[i].store;
     }
     return NULL;
 }
