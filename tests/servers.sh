@@ -43,7 +43,7 @@ if [ "$(id -u)" = 0 ]; then
     server_as+=(--reuid "$server_user" --regid "$(id -g "$server_user")" --clear-groups)
     chmod 711 "$scratch" && chown "$server_user:" "$servers" || exit 70
 fi
-chmod 700 "$servers"
+chmod 700 "$servers" && printf '%s\n' "$server_password" >"$servers/secret" || exit 70
 
 servers_end() {
     local name
@@ -105,10 +105,10 @@ server_up() {
     return 1
 }
 
-# Its processes: the first one, and those that this one has started.
+# Its processes: the first one, if it is still ours, and those that this one has started.
 server_processes() {
     local pid=${server_pid[$1]:-}
-    [ -z "$pid" ] || { echo "$pid" && pgrep -P "$pid"; }
+    [ -n "$pid" ] && pgrep -P $$ | grep -x "$pid" && pgrep -P "$pid"
 }
 
 # Until they are gone; a dead one that nobody has waited for is gone too.
@@ -137,10 +137,11 @@ server_stop() {
 server_kill9() {
     local name=$1 pids
     mapfile -t pids < <(server_processes "$name")
-    [ ${#pids[@]} -gt 0 ] || return 0
-    kill -KILL "${pids[@]}" 2>/dev/null
-    wait "${server_pid[$name]}" 2>/dev/null
-    server_gone "${pids[@]}"
+    if [ ${#pids[@]} -gt 0 ]; then
+        kill -KILL "${pids[@]}" 2>/dev/null
+        wait "${server_pid[$name]}" 2>/dev/null
+        server_gone "${pids[@]}"
+    fi
     unset "server_pid[$name]"
 }
 
@@ -160,10 +161,11 @@ server_resume() { server_signal "$1" CONT; }
 # Files of ours, as the server's own.
 server_owns() { [ "$(id -u)" != 0 ] || chown "$server_user:" "$@"; }
 
-# The servers' own files may hold it. What a suite printed was in its files before.
+# The servers' own files may hold it. What a suite printed was in its files before. We look for it
+# without showing it ourselves.
 secrets_seen() {
-    grep -rlaF --exclude-dir=servers -e "$server_password" "$scratch"
-    grep -laF -e "$server_password" /proc/[0-9]*/cmdline 2>/dev/null
+    grep -rlaF --exclude-dir=servers -f "$servers/secret" "$scratch"
+    grep -laF -f "$servers/secret" /proc/[0-9]*/cmdline 2>/dev/null
 }
 
 # ---- Postgres
