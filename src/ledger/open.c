@@ -43,11 +43,17 @@ static sm_err default_url(char out[URL_MAX], semel_fault *fault)
 
 static const semel_store_ops *store_of(sm_str url)
 {
-    static const semel_store_ops *const stores[] = {&sm_store_sqlite, &sm_store_memory};
+    static const struct {
+        const char *scheme;
+        const semel_store_ops *store;
+    } stores[] = {{"sqlite", &sm_store_sqlite},
+                  {"memory", &sm_store_memory},
+                  {"postgres", &sm_store_postgres},
+                  {"postgresql", &sm_store_postgres}}; /* libpq takes both */
     for (size_t i = 0; i < sizeof stores / sizeof stores[0]; i++) {
-        size_t n = strlen(stores[i]->scheme);
-        if (url.n > n && url.p[n] == ':' && memcmp(url.p, stores[i]->scheme, n) == 0)
-            return stores[i];
+        size_t n = strlen(stores[i].scheme);
+        if (url.n > n && url.p[n] == ':' && memcmp(url.p, stores[i].scheme, n) == 0)
+            return stores[i].store;
     }
     return NULL;
 }
@@ -68,8 +74,8 @@ static sm_err open_store(semel *s, semel_fault *fault)
     s->ops = s->o.store != NULL ? s->o.store : store_of(url);
     if (s->ops == NULL) /* the URL is not repeated: it may hold a password */
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                            "the ledger's URL names no store that is known here; use sqlite:PATH "
-                            "or memory:");
+                            "the ledger's URL names no store that is known here; use sqlite:PATH, "
+                            "postgres://HOST/DATABASE or memory:");
     semel_store_env env = {
         .size = sizeof env, .cache_bytes = s->o.cache_bytes, .must_exist = s->o.must_exist};
     return s->ops->open(url, &env, &s->store, &s->caps, fault);

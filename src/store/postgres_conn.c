@@ -1,0 +1,280 @@
+/*
+ * One connection: connecting, sending and waiting, all of it against a deadline.
+ *
+ * libpq is used without blocking, and every wait is a poll with a limit, so a server that is
+ * stopped costs its caller no more than the deadline. One thing does block, for libpq has no other
+ * way: looking up the name of a host. Whoever needs that bounded too gives `hostaddr`.
+ *
+ * An answer counts when the server is ready for the next question, not before: the server commits
+ * between sending the last row and saying that it is ready.
+ */
+#include "store/postgres.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { BINARY = 1 };
+
+static void ignore_notice(void *context, const PGresult *r)
+{
+    (void)context;
+    (void)r;
+}
+
+/* Waits until the socket is ready; false when the time is up. */
+static bool wait_ready(const PGconn *pg, short events, int64_t deadline_ns)
+{
+    struct pollfd on = {.fd = PQsocket(pg), .events = events};
+    if (on.fd < 0)
+        return true; /* libpq has closed it, and will say so */
+    for (;;) {
+        int64_t left = deadline_ns - sm_clock_mono_ns();
+        if (left <= 0)
+            return false;
+        struct timespec limit = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
+        int n = ppoll(&on, 1, &limit, NULL);
+        if (n > 0 || (n < 0 && errno != EINTR))
+            return true;
+    }
+}
+
+/* ---- connecting ------------------------------------------------------------------------------*/
+
+/* What the server's defaults may have otherwise, and what makes a forgotten statement end. */
+static const char session[] =
+    "SELECT set_config('default_transaction_isolation', 'read committed', false),"
+    " CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply') THEN 'on'"
+    " ELSE set_config('synchronous_commit', 'on', false) END,"
+    " CASE WHEN current_setting('client_connection_check_interval', true) IS NOT NULL"
+    " THEN set_config('client_connection_check_interval', '2000', false) END";
+
+sm_pg_conn *sm_pg_connect(const semel_store *st, const sm_pg_target *target, int64_t deadline_ns,
+                          semel_fault *fault)
+{
+    sm_pg_conn *c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        sm_pg_nomem(fault);
+        return NULL;
+    }
+    c->pg = PQconnectStartParams(target->keys, target->values, 0);
+    bool late = false;
+    PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+    while (!late && c->pg != NULL && PQstatus(c->pg) != CONNECTION_BAD &&
+           next != PGRES_POLLING_OK && next != PGRES_POLLING_FAILED) {
+        late = !wait_ready(c->pg, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline_ns);
+        if (!late)
+            next = PQconnectPoll(c->pg);
+    }
+    if (late)
+        sm_pg_fault_late(st, fault);
+    else if (next != PGRES_POLLING_OK || PQsetnonblocking(c->pg, 1) != 0)
+        sm_pg_fault_conn(st, c->pg, fault);
+    else
+        PQsetNoticeReceiver(c->pg, ignore_notice, NULL);
+    bool good = !late && next == PGRES_POLLING_OK;
+    PGresult *r = NULL;
+    sm_err e;
+    if (good && !(st->settings.pooler && target == &st->settings.main))
+        good = sm_pg_run_text(st, c, session, deadline_ns, &r, &e, fault) == SM_PG_DONE;
+    PQclear(r);
+    if (!good) {
+        sm_pg_disconnect(c);
+        return NULL;
+    }
+    return c;
+}
+
+void sm_pg_disconnect(sm_pg_conn *c)
+{
+    if (c == NULL)
+        return;
+    PQfinish(c->pg);
+    free(c);
+}
+
+bool sm_pg_alive(sm_pg_conn *c)
+{
+    struct pollfd on = {.fd = PQsocket(c->pg), .events = POLLIN};
+    if (poll(&on, 1, 0) == 0)
+        return true;
+    /* Something came unasked: a parameter has changed, or it is the end. */
+    return PQconsumeInput(c->pg) == 1 && PQstatus(c->pg) == CONNECTION_OK;
+}
+
+/* ---- sending and receiving -------------------------------------------------------------------*/
+
+/* Sends what is buffered, and takes in what comes meanwhile: the server may stop reading until we
+ * do. False: it broke, or *late. */
+static bool flush(PGconn *pg, int64_t deadline_ns, bool *late)
+{
+    int rc;
+    while ((rc = PQflush(pg)) == 1) {
+        *late = !wait_ready(pg, POLLIN | POLLOUT, deadline_ns);
+        if (*late || PQconsumeInput(pg) == 0)
+            return false;
+    }
+    return rc == 0;
+}
+
+/* The next result, or NULL at the end of an answer. False: the time is up. */
+static bool next_result(PGconn *pg, int64_t deadline_ns, PGresult **out)
+{
+    *out = NULL;
+    while (PQisBusy(pg)) {
+        if (!wait_ready(pg, POLLIN, deadline_ns))
+            return false;
+        if (PQconsumeInput(pg) == 0)
+            break; /* the next call says that it broke */
+    }
+    *out = PQgetResult(pg);
+    return true;
+}
+
+static bool is_error(const PGresult *r)
+{
+    ExecStatusType status = PQresultStatus(r);
+    return status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK &&
+           status != PGRES_PIPELINE_SYNC && status != PGRES_PIPELINE_ABORTED;
+}
+
+/* Receives an answer to its end, of which the last rows stay; the first error wins. In a pipeline
+ * every statement's results end with a NULL, and the answer with the mark of the sync. */
+static sm_pg_way receive(const semel_store *st, sm_pg_conn *c, bool pipeline, int64_t deadline_ns,
+                         PGresult **out, sm_err *err, semel_fault *fault)
+{
+    PGresult *kept = NULL, *error = NULL, *r;
+    bool end = false, late = false;
+    while (!end && !late) {
+        late = !next_result(c->pg, deadline_ns, &r);
+        bool rows = r != NULL && PQresultStatus(r) == PGRES_TUPLES_OK;
+        bool sync = r != NULL && PQresultStatus(r) == PGRES_PIPELINE_SYNC;
+        bool broken = PQstatus(c->pg) != CONNECTION_OK;
+        if (r != NULL && is_error(r) && error == NULL) {
+            error = r;
+        } else if (rows || (r != NULL && kept == NULL && !sync)) {
+            PQclear(kept);
+            kept = r;
+        } else {
+            PQclear(r);
+        }
+        end = pipeline && !broken ? sync : r == NULL;
+    }
+    sm_pg_way way = SM_PG_DONE;
+    if (late) {
+        way = SM_PG_LOST;
+        *err = SEMEL_E_UNAVAILABLE;
+        sm_pg_fault_late(st, fault);
+    } else if (error != NULL) {
+        way = sm_pg_judge(st, error, err, fault);
+    } else if (kept == NULL || PQstatus(c->pg) != CONNECTION_OK) {
+        way = SM_PG_LOST;
+        *err = SEMEL_E_UNAVAILABLE;
+        sm_pg_fault_conn(st, c->pg, fault);
+    }
+    PQclear(error);
+    if (way != SM_PG_DONE) {
+        PQclear(kept);
+        kept = NULL;
+    }
+    *out = kept;
+    return way;
+}
+
+static sm_pg_way lost(const semel_store *st, sm_pg_conn *c, bool late, sm_err *err,
+                      semel_fault *fault)
+{
+    *err = SEMEL_E_UNAVAILABLE;
+    if (late)
+        sm_pg_fault_late(st, fault);
+    else
+        sm_pg_fault_conn(st, c->pg, fault);
+    return SM_PG_LOST;
+}
+
+static void name_of(sm_pg_statement which, char name[16])
+{
+    snprintf(name, 16, "semel%d", (int)which);
+}
+
+static sm_pg_way prepare(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
+                         const sm_pg_args *args, int64_t deadline_ns, sm_err *err,
+                         semel_fault *fault)
+{
+    if (c->prepared[which] || st->settings.pooler)
+        return SM_PG_DONE;
+    char name[16];
+    name_of(which, name);
+    PGresult *r = NULL;
+    bool late = false;
+    if (PQsendPrepare(c->pg, name, st->sql[which], args->n, args->types) == 0 ||
+        !flush(c->pg, deadline_ns, &late))
+        return lost(st, c, late, err, fault);
+    sm_pg_way way = receive(st, c, false, deadline_ns, &r, err, fault);
+    PQclear(r);
+    c->prepared[which] = way == SM_PG_DONE;
+    return way;
+}
+
+static int send_one(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
+                    const sm_pg_args *a)
+{
+    static const int binary[SM_PG_PARAMS_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                                 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                                 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    if (st->settings.pooler)
+        return PQsendQueryParams(c->pg, st->sql[which], a->n, a->types, a->values, a->lengths,
+                                 binary, BINARY);
+    char name[16];
+    name_of(which, name);
+    return PQsendQueryPrepared(c->pg, name, a->n, a->values, a->lengths, binary, BINARY);
+}
+
+/* Two statements before one sync are one transaction, and one round trip. */
+static bool send_locked(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
+                        const sm_pg_args *args, sm_pg_statement locking, const sm_pg_args *key)
+{
+    return PQenterPipelineMode(c->pg) == 1 && send_one(st, c, locking, key) == 1 &&
+           send_one(st, c, which, args) == 1 && PQpipelineSync(c->pg) == 1;
+}
+
+sm_pg_way sm_pg_run(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
+                    const sm_pg_args *args, const sm_pg_lock *lock, int64_t deadline_ns,
+                    PGresult **out, bool *sent, sm_err *err, semel_fault *fault)
+{
+    *out = NULL;
+    bool late = false;
+    sm_pg_args key = {0};
+    sm_pg_statement locking = lock->shared ? SM_PGQ_LOCK_SHARED : SM_PGQ_LOCK;
+    sm_pg_way way = prepare(st, c, which, args, deadline_ns, err, fault);
+    if (lock->wanted)
+        sm_pg_add_int(&key, lock->key);
+    if (way == SM_PG_DONE && lock->wanted)
+        way = prepare(st, c, locking, &key, deadline_ns, err, fault);
+    if (way != SM_PG_DONE)
+        return way;
+    *sent = true;
+    bool good = lock->wanted ? send_locked(st, c, which, args, locking, &key)
+                             : send_one(st, c, which, args) == 1;
+    if (!good || !flush(c->pg, deadline_ns, &late))
+        return lost(st, c, late, err, fault);
+    way = receive(st, c, lock->wanted, deadline_ns, out, err, fault);
+    if (lock->wanted && way != SM_PG_LOST && PQexitPipelineMode(c->pg) == 0) {
+        PQclear(*out);
+        *out = NULL;
+        way = lost(st, c, false, err, fault);
+    }
+    return way;
+}
+
+sm_pg_way sm_pg_run_text(const semel_store *st, sm_pg_conn *c, const char *sql, int64_t deadline_ns,
+                         PGresult **out, sm_err *err, semel_fault *fault)
+{
+    bool late = false;
+    *out = NULL;
+    if (PQsendQuery(c->pg, sql) == 0 || !flush(c->pg, deadline_ns, &late))
+        return lost(st, c, late, err, fault);
+    return receive(st, c, false, deadline_ns, out, err, fault);
+}

@@ -1,0 +1,104 @@
+/*
+ * What an error of the server or of the network means.
+ *
+ * The server says by its SQLSTATE what happened. An error that the server sends has undone the
+ * statement; only a connection that was lost leaves its end unknown. Of the server's words only the
+ * main message is passed on: its details may quote rows.
+ */
+#include "store/postgres.h"
+
+#include <stdio.h>
+
+/* One line of what may be several, without its end. */
+static semel_str line_of(const char *text)
+{
+    if (text == NULL)
+        return SM_STR("it says nothing");
+    size_t n = strcspn(text, "\r\n");
+    return (semel_str){text, n < 250 ? n : 250};
+}
+
+semel_err sm_pg_nomem(semel_fault *fault)
+{
+    return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+}
+
+semel_err sm_pg_collision(const semel_store *st, semel_fault *fault)
+{
+    return sm_fault_set(fault, SEMEL_E_CORRUPT,
+                        "%s has a record of another key under this key's id: it is damaged, or two "
+                        "keys share an id; run `semel audit verify`",
+                        st->where);
+}
+
+void sm_pg_fault_conn(const semel_store *st, const PGconn *pg, semel_fault *fault)
+{
+    semel_str line = line_of(pg == NULL ? "out of memory" : PQerrorMessage(pg));
+    sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%s cannot be reached: %.*s", st->where, SM_FMT(line));
+}
+
+void sm_pg_fault_late(const semel_store *st, semel_fault *fault)
+{
+    sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                 "%s has not answered within %lld ms: it is stopped, overloaded or cut off",
+                 st->where, (long long)st->settings.timeout_ms);
+}
+
+typedef struct meaning {
+    const char *state; /* a SQLSTATE, or its first two characters */
+    sm_pg_way way;
+    sm_err err;
+    const char *advice;
+} meaning;
+
+static const meaning meanings[] = {
+    {"40001", SM_PG_AGAIN, SEMEL_E_UNAVAILABLE, "try again"},
+    {"40P01", SM_PG_AGAIN, SEMEL_E_UNAVAILABLE, "try again"},
+    {"55P03", SM_PG_AGAIN, SEMEL_E_UNAVAILABLE, "try again"},
+    {"23514", SM_PG_FAILED, SEMEL_E_OVER_CAP, "a counter would pass its cap"},
+    {"22003", SM_PG_FAILED, SEMEL_E_OVER_CAP, "a counter would pass its cap"},
+    {"53100", SM_PG_FAILED, SEMEL_E_UNAVAILABLE, "free space on the server's disk"},
+    {"53200", SM_PG_FAILED, SEMEL_E_UNAVAILABLE, "the server needs memory"},
+    {"53", SM_PG_LOST, SEMEL_E_UNAVAILABLE, "the server has no room for more; try again later"},
+    {"57014", SM_PG_FAILED, SEMEL_E_UNAVAILABLE,
+     "the server stopped it; look at statement_timeout of this role"},
+    {"57", SM_PG_LOST, SEMEL_E_UNAVAILABLE, "try again when the server is up"},
+    {"25006", SM_PG_LOST, SEMEL_E_UNAVAILABLE, "this server is a replica or read-only"},
+    {"08", SM_PG_LOST, SEMEL_E_UNAVAILABLE, "try again"},
+    {"0A000", SM_PG_LOST, SEMEL_E_UNAVAILABLE, "the tables have changed; try again"},
+    {"26000", SM_PG_FAILED, SEMEL_E_UNAVAILABLE,
+     "is there a pooler in between? Then add pooler=transaction to the ledger's URL"},
+    {"42P05", SM_PG_FAILED, SEMEL_E_UNAVAILABLE,
+     "is there a pooler in between? Then add pooler=transaction to the ledger's URL"},
+    {"42501", SM_PG_FAILED, SEMEL_E_UNAVAILABLE,
+     "grant this role the use of the ledger's schema and tables, or run `semel store migrate` with "
+     "one that owns them"},
+    {"42P01", SM_PG_FAILED, SEMEL_E_UNAVAILABLE,
+     "the ledger's tables are gone; `semel store migrate` makes new ones"},
+    {"3F000", SM_PG_FAILED, SEMEL_E_UNAVAILABLE,
+     "the ledger's schema is gone; `semel store migrate` makes a new one"},
+    {"42", SM_PG_FAILED, SEMEL_E_UNAVAILABLE,
+     "these are not the tables of a ledger; name another schema, or run `semel store migrate`"},
+    {"58", SM_PG_FAILED, SEMEL_E_UNAVAILABLE, "the server's disk is in trouble; look at its log"},
+    {"23", SM_PG_FAILED, SEMEL_E_CORRUPT, "the ledger is damaged; run `semel store check`"},
+    {"XX", SM_PG_FAILED, SEMEL_E_CORRUPT, "the ledger is damaged; run `semel store check`"},
+    {"", SM_PG_FAILED, SEMEL_E_UNAVAILABLE, "look at the server's log"},
+};
+
+sm_pg_way sm_pg_judge(const semel_store *st, const PGresult *r, sm_err *err, semel_fault *fault)
+{
+    const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+    if (state == NULL) { /* libpq's own: the connection broke */
+        semel_str line = line_of(PQresultErrorMessage(r));
+        *err = sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "the connection to %s was lost: %.*s",
+                            st->where, SM_FMT(line));
+        return SM_PG_LOST;
+    }
+    const meaning *m = meanings;
+    while (strncmp(state, m->state, strlen(m->state)) != 0)
+        m++; /* the last one fits everything */
+    semel_str line = line_of(PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY));
+    *err = sm_fault_set(fault, m->err, "%s says \"%.*s\" (%s): %s", st->where, SM_FMT(line), state,
+                        m->advice);
+    return m->way;
+}

@@ -1,0 +1,357 @@
+/*
+ * What is in the database: tables, their versions, and what the server must be set to.
+ *
+ * `effect` has the newest generation of each key, so that a key is one row and its claim one
+ * insert; older generations move to `effect_old`. `born` is the seq of a record's first event and
+ * orders lists. `waited` says that somebody in another process has waited for this key: only then
+ * is a change told by NOTIFY, which is expensive. bars_from is when a record begins to bar others
+ * of its group, sweep_at when purge has next something to do for it.
+ *
+ * There are few indexes, and those of what is open are partial, so that they stay small. Whatever
+ * is not a number is bytea: texts come from outside and may have any bytes. meta is one row.
+ * seq_floor is the newest seq that purge has removed, seal_seq that of the newest seal.
+ */
+#include "store/postgres.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+
+_Static_assert(SEMEL_S_SUCCEEDED == 5 && SEMEL_S_IN_DOUBT == 4 && SEMEL_S_PENDING == 1,
+               "indexes, queries and views name states by number");
+_Static_assert(SEMEL_CLOCK_SLACK_MS == 30000, "statements have it as a number");
+
+#define LOCK_KEY         0x53454D454C01 /* while a ledger is made */
+#define PARTITIONS_MAX   1024u
+#define SCHEMA_BYTES_MAX ((size_t)4 << 20)
+
+/* ---- making it -------------------------------------------------------------------------------*/
+
+#define RECORD_COLUMNS                                                                             \
+    " id bigint NOT NULL, generation bigint NOT NULL, version bigint NOT NULL,"                    \
+    " born bigint NOT NULL, fence bigint NOT NULL, events bigint NOT NULL, created_at bigint,"     \
+    " updated_at bigint, lease_end bigint, due_at bigint, settled_at bigint, result_end bigint,"   \
+    " window_end bigint, purge_at bigint, sweep_at bigint, shard smallint NOT NULL,"               \
+    " state smallint NOT NULL, tombstone smallint NOT NULL, key bytea NOT NULL, grp bytea,"        \
+    " fingerprint bytea, head bytea, scope bytea, step bytea, tool bytea, caller bytea,"           \
+    " life bytea, args bytea, outcome bytea"
+
+/* A table that may be split by id. Rows of `effect` are replaced, mostly once: room on the page
+ * keeps the new version beside the old one, and vacuum comes before there is much to do. */
+static const struct {
+    const char *name, *columns, *key, *storage, *indexes;
+} tables[] = {
+    {"effect", RECORD_COLUMNS ", bars_from bigint, waited boolean NOT NULL DEFAULT false", "id",
+     "fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1",
+     "CREATE INDEX effect_born ON @effect(born);"
+     "CREATE INDEX effect_open ON @effect(due_at) WHERE state < 5;"
+     "CREATE INDEX effect_bars ON @effect(grp, bars_from) WHERE bars_from IS NOT NULL;"
+     "CREATE INDEX effect_sweep ON @effect(sweep_at) WHERE sweep_at IS NOT NULL;"},
+    {"effect_old", RECORD_COLUMNS, "id, generation", "autovacuum_vacuum_scale_factor = 0.05",
+     "CREATE INDEX effect_old_born ON @effect_old(born);"
+     "CREATE INDEX effect_old_open ON @effect_old(born) WHERE state < 5;"
+     "CREATE INDEX effect_old_sweep ON @effect_old(sweep_at) WHERE sweep_at IS NOT NULL;"},
+    {"event",
+     " seq bigint NOT NULL, id bigint NOT NULL, generation bigint NOT NULL, idx bigint NOT NULL,"
+     " at bigint NOT NULL, shard smallint NOT NULL, what bytea, actor bytea, body bytea,"
+     " prev bytea, hash bytea",
+     "id, seq", "autovacuum_vacuum_scale_factor = 0.05", "CREATE INDEX event_seq ON @event(seq);"},
+};
+
+static const char single_tables[] =
+    "CREATE TABLE @meta(one boolean PRIMARY KEY DEFAULT true CHECK (one), schema bigint NOT NULL,"
+    " seq_offset bigint NOT NULL, seq_floor bigint NOT NULL, seal_seq bigint NOT NULL)"
+    " WITH (fillfactor = 10);"
+    "CREATE TABLE @counter(name bytea PRIMARY KEY, value bigint NOT NULL, cap bigint NOT NULL,"
+    " CONSTRAINT counter_cap CHECK (value <= cap))"
+    " WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);"
+    "CREATE TABLE @note(n bigint GENERATED ALWAYS AS IDENTITY, id bigint NOT NULL,"
+    " generation bigint NOT NULL, first_at bigint NOT NULL, last_at bigint NOT NULL,"
+    " count bigint NOT NULL, what bytea, scope bytea, tool bytea, PRIMARY KEY (id, n))"
+    " WITH (autovacuum_vacuum_scale_factor = 0.05);"
+    "CREATE INDEX note_age ON @note(last_at);";
+
+static void put_tables(sm_buf *b, uint32_t partitions)
+{
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        sm_buf_printf(b, "CREATE TABLE @%s(%s, PRIMARY KEY (%s))", tables[i].name,
+                      tables[i].columns, tables[i].key);
+        if (partitions == 0)
+            sm_buf_printf(b, " WITH (%s);", tables[i].storage);
+        else
+            sm_buf_text(b, " PARTITION BY HASH (id);");
+        for (uint32_t p = 0; p < partitions; p++)
+            sm_buf_printf(b,
+                          "CREATE TABLE @%s_%u PARTITION OF @%s FOR VALUES WITH (MODULUS %u,"
+                          " REMAINDER %u) WITH (%s);",
+                          tables[i].name, p, tables[i].name, partitions, p, tables[i].storage);
+        sm_buf_text(b, tables[i].indexes);
+    }
+    sm_buf_text(b, single_tables);
+}
+
+/* Fills the schema's and the channel's names into a text. */
+char *sm_pg_fill_in(const sm_pg_settings *s, const char *sql)
+{
+    sm_buf b;
+    sm_buf_init(&b, SCHEMA_BYTES_MAX);
+    for (const char *p = sql; *p != '\0'; p++) {
+        if (*p == '@')
+            sm_buf_printf(&b, "\"%s\".", s->schema);
+        else if (*p == '#')
+            sm_buf_printf(&b, "'%s'", s->channel);
+        else
+            sm_buf_byte(&b, *p);
+    }
+    sm_buf_byte(&b, '\0');
+    if (b.err == SM_OK)
+        return b.p;
+    sm_buf_fini(&b);
+    return NULL;
+}
+
+/* ---- a connection with which a ledger is opened ----------------------------------------------*/
+
+typedef struct opening {
+    semel_store *st;
+    const semel_store_env *env;
+    sm_pg_conn *conn;
+    int64_t deadline_ns;
+    bool lost;
+    semel_fault *fault;
+} opening;
+
+/* Runs a text with @ in it; its rows are text. */
+static semel_err run(opening *o, const char *sql, PGresult **out)
+{
+    PGresult *r = NULL;
+    sm_err e = SM_OK;
+    char *text = sm_pg_fill_in(&o->st->settings, sql);
+    if (text == NULL)
+        return sm_pg_nomem(o->fault);
+    sm_pg_way way = sm_pg_run_text(o->st, o->conn, text, o->deadline_ns, &r, &e, o->fault);
+    free(text);
+    o->lost = o->lost || way == SM_PG_LOST;
+    if (out != NULL && way == SM_PG_DONE)
+        *out = r;
+    else
+        PQclear(r);
+    return way == SM_PG_DONE ? SEMEL_OK : e;
+}
+
+static int64_t number(const PGresult *r, int column)
+{
+    return PQntuples(r) == 0 ? 0 : strtoll(PQgetvalue(r, 0, column), NULL, 10);
+}
+
+/* ---- the server ------------------------------------------------------------------------------*/
+
+static bool is(const PGresult *r, int column, const char *text)
+{
+    return strcmp(PQgetvalue(r, 0, column), text) == 0;
+}
+
+/* Behind a pooler the server's own settings hold; a session's are not ours to set. */
+static semel_err check_pooled(opening *o, const PGresult *r)
+{
+    if (!o->st->settings.pooler)
+        return SEMEL_OK;
+    if (!is(r, 2, "on") && !is(r, 2, "remote_apply"))
+        return sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
+                            "%s acknowledges what it may still lose (synchronous_commit is %s), "
+                            "and behind a pooler that cannot be set for a session: ALTER ROLE %s "
+                            "SET synchronous_commit = on",
+                            o->st->where, PQgetvalue(r, 0, 2), o->st->user);
+    if (!is(r, 4, "read committed"))
+        return sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
+                            "%s isolates transactions as %s, and a ledger needs read committed: "
+                            "ALTER ROLE %s SET default_transaction_isolation = 'read committed'",
+                            o->st->where, PQgetvalue(r, 0, 4), o->st->user);
+    return SEMEL_OK;
+}
+
+static semel_err check_server(opening *o)
+{
+    semel_store *st = o->st;
+    if (PQserverVersion(o->conn->pg) < SM_PG_SERVER_MIN)
+        return sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE, "%s is older than PostgreSQL %d",
+                            st->where, SM_PG_SERVER_MIN / 10000);
+    PGresult *r = NULL;
+    semel_err e = run(o,
+                      "SELECT current_setting('fsync'), current_setting('full_page_writes'),"
+                      " current_setting('synchronous_commit'), pg_is_in_recovery(),"
+                      " current_setting('transaction_isolation')",
+                      &r);
+    if (e != SEMEL_OK)
+        return e;
+    bool fsync = is(r, 0, "on"), pages = is(r, 1, "on");
+    if (is(r, 3, "t"))
+        e = sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
+                         "%s is a replica: name the primary server in the ledger's URL", st->where);
+    else
+        e = check_pooled(o, r);
+    PQclear(r);
+    st->caps = SEMEL_STORE_SHARED | SEMEL_STORE_CLOCK;
+    if (!st->settings.pooler || st->settings.listen.options != NULL)
+        st->caps |= SEMEL_STORE_NOTIFY;
+    if (fsync && pages) {
+        st->caps |= SEMEL_STORE_DURABLE;
+    } else {
+        snprintf(st->durability, sizeof st->durability,
+                 "%s is off: a crash of the server's machine may lose or damage the ledger",
+                 fsync ? "full_page_writes" : "fsync");
+        if (!st->settings.accept_loss)
+            st->caps |= SEMEL_STORE_LOSSY;
+    }
+    return e;
+}
+
+/* ---- versions --------------------------------------------------------------------------------*/
+
+/* *version is 0 if there is no ledger. */
+static semel_err read_version(opening *o, int64_t *version)
+{
+    PGresult *r = NULL;
+    *version = 0;
+    semel_err e = run(o, "SELECT to_regclass('@meta') IS NOT NULL", &r);
+    bool there = e == SEMEL_OK && is(r, 0, "t");
+    PQclear(r);
+    if (e != SEMEL_OK || !there)
+        return e;
+    r = NULL;
+    e = run(o, "SELECT schema FROM @meta", &r);
+    if (e == SEMEL_OK)
+        *version = number(r, 0);
+    PQclear(r);
+    if (e == SEMEL_OK && *version <= 0)
+        e = sm_fault_set(o->fault, SEMEL_E_CORRUPT, "the ledger's row in meta is gone");
+    if (e == SEMEL_OK && *version > SM_PG_SCHEMA)
+        e = sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
+                         "the ledger in %s was made by a newer version of semel (schema %lld; this "
+                         "one knows %d): upgrade semel",
+                         o->st->where, (long long)*version, SM_PG_SCHEMA);
+    return e;
+}
+
+static semel_err make_tables(opening *o)
+{
+    uint32_t partitions = o->env->migrate ? o->env->partitions : 0;
+    if (partitions > PARTITIONS_MAX)
+        return sm_fault_set(o->fault, SEMEL_E_BAD_ARGUMENTS, "there can be %u partitions at most",
+                            PARTITIONS_MAX);
+    sm_buf b;
+    sm_buf_init(&b, SCHEMA_BYTES_MAX);
+    sm_buf_printf(&b, "CREATE SCHEMA IF NOT EXISTS \"%s\";", o->st->settings.schema);
+    put_tables(&b, partitions);
+    sm_pg_views_put(&b);
+    sm_buf_printf(&b, "INSERT INTO @meta VALUES (true, %d, 0, 0, 0)", SM_PG_SCHEMA);
+    sm_buf_byte(&b, '\0');
+    semel_err e = b.err == SM_OK ? run(o, b.p, NULL) : sm_pg_nomem(o->fault);
+    sm_buf_fini(&b);
+    return e;
+}
+
+/* A ledger that was restored on a server whose transactions have smaller numbers: new events must
+ * come after the old ones. */
+#define TOP      "greatest((SELECT max(seq) FROM @event), seq_floor, seal_seq)"
+#define NEXT_XID "pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+
+static semel_err check_offset(opening *o)
+{
+    PGresult *r = NULL;
+    semel_err e = run(o, "SELECT " TOP " >= " NEXT_XID " + seq_offset FROM @meta", &r);
+    bool behind = e == SEMEL_OK && PQntuples(r) == 1 && is(r, 0, "t");
+    PQclear(r);
+    if (!behind)
+        return e;
+    return sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
+                        "the ledger in %s was brought here from another server, whose events have "
+                        "higher numbers than new ones would get: run `semel store migrate` once",
+                        o->st->where);
+}
+
+static semel_err set_offset(opening *o)
+{
+    return run(o,
+               "UPDATE @meta SET seq_offset = " TOP " - " NEXT_XID " + 1"
+               " WHERE " TOP " >= " NEXT_XID " + seq_offset",
+               NULL);
+}
+
+/* Makes the ledger or upgrades it, in one transaction; of many processes one does. */
+static semel_err migrate(opening *o)
+{
+    char begin[96];
+    snprintf(begin, sizeof begin, "BEGIN; SELECT pg_advisory_xact_lock(%lld)", (long long)LOCK_KEY);
+    int64_t version = 0;
+    semel_err e = run(o, begin, NULL);
+    if (e == SEMEL_OK)
+        e = read_version(o, &version);
+    bool absent = e == SEMEL_OK && version == 0;
+    if (absent)
+        e = make_tables(o);
+    else if (e == SEMEL_OK && o->env->migrate)
+        e = set_offset(o);
+    if (e == SEMEL_OK)
+        return run(o, "COMMIT", NULL);
+    semel_fault why = o->fault != NULL ? *o->fault : (semel_fault){0};
+    if (!o->lost)
+        run(o, "ROLLBACK", NULL);
+    if (o->fault != NULL)
+        *o->fault = why;
+    if (absent && strstr(why.text, "(42501)") != NULL)
+        return sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
+                            "there is no ledger in %s, and the role %s may not make one: run "
+                            "`semel store migrate` with a role that may",
+                            o->st->where, o->st->user);
+    return e;
+}
+
+static semel_err open_ledger(opening *o)
+{
+    int64_t version = 0;
+    semel_err e = read_version(o, &version);
+    if (e == SEMEL_OK && version == 0 && o->env->must_exist && !o->env->migrate)
+        return sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
+                            "there is no ledger in %s; `semel store migrate` makes one",
+                            o->st->where);
+    if (e == SEMEL_OK && (version == 0 || o->env->migrate))
+        e = migrate(o);
+    else if (e == SEMEL_OK && version < SM_PG_SCHEMA)
+        e = sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
+                         "the ledger in %s was made by an older version of semel: run `semel store "
+                         "migrate`",
+                         o->st->where);
+    return e == SEMEL_OK ? check_offset(o) : e;
+}
+
+static void name_place(semel_store *st, const PGconn *pg)
+{
+    const char *host = PQhost(pg), *port = PQport(pg), *db = PQdb(pg), *user = PQuser(pg);
+    snprintf(st->where, sizeof st->where, "schema %s of database %.60s at %.80s:%.8s",
+             st->settings.schema, db == NULL ? "?" : db, host == NULL ? "?" : host,
+             port == NULL ? "?" : port);
+    snprintf(st->user, sizeof st->user, "%.60s", user == NULL ? "?" : user);
+}
+
+semel_err sm_pg_schema_open(semel_store *st, const semel_store_env *env, semel_fault *fault)
+{
+    opening o = {.st = st,
+                 .env = env,
+                 .deadline_ns =
+                     sm_clock_deadline_ns(st->settings.timeout_ms * (env->migrate ? 60 : 1)),
+                 .fault = fault};
+    semel_err e = sm_pg_take(st, sm_clock_deadline_ns(st->settings.timeout_ms), &o.conn, fault);
+    if (e != SEMEL_OK)
+        return e;
+    name_place(st, o.conn->pg);
+    e = check_server(&o);
+    if (e == SEMEL_OK)
+        e = open_ledger(&o);
+    if (o.lost || e != SEMEL_OK)
+        sm_pg_drop(st, o.conn);
+    else
+        sm_pg_put(st, o.conn);
+    return e;
+}

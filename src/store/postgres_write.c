@@ -1,0 +1,376 @@
+/*
+ * Writes: claim, apply and seal. Each is one statement that decides and writes, or writes nothing.
+ *
+ * When nothing was written, reading tells why: the record is another one, the group is barred, the
+ * caller's time is wrong; or none of these any more, and then the write is tried again.
+ *
+ * A write whose answer was lost is sent again. If that finds another version, the event tells whose
+ * it is: an event with this write's hash is this write's, and then it took effect the first time.
+ */
+#include "store/postgres.h"
+
+#include <endian.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+
+enum { ROUNDS_MAX = 200 }; /* of a write that others keep getting ahead of */
+
+#define COUNTER_BYTES_MAX ((size_t)1 << 20)
+
+/* ---- counters --------------------------------------------------------------------------------*/
+
+typedef struct counters {
+    sm_buf names, deltas, caps;
+} counters;
+
+static int64_t add_clamped(int64_t a, int64_t b)
+{
+    int64_t sum;
+    if (__builtin_add_overflow(a, b, &sum))
+        return b < 0 ? INT64_MIN : INT64_MAX;
+    return sum;
+}
+
+/* One statement changes a counter once, so those of one name become one: the sum, and the cap that
+ * holds for the sum if each cap holds after its own change. */
+static bool merge(const semel_write *w, size_t i, int64_t *delta, int64_t *cap)
+{
+    for (size_t k = 0; k < i; k++) {
+        if (sm_str_eq(w->counters[k].name, w->counters[i].name))
+            return false; /* it was counted there */
+    }
+    int64_t sum = 0, room = INT64_MAX; /* how high the counter may be before */
+    for (size_t k = i; k < w->n_counters; k++) {
+        const semel_counter *c = &w->counters[k];
+        if (!sm_str_eq(c->name, w->counters[i].name))
+            continue;
+        sum = add_clamped(sum, c->delta);
+        int64_t left;
+        if (c->delta < 0 || c->cap == INT64_MAX)
+            continue; /* refused by nothing */
+        if (__builtin_sub_overflow(c->cap, sum, &left))
+            left = sum > 0 ? INT64_MIN : INT64_MAX;
+        room = left < room ? left : room;
+    }
+    *delta = sum;
+    *cap = room == INT64_MAX ? INT64_MAX : add_clamped(room, sum);
+    return true;
+}
+
+static void counters_init(counters *c, const semel_write *w, sm_pg_args *args)
+{
+    sm_buf *const all[] = {&c->names, &c->deltas, &c->caps};
+    size_t n = 0;
+    int64_t delta, cap;
+    for (size_t i = 0; i < w->n_counters; i++)
+        n += merge(w, i, &delta, &cap);
+    for (size_t i = 0; i < 3; i++) {
+        sm_buf_init(all[i], COUNTER_BYTES_MAX);
+        sm_pg_array_start(all[i], i == 0, n);
+    }
+    for (size_t i = 0; i < w->n_counters; i++) {
+        if (!merge(w, i, &delta, &cap))
+            continue;
+        sm_pg_array_bytes(&c->names, w->counters[i].name);
+        sm_pg_array_int(&c->deltas, delta);
+        sm_pg_array_int(&c->caps, cap);
+    }
+    for (size_t i = 0; i < 3; i++)
+        sm_pg_add_array(args, i == 0, sm_buf_view(all[i]));
+}
+
+static sm_err counters_error(const counters *c)
+{
+    return c->names.err != SM_OK    ? c->names.err
+           : c->deltas.err != SM_OK ? c->deltas.err
+                                    : c->caps.err;
+}
+
+static void counters_fini(counters *c)
+{
+    sm_buf_fini(&c->names);
+    sm_buf_fini(&c->deltas);
+    sm_buf_fini(&c->caps);
+}
+
+/* ---- what claim and apply share --------------------------------------------------------------*/
+
+typedef struct writing {
+    semel_store *st;
+    const semel_write *w;
+    semel_room *room;
+    semel_record *cur;
+    int64_t *now;
+    semel_fault *fault;
+    sm_pg_args args;
+    counters counters;
+    sm_pg_question q;
+} writing;
+
+static bool has_group(const semel_record *r)
+{
+    static const semel_hash none;
+    return memcmp(&r->group, &none, sizeof none) != 0;
+}
+
+/* A write that is refused by others' doubts takes a lock on its group, as does one that becomes a
+ * doubt: only so does neither overlook the other. Those that do not become a doubt themselves share
+ * the lock, and do not wait for each other. */
+static sm_pg_lock lock_of(const semel_write *w)
+{
+    const semel_record *r = &w->next;
+    uint64_t key;
+    memcpy(&key, r->group.b, sizeof key);
+    bool bars = r->state == SEMEL_S_IN_DOUBT ||
+                (r->state == SEMEL_S_RUNNING && r->lease_end > 0 && r->lease_end <= w->now);
+    return (sm_pg_lock){.wanted = has_group(r) && (bars || w->barred_by_group),
+                        .shared = !bars,
+                        .key = (int64_t)be64toh(key)};
+}
+
+/* `plain` is the first of four statements: plain, barred, counted, both. */
+static semel_err start(writing *x, sm_pg_statement plain)
+{
+    const semel_write *w = x->w;
+    bool barred = w->barred_by_group && has_group(&w->next);
+    sm_pg_add_write(&x->args, w, plain == SM_PGQ_APPLY);
+    if (w->n_counters > 0)
+        counters_init(&x->counters, w, &x->args);
+    x->q = (sm_pg_question){
+        .which = (sm_pg_statement)((int)plain + (barred ? 1 : 0) + (w->n_counters > 0 ? 2 : 0)),
+        .args = &x->args,
+        .lock = lock_of(w),
+        .writes = true,
+        .deadline_ns = sm_clock_deadline_ns(x->st->settings.timeout_ms)};
+    sm_err e = counters_error(&x->counters);
+    return e == SM_OK ? e : sm_fault_set(x->fault, e, "too many counters in one write");
+}
+
+_Static_assert(SM_PGQ_CLAIM_BARRED == SM_PGQ_CLAIM + 1 &&
+                   SM_PGQ_CLAIM_COUNTED == SM_PGQ_CLAIM + 2 &&
+                   SM_PGQ_APPLY_BARRED_COUNTED == SM_PGQ_APPLY + 3 &&
+                   SM_PGQ_NEXT_BARRED_COUNTED == SM_PGQ_NEXT + 3,
+               "the kinds of a statement follow each other");
+
+/* What was written, for the caller; and whoever waits in this process is woken. */
+static semel_err wrote(writing *x, uint64_t version)
+{
+    semel_err e = sm_pg_record_copy(&x->w->next, x->room, x->cur, x->fault);
+    if (e == SEMEL_OK)
+        x->cur->version = version;
+    sm_bell_ring(&x->st->waits.bell, &x->w->next.key);
+    sm_bell_ring(&x->st->waits.bell, NULL);
+    return e;
+}
+
+/* Whether the event of this write is there: an earlier try wrote it. */
+static semel_err took_effect(semel_store *st, const semel_event *event, int64_t deadline_ns,
+                             bool *is, semel_fault *fault)
+{
+    sm_pg_args args = {0};
+    sm_pg_add_int(&args, (int64_t)event->id);
+    sm_pg_add_int(&args, (int64_t)event->generation);
+    sm_pg_add_int(&args, (int64_t)event->index);
+    sm_pg_add_hash(&args, &event->hash);
+    sm_pg_question q = {.which = SM_PGQ_HAS_EVENT, .args = &args, .deadline_ns = deadline_ns};
+    PGresult *r = NULL;
+    semel_err e = sm_pg_ask(st, &q, &r, fault);
+    *is = e == SEMEL_OK && sm_pg_int(r, 0, 0) > 0;
+    PQclear(r);
+    return e;
+}
+
+static bool on_time(const writing *x)
+{
+    int64_t off = *x->now - x->w->now;
+    return off <= SEMEL_CLOCK_SLACK_MS && off >= -SEMEL_CLOCK_SLACK_MS;
+}
+
+/* Looks for what bars this write. SEMEL_OK: nothing does. */
+static semel_err find_bar(writing *x)
+{
+    if (!x->w->barred_by_group || !has_group(&x->w->next))
+        return SEMEL_OK;
+    sm_pg_args args = {0};
+    sm_pg_add_hash(&args, &x->w->next.group);
+    sm_pg_add_int(&args, (int64_t)x->w->next.id);
+    sm_pg_question q = {.which = SM_PGQ_BARRING, .args = &args, .deadline_ns = x->q.deadline_ns};
+    PGresult *r = NULL;
+    semel_record view;
+    semel_err e = sm_pg_ask(x->st, &q, &r, x->fault);
+    if (e == SEMEL_OK && PQntuples(r) > 0) {
+        *x->now = sm_pg_int(r, 0, 0);
+        sm_pg_record_view(r, 0, 1, &view);
+        e = sm_pg_record_copy(&view, x->room, x->cur, x->fault);
+        if (e == SEMEL_OK)
+            e = sm_fault_set(x->fault, SEMEL_E_BARRED, "another effect of this group is in doubt");
+    }
+    PQclear(r);
+    return e;
+}
+
+static semel_err outpaced(writing *x)
+{
+    return sm_fault_set(x->fault, SEMEL_E_UNAVAILABLE,
+                        "others keep changing this record in %s; try again", x->st->where);
+}
+
+/* ---- claim -----------------------------------------------------------------------------------*/
+
+/* Answers with the record that was there. */
+static semel_err give_found(writing *x, const PGresult *r, bool *inserted)
+{
+    semel_record view;
+    sm_pg_record_view(r, 0, 2, &view);
+    if (memcmp(&view.key, &x->w->next.key, sizeof view.key) != 0)
+        return sm_pg_collision(x->st, x->fault);
+    if (x->q.resent) {
+        semel_err e = took_effect(x->st, &x->w->event, x->q.deadline_ns, inserted, x->fault);
+        if (e != SEMEL_OK || *inserted)
+            return e != SEMEL_OK ? e : wrote(x, 1);
+    }
+    return sm_pg_record_copy(&view, x->room, x->cur, x->fault);
+}
+
+/* One round of a claim; *done unless it is to be tried again. */
+static semel_err claim_round(writing *x, bool *inserted, bool *done)
+{
+    PGresult *r = NULL;
+    semel_err e = sm_pg_ask(x->st, &x->q, &r, x->fault);
+    *done = true;
+    if (e != SEMEL_OK)
+        return e;
+    *x->now = sm_pg_int(r, 0, 0);
+    *inserted = sm_pg_int(r, 0, 1) > 0;
+    if (*inserted) {
+        e = wrote(x, 1);
+    } else if (!sm_pg_null(r, 0, 3)) {
+        e = give_found(x, r, inserted);
+    } else if (!on_time(x)) {
+        *x->cur = (semel_record){0};
+        e = sm_fault_set(x->fault, SEMEL_E_STALE, "the write's time is not the store's");
+    } else {
+        e = find_bar(x);
+        *done = e != SEMEL_OK;
+    }
+    PQclear(r);
+    return e;
+}
+
+semel_err sm_pg_claim(semel_store *st, const semel_write *fresh, semel_room *room,
+                      semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault)
+{
+    writing x = {.st = st, .w = fresh, .room = room, .cur = cur, .now = now, .fault = fault};
+    bool done = false;
+    *inserted = false;
+    *now = 0;
+    semel_err e = start(&x, SM_PGQ_CLAIM);
+    for (int i = 0; e == SEMEL_OK && !done; i++)
+        e = i < ROUNDS_MAX ? claim_round(&x, inserted, &done) : outpaced(&x);
+    counters_fini(&x.counters);
+    return e;
+}
+
+/* ---- apply -----------------------------------------------------------------------------------*/
+
+/* Nothing was written: the record as it is says why. *done unless it is to be tried again. */
+static semel_err explain(writing *x, const PGresult *r, bool *done)
+{
+    const semel_write *w = x->w;
+    semel_record view;
+    *done = true;
+    *x->now = sm_pg_int(r, 0, 0);
+    if (sm_pg_null(r, 0, 2))
+        return sm_fault_set(x->fault, SEMEL_E_NOT_FOUND, "there is no record of this key");
+    sm_pg_record_view(r, 0, 1, &view);
+    if (memcmp(&view.key, &w->next.key, sizeof view.key) != 0)
+        return sm_pg_collision(x->st, x->fault);
+    bool other = view.generation != w->expect_generation || view.version != w->expect_version;
+    if (!other && on_time(x)) {
+        semel_err e = find_bar(x);
+        *done = e != SEMEL_OK;
+        return e;
+    }
+    semel_err e = sm_pg_record_copy(&view, x->room, x->cur, x->fault);
+    return e != SEMEL_OK ? e
+                         : sm_fault_set(x->fault, SEMEL_E_STALE,
+                                        other ? "the record has changed meanwhile"
+                                              : "the write's time is not the store's");
+}
+
+static uint64_t version_after(const semel_write *w)
+{
+    return w->next.generation == w->expect_generation ? w->expect_version + 1 : 1;
+}
+
+static semel_err apply_round(writing *x, bool *done)
+{
+    PGresult *r = NULL;
+    semel_err e = sm_pg_ask(x->st, &x->q, &r, x->fault);
+    bool written = e == SEMEL_OK && sm_pg_int(r, 0, 1) > 0;
+    *done = true;
+    if (e == SEMEL_OK)
+        *x->now = sm_pg_int(r, 0, 0);
+    PQclear(r);
+    if (e == SEMEL_OK && !written && x->q.resent)
+        e = took_effect(x->st, &x->w->event, x->q.deadline_ns, &written, x->fault);
+    if (e != SEMEL_OK || written)
+        return e != SEMEL_OK ? e : wrote(x, version_after(x->w));
+    sm_pg_args args = {0};
+    sm_pg_add_int(&args, (int64_t)x->w->next.id);
+    sm_pg_question q = {.which = SM_PGQ_NEWEST, .args = &args, .deadline_ns = x->q.deadline_ns};
+    e = sm_pg_ask(x->st, &q, &r, x->fault);
+    if (e == SEMEL_OK)
+        e = explain(x, r, done);
+    PQclear(r);
+    return e;
+}
+
+semel_err sm_pg_apply(semel_store *st, const semel_write *w, semel_room *room, semel_record *cur,
+                      int64_t *now, semel_fault *fault)
+{
+    writing x = {.st = st, .w = w, .room = room, .cur = cur, .now = now, .fault = fault};
+    bool done = false;
+    *now = 0;
+    bool begins = w->next.generation != w->expect_generation;
+    semel_err e = start(&x, begins ? SM_PGQ_NEXT : SM_PGQ_APPLY);
+    for (int i = 0; e == SEMEL_OK && !done; i++)
+        e = i < ROUNDS_MAX ? apply_round(&x, &done) : outpaced(&x);
+    counters_fini(&x.counters);
+    return e;
+}
+
+/* ---- seal ------------------------------------------------------------------------------------*/
+
+semel_err sm_pg_seal(semel_store *st, const semel_event *seal, uint64_t expect, semel_fault *fault)
+{
+    sm_pg_args args = {0};
+    sm_pg_add_int(&args, (int64_t)expect);
+    sm_pg_add_int(&args, (int64_t)seal->index);
+    sm_pg_add_int(&args, seal->at);
+    sm_pg_add_bytes(&args, seal->what);
+    sm_pg_add_bytes(&args, seal->actor);
+    sm_pg_add_bytes(&args, seal->body);
+    sm_pg_add_hash(&args, &seal->prev);
+    sm_pg_add_hash(&args, &seal->hash);
+    sm_pg_question q = {.which = SM_PGQ_SEAL,
+                        .args = &args,
+                        .writes = true,
+                        .deadline_ns = sm_clock_deadline_ns(st->settings.timeout_ms)};
+    PGresult *r = NULL;
+    semel_err e = sm_pg_ask(st, &q, &r, fault);
+    bool written = e == SEMEL_OK && sm_pg_int(r, 0, 0) > 0;
+    PQclear(r);
+    if (e == SEMEL_OK && !written && q.resent) {
+        semel_event named = *seal;
+        named.id = named.generation = 0;
+        e = took_effect(st, &named, q.deadline_ns, &written, fault);
+    }
+    if (e != SEMEL_OK)
+        return e;
+    if (!written)
+        return sm_fault_set(fault, SEMEL_E_STALE, "somebody else has sealed meanwhile");
+    sm_bell_ring(&st->waits.bell, NULL);
+    return SEMEL_OK;
+}
