@@ -50,7 +50,7 @@ int ledger_setup(void **state)
     semel_fault fault = {0};
     if (ledger_open(*state, false, &fault) == SEMEL_OK)
         return 0;
-    print_error("%s cannot be opened: %s\n", ((ledger *)*state)->url, fault.text);
+    print_error("the ledger cannot be opened: %s\n", fault.text);
     return -1;
 }
 
