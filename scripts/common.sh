@@ -30,6 +30,11 @@ package_here() {
     llvm-14) command -v llvm-symbolizer-14 ;;
     nodejs) command -v node ;;
     locales) [ -e /usr/share/i18n/locales/de_DE ] ;;
+    postgresql) compgen -G '/usr/lib/postgresql/*/bin/initdb' ;;
+    redis-tools) command -v redis-cli ;;
+    pgbouncer) [ -x /usr/sbin/pgbouncer ] ;;
+    iproute2) [ -x /sbin/ip ] ;;
+    procps) command -v pgrep ;;
     *) command -v "$1" ;; # the others are named for their command
     esac >/dev/null 2>&1
 }
@@ -41,12 +46,24 @@ packages_missing() {
     echo "${lacking[*]}"
 }
 
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
 # apt_get ARG...: apt-get that asks nothing, waits for another one to finish, and writes to the log.
 apt_get() {
-    local sudo=()
-    [ "$(id -u)" = 0 ] || sudo=(sudo)
-    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+    as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get -q -y -o DPkg::Lock::Timeout=600 "$@" </dev/null >>"$root/build/install.log" 2>&1
+}
+
+# Debian starts a server when its package is installed. We want the program and not the service: a
+# machine that has no policy of its own gets this one, and services_may_start takes it away again.
+services_policy=/usr/sbin/policy-rc.d
+services_stay_down() {
+    [ ! -e "$services_policy" ] || return 0
+    printf '%s\n' '#!/bin/sh' '# semel: installing for its tests starts no service' 'exit 101' |
+        as_root sh -c 'cat >"$1" && chmod 755 "$1"' - "$services_policy"
+}
+services_may_start() {
+    ! grep -qs '^# semel: ' "$services_policy" || as_root rm -f "$services_policy"
 }
 
 # apt_install PACKAGE...: from the lists on the machine if there are any; with new lists if not, or
@@ -81,6 +98,8 @@ packages_install() {
         lacking=$(packages_missing "$@")
         [ -n "$lacking" ] || exit 0
         say "installing Debian packages: $lacking"
+        trap services_may_start EXIT
+        services_stay_down
         # shellcheck disable=SC2086 # a list of words
         if ! apt_install $lacking; then
             cat "$root/build/install.log" >&2

@@ -10,6 +10,7 @@
 #   check NAME COMMAND...        passes when the command does; its output is the diagnostic
 #   note TEXT                    diagnostic lines ("# ..."), also from stdin when TEXT is absent
 #   unit_programs BUILD          every unit test program of a build, each test a test of ours
+#   at_exit COMMAND              runs it when the suite ends, however it does; the latest first
 #   finish                       exits: 0 only when nothing failed and something ran
 #
 # $scratch is an empty directory that is gone afterwards.
@@ -17,7 +18,17 @@
 tap_count=0
 tap_failed=0
 scratch=$(mktemp -d) || exit 70
-trap 'rm -rf "$scratch"' EXIT
+tap_exits=()
+trap 'tap_exit' EXIT
+
+# An interrupt ends the shell, and its end comes here too.
+tap_exit() {
+    local i
+    for ((i = ${#tap_exits[@]} - 1; i >= 0; i--)); do eval "${tap_exits[i]}"; done
+    rm -rf "$scratch"
+}
+
+at_exit() { tap_exits+=("$1"); }
 
 ok() { echo "ok $((tap_count += 1)) - $1"; }
 
@@ -66,17 +77,32 @@ check() {
 # of a sanitizer.
 unit_failed() {
     not_ok "$1"
-    note <"$scratch/err"
-    : >"$scratch/err"
+    note <"$unit_said.err"
+    : >"$unit_said.err"
 }
 
-# unit_program PATH: runs one cmocka program. It prints TAP of a kind: a plan for each group, and
-# "not ok N # SKIP name" for a skipped test. A program that ends early, or that exits non-zero with
-# every test passed (a leak), has failed once more.
+# unit_program PATH: runs one cmocka program.
 unit_program() {
-    local program=${1##*/} status=0 planned=0 before=$tap_count failed=$tap_failed line
+    unit_start "$1"
+    unit_finish "$1"
+}
+
+# unit_start PATH: starts it beside us; unit_finish PATH waits for it and tells what it told. Paths
+# that are under way at the same time have different names.
+declare -A unit_pids
+unit_start() {
     CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 10 300 "$1" \
-        </dev/null >"$scratch/out" 2>"$scratch/err" || status=$?
+        </dev/null >"$scratch/unit.${1##*/}.out" 2>"$scratch/unit.${1##*/}.err" &
+    unit_pids[$1]=$!
+}
+
+# A program prints TAP of a kind: a plan for each group, and "not ok N # SKIP name" for a skipped
+# test. One that ends early, or that exits non-zero with every test passed (a leak), has failed once
+# more.
+unit_finish() {
+    local program=${1##*/} status=0 planned=0 before=$tap_count failed=$tap_failed line
+    local unit_said=$scratch/unit.$program
+    wait "${unit_pids[$1]}" || status=$?
     while IFS= read -r line || [ -n "$line" ]; do
         case $line in
         1..*) planned=$((planned + ${line#1..})) ;;
@@ -85,7 +111,7 @@ unit_program() {
         'ok '*) ok "$program: ${line#ok * - }" ;;
         *) note "${line#\# }" ;;
         esac
-    done <"$scratch/out"
+    done <"$unit_said.out"
     if [ $((tap_count - before)) -lt "$planned" ]; then
         unit_failed "$program: ended with status $status after $((tap_count - before)) of $planned tests"
     elif [ "$planned" -eq 0 ] || { [ "$status" -ne 0 ] && [ "$tap_failed" -eq "$failed" ]; }; then

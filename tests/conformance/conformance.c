@@ -27,8 +27,13 @@ void desk_fini(desk *d)
 
 semel_err ledger_open(ledger *l, bool must_exist, semel_fault *fault)
 {
+    const char *partitions = getenv("SEMEL_STORE_PARTITIONS");
     semel_store_env env = {
         .size = sizeof env, .cache_bytes = (size_t)64 << 20, .must_exist = must_exist};
+    if (partitions != NULL && !must_exist) {
+        env.migrate = true;
+        env.partitions = (uint32_t)atoi(partitions);
+    }
     return l->ops->open(sm_str_from(l->url), &env, &l->st, &l->caps, fault);
 }
 
@@ -45,7 +50,7 @@ int ledger_setup(void **state)
     semel_fault fault = {0};
     if (ledger_open(*state, false, &fault) == SEMEL_OK)
         return 0;
-    print_error("%s cannot be opened: %s\n", ((ledger *)*state)->url, fault.text);
+    print_error("the ledger cannot be opened: %s\n", fault.text);
     return -1;
 }
 

@@ -5,7 +5,8 @@
  *     conformance --schemes  lists the stores that it knows
  *
  * A # in the URL becomes a number, so that each test has a ledger of its own: "sqlite:DIR/#.db".
- * A new store needs a line in the list below, and no new test.
+ * SEMEL_STORE_PARTITIONS makes ledgers with so many partitions, where the store has such. A new
+ * store needs a line in the list below, and no new test.
  */
 #include "conformance.h"
 

@@ -1,7 +1,7 @@
 /*
  * A mixed load whose processes are killed at any moment and started again.
  *
- *     tool_chaos --url URL --dir DIR [--seed N] [--seconds N] [--processes N] [--threads N]
+ *     tool_chaos [--url URL] --dir DIR [--seed N] [--seconds N] [--processes N] [--threads N]
  *
  * Every thread picks a key, asks, and does one of the things that people do: the work in time, the
  * work too late, with a renewal or without, a failure, nothing at all, a resolution, a lie. Each
@@ -363,8 +363,8 @@ int main(int argc, char **argv)
         default: return 64;
         }
     }
-    if (url == NULL || dir == NULL || processes == 0 || processes > PROCESSES_MAX || threads == 0)
-        die("usage: tool_chaos --url URL --dir DIR [--seed N] [--seconds N] [--processes N]");
+    if (dir == NULL || processes == 0 || processes > PROCESSES_MAX || threads == 0)
+        die("usage: tool_chaos [--url URL] --dir DIR [--seed N] [--seconds N] [--processes N]");
     char path[512];
     snprintf(path, sizeof path, "%s/world", dir);
     world_fd = open_log(path);

@@ -1,7 +1,7 @@
 /*
  * Judges a history that tool_chaos left: whether what everybody was told can be the truth.
  *
- *     tool_history --url URL DIR
+ *     tool_history [--url URL] DIR
  *
  * For each effect (one generation of one key):
  *
@@ -258,14 +258,16 @@ static void check_ledger(const effect *f, semel *s, semel_answer *a)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4 || strcmp(argv[1], "--url") != 0)
-        die("usage: tool_history --url URL DIR");
+    bool named = argc == 4 && strcmp(argv[1], "--url") == 0;
+    if (!named && argc != 2)
+        die("usage: tool_history [--url URL] DIR");
+    const char *dir = argv[argc - 1];
     history h = {0};
-    read_files(&h, argv[3]);
+    read_files(&h, dir);
     if (h.n == 0)
-        die("there is no history in %s", argv[3]);
+        die("there is no history in %s", dir);
     qsort(h.p, h.n, sizeof *h.p, by_effect_and_time);
-    semel *s = open_ledger(argv[2], NULL);
+    semel *s = open_ledger(named ? argv[2] : NULL, NULL);
     semel_answer *a = semel_answer_new();
     if (a == NULL)
         die("out of memory");

@@ -1,8 +1,9 @@
 /*
- * One effect after the other, and what the ledger said about each.
+ * Effects, and what the ledger said about each.
  *
- *     tool_load --url URL [--from N] [--count N] [--bytes N]
- *     tool_load --url URL --check <LINES
+ *     tool_load [--url URL] [--from N] [--count N] [--bytes N] [--hold]
+ *     tool_load [--url URL] [--from N] [--count N] [--bytes N] --patience MS [--threads N]
+ *     tool_load [--url URL] --check <LINES
  *
  * Prints a line as soon as something is so:
  *
@@ -14,105 +15,175 @@
  *
  * After a refusal it waits for a line on stdin and then tries the same again; at the end of stdin
  * it ends, with the code's exit status. So a test can mend the world, or see that it stays broken,
- * without the process being another one.
+ * without the process being another one. With --hold it also waits for a line between the work and
+ * its commit.
+ *
+ * With --patience nobody need say anything: it tries the same key again and again for so long, as
+ * an agent does. A begin whose answer was lost may have been recorded; its lease then ends, and the
+ * effect is in doubt. Nobody else has this key, so that the one who is here knows that it was not
+ * done, and resolves it so.
  *
  * --check reads such lines, of one run or of several, and tells whether they and the ledger agree:
  * nothing ran twice, what ran has its record, and what was acknowledged is there with its value.
+ *
+ * Without --url the ledger is that of the environment.
  */
 #include "tool.h"
 
 #include <getopt.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 static const char *url;
-static unsigned from, count = 100;
+static unsigned from, count = 100, threads = 1;
 static size_t value_bytes = 2000;
-static bool check;
+static int64_t patience_ms; /* 0: stdin says when to try again */
+static bool check, hold;
+
+/* A claim whose answer was lost is not in the way for long. */
+static const char short_leases[] = "{version: 1, tools: {load: {class: write, lease: 2s}}}";
+
+static semel *ledger;
+static atomic_uint next_key;
 
 /* ---- the load --------------------------------------------------------------------------------*/
 
+/* What one thread does. */
+typedef struct worker {
+    pthread_t thread;
+    semel_answer *a;
+    char *value;
+    unsigned key;
+    int64_t refused_at; /* since when this key is refused; 0: it is not */
+} worker;
+
 /* False at the end of stdin. */
-static bool may_try_again(void)
+static bool told_to_go_on(void)
 {
     char line[256];
     return fgets(line, sizeof line, stdin) != NULL;
 }
 
-/* Prints a refusal, waits, and ends the program if nobody wants it to go on. */
-static void refused(const semel_answer *a, const char *stage, unsigned key)
+/* Prints a refusal, waits, and ends the program if it is not to go on. */
+static void refused(worker *w, const char *stage)
 {
-    printf("refused %s %s %u\n", semel_code_name(a->code), stage, key);
+    const semel_answer *a = w->a;
+    printf("refused %s %s %u\n", semel_code_name(a->code), stage, w->key);
     fprintf(stderr, "%.*s\n", FMT(a->message));
-    if (!may_try_again())
+    if (patience_ms == 0) {
+        if (!told_to_go_on())
+            exit(semel_code_exit(a->code));
+        return;
+    }
+    int64_t now = now_ms();
+    if (w->refused_at == 0)
+        w->refused_at = now;
+    if (!a->retriable || now - w->refused_at > patience_ms)
         exit(semel_code_exit(a->code));
+    usleep(50000);
 }
 
 /* A value that no other process and no other key returns. */
-static semel_str make_value(char *out, unsigned key)
+static semel_str make_value(worker *w)
 {
-    int n = snprintf(out, value_bytes, "%u %ld ", key, (long)getpid());
-    memset(out + n, 'x', value_bytes - (size_t)n);
-    return (semel_str){out, value_bytes};
+    int n = snprintf(w->value, value_bytes, "%u %ld ", w->key, (long)getpid());
+    memset(w->value + n, 'x', value_bytes - (size_t)n);
+    return (semel_str){w->value, value_bytes};
 }
 
-static void commit(semel *s, const semel_answer *execute, unsigned key, semel_str value)
+static void commit(worker *w)
 {
     char claim[256];
-    int n = snprintf(claim, sizeof claim, "%.*s", FMT(execute->claim));
-    semel_answer *a = semel_answer_new();
-    if (a == NULL)
-        die("out of memory");
+    int n = snprintf(claim, sizeof claim, "%.*s", FMT(w->a->claim));
+    semel_str value = make_value(w);
     semel_outcome o = {.size = sizeof o, .value = value};
-    while (semel_commit(s, (semel_str){claim, (size_t)n}, &o, a) != SEMEL_OK ||
-           a->verdict != SEMEL_DONE)
-        refused(a, "commit", key);
-    printf("acknowledged %u %" PRIx64 "\n", key, hash_bytes(value));
-    semel_answer_free(a);
+    while (semel_commit(ledger, (semel_str){claim, (size_t)n}, &o, w->a) != SEMEL_OK ||
+           w->a->verdict != SEMEL_DONE)
+        refused(w, "commit");
+    printf("acknowledged %u %" PRIx64 "\n", w->key, hash_bytes(value));
 }
 
-static void run_effect(semel *s, unsigned key, char *room)
+/* We hold the key alone and have not done it. */
+static void resolve(worker *w)
+{
+    char effect[64];
+    int n = snprintf(effect, sizeof effect, "%.*s", FMT(w->a->effect));
+    semel_err e = semel_resolve(ledger, (semel_str){effect, (size_t)n}, SEMEL_RESOLVE_NOT_APPLIED,
+                                NULL, TEXT("its claim was lost"), (semel_str){0}, w->a);
+    if (e != SEMEL_OK || w->a->verdict != SEMEL_DONE)
+        refused(w, "resolve");
+    else
+        printf("resolved %u\n", w->key);
+}
+
+static void run_effect(worker *w)
 {
     char name[32];
-    int n = snprintf(name, sizeof name, "load-%u", key);
+    int n = snprintf(name, sizeof name, "load-%u", w->key);
     semel_call call = {
         .size = sizeof call, .scope = TEXT("load"), .tool = TEXT("load"), .key = {name, (size_t)n}};
-    semel_answer *a = semel_answer_new();
-    if (a == NULL)
-        die("out of memory");
+    const semel_answer *a = w->a;
+    w->refused_at = 0;
     for (;;) {
-        semel_begin(s, &call, a);
-        if (a->verdict != SEMEL_REFUSED || a->code == SEMEL_C_IN_DOUBT)
+        semel_begin(ledger, &call, w->a);
+        if (a->verdict != SEMEL_REFUSED)
             break;
-        refused(a, "begin", key);
+        if (a->code != SEMEL_C_IN_DOUBT) {
+            refused(w, "begin");
+        } else if (patience_ms > 0) {
+            resolve(w);
+        } else {
+            printf("doubtful %u\n", w->key);
+            return;
+        }
     }
     if (a->verdict == SEMEL_REPLAY) {
-        printf("replayed %u %" PRIx64 "\n", key, hash_bytes(a->outcome.value));
-    } else if (a->verdict == SEMEL_REFUSED) {
-        printf("doubtful %u\n", key);
-    } else {
-        printf("executed %u\n", key);
-        commit(s, a, key, make_value(room, key));
+        printf("replayed %u %" PRIx64 "\n", w->key, hash_bytes(a->outcome.value));
+        return;
     }
-    semel_answer_free(a);
+    printf("executed %u\n", w->key);
+    w->refused_at = 0;
+    if (hold && !told_to_go_on())
+        exit(0);
+    commit(w);
+}
+
+static void *worker_main(void *arg)
+{
+    worker *w = arg;
+    w->a = semel_answer_new();
+    w->value = malloc(value_bytes);
+    if (w->a == NULL || w->value == NULL)
+        die("out of memory");
+    while ((w->key = atomic_fetch_add(&next_key, 1)) < from + count)
+        run_effect(w);
+    free(w->value);
+    semel_answer_free(w->a);
+    return NULL;
 }
 
 static int run_load(void)
 {
-    semel *s = NULL;
     semel_fault fault = {0};
-    semel_options o = {.size = sizeof o, .url = url, .actor = TEXT("test")};
-    semel_err e = semel_open(&o, &s, &fault);
+    semel_options o = {
+        .size = sizeof o, .url = url, .actor = TEXT("test"), .contract = text_of(short_leases)};
+    semel_err e = semel_open(&o, &ledger, &fault);
     if (e != SEMEL_OK) {
         printf("refused %s open\n", semel_err_name(e));
         fprintf(stderr, "%s\n", fault.text);
         return semel_code_exit(SEMEL_C_LEDGER_UNAVAILABLE);
     }
-    char *room = malloc(value_bytes);
-    if (room == NULL)
+    worker *workers = calloc(threads, sizeof *workers);
+    if (workers == NULL)
         die("out of memory");
-    for (unsigned key = from; key < from + count; key++)
-        run_effect(s, key, room);
-    free(room);
-    semel_close(s);
+    atomic_store(&next_key, from);
+    for (unsigned i = 0; i < threads; i++)
+        if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]) != 0)
+            die("a thread could not be started");
+    for (unsigned i = 0; i < threads; i++)
+        pthread_join(workers[i].thread, NULL);
+    free(workers);
+    semel_close(ledger);
     return 0;
 }
 
@@ -169,12 +240,18 @@ static int run_check(void)
     return wrong == 0 && checked > 0 && sound ? 0 : 1;
 }
 
-int main(int argc, char **argv)
+static void read_options(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"url", required_argument, NULL, 'u'},   {"from", required_argument, NULL, 'f'},
-        {"count", required_argument, NULL, 'n'}, {"bytes", required_argument, NULL, 'b'},
-        {"check", no_argument, NULL, 'c'},       {0},
+        {"url", required_argument, NULL, 'u'},
+        {"from", required_argument, NULL, 'f'},
+        {"count", required_argument, NULL, 'n'},
+        {"bytes", required_argument, NULL, 'b'},
+        {"threads", required_argument, NULL, 't'},
+        {"patience", required_argument, NULL, 'p'},
+        {"hold", no_argument, NULL, 'h'},
+        {"check", no_argument, NULL, 'c'},
+        {0},
     };
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
@@ -182,12 +259,22 @@ int main(int argc, char **argv)
         case 'f': from = (unsigned)atoi(optarg); break;
         case 'n': count = (unsigned)atoi(optarg); break;
         case 'b': value_bytes = (size_t)atol(optarg); break;
+        case 't': threads = (unsigned)atoi(optarg); break;
+        case 'p': patience_ms = atol(optarg); break;
+        case 'h': hold = true; break;
         case 'c': check = true; break;
-        default: return 64;
+        default: exit(64);
         }
     }
-    if (url == NULL || value_bytes < 64)
-        die("usage: tool_load --url URL [--from N] [--count N] [--bytes N] | --check");
+    /* Only one can listen to stdin. */
+    if (value_bytes < 64 || threads == 0 || (threads > 1 && (patience_ms == 0 || hold)))
+        die("usage: tool_load [--url URL] [--from N] [--count N] [--bytes N] [--hold] |"
+            " --patience MS [--threads N] | --check");
+}
+
+int main(int argc, char **argv)
+{
+    read_options(argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0);
     return check ? run_check() : run_load();
 }

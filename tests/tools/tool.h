@@ -77,6 +77,7 @@ static inline int open_log(const char *path)
     return fd;
 }
 
+/* `url` may be NULL: then it is in the environment, where ps(1) does not show it. */
 static inline semel *open_ledger(const char *url, const char *contract)
 {
     semel *s = NULL;
@@ -85,7 +86,7 @@ static inline semel *open_ledger(const char *url, const char *contract)
     if (contract != NULL)
         o.contract = text_of(contract);
     if (semel_open(&o, &s, &fault) != SEMEL_OK)
-        die("%s was not opened: %s", url, fault.text);
+        die("the ledger was not opened: %s", fault.text);
     return s;
 }
 
