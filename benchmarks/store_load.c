@@ -5,6 +5,7 @@
  *   store-load URL fresh CALLERS SECONDS    begin and commit of new calls
  *   store-load URL replay CALLERS SECONDS   begin of calls that are settled
  *   store-load URL wake ROUNDS              from one process's commit to another one's outcome
+ *   store-load statements SCHEMA            what Postgres is sent for one effect, for pgbench
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,6 +18,7 @@
 
 #include "calls.h"
 #include "measure.h"
+#include "store_statements.h"
 
 #define CALLERS_MAX 256
 #define SETTLED     1000u
@@ -170,6 +172,12 @@ int main(int argc, char **argv)
         wake(argv[1], many);
         return 0;
     }
-    fputs("usage: store-load URL fresh|replay CALLERS SECONDS | URL wake ROUNDS\n", stderr);
+    if (argc == 3 && strcmp(argv[1], "statements") == 0) {
+        bench_statements(stdout, argv[2]);
+        return 0;
+    }
+    fputs("usage: store-load URL fresh|replay CALLERS SECONDS | URL wake ROUNDS |\n"
+          "       store-load statements SCHEMA\n",
+          stderr);
     return 64;
 }
