@@ -26,7 +26,7 @@ static void put_text(sm_buf *b, const char *column, const char *name)
 /* The handle ef_..., as core/handle.h describes it. */
 static void put_handle(sm_buf *b)
 {
-    sm_buf_text(b, "'ef_' || lpad(to_hex(shard), 2, '0')");
+    sm_buf_text(b, "'ef_' || lpad(to_hex(shard::integer), 2, '0')");
     for (int shift = 60; shift >= 0; shift -= 5)
         sm_buf_printf(
             b, " || substr('0123456789abcdefghjkmnpqrstvwxyz', ((id >> %d) & %d)::integer + 1, 1)",
