@@ -43,7 +43,8 @@ static sm_err default_url(char out[URL_MAX], semel_fault *fault)
 
 static const semel_store_ops *store_of(sm_str url)
 {
-    static const semel_store_ops *const stores[] = {&sm_store_sqlite, &sm_store_memory};
+    static const semel_store_ops *const stores[] = {&sm_store_sqlite, &sm_store_memory,
+                                                    &sm_store_redis, &sm_store_rediss};
     for (size_t i = 0; i < sizeof stores / sizeof stores[0]; i++) {
         size_t n = strlen(stores[i]->scheme);
         if (url.n > n && url.p[n] == ':' && memcmp(url.p, stores[i]->scheme, n) == 0)
