@@ -109,7 +109,7 @@ static sm_err take_schema(sm_pg_settings *s, const sm_url_option *o, semel_fault
                             "and _, which does not begin with a digit or with pg_",
                             SM_PG_NAME_MAX);
     snprintf(s->schema, sizeof s->schema, "%.*s", SM_FMT(name));
-    snprintf(s->channel, sizeof s->channel, "semel:%.*s", SM_FMT(name));
+    snprintf(s->channel, sizeof s->channel, "semel_%.*s", SM_FMT(name));
     return SM_OK;
 }
 
