@@ -9,8 +9,8 @@ root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 me=${0##*/}
 
 # What a build of Semel needs, by the names Debian gives it.
-core_packages="gcc libc6-dev meson ninja-build pkg-config libssl-dev libyaml-dev libsqlite3-dev
-libpq-dev libhiredis-dev"
+core_packages="gcc libc6-dev meson ninja-build pkg-config libssl-dev libyaml-dev libsqlite3-dev"
+core_packages="$core_packages libpq-dev libhiredis-dev"
 
 say() { printf '%s: %s\n' "$me" "$*" >&2; }
 

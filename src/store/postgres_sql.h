@@ -51,8 +51,8 @@
     " AND b.bars_from <= (SELECT now FROM t))"
 
 /* With counters. One that would pass its cap is looked for first, so that such a refusal is not an
- * error in the server's log. What others write meanwhile makes it violate a constraint, which undoes
- * the whole statement. */
+ * error in the server's log. What others write meanwhile makes it violate a constraint, which
+ * undoes the whole statement. */
 #define SM_PG_PLAIN_CHECK       ""
 #define SM_PG_PLAIN_ROOM        ""
 #define SM_PG_PLAIN_OVER        "false"
@@ -193,8 +193,8 @@
     " AND e.born = ANY(ARRAY(SELECT born FROM p WHERE NOT over)))"                                 \
     " SELECT key, CASE WHEN waited THEN pg_notify(#, encode(key, 'hex')) IS NULL END FROM p"
 
-/* A key's newest generation stays while older ones do: whether a key is known is asked of the newest
- * only. */
+/* A key's newest generation stays while older ones do: whether a key is known is asked of the
+ * newest only. */
 #define SM_PG_NONE_OLDER                                                                           \
     "AND (e.purge_at > t.now OR e.purge_at IS NULL"                                                \
     " OR NOT EXISTS (SELECT FROM @effect_old AS o WHERE o.id = e.id))"
