@@ -9,8 +9,8 @@ root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 me=${0##*/}
 
 # What a build of Semel needs, by the names Debian gives it.
-core_packages="gcc libc6-dev meson ninja-build pkg-config libssl-dev libyaml-dev libsqlite3-dev
-libpq-dev"
+core_packages="gcc libc6-dev meson ninja-build pkg-config libssl-dev libyaml-dev libsqlite3-dev"
+core_packages="$core_packages libpq-dev libhiredis-dev"
 
 say() { printf '%s: %s\n' "$me" "$*" >&2; }
 
@@ -25,6 +25,7 @@ package_here() {
     libyaml-dev) pkg-config --exists yaml-0.1 ;;
     libsqlite3-dev) pkg-config --exists 'sqlite3 >= 3.40' ;;
     libpq-dev) pkg-config --exists 'libpq >= 14' ;;
+    libhiredis-dev) pkg-config --exists hiredis ;;
     libcmocka-dev) pkg-config --exists cmocka ;;
     libclang-rt-14-dev) compgen -G '/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.asan-*.a' ;;
     llvm-14) command -v llvm-symbolizer-14 ;;

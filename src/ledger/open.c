@@ -47,10 +47,10 @@ static const semel_store_ops *store_of(sm_str url)
     static const struct {
         const char *scheme;
         const semel_store_ops *store;
-    } stores[] = {{"sqlite", &sm_store_sqlite},
-                  {"memory", &sm_store_memory},
-                  {"postgres", &sm_store_postgres},
-                  {"postgresql", &sm_store_postgres}}; /* libpq takes both */
+    } stores[] = {
+        {"sqlite", &sm_store_sqlite},     {"memory", &sm_store_memory},
+        {"postgres", &sm_store_postgres}, {"postgresql", &sm_store_postgres}, /* libpq takes both */
+        {"redis", &sm_store_redis},       {"rediss", &sm_store_rediss}};
     for (size_t i = 0; i < sizeof stores / sizeof stores[0]; i++) {
         size_t n = strlen(stores[i].scheme);
         if (url.n > n && url.p[n] == ':' && memcmp(url.p, stores[i].scheme, n) == 0)

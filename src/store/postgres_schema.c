@@ -214,8 +214,13 @@ static semel_err read_version(opening *o, int64_t *version)
 {
     PGresult *r = NULL;
     *version = 0;
-    semel_err e = run(o, "SELECT to_regclass('@meta') IS NOT NULL", &r);
-    bool there = e == SEMEL_OK && is(r, 0, "t");
+    char sql[256]; /* not to_regclass: it may remember what was before we had the lock */
+    snprintf(sql, sizeof sql,
+             "SELECT count(*) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+             " WHERE n.nspname = '%s' AND c.relname = 'meta'",
+             o->st->settings.schema);
+    semel_err e = run(o, sql, &r);
+    bool there = e == SEMEL_OK && number(r, 0) > 0;
     PQclear(r);
     if (e != SEMEL_OK || !there)
         return e;

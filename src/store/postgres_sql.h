@@ -22,13 +22,16 @@
 #ifndef SM_STORE_POSTGRES_SQL_H
 #define SM_STORE_POSTGRES_SQL_H
 
+/* One line of a statement is one line here. */
+/* clang-format off */
+
 /* The columns of a record, in the order in which postgres_row.c reads them. */
 #define SM_PG_RECORD(e)                                                                            \
-    e ".key, " e ".id, " e ".generation, " e ".version, " e ".shard, " e ".state, " e              \
-      ".tombstone, " e ".fence, " e ".events, " e ".created_at, " e ".updated_at, " e              \
-      ".lease_end, " e ".due_at, " e ".settled_at, " e ".result_end, " e ".window_end, " e         \
-      ".purge_at, " e ".grp, " e ".fingerprint, " e ".head, " e ".scope, " e ".step, " e           \
-      ".tool, " e ".caller, " e ".life, " e ".args, " e ".outcome"
+    e ".key, " e ".id, " e ".generation, " e ".version, " e ".shard, " e ".state, "                \
+    e ".tombstone, " e ".fence, " e ".events, " e ".created_at, " e ".updated_at, "                \
+    e ".lease_end, " e ".due_at, " e ".settled_at, " e ".result_end, " e ".window_end, "           \
+    e ".purge_at, " e ".grp, " e ".fingerprint, " e ".head, " e ".scope, " e ".step, "             \
+    e ".tool, " e ".caller, " e ".life, " e ".args, " e ".outcome"
 
 #define SM_PG_NOW     "floor(date_part('epoch', clock_timestamp()) * 1000)::bigint"
 #define SM_PG_NOW_CTE "t AS MATERIALIZED (SELECT " SM_PG_NOW " AS now)"
@@ -47,12 +50,25 @@
     " AND NOT EXISTS (SELECT FROM @effect AS b WHERE b.grp = $19 AND b.id <> $1"                   \
     " AND b.bars_from <= (SELECT now FROM t))"
 
-/* A counter that would pass its cap violates a constraint, which undoes the whole statement. */
-#define SM_PG_NO_COUNTERS(from) ""
-#define SM_PG_COUNTERS(from)                                                                       \
+/* With counters. One that would pass its cap is looked for first, so that such a refusal is not an
+ * error in the server's log. What others write meanwhile makes it violate a constraint, which
+ * undoes the whole statement. */
+#define SM_PG_PLAIN_CHECK       ""
+#define SM_PG_PLAIN_ROOM        ""
+#define SM_PG_PLAIN_OVER        "false"
+#define SM_PG_PLAIN_WRITE(from) ""
+
+#define SM_PG_DELTAS                                                                               \
+    "unnest($41::bytea[], $42::bigint[], $43::bigint[]) AS d(name, delta, cap)"
+#define SM_PG_COUNTED_CHECK                                                                        \
+    ", caps AS MATERIALIZED (SELECT EXISTS (SELECT FROM " SM_PG_DELTAS                             \
+    " LEFT JOIN @counter AS c ON c.name = d.name"                                                  \
+    " WHERE d.cap < 9223372036854775807 AND coalesce(c.value, 0) + d.delta > d.cap) AS over)"
+#define SM_PG_COUNTED_ROOM " AND NOT (SELECT caps.over FROM caps)"
+#define SM_PG_COUNTED_OVER "(SELECT caps.over FROM caps)"
+#define SM_PG_COUNTED_WRITE(from)                                                                  \
     ", cnt AS (INSERT INTO @counter AS c(name, value, cap)"                                        \
-    " SELECT d.name, d.delta, d.cap FROM " from                                                    \
-    ", unnest($41::bytea[], $42::bigint[], $43::bigint[]) AS d(name, delta, cap) ORDER BY d.name"  \
+    " SELECT d.name, d.delta, d.cap FROM " from ", " SM_PG_DELTAS " ORDER BY d.name"               \
     " ON CONFLICT (name) DO UPDATE SET cap = excluded.cap, value ="                                \
     " CASE WHEN excluded.value < 0 AND c.value < -9223372036854775808 - excluded.value"            \
     " THEN -9223372036854775808 ELSE c.value + excluded.value END)"
@@ -64,22 +80,26 @@
 /* Rings for whoever waits in another process, if anybody ever waited for this key. */
 #define SM_PG_NOTIFY "CASE WHEN waited THEN pg_notify(#, encode($18, 'hex')) IS NULL END"
 
-/* Insert or get. One row: now, whether it was inserted, the record that was there or NULLs. */
-#define SM_PG_CLAIM(barrier, counters)                                                                     \
-    "WITH " SM_PG_NOW_CTE ", got AS MATERIALIZED (SELECT " SM_PG_RECORD(                                   \
-        "e") " FROM @effect AS e WHERE e.id = $1),"                                                        \
-             " ins AS (INSERT INTO @effect(id, generation, version, shard, state, tombstone, fence,"       \
-             " events, created_at, updated_at, lease_end, due_at, settled_at, result_end, window_end,"     \
-             " purge_at, sweep_at, bars_from, key, grp, fingerprint, head, scope, step, tool, caller,"     \
-             " life, args, outcome, born)"                                                                 \
-             " SELECT $1, $2, 1, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18," \
-             " $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, " SM_PG_SEQ                               \
-             " WHERE NOT EXISTS (SELECT FROM got) AND " SM_PG_ON_TIME barrier                              \
-             " ON CONFLICT (id) DO NOTHING RETURNING born)" SM_PG_EVENT("born", "ins") counters(           \
-                 "ins") " SELECT t.now, (SELECT count(*) FROM ins), g.* FROM t LEFT JOIN got AS g ON true"
+/* Insert or get. One row: now, how many were inserted, whether a counter is in the way, the record
+ * that was there or NULLs. */
+#define SM_PG_CLAIM(barrier, kind)                                                                 \
+    "WITH " SM_PG_NOW_CTE ", got AS MATERIALIZED (SELECT " SM_PG_RECORD("e")                       \
+    " FROM @effect AS e WHERE e.id = $1)" SM_PG_##kind##_CHECK                                     \
+    ", ins AS (INSERT INTO @effect(id, generation, version, shard, state, tombstone, fence,"       \
+    " events, created_at, updated_at, lease_end, due_at, settled_at, result_end, window_end,"      \
+    " purge_at, sweep_at, bars_from, key, grp, fingerprint, head, scope, step, tool, caller,"      \
+    " life, args, outcome, born)"                                                                  \
+    " SELECT $1, $2, 1, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,"  \
+    " $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, " SM_PG_SEQ                                \
+    " WHERE NOT EXISTS (SELECT FROM got) AND " SM_PG_ON_TIME barrier SM_PG_##kind##_ROOM           \
+    " ON CONFLICT (id) DO NOTHING RETURNING born)"                                                 \
+    SM_PG_EVENT("born", "ins") SM_PG_##kind##_WRITE("ins")                                         \
+    " SELECT t.now, (SELECT count(*) FROM ins), " SM_PG_##kind##_OVER                              \
+    ", g.* FROM t LEFT JOIN got AS g ON true"
 
 #define SM_PG_EXPECTED                                                                             \
-    " WHERE e.id = $1 AND e.generation = $37 AND e.version = $38 AND e.key = $18 AND " SM_PG_ON_TIME
+    " WHERE e.id = $1 AND e.generation = $37 AND e.version = $38 AND e.key = $18"                  \
+    " AND " SM_PG_ON_TIME
 
 /* What both kinds of apply replace. */
 #define SM_PG_SET                                                                                  \
@@ -89,65 +109,64 @@
     " fingerprint = $20, head = $21, scope = $22, step = $23, tool = $24, caller = $25,"           \
     " life = $26"
 
-/* Compare and swap. One row: now, how many were written. */
-#define SM_PG_APPLY(barrier, counters)                                                             \
-    "WITH " SM_PG_NOW_CTE ", upd AS (UPDATE @effect AS e SET version = e.version + 1," SM_PG_SET   \
+/* What an apply answers: now, how many were written, whether a counter is in the way. */
+#define SM_PG_APPLIED(kind)                                                                        \
+    " SELECT t.now, (SELECT count(*) FROM upd), " SM_PG_##kind##_OVER                              \
+    ", (SELECT " SM_PG_NOTIFY " FROM upd) FROM t"
+
+/* Compare and swap. */
+#define SM_PG_APPLY(barrier, kind)                                                                 \
+    "WITH " SM_PG_NOW_CTE SM_PG_##kind##_CHECK                                                     \
+    ", upd AS (UPDATE @effect AS e SET version = e.version + 1," SM_PG_SET                         \
     ", args = CASE WHEN $39 = 1 THEN e.args ELSE $27 END,"                                         \
-    " outcome = CASE WHEN $40 = 1 THEN e.outcome ELSE $28 END" SM_PG_EXPECTED barrier              \
-    " RETURNING e.waited)" SM_PG_EVENT(SM_PG_SEQ, "upd")                                           \
-        counters("upd") " SELECT t.now, (SELECT count(*) FROM upd), (SELECT " SM_PG_NOTIFY         \
-                        " FROM upd) FROM t"
+    " outcome = CASE WHEN $40 = 1 THEN e.outcome ELSE $28 END"                                     \
+    SM_PG_EXPECTED barrier SM_PG_##kind##_ROOM " RETURNING e.waited)"                              \
+    SM_PG_EVENT(SM_PG_SEQ, "upd") SM_PG_##kind##_WRITE("upd") SM_PG_APPLIED(kind)
 
 /* The same, for a write that begins a generation: the one before it moves aside. */
-#define SM_PG_BEGIN_NEXT(barrier, counters)                                                                \
-    "WITH " SM_PG_NOW_CTE                                                                                  \
-    ", was AS MATERIALIZED (SELECT e.* FROM @effect AS e" SM_PG_EXPECTED barrier                           \
-    " FOR UPDATE), kept AS (INSERT INTO @effect_old(" SM_PG_OLD(                                           \
-        "") ")"                                                                                            \
-            " SELECT " SM_PG_OLD(                                                                          \
-                "was.") " FROM was),"                                                                      \
-                        " upd AS (UPDATE @effect AS e SET generation = $2, version = 1, born = " SM_PG_SEQ \
-                        "," SM_PG_SET                                                                      \
-                        ", args = $27, outcome = $28 WHERE e.id = $1 AND EXISTS (SELECT FROM was)"         \
-                        " RETURNING e.waited, e.born)" SM_PG_EVENT("born", "upd") counters(                \
-                            "upd") " SELECT t.now, (SELECT count(*) FROM upd), (SELECT " SM_PG_NOTIFY      \
-                                   " FROM upd) FROM t"
+#define SM_PG_BEGIN_NEXT(barrier, kind)                                                            \
+    "WITH " SM_PG_NOW_CTE SM_PG_##kind##_CHECK                                                     \
+    ", was AS MATERIALIZED (SELECT e.* FROM @effect AS e"                                          \
+    SM_PG_EXPECTED barrier SM_PG_##kind##_ROOM " FOR UPDATE)"                                      \
+    ", kept AS (INSERT INTO @effect_old(" SM_PG_OLD("") ") SELECT " SM_PG_OLD("was.") " FROM was)" \
+    ", upd AS (UPDATE @effect AS e SET generation = $2, version = 1, born = " SM_PG_SEQ            \
+    "," SM_PG_SET ", args = $27, outcome = $28"                                                    \
+    " WHERE e.id = $1 AND EXISTS (SELECT FROM was) RETURNING e.waited, e.born)"                    \
+    SM_PG_EVENT("born", "upd") SM_PG_##kind##_WRITE("upd") SM_PG_APPLIED(kind)
 
 /* The columns of effect_old. */
 #define SM_PG_OLD(e)                                                                               \
-    e "id, " e "generation, " e "version, " e "born, " e "shard, " e "state, " e "tombstone, " e   \
-      "fence, " e "events, " e "created_at, " e "updated_at, " e "lease_end, " e "due_at, " e      \
-      "settled_at, " e "result_end, " e "window_end, " e "purge_at, " e "sweep_at, " e "key, " e   \
-      "grp, " e "fingerprint, " e "head, " e "scope, " e "step, " e "tool, " e "caller, " e        \
-      "life, " e "args, " e "outcome"
+    e "id, " e "generation, " e "version, " e "born, " e "shard, " e "state, " e "tombstone, "     \
+    e "fence, " e "events, " e "created_at, " e "updated_at, " e "lease_end, " e "due_at, "        \
+    e "settled_at, " e "result_end, " e "window_end, " e "purge_at, " e "sweep_at, " e "key, "     \
+    e "grp, " e "fingerprint, " e "head, " e "scope, " e "step, " e "tool, " e "caller, "          \
+    e "life, " e "args, " e "outcome"
 
-/* A page of records, the newest first. `from_new` and `from_old` bound what is looked at; the rest
- * of the filter is applied to that: $1 before this born  $2 how many to look at  $3 how many to
- * give  $4 states  $5 since  $6 until  $7 group  $8 scope  $9 scope and a slash  $10 tool
- * $11 tool's pattern  $12 bytes to give. Rows: how many were looked at, the last of them, born, the
- * record; one row at least. A record that would pass the bytes is left for the next page. */
-#define SM_PG_QUERY(from_new, from_old)                                                                            \
-    "WITH w AS MATERIALIZED (SELECT * FROM ((" SM_PG_LOOK("effect", "false") from_new                              \
-        " ORDER BY born DESC LIMIT $2) UNION ALL (" SM_PG_LOOK("effect_old", "true") from_old                      \
-        " ORDER BY born DESC LIMIT $2)) AS u ORDER BY born DESC LIMIT $2),"                                        \
-        " m AS MATERIALIZED (SELECT born, old, id, generation, sum(bytes) OVER (ORDER BY born DESC)"               \
-        " - bytes AS before FROM w WHERE ($4 = 0 OR ($4 >> state) & 1 = 1)"                                        \
-        " AND ($5 = 0 OR created_at >= $5) AND ($6 = 0 OR created_at < $6)"                                        \
-        " AND ($7::bytea IS NULL OR grp = $7)"                                                                     \
-        " AND ($8::bytea IS NULL OR scope = $8 OR substring(scope FOR length($9)) = $9)"                           \
-        " AND ($10::bytea IS NULL OR tool = $10) AND ($11::bytea IS NULL OR tool LIKE $11)"                        \
-        " ORDER BY born DESC LIMIT $3),"                                                                           \
-        " g AS MATERIALIZED (SELECT * FROM m WHERE before < $12),"                                                 \
-        " r AS (SELECT e.born, " SM_PG_RECORD(                                                                     \
-            "e") " FROM @effect AS e"                                                                              \
-                 " WHERE e.id = ANY(ARRAY(SELECT id FROM g WHERE NOT old))"                                        \
-                 " UNION ALL SELECT e.born, " SM_PG_RECORD(                                                        \
-                     "e") " FROM @effect_old AS e"                                                                 \
-                          " WHERE e.id = ANY(ARRAY(SELECT id FROM g WHERE old))"                                   \
-                          " AND e.born = ANY(ARRAY(SELECT born FROM g WHERE old)))"                                \
-                          " SELECT (SELECT count(*) FROM w), (SELECT min(born) FROM w), (SELECT count(*) FROM m)," \
-                          " r.*, " SM_PG_NOW                                                                       \
-                          " FROM (SELECT) AS one LEFT JOIN r ON true ORDER BY r.born DESC"
+/* A page of records, the newest first. The two conditions bound what is looked at in each table;
+ * the rest of the filter is applied to that:
+ *   $1 before this born  $2 how many to look at  $3 how many to give  $4 states  $5 since  $6 until
+ *   $7 group  $8 scope  $9 scope and a slash  $10 tool  $11 tool's pattern  $12 bytes to give
+ * Rows: how many were looked at, the oldest of them, how many matched, then born, the record and
+ * now; one row at least. What would pass the bytes is left for the next page. */
+#define SM_PG_QUERY(of_new, of_old)                                                                \
+    "WITH w AS MATERIALIZED (SELECT * FROM ((" SM_PG_LOOK("effect", "false") of_new                \
+    " ORDER BY born DESC LIMIT $2) UNION ALL (" SM_PG_LOOK("effect_old", "true") of_old            \
+    " ORDER BY born DESC LIMIT $2)) AS u ORDER BY born DESC LIMIT $2),"                            \
+    " m AS MATERIALIZED (SELECT born, old, id, generation, sum(bytes) OVER (ORDER BY born DESC)"   \
+    " - bytes AS before FROM w WHERE ($4 = 0 OR ($4 >> state) & 1 = 1)"                            \
+    " AND ($5 = 0 OR created_at >= $5) AND ($6 = 0 OR created_at < $6)"                            \
+    " AND ($7::bytea IS NULL OR grp = $7)"                                                         \
+    " AND ($8::bytea IS NULL OR scope = $8 OR substring(scope FOR length($9)) = $9)"               \
+    " AND ($10::bytea IS NULL OR tool = $10) AND ($11::bytea IS NULL OR tool LIKE $11)"            \
+    " ORDER BY born DESC LIMIT $3),"                                                               \
+    " g AS MATERIALIZED (SELECT * FROM m WHERE before < $12),"                                     \
+    " r AS (SELECT e.born, " SM_PG_RECORD("e") " FROM @effect AS e"                                \
+    " WHERE e.id = ANY(ARRAY(SELECT id FROM g WHERE NOT old))"                                     \
+    " UNION ALL SELECT e.born, " SM_PG_RECORD("e") " FROM @effect_old AS e"                        \
+    " WHERE e.id = ANY(ARRAY(SELECT id FROM g WHERE old))"                                         \
+    " AND e.born = ANY(ARRAY(SELECT born FROM g WHERE old)))"                                      \
+    " SELECT (SELECT count(*) FROM w), (SELECT min(born) FROM w), (SELECT count(*) FROM m),"       \
+    " r.*, " SM_PG_NOW " FROM (SELECT) AS one LEFT JOIN r ON true ORDER BY r.born DESC"
 
 #define SM_PG_LOOK(table, old)                                                                     \
     "SELECT born, " old " AS old, id, generation, state, created_at, grp, scope, tool,"            \
@@ -157,11 +176,12 @@
 #define SM_PG_EVENT_COLUMNS                                                                        \
     "SELECT seq, id, generation, shard, idx, at, what, actor, body, prev, hash FROM @event"
 
-/* Housekeeping of records: picks, drops, and says which: $1 how many. `gone` may be removed. */
-#define SM_PG_SWEEP(table, gone, waited)                                                           \
+/* Housekeeping of records: picks $1 of them, drops what is over, and says which they were. What is
+ * in question is locked; what somebody else has locked is left for another time. */
+#define SM_PG_SWEEP(table, condition, waited)                                                      \
     "WITH " SM_PG_NOW_CTE ", p AS MATERIALIZED (SELECT e.id, e.born, e.key, " waited " AS waited," \
     " coalesce(e.purge_at <= t.now, false) AS over FROM @" table " AS e, t"                        \
-    " WHERE e.sweep_at <= (SELECT now FROM t) " gone                                               \
+    " WHERE e.sweep_at <= (SELECT now FROM t) " condition                                          \
     " ORDER BY e.sweep_at LIMIT $1 FOR UPDATE OF e SKIP LOCKED),"                                  \
     " d AS (DELETE FROM @" table " AS e WHERE e.id = ANY(ARRAY(SELECT id FROM p WHERE over))"      \
     " AND e.born = ANY(ARRAY(SELECT born FROM p WHERE over))),"                                    \
@@ -173,97 +193,112 @@
     " AND e.born = ANY(ARRAY(SELECT born FROM p WHERE NOT over)))"                                 \
     " SELECT key, CASE WHEN waited THEN pg_notify(#, encode(key, 'hex')) IS NULL END FROM p"
 
-#define SM_PG_STATEMENTS(X)                                                                                                                                                        \
-    X(CLAIM, SM_PG_CLAIM(SM_PG_NO_BARRIER, SM_PG_NO_COUNTERS))                                                                                                                     \
-    X(CLAIM_BARRED, SM_PG_CLAIM(SM_PG_BARRIER, SM_PG_NO_COUNTERS))                                                                                                                 \
-    X(CLAIM_COUNTED, SM_PG_CLAIM(SM_PG_NO_BARRIER, SM_PG_COUNTERS))                                                                                                                \
-    X(CLAIM_BARRED_COUNTED, SM_PG_CLAIM(SM_PG_BARRIER, SM_PG_COUNTERS))                                                                                                            \
-    X(APPLY, SM_PG_APPLY(SM_PG_NO_BARRIER, SM_PG_NO_COUNTERS))                                                                                                                     \
-    X(APPLY_BARRED, SM_PG_APPLY(SM_PG_BARRIER, SM_PG_NO_COUNTERS))                                                                                                                 \
-    X(APPLY_COUNTED, SM_PG_APPLY(SM_PG_NO_BARRIER, SM_PG_COUNTERS))                                                                                                                \
-    X(APPLY_BARRED_COUNTED, SM_PG_APPLY(SM_PG_BARRIER, SM_PG_COUNTERS))                                                                                                            \
-    X(NEXT, SM_PG_BEGIN_NEXT(SM_PG_NO_BARRIER, SM_PG_NO_COUNTERS))                                                                                                                 \
-    X(NEXT_BARRED, SM_PG_BEGIN_NEXT(SM_PG_BARRIER, SM_PG_NO_COUNTERS))                                                                                                             \
-    X(NEXT_COUNTED, SM_PG_BEGIN_NEXT(SM_PG_NO_BARRIER, SM_PG_COUNTERS))                                                                                                            \
-    X(NEXT_BARRED_COUNTED, SM_PG_BEGIN_NEXT(SM_PG_BARRIER, SM_PG_COUNTERS))                                                                                                        \
-    X(LOCK, "SELECT pg_advisory_xact_lock($1)")                                                                                                                                    \
-    X(LOCK_SHARED, "SELECT pg_advisory_xact_lock_shared($1)")                                                                                                                      \
-    X(BARRING, "WITH " SM_PG_NOW_CTE " SELECT t.now, " SM_PG_RECORD(                                                                                                               \
-                   "e") " FROM t, @effect AS e"                                                                                                                                    \
-                        " WHERE e.grp = $1 AND e.bars_from <= (SELECT now FROM t) AND e.id <> $2"                                                                                  \
-                        " ORDER BY e.bars_from LIMIT 1")                                                                                                                           \
-    X(HAS_EVENT, "SELECT count(*) FROM @event"                                                                                                                                     \
-                 " WHERE id = $1 AND generation = $2 AND idx = $3 AND hash = $4")                                                                                                  \
-    X(NEWEST, "SELECT " SM_PG_NOW                                                                                                                                                  \
-              ", " SM_PG_RECORD("e") " FROM (SELECT) AS one LEFT JOIN @effect AS e ON e.id = $1")                                                                                  \
-    X(GENERATION,                                                                                                                                                                  \
-      "SELECT " SM_PG_NOW ", r.* FROM (SELECT) AS one LEFT JOIN (SELECT " SM_PG_RECORD(                                                                                            \
-          "e") " FROM @effect AS e WHERE e.id = $1 AND e.generation = $2 UNION ALL SELECT " SM_PG_RECORD("e") " FROM @effect_old AS e WHERE e.id = $1 AND e.generation = $2) AS r" \
-                                                                                                              " ON true")                                                          \
-    X(QUERY, SM_PG_QUERY(" WHERE born < $1", " WHERE born < $1"))                                                                                                                  \
-    X(QUERY_OPEN, SM_PG_QUERY(" WHERE state < 5 AND born < $1", " WHERE state < 5 AND born < $1"))                                                                                 \
-    X(QUERY_BARS,                                                                                                                                                                  \
-      SM_PG_QUERY(" WHERE grp = $7 AND bars_from IS NOT NULL AND born < $1", " WHERE false"))                                                                                      \
-    X(DUE,                                                                                                                                                                         \
-      "WITH " SM_PG_NOW_CTE " SELECT t.now, " SM_PG_RECORD(                                                                                                                        \
-          "e") " FROM t, @effect AS e"                                                                                                                                             \
-               " WHERE e.state < 5 AND e.due_at <= (SELECT now FROM t) ORDER BY e.due_at LIMIT $1")                                                                                \
-    X(EVENTS, SM_PG_EVENT_COLUMNS " WHERE seq > $1 AND seq < " SM_PG_CUT " ORDER BY seq LIMIT $2")                                                                                 \
-    X(EVENTS_OF, SM_PG_EVENT_COLUMNS " WHERE id = $1 AND seq > $2"                                                                                                                 \
-                                     " AND ($3 = 0 OR generation = $3) ORDER BY seq LIMIT $4")                                                                                     \
-    X(LAST_SEQ,                                                                                                                                                                    \
-      "SELECT greatest((SELECT max(seq) FROM @event), seq_floor), " SM_PG_CUT " FROM @meta")                                                                                       \
-    X(NEWS, "SELECT EXISTS (SELECT FROM @event WHERE seq > $1 AND seq < " SM_PG_CUT ")")                                                                                           \
-    X(MARK, "WITH u AS (UPDATE @effect SET waited = true WHERE id = $1 AND key = $2"                                                                                               \
-            " AND generation = $3 AND version = $4 AND NOT waited RETURNING id)"                                                                                                   \
-            " SELECT generation, version, waited OR EXISTS (SELECT FROM u) FROM @effect"                                                                                           \
-            " WHERE id = $1 AND key = $2")                                                                                                                                         \
-    X(HEAD, "SELECT generation, version FROM @effect WHERE id = $1 AND key = $2")                                                                                                  \
-    X(JOURNAL, "INSERT INTO @note(id, generation, first_at, last_at, count, what, scope, tool)"                                                                                    \
-               " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[],"                                                                                     \
-               " $5::bigint[], $6::bytea[], $7::bytea[], $8::bytea[])")                                                                                                            \
-    X(NOTES, "SELECT * FROM (SELECT id, generation, first_at, last_at, count, what, scope, tool,"                                                                                  \
-             " n FROM @note WHERE id = $1 AND ($2 = 0 OR generation = $2)"                                                                                                         \
-             " ORDER BY n DESC LIMIT $3) AS newest ORDER BY n")                                                                                                                    \
-    X(SEAL,                                                                                                                                                                        \
-      "WITH m AS (UPDATE @meta SET seal_seq = pg_current_xact_id()::text::bigint"                                                                                                  \
-      " + seq_offset WHERE seal_seq = $1 RETURNING seal_seq), ev AS (INSERT INTO @event(seq,"                                                                                      \
-      " id, generation, shard, idx, at, what, actor, body, prev, hash)"                                                                                                            \
-      " SELECT seal_seq, 0, 0, 0, $2, $3, $4, $5, $6, $7, $8 FROM m)"                                                                                                              \
-      " SELECT count(*) FROM m")                                                                                                                                                   \
-    X(SWEEP, SM_PG_SWEEP("effect",                                                                                                                                                 \
-                         "AND (e.purge_at > t.now OR e.purge_at IS NULL OR NOT EXISTS (SELECT"                                                                                     \
-                         " FROM @effect_old AS o WHERE o.id = e.id))",                                                                                                             \
-                         "e.waited"))                                                                                                                                              \
-    X(SWEEP_OLD, SM_PG_SWEEP("effect_old", "", "false"))                                                                                                                           \
-    X(SWEEP_EVENTS,                                                                                                                                                                \
-      "WITH m AS MATERIALIZED (SELECT seq_floor FROM @meta WHERE EXISTS (SELECT FROM @event"                                                                                       \
-      " WHERE seq > @meta.seq_floor AND seq <= $1 AND id <> 0) FOR UPDATE),"                                                                                                       \
-      " p AS MATERIALIZED (SELECT seq FROM @event WHERE seq > (SELECT seq_floor FROM m)"                                                                                           \
-      " AND seq <= $1 AND seq < " SM_PG_CUT " AND id <> 0 ORDER BY seq LIMIT $2),"                                                                                                 \
-      " d AS (DELETE FROM @event WHERE seq = ANY(ARRAY(SELECT seq FROM p))),"                                                                                                      \
-      " u AS (UPDATE @meta SET seq_floor = (SELECT max(seq) FROM p)"                                                                                                               \
-      " WHERE EXISTS (SELECT FROM p)) SELECT count(*) FROM p")                                                                                                                     \
-    X(SWEEP_NOTES,                                                                                                                                                                 \
-      "WITH d AS (DELETE FROM @note WHERE ctid = ANY(ARRAY(SELECT ctid FROM @note"                                                                                                 \
-      " WHERE last_at < $1 ORDER BY last_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING 1)"                                                                                        \
-      " SELECT count(*) FROM d")                                                                                                                                                   \
-    X(COUNTER, "SELECT value FROM @counter WHERE name = $1")                                                                                                                       \
-    X(STATES, "SELECT state, count(*) FROM (SELECT state FROM @effect WHERE state < 5 UNION ALL"                                                                                   \
-              " SELECT state FROM @effect_old WHERE state < 5) AS o GROUP BY state")                                                                                               \
-    X(HEALTH,                                                                                                                                                                      \
-      "SELECT greatest((SELECT max(seq) FROM @event WHERE seq < " SM_PG_CUT "), seq_floor),"                                                                                       \
-      " coalesce((SELECT at FROM @event WHERE seq > seq_floor AND id <> 0 ORDER BY seq LIMIT 1),"                                                                                  \
-      " 0), (SELECT count(*) FROM (SELECT FROM @effect LIMIT $1) AS a)"                                                                                                            \
-      " + (SELECT count(*) FROM (SELECT FROM @effect_old LIMIT $1) AS b),"                                                                                                         \
-      " (SELECT sum(greatest(c.reltuples, 0))::bigint FROM pg_class AS c"                                                                                                          \
-      " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $2::text"                                                                                               \
-      " AND c.relkind = 'r' AND c.relname ~ '^effect(_old)?(_[0-9]+)?$'),"                                                                                                         \
-      " (SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class AS c"                                                                                                     \
-      " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $2::text"                                                                                               \
-      " AND c.relkind = 'r'), current_setting('server_version'), schema FROM @meta")                                                                                               \
-    X(SEAL_LAST, "SELECT seq, idx, at, hash FROM @event WHERE id = 0 AND seq < " SM_PG_CUT                                                                                         \
-                 " ORDER BY seq DESC LIMIT 1")
+/* A key's newest generation stays while older ones do: whether a key is known is asked of the
+ * newest only. */
+#define SM_PG_NONE_OLDER                                                                           \
+    "AND (e.purge_at > t.now OR e.purge_at IS NULL"                                                \
+    " OR NOT EXISTS (SELECT FROM @effect_old AS o WHERE o.id = e.id))"
+
+/* The partitions are tables too. */
+#define SM_PG_TABLES                                                                               \
+    " FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"                         \
+    " WHERE n.nspname = $2::text AND c.relkind = 'r'"
+
+#define SM_PG_STATEMENTS(X)                                                                        \
+    X(CLAIM, SM_PG_CLAIM(SM_PG_NO_BARRIER, PLAIN))                                                 \
+    X(CLAIM_BARRED, SM_PG_CLAIM(SM_PG_BARRIER, PLAIN))                                             \
+    X(CLAIM_COUNTED, SM_PG_CLAIM(SM_PG_NO_BARRIER, COUNTED))                                       \
+    X(CLAIM_BARRED_COUNTED, SM_PG_CLAIM(SM_PG_BARRIER, COUNTED))                                   \
+    X(APPLY, SM_PG_APPLY(SM_PG_NO_BARRIER, PLAIN))                                                 \
+    X(APPLY_BARRED, SM_PG_APPLY(SM_PG_BARRIER, PLAIN))                                             \
+    X(APPLY_COUNTED, SM_PG_APPLY(SM_PG_NO_BARRIER, COUNTED))                                       \
+    X(APPLY_BARRED_COUNTED, SM_PG_APPLY(SM_PG_BARRIER, COUNTED))                                   \
+    X(NEXT, SM_PG_BEGIN_NEXT(SM_PG_NO_BARRIER, PLAIN))                                             \
+    X(NEXT_BARRED, SM_PG_BEGIN_NEXT(SM_PG_BARRIER, PLAIN))                                         \
+    X(NEXT_COUNTED, SM_PG_BEGIN_NEXT(SM_PG_NO_BARRIER, COUNTED))                                   \
+    X(NEXT_BARRED_COUNTED, SM_PG_BEGIN_NEXT(SM_PG_BARRIER, COUNTED))                               \
+    X(LOCK, "SELECT pg_advisory_xact_lock($1)")                                                    \
+    X(LOCK_SHARED, "SELECT pg_advisory_xact_lock_shared($1)")                                      \
+    X(BARRING,                                                                                     \
+      "WITH " SM_PG_NOW_CTE " SELECT t.now, " SM_PG_RECORD("e") " FROM t, @effect AS e"            \
+      " WHERE e.grp = $1 AND e.bars_from <= (SELECT now FROM t) AND e.id <> $2"                    \
+      " ORDER BY e.bars_from LIMIT 1")                                                             \
+    X(HAS_EVENT,                                                                                   \
+      "SELECT count(*) FROM @event WHERE id = $1 AND generation = $2 AND idx = $3 AND hash = $4")  \
+    X(NEWEST,                                                                                      \
+      "SELECT " SM_PG_NOW ", " SM_PG_RECORD("e")                                                   \
+      " FROM (SELECT) AS one LEFT JOIN @effect AS e ON e.id = $1")                                 \
+    X(GENERATION,                                                                                  \
+      "SELECT " SM_PG_NOW ", r.* FROM (SELECT) AS one LEFT JOIN (SELECT " SM_PG_RECORD("e")        \
+      " FROM @effect AS e WHERE e.id = $1 AND e.generation = $2 UNION ALL SELECT "                 \
+      SM_PG_RECORD("e") " FROM @effect_old AS e WHERE e.id = $1 AND e.generation = $2) AS r"       \
+      " ON true")                                                                                  \
+    X(QUERY, SM_PG_QUERY(" WHERE born < $1", " WHERE born < $1"))                                  \
+    X(QUERY_OPEN, SM_PG_QUERY(" WHERE state < 5 AND born < $1", " WHERE state < 5 AND born < $1")) \
+    X(QUERY_BARS,                                                                                  \
+      SM_PG_QUERY(" WHERE grp = $7 AND bars_from IS NOT NULL AND born < $1", " WHERE false"))      \
+    X(DUE,                                                                                         \
+      "WITH " SM_PG_NOW_CTE " SELECT t.now, " SM_PG_RECORD("e") " FROM t, @effect AS e"            \
+      " WHERE e.state < 5 AND e.due_at <= (SELECT now FROM t) ORDER BY e.due_at LIMIT $1")         \
+    X(EVENTS, SM_PG_EVENT_COLUMNS " WHERE seq > $1 AND seq < " SM_PG_CUT " ORDER BY seq LIMIT $2") \
+    X(EVENTS_OF,                                                                                   \
+      SM_PG_EVENT_COLUMNS " WHERE id = $1 AND seq > $2 AND ($3 = 0 OR generation = $3)"            \
+      " ORDER BY seq LIMIT $4")                                                                    \
+    X(LAST_SEQ,                                                                                    \
+      "SELECT greatest((SELECT max(seq) FROM @event), seq_floor), " SM_PG_CUT " FROM @meta")       \
+    X(NEWS, "SELECT EXISTS (SELECT FROM @event WHERE seq > $1 AND seq < " SM_PG_CUT ")")           \
+    X(MARK,                                                                                        \
+      "WITH u AS (UPDATE @effect SET waited = true WHERE id = $1 AND key = $2"                     \
+      " AND generation = $3 AND version = $4 AND NOT waited RETURNING id)"                         \
+      " SELECT generation, version, waited OR EXISTS (SELECT FROM u) FROM @effect"                 \
+      " WHERE id = $1 AND key = $2")                                                               \
+    X(HEAD, "SELECT generation, version FROM @effect WHERE id = $1 AND key = $2")                  \
+    X(JOURNAL,                                                                                     \
+      "INSERT INTO @note(id, generation, first_at, last_at, count, what, scope, tool)"             \
+      " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[],"              \
+      " $5::bigint[], $6::bytea[], $7::bytea[], $8::bytea[])")                                     \
+    X(NOTES,                                                                                       \
+      "SELECT * FROM (SELECT id, generation, first_at, last_at, count, what, scope, tool, n"       \
+      " FROM @note WHERE id = $1 AND ($2 = 0 OR generation = $2) ORDER BY n DESC LIMIT $3)"        \
+      " AS newest ORDER BY n")                                                                     \
+    X(SEAL,                                                                                        \
+      "WITH m AS (UPDATE @meta SET seal_seq = pg_current_xact_id()::text::bigint + seq_offset"     \
+      " WHERE seal_seq = $1 RETURNING seal_seq),"                                                  \
+      " ev AS (INSERT INTO @event(seq, id, generation, shard, idx, at, what, actor, body, prev,"   \
+      " hash) SELECT seal_seq, 0, 0, 0, $2, $3, $4, $5, $6, $7, $8 FROM m)"                        \
+      " SELECT count(*) FROM m")                                                                   \
+    X(SWEEP, SM_PG_SWEEP("effect", SM_PG_NONE_OLDER, "e.waited"))                                  \
+    X(SWEEP_OLD, SM_PG_SWEEP("effect_old", "", "false"))                                           \
+    X(SWEEP_EVENTS,                                                                                \
+      "WITH m AS MATERIALIZED (SELECT seq_floor FROM @meta AS f WHERE EXISTS (SELECT FROM @event"  \
+      " WHERE seq > f.seq_floor AND seq <= $1 AND id <> 0) FOR UPDATE),"                           \
+      " p AS MATERIALIZED (SELECT seq FROM @event WHERE seq > (SELECT seq_floor FROM m)"           \
+      " AND seq <= $1 AND seq < " SM_PG_CUT " AND id <> 0 ORDER BY seq LIMIT $2),"                 \
+      " d AS (DELETE FROM @event WHERE seq = ANY(ARRAY(SELECT seq FROM p))),"                      \
+      " u AS (UPDATE @meta SET seq_floor = (SELECT max(seq) FROM p)"                               \
+      " WHERE EXISTS (SELECT FROM p)) SELECT count(*) FROM p")                                     \
+    X(SWEEP_NOTES,                                                                                 \
+      "WITH d AS (DELETE FROM @note WHERE ctid = ANY(ARRAY(SELECT ctid FROM @note"                 \
+      " WHERE last_at < $1 ORDER BY last_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING 1)"        \
+      " SELECT count(*) FROM d")                                                                   \
+    X(COUNTER, "SELECT value FROM @counter WHERE name = $1")                                       \
+    X(STATES,                                                                                      \
+      "SELECT state, count(*) FROM (SELECT state FROM @effect WHERE state < 5 UNION ALL"           \
+      " SELECT state FROM @effect_old WHERE state < 5) AS o GROUP BY state")                       \
+    X(HEALTH,                                                                                      \
+      "SELECT greatest((SELECT max(seq) FROM @event WHERE seq < " SM_PG_CUT "), seq_floor),"       \
+      " coalesce((SELECT at FROM @event WHERE seq > seq_floor AND id <> 0 ORDER BY seq LIMIT 1),"  \
+      " 0), (SELECT count(*) FROM (SELECT FROM @effect LIMIT $1) AS a)"                            \
+      " + (SELECT count(*) FROM (SELECT FROM @effect_old LIMIT $1) AS b),"                         \
+      " (SELECT sum(greatest(c.reltuples, 0))::bigint" SM_PG_TABLES                                \
+      " AND c.relname ~ '^effect(_old)?(_[0-9]+)?$'),"                                             \
+      " (SELECT sum(pg_total_relation_size(c.oid))::bigint" SM_PG_TABLES "),"                      \
+      " current_setting('server_version'), schema FROM @meta")                                     \
+    X(SEAL_LAST,                                                                                   \
+      "SELECT seq, idx, at, hash FROM @event WHERE id = 0 AND seq < " SM_PG_CUT                    \
+      " ORDER BY seq DESC LIMIT 1")
+
+/* clang-format on */
 
 typedef enum sm_pg_statement {
 #define X(name, sql) SM_PGQ_##name,

@@ -36,6 +36,23 @@ static sm_err check_session(const sm_pg_target *t, semel_fault *fault)
                         "decision may be read: leave target_session_attrs out");
 }
 
+/* A password with a special character in it makes libpq take a part of it for a host, a port or a
+ * database, which are named in messages. Such a URL has an @ where none belongs, or a port that is
+ * no number. */
+static bool is_clear(const sm_pg_target *t, const char *text)
+{
+    const char *rest = strstr(text, "://"), *port = value_of(t, "port");
+    if (port != NULL && port[strspn(port, "0123456789,")] != '\0')
+        return false;
+    if (rest == NULL)
+        return true; /* keywords and values */
+    const char *at = strchr(rest, '@');
+    size_t head = strcspn(rest + 3, "/?") + 3, path = strcspn(rest, "?");
+    return at == NULL || (size_t)(at - rest) > path ||
+           ((size_t)(at - rest) < head &&
+            memchr(at + 1, '@', path - (size_t)(at + 1 - rest)) == NULL);
+}
+
 static sm_err target_init(sm_pg_target *t, const char *text, int64_t timeout_ms, semel_fault *fault)
 {
     char *error = NULL;
@@ -44,7 +61,7 @@ static sm_err target_init(sm_pg_target *t, const char *text, int64_t timeout_ms,
     PQfreemem(error);
     if (nomem)
         return sm_pg_nomem(fault);
-    if (t->options == NULL)
+    if (t->options == NULL || !is_clear(t, text))
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                             "the ledger's URL cannot be read: write postgres://user@host:port/"
                             "database?option=value, with %%XX for special characters in each part");
@@ -109,7 +126,7 @@ static sm_err take_schema(sm_pg_settings *s, const sm_url_option *o, semel_fault
                             "and _, which does not begin with a digit or with pg_",
                             SM_PG_NAME_MAX);
     snprintf(s->schema, sizeof s->schema, "%.*s", SM_FMT(name));
-    snprintf(s->channel, sizeof s->channel, "semel:%.*s", SM_FMT(name));
+    snprintf(s->channel, sizeof s->channel, "semel_%.*s", SM_FMT(name));
     return SM_OK;
 }
 

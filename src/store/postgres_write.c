@@ -106,6 +106,7 @@ typedef struct writing {
     sm_pg_args args;
     counters counters;
     sm_pg_question q;
+    bool over; /* the last try found that a counter would pass its cap */
 } writing;
 
 static bool has_group(const semel_record *r)
@@ -187,7 +188,7 @@ static bool on_time(const writing *x)
     return off <= SEMEL_CLOCK_SLACK_MS && off >= -SEMEL_CLOCK_SLACK_MS;
 }
 
-/* Looks for what bars this write. SEMEL_OK: nothing does. */
+/* Looks for what bars this write. */
 static semel_err find_bar(writing *x)
 {
     if (!x->w->barred_by_group || !has_group(&x->w->next))
@@ -210,6 +211,15 @@ static semel_err find_bar(writing *x)
     return e;
 }
 
+/* What refuses a write to a record that is as expected. SEMEL_OK: nothing any more. */
+static semel_err find_refusal(writing *x)
+{
+    semel_err e = find_bar(x);
+    if (e == SEMEL_OK && x->over)
+        e = sm_fault_set(x->fault, SEMEL_E_OVER_CAP, "a counter would pass its cap");
+    return e;
+}
+
 static semel_err outpaced(writing *x)
 {
     return sm_fault_set(x->fault, SEMEL_E_UNAVAILABLE,
@@ -222,7 +232,7 @@ static semel_err outpaced(writing *x)
 static semel_err give_found(writing *x, const PGresult *r, bool *inserted)
 {
     semel_record view;
-    sm_pg_record_view(r, 0, 2, &view);
+    sm_pg_record_view(r, 0, 3, &view);
     if (memcmp(&view.key, &x->w->next.key, sizeof view.key) != 0)
         return sm_pg_collision(x->st, x->fault);
     if (x->q.resent) {
@@ -243,15 +253,16 @@ static semel_err claim_round(writing *x, bool *inserted, bool *done)
         return e;
     *x->now = sm_pg_int(r, 0, 0);
     *inserted = sm_pg_int(r, 0, 1) > 0;
+    x->over = sm_pg_bool(r, 0, 2);
     if (*inserted) {
         e = wrote(x, 1);
-    } else if (!sm_pg_null(r, 0, 3)) {
+    } else if (!sm_pg_null(r, 0, 4)) {
         e = give_found(x, r, inserted);
     } else if (!on_time(x)) {
         *x->cur = (semel_record){0};
         e = sm_fault_set(x->fault, SEMEL_E_STALE, "the write's time is not the store's");
     } else {
-        e = find_bar(x);
+        e = find_refusal(x);
         *done = e != SEMEL_OK;
     }
     PQclear(r);
@@ -288,7 +299,7 @@ static semel_err explain(writing *x, const PGresult *r, bool *done)
         return sm_pg_collision(x->st, x->fault);
     bool other = view.generation != w->expect_generation || view.version != w->expect_version;
     if (!other && on_time(x)) {
-        semel_err e = find_bar(x);
+        semel_err e = find_refusal(x);
         *done = e != SEMEL_OK;
         return e;
     }
@@ -310,8 +321,10 @@ static semel_err apply_round(writing *x, bool *done)
     semel_err e = sm_pg_ask(x->st, &x->q, &r, x->fault);
     bool written = e == SEMEL_OK && sm_pg_int(r, 0, 1) > 0;
     *done = true;
-    if (e == SEMEL_OK)
+    if (e == SEMEL_OK) {
         *x->now = sm_pg_int(r, 0, 0);
+        x->over = sm_pg_bool(r, 0, 2);
+    }
     PQclear(r);
     if (e == SEMEL_OK && !written && x->q.resent)
         e = took_effect(x->st, &x->w->event, x->q.deadline_ns, &written, x->fault);

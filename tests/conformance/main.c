@@ -16,6 +16,7 @@ static const semel_store_ops *const stores[] = {
     &sm_store_memory,
     &sm_store_postgres,
     &sm_store_sqlite,
+    &sm_store_redis,
 };
 
 static const semel_store_ops *store_of(const char *url)

@@ -209,31 +209,58 @@ static bool agrees(semel *s, semel_answer *a, unsigned key, uint64_t hash)
     return false;
 }
 
+enum { KEYS_MAX = 100000 };
+
+/* What the lines say about a key. */
+typedef struct told {
+    unsigned executed; /* times */
+    bool seen;
+    uint64_t hash; /* of its value; 0: nobody was told of one */
+} told;
+
+/* Returns how many lines cannot be true together. */
+static unsigned read_lines(told *keys)
+{
+    char line[256];
+    unsigned wrong = 0;
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        unsigned key;
+        uint64_t hash = 0;
+        bool executed = sscanf(line, "executed %u", &key) == 1;
+        if (!executed && sscanf(line, "acknowledged %u %" SCNx64, &key, &hash) != 2 &&
+            sscanf(line, "replayed %u %" SCNx64, &key, &hash) != 2)
+            continue;
+        if (key >= KEYS_MAX)
+            die("the lines name key %u", key);
+        told *t = &keys[key];
+        t->seen = true;
+        t->executed += executed;
+        if (executed && t->executed > 1)
+            printf("key %u was executed %u times\n", key, t->executed);
+        if (hash != 0 && t->hash != 0 && hash != t->hash)
+            printf("key %u has two values\n", key);
+        wrong += (executed && t->executed > 1) || (hash != 0 && t->hash != 0 && hash != t->hash);
+        if (hash != 0)
+            t->hash = hash;
+    }
+    return wrong;
+}
+
 static int run_check(void)
 {
-    enum { KEYS_MAX = 100000 };
-    static uint8_t executed[KEYS_MAX];
+    static told keys[KEYS_MAX];
     semel *s = open_ledger(url, NULL);
     semel_answer *a = semel_answer_new();
     if (a == NULL)
         die("out of memory");
-    char line[256];
-    unsigned wrong = 0, checked = 0;
-    while (fgets(line, sizeof line, stdin) != NULL) {
-        unsigned key;
-        uint64_t hash;
-        if (sscanf(line, "executed %u", &key) == 1 && key < KEYS_MAX) {
-            checked++;
-            wrong += ++executed[key] > 1 || !agrees(s, a, key, 0);
-            if (executed[key] > 1)
-                printf("key %u was executed %u times\n", key, executed[key]);
-        } else if (sscanf(line, "acknowledged %u %" SCNx64, &key, &hash) == 2 ||
-                   sscanf(line, "replayed %u %" SCNx64, &key, &hash) == 2) {
-            checked++;
-            wrong += !agrees(s, a, key, hash);
-        }
+    unsigned wrong = read_lines(keys), checked = 0;
+    for (unsigned key = 0; key < KEYS_MAX; key++) {
+        if (!keys[key].seen)
+            continue;
+        checked++;
+        wrong += !agrees(s, a, key, keys[key].hash);
     }
-    printf("checked %u lines, %u wrong\n", checked, wrong);
+    printf("checked %u keys, %u wrong\n", checked, wrong);
     bool sound = verify_ledger(s);
     semel_answer_free(a);
     semel_close(s);

@@ -1,0 +1,311 @@
+/*
+ * Servers: pools of connections, and which server owns which slot of a cluster.
+ *
+ * A plain server is a cluster of one node that owns every slot. Nodes are made when they are first
+ * heard of and stay until the store is closed, so whoever holds a pointer to one may use it. The
+ * map is read without a lock: a wrong entry costs a redirection, no more.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "store/redis.h"
+
+#define FRESH_NS (1000 * 1000000ll) /* a connection that was used since is taken to be good */
+
+/* ---- slots -----------------------------------------------------------------------------------*/
+
+/* CRC-16/XMODEM: the polynomial 0x1021, the highest bit first. */
+static uint16_t crc16(const char *p, size_t n)
+{
+    uint16_t crc = 0;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= (uint16_t)((uint8_t)p[i] << 8);
+        for (int bit = 0; bit < 8; bit++)
+            crc = (uint16_t)(crc & 0x8000 ? (unsigned)crc << 1 ^ 0x1021u : (unsigned)crc << 1);
+    }
+    return crc;
+}
+
+uint16_t sm_rd_slot(sm_str key)
+{
+    const char *open = key.n == 0 ? NULL : memchr(key.p, '{', key.n);
+    const char *end = key.p + key.n;
+    const char *shut = open == NULL ? NULL : memchr(open + 1, '}', (size_t)(end - open - 1));
+    if (shut != NULL && shut > open + 1)
+        key = (sm_str){open + 1, (size_t)(shut - open - 1)};
+    return crc16(key.p, key.n) % SM_RD_SLOTS;
+}
+
+/* ---- nodes -----------------------------------------------------------------------------------*/
+
+static sm_rd_node *node_new(const char *host, int port, int64_t patience_ns)
+{
+    sm_rd_node *node = calloc(1, sizeof *node);
+    if (node == NULL || (node->host = strdup(host)) == NULL) {
+        free(node);
+        return NULL;
+    }
+    node->port = port;
+    sm_gate_init(&node->gate, patience_ns);
+    pthread_mutex_init(&node->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&node->freed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return node;
+}
+
+static void node_free(sm_rd_node *node)
+{
+    sm_rd_forget_idle(node);
+    pthread_cond_destroy(&node->freed);
+    pthread_mutex_destroy(&node->lock);
+    sm_gate_fini(&node->gate);
+    free(node->host);
+    free(node);
+}
+
+sm_rd_node *sm_rd_node_at(semel_store *st, unsigned index)
+{
+    return atomic_load(&st->map.nodes[index]);
+}
+
+unsigned sm_rd_node_index(semel_store *st, const sm_rd_node *node)
+{
+    unsigned i = 0;
+    while (sm_rd_node_at(st, i) != node)
+        i++;
+    return i;
+}
+
+sm_rd_node *sm_rd_node_of(semel_store *st, const char *host, int port)
+{
+    sm_rd_map *m = &st->map;
+    sm_rd_node *found = NULL;
+    pthread_mutex_lock(&m->lock);
+    unsigned n = atomic_load(&m->n);
+    for (unsigned i = 0; i < n && found == NULL; i++) {
+        sm_rd_node *node = sm_rd_node_at(st, i);
+        if (node->port == port && strcmp(node->host, host) == 0)
+            found = node;
+    }
+    if (found == NULL && n < SM_RD_NODES_MAX) {
+        found = node_new(host, port, st->config.timeout_ms * 1000000);
+        if (found != NULL) {
+            atomic_store(&m->nodes[n], found);
+            atomic_store(&m->n, n + 1);
+        }
+    }
+    pthread_mutex_unlock(&m->lock);
+    return found;
+}
+
+/* ---- the map ---------------------------------------------------------------------------------*/
+
+semel_err sm_rd_map_init(semel_store *st)
+{
+    pthread_mutex_init(&st->map.lock, NULL);
+    return sm_rd_node_of(st, st->config.host, st->config.port) == NULL ? SEMEL_E_NOMEM : SEMEL_OK;
+}
+
+void sm_rd_map_fini(semel_store *st)
+{
+    for (unsigned i = 0; i < atomic_load(&st->map.n); i++)
+        node_free(sm_rd_node_at(st, i));
+    pthread_mutex_destroy(&st->map.lock);
+}
+
+unsigned sm_rd_owner(semel_store *st, uint16_t slot)
+{
+    return atomic_load_explicit(&st->map.owner[slot], memory_order_relaxed);
+}
+
+void sm_rd_own(semel_store *st, uint16_t slot, const sm_rd_node *node)
+{
+    atomic_store_explicit(&st->map.owner[slot], (unsigned short)sm_rd_node_index(st, node),
+                          memory_order_relaxed);
+}
+
+unsigned sm_rd_masters(semel_store *st, unsigned out[SM_RD_NODES_MAX])
+{
+    bool is[SM_RD_NODES_MAX] = {false};
+    unsigned n = 0;
+    for (unsigned slot = 0; slot < SM_RD_SLOTS; slot++) {
+        unsigned i = sm_rd_owner(st, (uint16_t)slot);
+        if (!is[i])
+            out[n++] = i;
+        is[i] = true;
+    }
+    return n;
+}
+
+/* Takes over what CLUSTER SLOTS says. False if it says nothing of use. */
+static bool take_slots(semel_store *st, const sm_rd_node *from, const redisReply *reply)
+{
+    bool any = false;
+    for (size_t i = 0; i < sm_rd_elements(reply); i++) {
+        const redisReply *range = sm_rd_element(reply, i), *master = sm_rd_element(range, 2);
+        int64_t first = sm_rd_number(sm_rd_element(range, 0));
+        int64_t last = sm_rd_number(sm_rd_element(range, 1));
+        sm_str host = sm_rd_text(sm_rd_element(master, 0));
+        int64_t port = sm_rd_number(sm_rd_element(master, 1));
+        if (first < 0 || last >= (int64_t)SM_RD_SLOTS || first > last || port < 1 || port > 65535)
+            continue;
+        /* A server that does not know its own name means the one that it was asked by. */
+        const sm_rd_node *node = sm_rd_node_of(st, host.n == 0 ? from->host : host.p, (int)port);
+        for (int64_t slot = first; node != NULL && slot <= last; slot++)
+            sm_rd_own(st, (uint16_t)slot, node);
+        any = any || node != NULL;
+    }
+    return any;
+}
+
+semel_err sm_rd_map_learn(semel_store *st, const sm_rd_node * not, int64_t deadline_ns,
+                          semel_fault *fault)
+{
+    static const sm_str question = {"*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n", 30};
+    unsigned n = atomic_load(&st->map.n);
+    semel_err e = SEMEL_E_UNAVAILABLE;
+    semel_fault own = {0}; /* a gate needs the reason even if the caller does not */
+    fault = fault == NULL ? &own : fault;
+    sm_fault_set(fault, e, "no server of the Redis cluster can be reached");
+    for (unsigned i = 0; i <= n && e != SEMEL_OK && sm_clock_mono_ns() < deadline_ns; i++) {
+        sm_rd_node *node = i < n ? sm_rd_node_at(st, i) : (sm_rd_node *)(uintptr_t) not ;
+        if (node == NULL || (i < n && node == not ))
+            continue;
+        /* One that does not answer must not use up the time of the others. */
+        int64_t now = sm_clock_mono_ns(), until = now + (deadline_ns - now) / 2;
+        sm_rd_conn *c = NULL;
+        if (sm_rd_borrow(st, node, until, &c, fault) != SM_RD_FINE)
+            continue;
+        redisReply *reply = NULL;
+        size_t got = 0;
+        const char *why = NULL;
+        if (sm_rd_exchange(c, question, &reply, 1, &got, until, &why) != SM_RD_FINE) {
+            sm_fault_set(fault, e, "the Redis server at %s:%d cannot be used: %s", node->host,
+                         node->port, why);
+            sm_gate_bad(&node->gate, fault);
+            sm_rd_discard(node, c);
+            continue;
+        }
+        sm_rd_return(node, c);
+        if (reply->type == REDIS_REPLY_ERROR)
+            sm_rd_explain((sm_str){reply->str, reply->len}, fault);
+        else if (take_slots(st, node, reply))
+            e = SEMEL_OK;
+        freeReplyObject(reply);
+    }
+    if (e == SEMEL_OK)
+        atomic_store(&st->map.learned_ns, sm_clock_mono_ns());
+    return e;
+}
+
+/* ---- pools -----------------------------------------------------------------------------------*/
+
+/* A connection that lay idle for a while may have been closed by the other side. */
+static bool still_good(const sm_rd_conn *c)
+{
+    char byte;
+    if (sm_clock_mono_ns() - c->used_ns < FRESH_NS)
+        return true;
+    ssize_t n = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+/* One that lies idle, or leave to open one: *c is NULL then. False: the time is up. */
+static bool pool_take(semel_store *st, sm_rd_node *node, int64_t deadline_ns, sm_rd_conn **c)
+{
+    struct timespec until = {.tv_sec = deadline_ns / 1000000000,
+                             .tv_nsec = deadline_ns % 1000000000};
+    bool leave = true;
+    *c = NULL;
+    pthread_mutex_lock(&node->lock);
+    while (node->idle == NULL && node->open >= st->config.pool && leave)
+        leave = pthread_cond_timedwait(&node->freed, &node->lock, &until) != ETIMEDOUT;
+    if (node->idle != NULL) {
+        *c = node->idle;
+        node->idle = node->idle->next;
+        leave = true;
+    } else if (leave) {
+        node->open++;
+    }
+    pthread_mutex_unlock(&node->lock);
+    return leave;
+}
+
+static void pool_left(sm_rd_node *node)
+{
+    pthread_mutex_lock(&node->lock);
+    node->open--;
+    pthread_cond_signal(&node->freed);
+    pthread_mutex_unlock(&node->lock);
+}
+
+sm_rd_talk sm_rd_borrow(semel_store *st, sm_rd_node *node, int64_t deadline_ns, sm_rd_conn **out,
+                        semel_fault *fault)
+{
+    semel_fault why = {0};
+    *out = NULL;
+    for (;;) {
+        if (!pool_take(st, node, deadline_ns, out)) {
+            sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                         "all %u connections to the Redis server are busy; a larger pool= may help",
+                         st->config.pool);
+            return SM_RD_LOST;
+        }
+        if (*out == NULL)
+            break;
+        (*out)->reused = true;
+        if (still_good(*out))
+            return SM_RD_FINE;
+        sm_rd_discard(node, *out);
+    }
+    if (sm_gate_enter(&node->gate, deadline_ns, fault) != SM_OK) {
+        pool_left(node);
+        return SM_RD_REFUSED;
+    }
+    sm_rd_talk talk = sm_rd_conn_open(st, node, deadline_ns, out, &why);
+    if (talk == SM_RD_FINE) {
+        sm_gate_good(&node->gate);
+        return talk;
+    }
+    pool_left(node);
+    sm_gate_bad(&node->gate, &why);
+    if (fault != NULL)
+        *fault = why;
+    return talk;
+}
+
+void sm_rd_return(sm_rd_node *node, sm_rd_conn *c)
+{
+    pthread_mutex_lock(&node->lock);
+    c->next = node->idle;
+    node->idle = c;
+    pthread_cond_signal(&node->freed);
+    pthread_mutex_unlock(&node->lock);
+}
+
+void sm_rd_discard(sm_rd_node *node, sm_rd_conn *c)
+{
+    sm_rd_conn_close(c);
+    pool_left(node);
+}
+
+void sm_rd_forget_idle(sm_rd_node *node)
+{
+    pthread_mutex_lock(&node->lock);
+    sm_rd_conn *list = node->idle;
+    node->idle = NULL;
+    for (const sm_rd_conn *c = list; c != NULL; c = c->next)
+        node->open--;
+    pthread_cond_broadcast(&node->freed);
+    pthread_mutex_unlock(&node->lock);
+    while (list != NULL) {
+        sm_rd_conn *next = list->next;
+        sm_rd_conn_close(list);
+        list = next;
+    }
+}

@@ -1,0 +1,318 @@
+/*
+ * The scripts: every change of the ledger is one, and a script runs alone on its server.
+ *
+ * Rules that all of them keep:
+ *   - every key that a script touches is among its KEYS: while a cluster moves a slot, that is how
+ *     the server knows that some of them are not here;
+ *   - all questions come before the first change, and the first change is one that a server without
+ *     memory refuses. So a script is done in all its parts or in none;
+ *   - numbers that may be over 2^53 stay texts: Lua knows only doubles.
+ *
+ * What they know of a record is its head, drawn in redis_row.c: characters 2 to 33 are generation
+ * and version, 34 is "somebody waits", 35 the state, 36 to 51 the birth, 52 to 83 the key, 84 to
+ * 115 the group. States up to 4 are not settled.
+ */
+#include <openssl/evp.h>
+#include <stdio.h>
+
+#include "store/redis.h"
+
+/* Numbers of 64 bits as two: thousands of millions, and what is left. */
+static const char decimal_text[] =
+    "local function split(s)\n"
+    "  local sign, d = 1, s\n"
+    "  if string.sub(s, 1, 1) == '-' then sign, d = -1, string.sub(s, 2) end\n"
+    "  return sign * (tonumber(string.sub(d, 1, -10)) or 0), sign * tonumber(string.sub(d, -9))\n"
+    "end\n"
+    "local function whole(h, l)\n"
+    "  local c = math.floor(l / 1000000000)\n"
+    "  return h + c, l - c * 1000000000\n"
+    "end\n"
+    "local function over(h, l, ch, cl) return h > ch or (h == ch and l > cl) end\n";
+
+/* Claim and apply.
+ *
+ * KEYS  1 record, 2 arguments, 3 outcome, 4 events, 5 all, 6 open, 7 due, 8 gone, 9 log, 10 tick;
+ *       then the group if there is one, the group before if it is another, the four of an older
+ *       generation if this begins a new one, and the counters.
+ * ARGV  1 "c" or "a", 2 generation and version expected, 3 key, 4 head, 5 tail, 6 id, 7 generation
+ *       as it ends a member, 8 shard, 9 now, 10 slack, 11 event, 12 and 13 how the arguments change
+ *       (+ set, = same, - none) and what to, 14 and 15 likewise the outcome, 16 due, 17 gone, 18
+ *       when it bars its group (each empty for none), 19 to 21 when the server removes record,
+ *       arguments and outcome, 22 "b" if the group may bar this write, 23 group, 24 the group
+ *       before, 25 the generation before if this is a new one, 26 channel, 27 key for the channel;
+ *       then a change and a cap for each counter.
+ * Gives a word, the time, and what belongs to the word. */
+static const char write_text[] =
+    "local K, A, C, sub = KEYS, ARGV, redis.call, string.sub\n"
+    "local t = C('TIME')\n"
+    "local us = t[1] * 1000000 + t[2]\n"
+    "local now = math.floor(us / 1000)\n"
+    "local cur = C('GET', K[1])\n"
+    "local function see(word)\n"
+    "  return {word, now, cur, C('GET', K[2]), C('GET', K[3])}\n"
+    "end\n"
+    "if cur then\n"
+    "  if sub(cur, 52, 83) ~= A[3] then return {'other', now} end\n"
+    "  if A[1] == 'c' then return see('found') end\n"
+    "  if sub(cur, 2, 33) ~= A[2] then return see('stale') end\n"
+    "elseif A[1] == 'a' then\n"
+    "  return {'none', now}\n"
+    "end\n"
+    "if math.abs(A[9] - now) > tonumber(A[10]) then\n"
+    "  if cur then return see('stale') end\n"
+    "  return {'late', now}\n"
+    "end\n"
+    "local k, group, before, older = 11, nil, nil, nil\n"
+    "if A[23] ~= '' then group, k = K[k], k + 1 end\n"
+    "if A[24] ~= '' then before, k = K[k], k + 1 end\n"
+    "if A[25] ~= '' then older, k = k, k + 4 end\n"
+    "local born, was = nil, nil\n"
+    "if cur and not older then\n"
+    "  was, born = tonumber(sub(cur, 35, 35), 16), sub(cur, 36, 51)\n"
+    "  local g = sub(cur, 84, 115)\n"
+    "  if (was ~= 3 and was ~= 4) or g == string.rep('\\0', 32) then before = nil\n"
+    "  elseif g == A[23] then before = group\n"
+    "  elseif g ~= A[24] then return {'group', now, g} end\n"
+    "else\n"
+    "  before = nil\n"
+    "end\n"
+    "if A[22] == 'b' then\n"
+    "  local from, m = 0, nil\n"
+    "  repeat\n"
+    "    m = C('ZRANGEBYSCORE', group, '-inf', now, 'LIMIT', from, 8)\n"
+    "    for _, v in ipairs(m) do\n"
+    "      if sub(v, 17, 32) ~= A[6] then return {'barred', now, v} end\n"
+    "    end\n"
+    "    from = from + 8\n"
+    "  until #m < 8\n"
+    "end\n"
+    "local high, low, least = {}, {}, {}\n"
+    "local n = (#A - 27) / 2\n"
+    "for i = 0, n - 1 do\n"
+    "  local name, delta, cap = K[k + i], A[28 + 2 * i], A[29 + 2 * i]\n"
+    "  if not high[name] then\n"
+    "    high[name], low[name] = whole(split(C('GET', name) or '0'))\n"
+    "  end\n"
+    "  local dh, dl = split(delta)\n"
+    "  local h, l = whole(high[name] + dh, low[name] + dl)\n"
+    "  if string.sub(delta, 1, 1) ~= '-' then\n"
+    "    local ch, cl = whole(split(cap))\n"
+    "    if over(h, l, ch, cl) or over(h, l, 9223372036, 854775807) then\n"
+    "      return {'cap', now}\n"
+    "    end\n"
+    "  elseif over(-9223372037, 145224192, h, l) then\n"
+    "    h, l, least[name] = -9223372037, 145224192, true\n"
+    "  end\n"
+    "  high[name], low[name] = h, l\n"
+    "end\n"
+    /* From here on nothing refuses. */
+    "local last = tonumber(C('GET', K[10]) or '0')\n"
+    "if us <= last then us = last + 1 end\n"
+    "C('SET', K[10], string.format('%.0f', us))\n"
+    "local stamp = string.format('%014x', us)\n"
+    "if not born then born = stamp .. A[8] end\n"
+    "local member = born .. A[6] .. A[7]\n"
+    "if older then\n"
+    "  C('RENAME', K[1], K[older])\n"
+    "  for i = 2, 3 do\n"
+    "    if C('EXISTS', K[i]) == 1 then\n"
+    "      C('RENAME', K[i], K[older + i - 1])\n"
+    "    end\n"
+    "  end\n"
+    "  C('ZADD', K[older + 3], 0, A[25])\n"
+    "end\n"
+    "C('SET', K[1], A[4] .. born .. A[5])\n"
+    "if A[19] ~= '' then C('PEXPIREAT', K[1], A[19]) end\n"
+    "local function payload(key, how, what, ends)\n"
+    "  if how == '+' then\n"
+    "    C('SET', key, what)\n"
+    "  elseif how == '-' then\n"
+    "    if was then C('DEL', key) end\n"
+    "    return 0\n"
+    "  end\n"
+    "  if ends ~= '' then return C('PEXPIREAT', key, ends) end\n"
+    "  if how == '+' then return 1 end\n"
+    "  if was == 0 or was >= 5 then C('PERSIST', key) end\n"
+    "  return C('EXISTS', key)\n"
+    "end\n"
+    "local has_args = payload(K[2], A[12], A[13], A[20])\n"
+    "local has_outcome = payload(K[3], A[14], A[15], A[21])\n"
+    "local is = tonumber(sub(A[4], 35, 35), 16)\n"
+    "if not was then C('ZADD', K[5], 0, member) end\n"
+    "if was ~= is then\n"
+    "  if was and was < 5 then C('ZREM', K[6], was .. member) end\n"
+    "  if is < 5 then C('ZADD', K[6], 0, is .. member) end\n"
+    "end\n"
+    "if A[16] ~= '' then C('ZADD', K[7], A[16], member)\n"
+    "elseif was and was < 5 then C('ZREM', K[7], member) end\n"
+    "if A[17] ~= '' then C('ZADD', K[8], A[17], member)\n"
+    "elseif was and (was == 0 or was >= 5) then C('ZREM', K[8], member) end\n"
+    "if before and (before ~= group or A[18] == '') then C('ZREM', before, member) end\n"
+    "if A[18] ~= '' then C('ZADD', group, A[18], member) end\n"
+    "C('HSET', K[4], stamp, A[11])\n"
+    "C('RPUSH', K[9], stamp .. A[6])\n"
+    "for i = 0, n - 1 do\n"
+    "  local name = K[k + i]\n"
+    "  if least[name] then C('SET', name, '-9223372036854775808')\n"
+    "  else C('INCRBY', name, A[28 + 2 * i]) end\n"
+    "end\n"
+    /* Who may not publish still writes: waiters look by themselves. */
+    "if cur and sub(cur, 34, 34) == '1' then redis.pcall('PUBLISH', A[26], A[27]) end\n"
+    "return {'ok', now, has_args, has_outcome}\n";
+
+/* Somebody waits for a record: tells whether it is still the same (1), and that it will be told of
+ * the next change (2).
+ * KEYS 1 record. ARGV 1 generation and version. */
+static const char watch_text[] = "local head = redis.call('GETRANGE', KEYS[1], 0, 33)\n"
+                                 "if string.sub(head, 2, 33) ~= ARGV[1] then return 0 end\n"
+                                 "if string.sub(head, 34, 34) == '1' then return 2 end\n"
+                                 "local r = redis.pcall('SETRANGE', KEYS[1], 33, '1')\n"
+                                 "if type(r) == 'table' and r.err then return 1 end\n"
+                                 "return 2\n";
+
+/* Purge takes from a record what C has found to be over, if it is still as C has seen it.
+ * KEYS  1 record, 2 arguments, 3 outcome, 4 all, 5 gone, 6 open, 7 due, 8 older generations; and
+ *       record, arguments and outcome of the generation before that takes its place, if there is
+ *       one.
+ * ARGV  1 generation and version, 2 member, 3 what to drop ("o", "ao", "r"), 4 when to come again
+ *       or nothing, 5 the generation, 6 "n" if it is the newest, 7 the generation before, 8
+ *       channel, 9 key for the channel.
+ * Gives 1 if it was done, 0 if the record is another one, or the generation before. */
+static const char reap_text[] =
+    "local K, A = KEYS, ARGV\n"
+    "local cur = redis.call('GET', K[1])\n"
+    "if not cur or string.sub(cur, 2, 33) ~= A[1] then return 0 end\n"
+    "if A[3] ~= 'r' then\n"
+    "  redis.call('DEL', K[3])\n"
+    "  if A[3] == 'ao' then redis.call('DEL', K[2]) end\n"
+    "  if A[4] ~= '' then redis.call('ZADD', K[5], A[4], A[2])\n"
+    "  else redis.call('ZREM', K[5], A[2]) end\n"
+    "  return 1\n"
+    "end\n"
+    "local before = nil\n"
+    "if A[6] == 'n' then\n"
+    "  before = redis.call('ZREVRANGEBYLEX', K[8], '+', '-', 'LIMIT', 0, 1)[1]\n"
+    "  if before and before ~= A[7] then return before end\n"
+    "  if before and redis.call('EXISTS', K[9]) == 0 then\n"
+    "    redis.call('ZREM', K[8], before)\n"
+    "    return 0\n"
+    "  end\n"
+    "end\n"
+    "local state = string.sub(cur, 35, 35)\n"
+    "redis.call('DEL', K[1], K[2], K[3])\n"
+    "redis.call('ZREM', K[4], A[2])\n"
+    "redis.call('ZREM', K[5], A[2])\n"
+    "redis.call('ZREM', K[6], state .. A[2])\n"
+    "redis.call('ZREM', K[7], A[2])\n"
+    "if A[6] ~= 'n' then redis.call('ZREM', K[8], A[5]) end\n"
+    "if before then\n"
+    "  redis.call('ZREM', K[8], before)\n"
+    "  for i = 1, 3 do\n"
+    "    if redis.call('EXISTS', K[8 + i]) == 1 then redis.call('RENAME', K[8 + i], K[i]) end\n"
+    "  end\n"
+    "  redis.call('PERSIST', K[1])\n"
+    "end\n"
+    "if string.sub(cur, 34, 34) == '1' then redis.pcall('PUBLISH', A[8], A[9]) end\n"
+    "return 1\n";
+
+/* Gives events their seq, those that have none yet.
+ * KEYS 1 epoch, 2 seq, 3 log. ARGV 1 the epoch in which the events were read, then the events.
+ * Gives the last seq, or -1 if events were removed since: one of these may be among them. */
+static const char number_text[] =
+    "if (redis.call('GET', KEYS[1]) or '0') ~= ARGV[1] then return -1 end\n"
+    "local seq = tonumber(redis.call('GET', KEYS[2]) or '0')\n"
+    "local first = seq\n"
+    "for i = 2, #ARGV do\n"
+    "  if not redis.call('ZSCORE', KEYS[3], ARGV[i]) then\n"
+    "    seq = seq + 1\n"
+    "    redis.call('ZADD', KEYS[3], seq, ARGV[i])\n"
+    "  end\n"
+    "end\n"
+    "if seq > first then redis.call('SET', KEYS[2], string.format('%.0f', seq)) end\n"
+    "return seq\n";
+
+/* Events that have their seq leave the queue. KEYS 1 log of the shard. ARGV entries. */
+static const char dequeue_text[] =
+    "for i = 1, #ARGV do redis.call('LREM', KEYS[1], 1, ARGV[i]) end\n"
+    "return 1\n";
+
+/* Events that were removed lose their seq. KEYS 1 epoch, 2 log. ARGV events. */
+static const char unnumber_text[] =
+    "local n = 0\n"
+    "for i = 1, #ARGV do n = n + redis.call('ZREM', KEYS[2], ARGV[i]) end\n"
+    "if n > 0 then redis.call('INCR', KEYS[1]) end\n"
+    "return n\n";
+
+/* Writes a seal. KEYS 1 seq, 2 sealed, 3 seals. ARGV 1 the newest seal's seq, 2 seal.
+ * Gives its seq, or 0 if another seal is the newest. */
+static const char seal_text[] = "local newest = redis.call('ZREVRANGE', KEYS[2], 0, 0)[1] or '0'\n"
+                                "if newest ~= ARGV[1] then return 0 end\n"
+                                "local seq = tonumber(redis.call('GET', KEYS[1]) or '0') + 1\n"
+                                "local text = string.format('%.0f', seq)\n"
+                                "redis.call('SET', KEYS[1], text)\n"
+                                "redis.call('HSET', KEYS[3], text, ARGV[2])\n"
+                                "redis.call('ZADD', KEYS[2], seq, text)\n"
+                                "return seq\n";
+
+/* Removes a note. KEYS 1 notes of its id, 2 notes by age. ARGV 1 its time, 2 its serial, 3 its
+ * entry by age. */
+static const char note_drop_text[] =
+    "for _, m in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[1], ARGV[1])) do\n"
+    "  if string.sub(m, 1, #ARGV[2]) == ARGV[2] then redis.call('ZREM', KEYS[1], m) end\n"
+    "end\n"
+    "return redis.call('ZREM', KEYS[2], ARGV[3])\n";
+
+/* Looks whether sets and records agree. KEYS 1 all, 2 open, 3 gone, then two for each member: the
+ * newest generation and this one as an older one. ARGV 1 "all" or "open", then members.
+ * Gives the first member that is wrong, or nothing. */
+static const char check_text[] =
+    "for i = 2, #ARGV do\n"
+    "  local m, state = ARGV[i], nil\n"
+    "  local there = redis.call('ZSCORE', ARGV[1] == 'all' and KEYS[1] or KEYS[2], m)\n"
+    "  if ARGV[1] == 'open' then state, m = string.sub(m, 1, 1), string.sub(m, 2) end\n"
+    "  local r = nil\n"
+    "  for k = 2 * i, 2 * i + 1 do\n"
+    "    local head = redis.call('GETRANGE', KEYS[k], 0, 50)\n"
+    "    if string.sub(head, 36, 51) == string.sub(m, 1, 16) then r = string.sub(head, 35, 35) end\n"
+    "  end\n"
+    "  if there and state and r ~= state then return ARGV[i] end\n"
+    "  if there and not state then\n"
+    "    if not r and not redis.call('ZSCORE', KEYS[3], m) then return ARGV[i] end\n"
+    "    if r and tonumber(r, 16) < 5 and not redis.call('ZSCORE', KEYS[2], r .. m) then\n"
+    "      return ARGV[i]\n"
+    "    end\n"
+    "  end\n"
+    "end\n"
+    "return false\n";
+
+const char *const sm_rd_script_text[SM_RD_SCRIPT_COUNT][2] = {
+    [SM_RD_WRITE] = {decimal_text, write_text},
+    [SM_RD_WATCH] = {watch_text, ""},
+    [SM_RD_REAP] = {reap_text, ""},
+    [SM_RD_NUMBER] = {number_text, ""},
+    [SM_RD_DEQUEUE] = {dequeue_text, ""},
+    [SM_RD_UNNUMBER] = {unnumber_text, ""},
+    [SM_RD_SEAL] = {seal_text, ""},
+    [SM_RD_NOTE_DROP] = {note_drop_text, ""},
+    [SM_RD_CHECK] = {check_text, ""},
+};
+
+/* A server knows a script by the SHA-1 of its text. */
+semel_err sm_rd_script_names(char names[SM_RD_SCRIPT_COUNT][SM_RD_SHA + 1])
+{
+    for (size_t i = 0; i < SM_RD_SCRIPT_COUNT; i++) {
+        unsigned char digest[EVP_MAX_MD_SIZE];
+        char text[8192];
+        size_t n = 0;
+        int len =
+            snprintf(text, sizeof text, "%s%s", sm_rd_script_text[i][0], sm_rd_script_text[i][1]);
+        if (len >= (int)sizeof text ||
+            EVP_Q_digest(NULL, "SHA1", NULL, text, (size_t)len, digest, &n) != 1 ||
+            n * 2 != SM_RD_SHA)
+            return SEMEL_E_CRYPTO;
+        for (size_t k = 0; k < n; k++)
+            snprintf(names[i] + 2 * k, 3, "%02x", digest[k]);
+    }
+    return SEMEL_OK;
+}

@@ -1,0 +1,307 @@
+/* What goes wrong between the store and the server, and on the server: time is bounded, nothing is
+ * guessed, and it works again when the server does. */
+#include "postgres.h"
+
+#include <pthread.h>
+
+#define SECOND 1000000000ll
+
+/* What the proxy knows a message by. */
+#define MARK_BYTES "order-lost"
+#define BOUND_NS   (2 * SECOND) /* the timeout, and time for a busy machine */
+
+static semel_write marked(uint64_t n)
+{
+    semel_write w = fresh(n);
+    w.next.args = SM_STR("{\"order\":\"" MARK_BYTES "\"}");
+    return w;
+}
+
+static int64_t events_of_all(place *p)
+{
+    return sql_number(p, "SELECT count(*) FROM @event");
+}
+
+/* ---- lost connections ------------------------------------------------------------------------*/
+
+static void a_claim_whose_answer_was_lost_is_known_to_be_ours(void **state)
+{
+    place *p = *state;
+    for (int passed_on = 0; passed_on < 2; passed_on++) {
+        semel_write w = marked(1 + (uint64_t)passed_on);
+        semel_record cur;
+        bool inserted = false;
+        int cuts = proxy_cuts(p->proxy);
+        proxy_cut(p->proxy, MARK_BYTES, passed_on == 1);
+        expect_error(try_claim(&p->ledger, &w, &cur, &inserted), SEMEL_OK);
+        assert_int_equal(proxy_cuts(p->proxy), cuts + 1);
+        assert_true(inserted);
+        expect_written(&cur, &w, 1);
+        assert_int_equal(events_of_all(p), passed_on + 1);
+    }
+}
+
+static void a_claim_whose_answer_was_lost_finds_somebody_elses(void **state)
+{
+    place *p = *state;
+    semel_write w = fresh(1), mine = marked(1);
+    claim_new(&p->ledger, &w);
+    mine.event.hash.b[0] ^= 1;
+    semel_record cur;
+    bool inserted = true;
+    proxy_cut(p->proxy, MARK_BYTES, true);
+    expect_error(try_claim(&p->ledger, &mine, &cur, &inserted), SEMEL_OK);
+    assert_false(inserted);
+    expect_text(cur.args, "{\"amount\":1000}");
+    assert_int_equal(events_of_all(p), 1);
+}
+
+static void an_apply_whose_answer_was_lost_is_known_to_be_ours(void **state)
+{
+    place *p = *state;
+    semel_write w = fresh(1);
+    semel_record cur = claim_new(&p->ledger, &w);
+    for (int i = 0; i < 4; i++) {
+        bool next = i >= 2;
+        w = next ? repeat(&cur) : change(&cur, SEMEL_S_SUCCEEDED);
+        w.next.args = SM_STR("{\"order\":\"" MARK_BYTES "\"}");
+        proxy_cut(p->proxy, MARK_BYTES, i % 2 == 1);
+        uint64_t version = next ? 1 : cur.version + 1;
+        expect_error(try_apply(&p->ledger, &w, &cur), SEMEL_OK);
+        expect_written(&cur, &w, version);
+        assert_int_equal(events_of_all(p), i + 2);
+    }
+    assert_int_equal(proxy_cuts(p->proxy), 4);
+}
+
+static void an_apply_whose_answer_was_lost_may_have_lost_the_race(void **state)
+{
+    place *p = *state;
+    semel_write w = fresh(1);
+    semel_record cur = claim_new(&p->ledger, &w), now;
+    semel_write mine = change(&cur, SEMEL_S_SUCCEEDED);
+    mine.next.args = SM_STR("{\"order\":\"" MARK_BYTES "\"}");
+    mine.event.hash.b[0] ^= 1;
+    w = change(&cur, SEMEL_S_FAILED);
+    apply_to(&p->ledger, &w);
+    proxy_cut(p->proxy, MARK_BYTES, true);
+    expect_error(try_apply(&p->ledger, &mine, &now), SEMEL_E_STALE);
+    assert_int_equal(now.state, SEMEL_S_FAILED);
+    assert_int_equal(events_of_all(p), 2);
+}
+
+static void a_seal_whose_answer_was_lost_is_known_to_be_ours(void **state)
+{
+    place *p = *state;
+    semel_event seal = {.index = 1,
+                        .at = 5,
+                        .what = SM_STR("sealed"),
+                        .body = SM_STR("{\"x\":\"" MARK_BYTES "\"}")};
+    memset(&seal.hash, 7, sizeof seal.hash);
+    proxy_cut(p->proxy, MARK_BYTES, true);
+    expect_error(p->ledger.ops->seal(p->ledger.st, &seal, 0, NULL), SEMEL_OK);
+    assert_int_equal(proxy_cuts(p->proxy), 1);
+    assert_int_equal(events_of_all(p), 1);
+}
+
+static void connections_that_were_ended_are_not_noticed(void **state)
+{
+    place *p = *state;
+    for (uint64_t n = 1; n <= 5; n++) {
+        sql_run(p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                   " WHERE application_name || '.' = '@'");
+        settled(&p->ledger, n);
+    }
+    assert_int_equal(events_of_all(p), 10);
+}
+
+/* ---- servers that do not answer --------------------------------------------------------------*/
+
+static void a_server_that_stands_still_costs_no_more_than_the_timeout(void **state)
+{
+    place *p = *state;
+    ledger *l = &p->ledger;
+    semel_record one = settled(l, 1), cur;
+    semel_write w = fresh(2);
+    semel_fault fault = {0};
+    int64_t now;
+    bool inserted;
+    proxy_hold(p->proxy, true);
+    for (int i = 0; i < 4; i++) {
+        int64_t began = monotonic_ns();
+        expect_error(l->ops->claim(l->st, &w, &l->desk.room, &cur, &now, &inserted, &fault),
+                     SEMEL_E_UNAVAILABLE);
+        expect(monotonic_ns() - began < BOUND_NS, "it took %.1f s",
+               (double)(monotonic_ns() - began) / 1e9);
+        assert_false(inserted);
+        assert_true(fault.text[0] != '\0');
+    }
+    /* And a waiter is back in time. */
+    int64_t began = monotonic_ns();
+    semel_err e = l->ops->wait(l->st, &(semel_ref){.key = &one.key, .generation = 1}, one.version,
+                               began + SECOND / 5, NULL);
+    expect(e == SEMEL_E_TIMEOUT || e == SEMEL_E_UNAVAILABLE, "got %s", semel_err_name(e));
+    expect(monotonic_ns() - began < SECOND / 2, "it took %.1f s",
+           (double)(monotonic_ns() - began) / 1e9);
+    proxy_hold(p->proxy, false);
+    int64_t deadline = monotonic_ns() + 10 * SECOND;
+    do {
+        e = try_claim(l, &w, &cur, &inserted);
+    } while (e == SEMEL_E_UNAVAILABLE && monotonic_ns() < deadline);
+    expect_error(e, SEMEL_OK);
+    assert_int_equal(sql_number(p, "SELECT count(*) FROM @effect"), 2);
+}
+
+static void a_server_that_is_away_for_a_moment_is_not_noticed(void **state)
+{
+    place *p = *state;
+    settled(&p->ledger, 1);
+    proxy_refuse(p->proxy, true);
+    semel_write w = fresh(2);
+    semel_record cur;
+    bool inserted;
+    semel_fault fault = {0};
+    int64_t now, began = monotonic_ns();
+    expect_error(
+        p->ledger.ops->claim(p->ledger.st, &w, &p->ledger.desk.room, &cur, &now, &inserted, &fault),
+        SEMEL_E_UNAVAILABLE);
+    assert_true(monotonic_ns() - began < BOUND_NS);
+    proxy_refuse(p->proxy, false);
+    int64_t deadline = monotonic_ns() + 10 * SECOND;
+    semel_err e;
+    do {
+        e = try_claim(&p->ledger, &w, &cur, &inserted);
+    } while (e == SEMEL_E_UNAVAILABLE && monotonic_ns() < deadline);
+    expect_error(e, SEMEL_OK);
+    assert_true(inserted);
+}
+
+typedef struct crowd {
+    place *p;
+    int64_t longest_ns;
+    pthread_mutex_t lock;
+} crowd;
+
+static void *ask_once(void *context)
+{
+    crowd *c = context;
+    semel_ref ref = {.id = 12345};
+    semel_record cur;
+    desk d;
+    desk_init(&d);
+    int64_t now, began = monotonic_ns();
+    c->p->ledger.ops->get(c->p->ledger.st, &ref, &d.room, &cur, &now, NULL);
+    int64_t took = monotonic_ns() - began;
+    desk_fini(&d);
+    pthread_mutex_lock(&c->lock);
+    c->longest_ns = took > c->longest_ns ? took : c->longest_ns;
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+static void a_crowd_before_a_server_that_stands_still_waits_no_longer(void **state)
+{
+    place *p = *state;
+    crowd c = {.p = p, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[24];
+    proxy_hold(p->proxy, true);
+    for (size_t i = 0; i < COUNT(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_once, &c), 0);
+    for (size_t i = 0; i < COUNT(threads); i++)
+        pthread_join(threads[i], NULL);
+    expect(c.longest_ns < BOUND_NS, "one took %.1f s", (double)c.longest_ns / 1e9);
+    proxy_hold(p->proxy, false);
+}
+
+static void closing_does_not_wait_for_a_server(void **state)
+{
+    place *p = *state;
+    semel_record one = settled(&p->ledger, 1);
+    p->ledger.ops->wait(p->ledger.st, &(semel_ref){.key = &one.key, .generation = 1}, one.version,
+                        monotonic_ns() + SECOND / 20, NULL); /* starts who listens */
+    proxy_hold(p->proxy, true);
+    int64_t began = monotonic_ns();
+    ledger_close(&p->ledger);
+    assert_true(monotonic_ns() - began < BOUND_NS);
+    proxy_hold(p->proxy, false);
+}
+
+/* ---- errors of the server --------------------------------------------------------------------*/
+
+/* Makes the next `n` inserts of an event fail with a SQLSTATE. */
+static void fail_next(place *p, int n, const char *sqlstate)
+{
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        "CREATE SEQUENCE IF NOT EXISTS @failures; SELECT setval('@failures', 1, false);"
+        " CREATE OR REPLACE FUNCTION @fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " IF nextval('@failures') <= %d THEN"
+        " RAISE EXCEPTION 'made to fail' USING ERRCODE = '%s'; END IF; RETURN NEW; END $$;"
+        " DROP TRIGGER IF EXISTS failing ON @event;"
+        " CREATE TRIGGER failing BEFORE INSERT ON @event FOR EACH ROW EXECUTE FUNCTION @fail()",
+        n, sqlstate);
+    sql_run(p, text);
+}
+
+static void what_the_server_undid_is_tried_again(void **state)
+{
+    place *p = *state;
+    static const char *const states[] = {"40001", "40P01", "57P01", "25006", "53300"};
+    for (size_t i = 0; i < COUNT(states); i++) {
+        fail_next(p, 2, states[i]);
+        semel_write w = fresh(i + 1);
+        semel_record cur = claim_new(&p->ledger, &w);
+        expect_written(&cur, &w, 1);
+        fail_next(p, 2, states[i]);
+        w = change(&cur, SEMEL_S_SUCCEEDED);
+        cur = apply_to(&p->ledger, &w);
+        assert_int_equal(cur.version, 2);
+        assert_int_equal(events_of_all(p), 2 * (i + 1));
+    }
+}
+
+static void a_full_server_is_told_at_once_and_nothing_is_written(void **state)
+{
+    place *p = *state;
+    static const struct {
+        const char *state, *word;
+        semel_err err;
+    } rows[] = {{"53100", "disk", SEMEL_E_UNAVAILABLE}, {"53200", "memory", SEMEL_E_UNAVAILABLE},
+                {"58030", "disk", SEMEL_E_UNAVAILABLE}, {"XX001", "damaged", SEMEL_E_CORRUPT},
+                {"23505", "damaged", SEMEL_E_CORRUPT},  {"42501", "grant", SEMEL_E_UNAVAILABLE}};
+    ledger *l = &p->ledger;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        semel_fault fault = {0};
+        semel_write w = fresh(1);
+        semel_record cur;
+        int64_t now, began = monotonic_ns();
+        bool inserted;
+        fail_next(p, 1, rows[i].state);
+        expect_error(l->ops->claim(l->st, &w, &l->desk.room, &cur, &now, &inserted, &fault),
+                     rows[i].err);
+        expect(strstr(fault.text, rows[i].word) != NULL, "%s: %s", rows[i].state, fault.text);
+        assert_true(monotonic_ns() - began < SECOND / 2);
+        assert_int_equal(events_of_all(p), 0);
+        assert_int_equal(sql_number(p, "SELECT count(*) FROM @effect"), 0);
+    }
+}
+
+int failing_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        on_proxy(a_claim_whose_answer_was_lost_is_known_to_be_ours),
+        on_proxy(a_claim_whose_answer_was_lost_finds_somebody_elses),
+        on_proxy(an_apply_whose_answer_was_lost_is_known_to_be_ours),
+        on_proxy(an_apply_whose_answer_was_lost_may_have_lost_the_race),
+        on_proxy(a_seal_whose_answer_was_lost_is_known_to_be_ours),
+        on_open(connections_that_were_ended_are_not_noticed),
+        on_proxy(a_server_that_stands_still_costs_no_more_than_the_timeout),
+        on_proxy(a_server_that_is_away_for_a_moment_is_not_noticed),
+        on_proxy(a_crowd_before_a_server_that_stands_still_waits_no_longer),
+        on_proxy(closing_does_not_wait_for_a_server),
+        on_open(what_the_server_undid_is_tried_again),
+        on_open(a_full_server_is_told_at_once_and_nothing_is_written),
+    };
+    return cmocka_run_group_tests_name("failing", tests, NULL, NULL);
+}
