@@ -7,7 +7,7 @@
 #include "cli/ledger.h"
 
 #define ASKS           9 /* round trips that are timed */
-#define PARTITIONS_MAX 256u
+#define PARTITIONS_MAX 1024u
 
 /* ---- check -----------------------------------------------------------------------------------*/
 

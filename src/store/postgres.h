@@ -94,7 +94,10 @@ void sm_pg_array_start(sm_buf *b, bool bytes, size_t n);
 void sm_pg_array_int(sm_buf *b, int64_t value);
 void sm_pg_array_bytes(sm_buf *b, semel_str s);
 
-/* A write's parameters, $1 to $40. Only one that replaces a record can leave parts of it. */
+/* Up to when whoever bars its group refuses this write, if that is later than now. */
+int64_t sm_pg_bars_until(const semel_write *w);
+
+/* A write's parameters, $1 to $41. Only one that replaces a record can leave parts of it. */
 void sm_pg_add_write(sm_pg_args *a, const semel_write *w, bool replaces);
 
 bool sm_pg_null(const PGresult *r, int row, int column);

@@ -80,8 +80,9 @@ static const meaning meanings[] = {
     {"42", SM_PG_FAILED, SEMEL_E_UNAVAILABLE,
      "these are not the tables of a ledger; name another schema, or run `semel store migrate`"},
     {"58", SM_PG_FAILED, SEMEL_E_UNAVAILABLE, "the server's disk is in trouble; look at its log"},
-    {"23", SM_PG_FAILED, SEMEL_E_CORRUPT, "the ledger is damaged; run `semel store check`"},
-    {"XX", SM_PG_FAILED, SEMEL_E_CORRUPT, "the ledger is damaged; run `semel store check`"},
+    {"23", SM_PG_FAILED, SEMEL_E_CORRUPT, "the ledger is damaged; run `semel doctor`"},
+    {"XX000", SM_PG_FAILED, SEMEL_E_UNAVAILABLE, "look at the server's log"},
+    {"XX", SM_PG_FAILED, SEMEL_E_CORRUPT, "the ledger is damaged; run `semel doctor`"},
     {"", SM_PG_FAILED, SEMEL_E_UNAVAILABLE, "look at the server's log"},
 };
 

@@ -131,6 +131,11 @@ static void add_bar(sm_pg_args *a, const semel_record *r)
         sm_pg_add_time(a, 0);
 }
 
+int64_t sm_pg_bars_until(const semel_write *w)
+{
+    return w->alone ? SM_PG_NEVER : 0; /* the end of any lease is before that */
+}
+
 void sm_pg_add_write(sm_pg_args *a, const semel_write *w, bool replaces)
 {
     const semel_record *r = &w->next;
@@ -166,7 +171,8 @@ void sm_pg_add_write(sm_pg_args *a, const semel_write *w, bool replaces)
     sm_pg_add_int(a, (int64_t)w->expect_version);
     sm_pg_add_int(a, same_args);
     sm_pg_add_int(a, same_outcome);
-    assert(a->n == 40);
+    sm_pg_add_int(a, sm_pg_bars_until(w));
+    assert(a->n == 41);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------*/

@@ -14,7 +14,8 @@
  *   $22 scope  $23 step  $24 tool  $25 caller  $26 life  $27 args  $28 outcome
  *   the event: $29 idx  $30 at  $31 what  $32 actor  $33 body  $34 prev  $35 hash
  *   $36 now  $37 expected generation  $38 expected version  $39 same args  $40 same outcome
- *   with counters: $41 names  $42 deltas  $43 caps
+ *   $41 a time: who bars its group before then, or before now, refuses the write
+ *   with counters: $42 names  $43 deltas  $44 caps
  *
  * Rows of a list are asked for with = ANY(ARRAY(...)), never by a join: the planner takes a list
  * from a sub-select with an unknown limit for a large one, and would read the whole table.
@@ -48,7 +49,7 @@
 #define SM_PG_NO_BARRIER ""
 #define SM_PG_BARRIER                                                                              \
     " AND NOT EXISTS (SELECT FROM @effect AS b WHERE b.grp = $19 AND b.id <> $1"                   \
-    " AND b.bars_from <= (SELECT now FROM t))"
+    " AND b.bars_from <= greatest((SELECT now FROM t), $41))"
 
 /* With counters. One that would pass its cap is looked for first, so that such a refusal is not an
  * error in the server's log. What others write meanwhile makes it violate a constraint, which
@@ -59,7 +60,7 @@
 #define SM_PG_PLAIN_WRITE(from) ""
 
 #define SM_PG_DELTAS                                                                               \
-    "unnest($41::bytea[], $42::bigint[], $43::bigint[]) AS d(name, delta, cap)"
+    "unnest($42::bytea[], $43::bigint[], $44::bigint[]) AS d(name, delta, cap)"
 #define SM_PG_COUNTED_CHECK                                                                        \
     ", caps AS MATERIALIZED (SELECT EXISTS (SELECT FROM " SM_PG_DELTAS                             \
     " LEFT JOIN @counter AS c ON c.name = d.name"                                                  \
@@ -221,7 +222,7 @@
     X(LOCK_SHARED, "SELECT pg_advisory_xact_lock_shared($1)")                                      \
     X(BARRING,                                                                                     \
       "WITH " SM_PG_NOW_CTE " SELECT t.now, " SM_PG_RECORD("e") " FROM t, @effect AS e"            \
-      " WHERE e.grp = $1 AND e.bars_from <= (SELECT now FROM t) AND e.id <> $2"                    \
+      " WHERE e.grp = $1 AND e.bars_from <= greatest((SELECT now FROM t), $3) AND e.id <> $2"                    \
       " ORDER BY e.bars_from LIMIT 1")                                                             \
     X(HAS_EVENT,                                                                                   \
       "SELECT count(*) FROM @event WHERE id = $1 AND generation = $2 AND idx = $3 AND hash = $4")  \

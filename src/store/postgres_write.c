@@ -196,6 +196,7 @@ static semel_err find_bar(writing *x)
     sm_pg_args args = {0};
     sm_pg_add_hash(&args, &x->w->next.group);
     sm_pg_add_int(&args, (int64_t)x->w->next.id);
+    sm_pg_add_int(&args, sm_pg_bars_until(x->w));
     sm_pg_question q = {.which = SM_PGQ_BARRING, .args = &args, .deadline_ns = x->q.deadline_ns};
     PGresult *r = NULL;
     semel_record view;

@@ -39,10 +39,10 @@ static const char decimal_text[] =
  *       as it ends a member, 8 shard, 9 now, 10 slack, 11 event, 12 and 13 how the arguments change
  *       (+ set, = same, - none) and what to, 14 and 15 likewise the outcome, 16 due, 17 gone, 18
  *       when it bars its group (each empty for none), 19 to 21 when the server removes record,
- *       arguments and outcome, 22 "b" if the group may bar this write, 23 group, 24 the group
- *       before, 25 the generation before if this is a new one, 26 channel, 27 key for the channel;
- *       then a change and a cap for each counter.
- * Gives a word, the time, and what belongs to the word. */
+ *       arguments and outcome, 22 "b" if the group may bar this write, "a" if so does who runs, 23
+ * group, 24 the group before, 25 the generation before if this is a new one, 26 channel, 27 key for
+ * the channel; then a change and a cap for each counter. Gives a word, the time, and what belongs
+ * to the word. */
 static const char write_text[] =
     "local K, A, C, sub = KEYS, ARGV, redis.call, string.sub\n"
     "local t = C('TIME')\n"
@@ -77,10 +77,11 @@ static const char write_text[] =
     "else\n"
     "  before = nil\n"
     "end\n"
-    "if A[22] == 'b' then\n"
+    "if A[22] ~= '' then\n"
     "  local from, m = 0, nil\n"
+    "  local most = A[22] == 'a' and '+inf' or now\n"
     "  repeat\n"
-    "    m = C('ZRANGEBYSCORE', group, '-inf', now, 'LIMIT', from, 8)\n"
+    "    m = C('ZRANGEBYSCORE', group, '-inf', most, 'LIMIT', from, 8)\n"
     "    for _, v in ipairs(m) do\n"
     "      if sub(v, 17, 32) ~= A[6] then return {'barred', now, v} end\n"
     "    end\n"

@@ -153,7 +153,7 @@ static void put_write(writing *x)
     else
         sm_rd_arg_int(b, bars_at(r));
     put_ends(x);
-    sm_rd_arg_text(b, w->barred_by_group && !is_zero(&r->group) ? "b" : "");
+    sm_rd_arg_text(b, !w->barred_by_group || is_zero(&r->group) ? "" : w->alone ? "a" : "b");
     put_group(b, &r->group);
     put_group(b, &x->before);
     if (x->next_generation)
@@ -202,7 +202,8 @@ static semel_err take_barring(writing *x, const redisReply *reply, int64_t now, 
     if (e != SEMEL_OK)
         return e;
     int64_t bars = bars_at(cur);
-    return bars >= 0 && bars <= (then > now ? then : now) ? SEMEL_E_BARRED : SEMEL_E_NOT_FOUND;
+    bool still = bars >= 0 && (x->w->alone || bars <= (then > now ? then : now));
+    return still ? SEMEL_E_BARRED : SEMEL_E_NOT_FOUND;
 }
 
 static semel_err done(writing *x, const redisReply *reply, semel_record *cur)
