@@ -95,7 +95,7 @@ static void put_findings(sm_buf *b, const semel_health *h, const cli_verified *v
     cli_row(b, "ledger", sm_str_from(h->where));
     char size[CLI_SIZE_TEXT];
     cli_size_text(h->bytes, size);
-    cli_rowf(b, "file", "sound: about %" PRIu64 " effect%s in %s", h->records,
+    cli_rowf(b, "records", "sound: about %" PRIu64 " effect%s in %s", h->records,
              h->records == 1 ? "" : "s", size);
     cli_row(b, "audit trail", v->counts.flaws == 0 ? SM_STR("sound") : SM_STR("ALTERED"));
     cli_put_verified(b, v, false);
@@ -165,7 +165,7 @@ const cli_command cli_doctor = {
     .help =
         "  semel doctor\n\n"
         "Usage: semel doctor\n\n" CLI_LEDGER_HELP CLI_JSON_HELP
-        "\nChecks the file and the whole audit trail, then looks over the newest 10,000 effects\n"
+        "\nChecks the records and the whole audit trail, then looks over the newest 10,000 effects\n"
         "for symptoms: the same arguments under different keys within seconds, calls that are\n"
         "alike but for one field, effects that are long in doubt, windows shorter than the\n"
         "retries that were seen. At most 20 of a kind are told.\n\n"

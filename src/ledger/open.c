@@ -82,6 +82,18 @@ unknown_store(semel_fault *fault) /* the URL is not repeated: it may hold a pass
                         "postgres://..., redis://... or memory:");
 }
 
+/* A URL that cannot be understood is a ledger that cannot be used: nothing may run. */
+static sm_err open_with(const semel_store_ops *ops, sm_str url, const semel_store_env *env,
+                        semel_store **out, uint32_t *caps, semel_fault *fault)
+{
+    sm_err e = ops->open(url, env, out, caps, fault);
+    if (e != SEMEL_E_BAD_ARGUMENTS && e != SEMEL_E_LIMIT)
+        return e;
+    if (fault != NULL)
+        fault->code = SEMEL_E_UNAVAILABLE;
+    return SEMEL_E_UNAVAILABLE;
+}
+
 static sm_err open_store(semel *s, semel_fault *fault)
 {
     char made[URL_MAX];
@@ -94,7 +106,7 @@ static sm_err open_store(semel *s, semel_fault *fault)
         return unknown_store(fault);
     semel_store_env env = {
         .size = sizeof env, .cache_bytes = s->o.cache_bytes, .must_exist = s->o.must_exist};
-    return s->ops->open(url, &env, &s->store, &s->caps, fault);
+    return open_with(s->ops, url, &env, &s->store, &s->caps, fault);
 }
 
 semel_err semel_migrate(const char *url, uint32_t partitions, semel_fault *fault)
@@ -107,10 +119,13 @@ semel_err semel_migrate(const char *url, uint32_t partitions, semel_fault *fault
     const semel_store_ops *ops = store_of(chosen);
     if (ops == NULL)
         return unknown_store(fault);
+    if (partitions > 0 && ops != &sm_store_postgres)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                            "only a ledger in Postgres can have partitions");
     semel_store_env env = {.size = sizeof env, .migrate = true, .partitions = partitions};
     semel_store *st = NULL;
     uint32_t caps;
-    e = ops->open(chosen, &env, &st, &caps, fault);
+    e = open_with(ops, chosen, &env, &st, &caps, fault);
     ops->close(st);
     return e;
 }
