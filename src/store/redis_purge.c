@@ -92,6 +92,10 @@ static void put_forget(sm_rd_batch *b, const leaving *l)
         sm_rd_key(b, l->shard, sets[i]);
         put_member(b, l);
     }
+    sm_rd_command(b, l->shard, "ZREM"); /* of all that is open, only state none may go */
+    sm_rd_key(b, l->shard, "open");
+    sm_rd_argf(b, "%u%.*s%016llx%llx", SEMEL_S_NONE, (int)SM_RD_BIRTH, l->m.birth,
+               (unsigned long long)l->m.id, (unsigned long long)l->m.generation);
 }
 
 static void put_reap(sm_rd_batch *b, const leaving *l, const semel_record *r, int64_t now)
