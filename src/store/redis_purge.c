@@ -261,6 +261,10 @@ static semel_err purge_events(purging *p, uint64_t events_to)
     n = n < p->budget ? n : p->budget;
     if (e != SEMEL_OK || n == 0)
         goto cleanup;
+    uint64_t last; /* what is searched below are queues that are short then */
+    e = sm_rd_collate(p->st, &last, p->deadline_ns, p->fault);
+    if (e != SEMEL_OK)
+        goto cleanup;
     sm_rd_call(&b, SM_RD_GLOBAL, SM_RD_UNNUMBER, 2);
     sm_rd_key(&b, SM_RD_GLOBAL, "epoch");
     sm_rd_key(&b, SM_RD_GLOBAL, "log");

@@ -236,10 +236,17 @@ static const char number_text[] =
     "if seq > first then redis.call('SET', KEYS[2], string.format('%.0f', seq)) end\n"
     "return seq\n";
 
-/* Events that have their seq leave the queue. KEYS 1 log of the shard. ARGV entries. */
-static const char dequeue_text[] =
-    "for i = 1, #ARGV do redis.call('LREM', KEYS[1], 1, ARGV[i]) end\n"
-    "return 1\n";
+/* Events that have their seq leave the queue, from its head on: what is not there has been taken
+ * by somebody else, and to search a long queue for it would hold up the server.
+ * KEYS 1 log of the shard. ARGV entries in their order. */
+static const char dequeue_text[] = "local head = redis.call('LINDEX', KEYS[1], 0)\n"
+                                   "for i = 1, #ARGV do\n"
+                                   "  if head == ARGV[i] then\n"
+                                   "    redis.call('LPOP', KEYS[1])\n"
+                                   "    head = redis.call('LINDEX', KEYS[1], 0)\n"
+                                   "  end\n"
+                                   "end\n"
+                                   "return 1\n";
 
 /* Events that were removed lose their seq. KEYS 1 epoch, 2 log. ARGV events. */
 static const char unnumber_text[] =
