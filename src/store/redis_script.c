@@ -108,9 +108,14 @@ static const char write_text[] =
     "  high[name], low[name] = h, l\n"
     "end\n"
     /* From here on nothing refuses. */
-    "local last = tonumber(C('GET', K[10]) or '0')\n"
-    "if us <= last then us = last + 1 end\n"
-    "C('SET', K[10], string.format('%.0f', us))\n"
+    "local last = tonumber(C('GETSET', K[10], string.format('%.0f', us)) or '0')\n"
+    "if us <= last then\n"
+    "  us = last + 1\n"
+    "  C('SET', K[10], string.format('%.0f', us))\n"
+    "end\n"
+    "local function set(key, what, ends)\n"
+    "  if ends == '' then C('SET', key, what) else C('SET', key, what, 'PXAT', ends) end\n"
+    "end\n"
     "local stamp = string.format('%014x', us)\n"
     "if not born then born = stamp .. A[8] end\n"
     "local member = born .. A[6] .. A[7]\n"
@@ -123,17 +128,16 @@ static const char write_text[] =
     "  end\n"
     "  C('ZADD', K[older + 3], 0, A[25])\n"
     "end\n"
-    "C('SET', K[1], A[4] .. born .. A[5])\n"
-    "if A[19] ~= '' then C('PEXPIREAT', K[1], A[19]) end\n"
+    "set(K[1], A[4] .. born .. A[5], A[19])\n"
     "local function payload(key, how, what, ends)\n"
     "  if how == '+' then\n"
-    "    C('SET', key, what)\n"
+    "    set(key, what, ends)\n"
+    "    return 1\n"
     "  elseif how == '-' then\n"
     "    if was then C('DEL', key) end\n"
     "    return 0\n"
     "  end\n"
     "  if ends ~= '' then return C('PEXPIREAT', key, ends) end\n"
-    "  if how == '+' then return 1 end\n"
     "  if was == 0 or was >= 5 then C('PERSIST', key) end\n"
     "  return C('EXISTS', key)\n"
     "end\n"
@@ -233,10 +237,17 @@ static const char number_text[] =
     "if seq > first then redis.call('SET', KEYS[2], string.format('%.0f', seq)) end\n"
     "return seq\n";
 
-/* Events that have their seq leave the queue. KEYS 1 log of the shard. ARGV entries. */
-static const char dequeue_text[] =
-    "for i = 1, #ARGV do redis.call('LREM', KEYS[1], 1, ARGV[i]) end\n"
-    "return 1\n";
+/* Events that have their seq leave the queue, from its head on: what is not there has been taken
+ * by somebody else, and to search a long queue for it would hold up the server.
+ * KEYS 1 log of the shard. ARGV entries in their order. */
+static const char dequeue_text[] = "local head = redis.call('LINDEX', KEYS[1], 0)\n"
+                                   "for i = 1, #ARGV do\n"
+                                   "  if head == ARGV[i] then\n"
+                                   "    redis.call('LPOP', KEYS[1])\n"
+                                   "    head = redis.call('LINDEX', KEYS[1], 0)\n"
+                                   "  end\n"
+                                   "end\n"
+                                   "return 1\n";
 
 /* Events that were removed lose their seq. KEYS 1 epoch, 2 log. ARGV events. */
 static const char unnumber_text[] =
@@ -277,7 +288,9 @@ static const char check_text[] =
     "    local head = redis.call('GETRANGE', KEYS[k], 0, 50)\n"
     "    if string.sub(head, 36, 51) == string.sub(m, 1, 16) then r = string.sub(head, 35, 35) end\n"
     "  end\n"
-    "  if there and state and r ~= state then return ARGV[i] end\n"
+    "  if there and state and r ~= state then\n"
+    "    if r or state ~= '0' or not redis.call('ZSCORE', KEYS[3], m) then return ARGV[i] end\n"
+    "  end\n"
     "  if there and not state then\n"
     "    if not r and not redis.call('ZSCORE', KEYS[3], m) then return ARGV[i] end\n"
     "    if r and tonumber(r, 16) < 5 and not redis.call('ZSCORE', KEYS[2], r .. m) then\n"
