@@ -41,12 +41,20 @@ static void store_close(semel_store *st)
     free(st);
 }
 
+/* A statement is prepared under a name that is a hash of its text. Should a pooler mix up the
+ * sessions of two ledgers against all advice, a name still means one text. */
 static semel_err make_statements(semel_store *st, semel_fault *fault)
 {
     for (size_t i = 0; i < SM_PGQ_COUNT; i++) {
+        semel_hash h;
+        char hex[SM_HASH_HEX + 1];
         st->sql[i] = sm_pg_fill_in(&st->settings, statements[i]);
         if (st->sql[i] == NULL)
             return sm_pg_nomem(fault);
+        if (sm_digest_bytes(&st->digest, st->sql[i], strlen(st->sql[i]), &h) != SM_OK)
+            return sm_fault_set(fault, SEMEL_E_CRYPTO, "SHA-256 failed");
+        sm_hash_hex(&h, hex);
+        snprintf(st->names[i], sizeof st->names[i], "semel%.16s", hex);
     }
     return SEMEL_OK;
 }

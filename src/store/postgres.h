@@ -40,12 +40,13 @@
 #include "store/gate.h"
 #include "store/postgres_sql.h"
 
-#define SM_PG_SCHEMA      1 /* the newest version of the tables that this code knows */
-#define SM_PG_SERVER_MIN  130000
-#define SM_PG_NEVER       INT64_MAX
-#define SM_PG_NAME_MAX    48u /* of the schema; the channel's name must fit into 63 */
-#define SM_PG_PURGE_MAX   500u
-#define SM_PG_OPTIONS_MAX 64u
+#define SM_PG_SCHEMA         1 /* the newest version of the tables that this code knows */
+#define SM_PG_SERVER_MIN     130000
+#define SM_PG_NEVER          INT64_MAX
+#define SM_PG_NAME_MAX       48u /* of the schema; the channel's name must fit into 63 */
+#define SM_PG_PURGE_MAX      500u
+#define SM_PG_OPTIONS_MAX    64u
+#define SM_PG_STATEMENT_NAME 24u
 
 /* ---- postgres_url.c --------------------------------------------------------------------------*/
 
@@ -227,6 +228,7 @@ void sm_pg_waits_fini(semel_store *st);
 struct semel_store {
     sm_pg_settings settings;
     char *sql[SM_PGQ_COUNT];
+    char names[SM_PGQ_COUNT][SM_PG_STATEMENT_NAME];
     char where[256];      /* for people: database, host and port */
     char durability[256]; /* for people: what a crash may lose */
     char user[64];

@@ -70,7 +70,9 @@ static void take_totals(const PGresult *r, semel_health *out)
     out->oldest_event_at = sm_pg_int(r, 0, 1);
     out->records = (uint64_t)(counted > COUNT_MAX && guessed > counted ? guessed : counted);
     out->bytes = (uint64_t)sm_pg_int(r, 0, 4);
-    snprintf(out->server, sizeof out->server, "PostgreSQL %.*s", (int)version.n, version.p);
+    const char *end = memchr(version.p, ' ', version.n); /* a packager's additions follow */
+    snprintf(out->server, sizeof out->server, "PostgreSQL %.*s",
+             (int)(end == NULL ? version.n : (size_t)(end - version.p)), version.p);
     out->schema = (uint64_t)sm_pg_int(r, 0, 6);
 }
 
