@@ -269,8 +269,8 @@ semel_err sm_pg_counter(semel_store *st, uint8_t shard, semel_str name, int64_t 
                         semel_fault *fault);
 semel_err sm_pg_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault);
 
-/* Until what was committed before this call is below the cut, unless some transaction of the server
- * keeps it up for long. */
-semel_err sm_pg_settle(semel_store *st, semel_fault *fault);
+/* Waits until what was committed before this call can be read by who follows all events, unless
+ * some transaction of the server keeps it up for long. *newest is the newest seq of that. */
+semel_err sm_pg_settle(semel_store *st, uint64_t *newest, semel_fault *fault);
 
 #endif

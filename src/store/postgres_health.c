@@ -106,7 +106,8 @@ semel_err sm_pg_health(semel_store *st, bool thorough, semel_health *out, semel_
     *out = (semel_health){0};
     snprintf(out->where, sizeof out->where, "%s as %s", st->where, st->user);
     snprintf(out->durability, sizeof out->durability, "%s", st->durability);
-    semel_err e = sm_pg_settle(st, fault);
+    uint64_t newest;
+    semel_err e = sm_pg_settle(st, &newest, fault);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && e == SEMEL_OK; i++) {
         sm_pg_args args = {0};
         if (parts[i].which == SM_PGQ_HEALTH) {
