@@ -78,9 +78,14 @@ static semel_err store_open(semel_str url, const semel_store_env *env, semel_sto
         e = make_statements(st, fault);
     if (e == SEMEL_OK)
         e = sm_pg_schema_open(st, env, fault);
+    if (e == SEMEL_E_BAD_ARGUMENTS || e == SEMEL_E_LIMIT) {
+        e = SEMEL_E_UNAVAILABLE; /* whatever is wrong with the URL: there is no ledger to open */
+        if (fault != NULL)
+            fault->code = e;
+    }
     if (e != SEMEL_OK) {
         store_close(st);
-        return e == SEMEL_E_BAD_ARGUMENTS ? SEMEL_E_UNAVAILABLE : e;
+        return e;
     }
     *caps = st->caps;
     *out = st;
