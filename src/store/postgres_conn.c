@@ -43,9 +43,11 @@ static bool wait_ready(const PGconn *pg, short events, int64_t deadline_ns)
 
 /* ---- connecting ------------------------------------------------------------------------------*/
 
-/* What the server's defaults may have otherwise, and what makes a forgotten statement end. */
+/* What the server's defaults may have otherwise, and what makes a forgotten statement end.
+ * Compiling a statement takes far longer than running any of ours. */
 static const char session[] =
     "SELECT set_config('default_transaction_isolation', 'read committed', false),"
+    " set_config('jit', 'off', false),"
     " CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply') THEN 'on'"
     " ELSE set_config('synchronous_commit', 'on', false) END,"
     " CASE WHEN current_setting('client_connection_check_interval', true) IS NOT NULL"

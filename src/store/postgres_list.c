@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "core/glob.h"
 
-enum { LOOK_MAX = 20000, PAGE_MAX = 500, DUE_MAX = 1000 };
+enum { LOOK_MAX = 20000, LOOK_FIRST = 500, PAGE_MAX = 500, DUE_MAX = 1000 };
 
 #define PAGE_BYTES  ((int64_t)4 << 20)
 #define OPEN_STATES ((1u << SEMEL_S_SUCCEEDED) - 1)
@@ -101,12 +101,12 @@ typedef struct page {
     bool go_on;
 } page;
 
-static semel_err give_page(semel_store *st, query *q, int64_t below, size_t limit, int64_t budget,
+static semel_err give_page(semel_store *st, query *q, int64_t below, size_t limit, int64_t look,
                            semel_record_sink *sink, void *context, page *p, semel_fault *fault)
 {
     enum { BORN = 3, FIRST = 4, NOW = FIRST + SM_PG_RECORD_COLUMNS };
     set_int(&q->args, 0, below);
-    set_int(&q->args, 1, budget);
+    set_int(&q->args, 1, look);
     set_int(&q->args, 2, (int64_t)limit);
     sm_pg_question question = {.which = q->which, .args = &q->args};
     PGresult *r = NULL;
@@ -126,28 +126,31 @@ static semel_err give_page(semel_store *st, query *q, int64_t below, size_t limi
     }
     /* All that matched was given, and there was room for more: the scan came to its own end. */
     if (p->go_on && (int64_t)p->given == p->matched && p->given < limit)
-        p->below = p->looked < budget ? 0 : p->last;
+        p->below = p->looked < look ? 0 : p->last;
     PQclear(r);
     return e;
 }
 
+/* Looks at few rows as long as many of them match, and at more and more when few do. */
 semel_err sm_pg_query(semel_store *st, const semel_filter *filter, uint64_t *cursor, size_t limit,
                       semel_record_sink *sink, void *context, semel_fault *fault)
 {
     query q = {0};
     int64_t below = *cursor == 0 || *cursor > INT64_MAX ? INT64_MAX : (int64_t)*cursor;
-    int64_t budget = LOOK_MAX;
+    int64_t budget = LOOK_MAX, look = LOOK_FIRST;
     sm_err err = query_init(&q, filter);
     semel_err e = err == SM_OK ? err : sm_fault_set(fault, err, "the filter is too long");
     page p = {.go_on = true};
     while (e == SEMEL_OK && p.go_on && limit > 0 && budget > 0 && below > 0) {
-        e = give_page(st, &q, below, limit < PAGE_MAX ? limit : PAGE_MAX, budget, sink, context, &p,
+        look = look < budget ? look : budget;
+        e = give_page(st, &q, below, limit < PAGE_MAX ? limit : PAGE_MAX, look, sink, context, &p,
                       fault);
         if (e != SEMEL_OK)
             break;
         below = p.below;
         limit -= p.given;
         budget -= p.looked;
+        look = p.matched < p.looked / 2 ? look * 4 : look;
     }
     if (e == SEMEL_OK)
         *cursor = (uint64_t)below;

@@ -194,10 +194,10 @@
     " SELECT key, CASE WHEN waited THEN pg_notify(#, encode(key, 'hex')) IS NULL END FROM p"
 
 /* A key's newest generation stays while older ones do: whether a key is known is asked of the
- * newest only. */
+ * newest only. Not by NOT EXISTS, for which the planner would read all of effect_old. */
 #define SM_PG_NONE_OLDER                                                                           \
     "AND (e.purge_at > t.now OR e.purge_at IS NULL"                                                \
-    " OR NOT EXISTS (SELECT FROM @effect_old AS o WHERE o.id = e.id))"
+    " OR (SELECT o.id FROM @effect_old AS o WHERE o.id = e.id LIMIT 1) IS NULL)"
 
 /* The partitions are tables too. */
 #define SM_PG_TABLES                                                                               \
