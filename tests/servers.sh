@@ -2,7 +2,7 @@
 # Real servers for the suites and the benchmarks, each on a free port of this machine, with data of
 # its own under $scratch. Nothing that the system itself runs is used or touched.
 #
-#   postgres_start NAME [SETTING=VALUE...]        a new cluster with the role and database `semel`
+#   postgres_start NAME [SETTING=VALUE...]        a new cluster; role and database `semel`
 #   postgres_standby NAME OF [SETTING=VALUE...]   a replica of another one
 #   pgbouncer_start NAME OF [SETTING=VALUE...]    in transaction mode, in front of a Postgres
 #   redis_start NAME ["DIRECTIVE VALUE"...]       which syncs every write

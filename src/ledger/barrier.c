@@ -27,7 +27,8 @@ sm_err sm_barrier_settle(semel *s, sm_work *w, sm_str scope, sm_str tool)
     sm_hash group;
     sm_err e = sm_group_of(w, scope, tool, &group);
     gone_list g = {.s = s};
-    semel_filter filter = {.states = 1u << SEMEL_S_RUNNING, .group = &group};
+    /* The scope says no more than the group does, but tells a store in which shard to look. */
+    semel_filter filter = {.states = 1u << SEMEL_S_RUNNING, .scope = scope, .group = &group};
     uint64_t cursor = 0;
     while (e == SM_OK) {
         e = s->ops->query(s->store, &filter, &cursor, 1000, find_gone, &g, &w->fault);
@@ -69,7 +70,7 @@ sm_err sm_barrier_find(semel *s, sm_work *w, const sm_call *call, const sm_hash 
 {
     sm_hash group;
     sm_err e = sm_group_of(w, call->scope, call->tool, &group);
-    semel_filter filter = {.states = 1u << SEMEL_S_IN_DOUBT, .group = &group};
+    semel_filter filter = {.states = 1u << SEMEL_S_IN_DOUBT, .scope = call->scope, .group = &group};
     uint64_t cursor = 0;
     barring f = {.w = w, .key = key};
     if (e == SM_OK)

@@ -166,7 +166,7 @@ static bool take_slots(semel_store *st, const sm_rd_node *from, const redisReply
 semel_err sm_rd_map_learn(semel_store *st, const sm_rd_node * not, int64_t deadline_ns,
                           semel_fault *fault)
 {
-    static const sm_str question = {"*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n", 30};
+    const sm_str question = SM_STR("*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n");
     unsigned n = atomic_load(&st->map.n);
     semel_err e = SEMEL_E_UNAVAILABLE;
     semel_fault own = {0}; /* a gate needs the reason even if the caller does not */

@@ -143,7 +143,7 @@ static semel_err read_options(sm_arena *a, const sm_url_option *o, sm_rd_config 
 
 semel_err sm_rd_config_read(sm_arena *a, semel_str url, sm_rd_config *out, semel_fault *fault)
 {
-    static const sm_str scheme = {"redis://", 8};
+    const sm_str scheme = SM_STR("redis://");
     sm_url_option o[OPTIONS] = {{"prefix", {0}}, {"pool", {0}},          {"timeout", {0}},
                                 {"socket", {0}}, {"password_file", {0}}, {"accept_data_loss", {0}},
                                 {"cluster", {0}}};

@@ -59,7 +59,7 @@ static void heard(semel_store *st, const redisReply *r)
 /* Listens on one connection until it fails. Returns whether to stop. */
 static bool listen_on(semel_store *st, sm_rd_conn *c)
 {
-    static const sm_str ping = {"*1\r\n$4\r\nPING\r\n", 14};
+    const sm_str ping = SM_STR("*1\r\n$4\r\nPING\r\n");
     sm_rd_batch b; /* only to make the question */
     size_t got;
     const char *why;

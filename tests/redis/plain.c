@@ -1,0 +1,417 @@
+/* One plain server: lost answers, lost scripts, settings, expiry, and a server in trouble. */
+#include "server.h"
+
+#include "store/stores.h"
+
+/* ---- ledgers ---------------------------------------------------------------------------------*/
+
+static int setup(void **state)
+{
+    return there_is_a_server ? ledger_setup(state) : 0;
+}
+
+static int teardown(void **state)
+{
+    return there_is_a_server ? ledger_teardown(state) : 0;
+}
+
+#define on_server(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define needs_server()                                                                             \
+    do {                                                                                           \
+        if (!there_is_a_server)                                                                    \
+            skip();                                                                                \
+    } while (0)
+
+/* The same ledger with other options, in place of the handle. */
+static void reopen(ledger *l, const place *p, const char *options)
+{
+    semel_fault fault = {0};
+    ledger_close(l);
+    url_with(l->url, p, options);
+    semel_err e = ledger_open(l, false, &fault);
+    expect(e == SEMEL_OK, "%s", fault.text);
+}
+
+/* The name of a key of effect `id` as the server knows it. */
+static void key_name(const ledger *l, char out[256], const char *kind, uint64_t id)
+{
+    const char *prefix = strstr(l->url, "prefix=") + 7;
+    int n = (int)strcspn(prefix, "&");
+    snprintf(out, 256, "%.*s{%02x}%s%016llx", n, prefix, shard_of(SCOPE), kind,
+             (unsigned long long)id);
+}
+
+static long long ttl_of(redisContext *c, const ledger *l, const char *kind, uint64_t id)
+{
+    char name[256];
+    key_name(l, name, kind, id);
+    redisReply *r = ask_server(c, "PTTL %s", name);
+    long long ttl = r->integer;
+    freeReplyObject(r);
+    return ttl;
+}
+
+/* ---- scripts and connections -----------------------------------------------------------------*/
+
+static void scripts_that_the_server_forgot_are_sent_again(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    semel_record cur = settled(l, 1);
+    tell_server(c, "SCRIPT FLUSH");
+    semel_write w = change(&cur, SEMEL_S_FAILED);
+    cur = apply_to(l, &w);
+    tell_server(c, "SCRIPT FLUSH");
+    assert_int_equal(events_of(l, cur.id, 0), 3);
+    redisFree(c);
+}
+
+static void connections_that_were_cut_are_replaced(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    for (uint64_t n = 1; n <= 5; n++) {
+        fill(l, n * 100, 32); /* many connections */
+        tell_server(c, "CLIENT KILL TYPE normal SKIPME yes");
+        semel_write w = fresh(n);
+        claim_new(l, &w);
+    }
+    redisFree(c);
+}
+
+/* The write was done and the answer was lost: it is found out, and done once. */
+static void a_lost_answer_is_no_lost_write(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    proxy x;
+    proxy_start(&x, &the_server);
+    place through = {.port = x.port};
+    snprintf(through.host, sizeof through.host, "127.0.0.1");
+    reopen(l, &through, "");
+    semel_counter counter = {SM_STR("spent"), 5, 1000};
+    for (uint64_t n = 1; n <= 10; n++) {
+        semel_write w = fresh(n);
+        w.counters = &counter;
+        w.n_counters = 1;
+        atomic_store(&x.armed, 1);
+        semel_record cur = claim_new(l, &w);
+        assert_int_equal(atomic_load(&x.armed), 0);
+        expect_written(&cur, &w, 1);
+        w = change(&cur, SEMEL_S_SUCCEEDED);
+        w.counters = &counter;
+        w.n_counters = 1;
+        atomic_store(&x.armed, 1);
+        cur = apply_to(l, &w);
+        expect_written(&cur, &w, 2);
+        assert_int_equal(events_of(l, cur.id, 0), 2);
+    }
+    assert_int_equal(counter_of(l, "spent"), 100);
+    semel_event seal = {.index = 1, .what = SM_STR("sealed"), .body = SM_STR("{}")};
+    memset(&seal.hash, 7, sizeof seal.hash);
+    semel_health h;
+    last_seq(l); /* the events have their numbers: what is lost below is the seal's answer */
+    atomic_store(&x.armed, 5);
+    expect_error(l->ops->seal(l->st, &seal, 0, NULL), SEMEL_OK);
+    atomic_store(&x.armed, 0);
+    expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_OK);
+    assert_int_equal(h.seal_index, 1);
+    assert_int_equal(h.last_seq, 21);
+    ledger_close(l);
+    proxy_stop(&x);
+    expect_error(ledger_open(l, true, NULL), SEMEL_E_UNAVAILABLE); /* nobody is there now */
+    url_with(l->url, &the_server, "");
+    expect_error(ledger_open(l, true, NULL), SEMEL_OK);
+}
+
+/* ---- what the server promises ----------------------------------------------------------------*/
+
+static void settings_are_told_in_plain_words(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    static const struct {
+        const char *name, *value, *says;
+    } rows[] = {
+        {"appendfsync", "everysec", "last second"},
+        {"appendfsync", "no", "appendfsync is no"},
+        {"appendonly", "no", "append-only file"},
+        {"maxmemory-policy", "allkeys-lru", "evict"},
+    };
+    redisContext *c = call_server(&the_server);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        semel_health h;
+        redisReply *was = ask_server(c, "CONFIG GET %s", rows[i].name);
+        tell_server(c, "CONFIG SET %s %s", rows[i].name, rows[i].value);
+        reopen(l, &the_server, "");
+        assert_int_equal(l->caps & SEMEL_STORE_DURABLE, 0);
+        assert_int_not_equal(l->caps & SEMEL_STORE_LOSSY, 0);
+        expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_OK);
+        expect(strstr(h.durability, rows[i].says) != NULL, "<%s>", h.durability);
+        reopen(l, &the_server, "accept_data_loss=yes");
+        assert_int_equal(l->caps & (SEMEL_STORE_DURABLE | SEMEL_STORE_LOSSY), 0);
+        tell_server(c, "CONFIG SET %s %s", rows[i].name, was->element[1]->str);
+        freeReplyObject(was);
+    }
+    for (int tries = 0; tries < 100;
+         tries++) { /* an append-only file is rewritten when it begins */
+        redisReply *r = ask_server(c, "INFO persistence");
+        bool busy = strstr(r->str, "aof_rewrite_in_progress:1") != NULL ||
+                    strstr(r->str, "aof_rewrite_scheduled:1") != NULL;
+        freeReplyObject(r);
+        if (!busy)
+            break;
+        pause_ms(50);
+    }
+    redisFree(c);
+}
+
+static void what_is_settled_is_removed_by_the_server(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    semel_write w = fresh(1);
+    semel_record cur = claim_new(l, &w);
+    assert_int_equal(ttl_of(c, l, "r:", cur.id), -1); /* what is live never goes (I17) */
+    assert_int_equal(ttl_of(c, l, "a:", cur.id), -1);
+    w = change(&cur, SEMEL_S_FAILED);
+    set_windows(&w.next, 100000, 200000, 300000);
+    cur = apply_to(l, &w);
+    static const char *const kinds[] = {"o:", "a:", "r:"};
+    for (int i = 0; i < 3; i++) { /* a minute later than its time: purge has the first turn */
+        long long left = ttl_of(c, l, kinds[i], cur.id), most = 100000 * (i + 1) + 60000;
+        expect(left > most - 30000 && left <= most, "%s goes in %lld ms", kinds[i], left);
+    }
+    w = change(&cur, SEMEL_S_RUNNING); /* again: it stays */
+    w.same_args = w.same_outcome = true;
+    cur = apply_to(l, &w);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(ttl_of(c, l, kinds[i], cur.id), -1);
+    w = change(&cur, SEMEL_S_SUCCEEDED);
+    set_windows(&w.next, 100000, 200000, 300000);
+    cur = apply_to(l, &w);
+
+    /* The server removes it: nothing is damaged, and purge tidies up. */
+    for (int i = 0; i < 3; i++) {
+        char name[256];
+        key_name(l, name, kinds[i], cur.id);
+        tell_server(c, "PEXPIRE %s 1", name);
+    }
+    pause_ms(20);
+    semel_record got;
+    semel_health h;
+    expect_error(try_get(l, &(semel_ref){.id = cur.id}, &got), SEMEL_E_NOT_FOUND);
+    expect_error(l->ops->health(l->st, true, &h, NULL), SEMEL_OK);
+    seen *s = seen_new();
+    uint64_t cursor = 0;
+    expect_error(l->ops->query(l->st, &(semel_filter){0}, &cursor, 10, see_record, s, NULL),
+                 SEMEL_OK);
+    assert_int_equal(s->n, 0);
+    seen_free(s);
+    redisFree(c);
+}
+
+static void an_older_generation_comes_up_when_the_newest_goes(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    semel_record one = settled(l, 1), got;
+    semel_write w = repeat(&one);
+    semel_record two = apply_to(l, &w);
+    w = change(&two, SEMEL_S_SUCCEEDED);
+    set_windows(&w.next, -3000, -2000, -1000);
+    apply_to(l, &w);
+    uint64_t done = 0;
+    bool left;
+    expect_error(l->ops->purge(l->st, 10, 0, 0, &done, &left, NULL), SEMEL_OK);
+    assert_int_equal(done, 1);
+    got = get_key(l, 1);
+    expect_record(&got, &one);
+    expect_error(try_get(l, &(semel_ref){.id = one.id, .generation = 2}, &got), SEMEL_E_NOT_FOUND);
+    w = repeat(&one); /* and the key goes on */
+    apply_to(l, &w);
+}
+
+/* ---- a server in trouble ---------------------------------------------------------------------*/
+
+static void expect_unavailable(ledger *l, uint64_t n, const char *says)
+{
+    semel_write w = fresh(n);
+    semel_record cur;
+    int64_t now, began = monotonic_ns();
+    bool inserted = true;
+    semel_fault fault = {0};
+    semel_err e = l->ops->claim(l->st, &w, &l->desk.room, &cur, &now, &inserted, &fault);
+    expect(e == SEMEL_E_UNAVAILABLE, "got %s", semel_err_name(e));
+    assert_false(inserted);
+    expect(strstr(fault.text, says) != NULL, "it says: %s", fault.text);
+    assert_true(monotonic_ns() - began < 2000000000);
+}
+
+static void without_memory_nothing_is_written(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    semel_record one = settled(l, 1), got;
+    uint64_t seq = last_seq(l);
+    tell_server(c, "CONFIG SET maxmemory 1");
+    expect_unavailable(l, 2, "out of memory");
+    semel_write w = change(&one, SEMEL_S_FAILED);
+    semel_err e = try_apply(l, &w, &got);
+    semel_err read = try_get(l, &(semel_ref){.id = one.id}, &got);
+    tell_server(c, "CONFIG SET maxmemory 0");
+    expect_error(e, SEMEL_E_UNAVAILABLE);
+    expect_error(read, SEMEL_OK); /* what is there can be read */
+    expect_record(&got, &one);
+    assert_int_equal(last_seq(l), seq);
+    w = fresh(2);
+    claim_new(l, &w);
+    redisFree(c);
+}
+
+static void a_server_that_became_a_replica_is_not_written_to(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    reopen(l, &the_server, "timeout=300");
+    settled(l, 1);
+    tell_server(c, "REPLICAOF 127.0.0.1 1");
+    expect_unavailable(l, 2, "replica");
+    semel_fault fault = {0};
+    ledger other = {.ops = l->ops};
+    memcpy(other.url, l->url, sizeof other.url);
+    semel_err e = ledger_open(&other, false, &fault);
+    tell_server(c, "REPLICAOF NO ONE");
+    expect_error(e, SEMEL_E_UNAVAILABLE);
+    expect(strstr(fault.text, "replica") != NULL, "it says: %s", fault.text);
+    reopen(l, &the_server, "");
+    semel_write w = fresh(2);
+    claim_new(l, &w);
+    redisFree(c);
+}
+
+/* It is not gone, but says nothing: bounded time, and good again by itself. */
+static void a_server_that_stalls_is_waited_for_no_longer_than_the_timeout(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    reopen(l, &the_server, "timeout=300");
+    settled(l, 1);
+    redisReply *r = ask_server(c, "CLIENT PAUSE 1500 ALL");
+    freeReplyObject(r);
+    for (uint64_t n = 2; n < 5; n++)
+        expect_unavailable(l, n, "");
+    int64_t deadline = monotonic_ns() + 20000000000;
+    semel_err e = SEMEL_E_UNAVAILABLE;
+    while (e == SEMEL_E_UNAVAILABLE && monotonic_ns() < deadline) {
+        semel_write w = fresh(10);
+        semel_record cur;
+        bool inserted;
+        e = try_claim(l, &w, &cur, &inserted);
+        pause_ms(20);
+    }
+    expect_error(e, SEMEL_OK);
+    redisFree(c);
+}
+
+/* ---- who may do what, and what is not ours ---------------------------------------------------*/
+
+static void a_user_without_rights_is_told_what_is_missing(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    char url[512];
+    semel_fault fault = {0};
+    const char *prefix = strstr(l->url, "prefix=") + 7;
+    tell_server(c, "ACL SETUSER semel-test reset on >s%%cret ~%s* +@all -config -publish", prefix);
+    snprintf(url, sizeof url, "redis://semel-test:s%%25cret@%s:%d?prefix=%s", the_server.host,
+             the_server.port, prefix);
+    ledger_close(l);
+    snprintf(l->url, sizeof l->url, "%s", url);
+    semel_err e = ledger_open(l, false, &fault);
+    expect(e == SEMEL_OK, "%s", fault.text);
+    assert_int_not_equal(l->caps & SEMEL_STORE_LOSSY, 0); /* its settings are not known */
+    semel_health h;
+    expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_OK);
+    assert_non_null(strstr(h.durability, "not known"));
+    assert_null(strstr(h.where, "cret"));
+    /* It may not publish: waiters find out by themselves. */
+    semel_record cur = settled(l, 1);
+    semel_ref of = {.key = &cur.key, .generation = 1};
+    int64_t deadline = monotonic_ns() + 50000000;
+    semel_err waited = SEMEL_OK; /* it may wake for no reason */
+    while (waited == SEMEL_OK && monotonic_ns() < deadline)
+        waited = l->ops->wait(l->st, &of, cur.version, deadline, NULL);
+    expect_error(waited, SEMEL_E_TIMEOUT);
+    semel_write w = change(&cur, SEMEL_S_FAILED);
+    apply_to(l, &w);
+    ledger_close(l);
+
+    ledger wrong = {.ops = l->ops};
+    snprintf(wrong.url, sizeof wrong.url, "redis://semel-test:wr0ng@%s:%d?prefix=%s",
+             the_server.host, the_server.port, prefix);
+    expect_error(ledger_open(&wrong, false, &fault), SEMEL_E_UNAVAILABLE);
+    assert_null(strstr(fault.text, "wr0ng"));
+    expect(strstr(fault.text, "does not accept") != NULL, "it says: %s", fault.text);
+    snprintf(wrong.url, sizeof wrong.url, "redis://semel-test:s%%25cret@%s:%d?prefix=other",
+             the_server.host, the_server.port);
+    expect_error(ledger_open(&wrong, false, &fault), SEMEL_E_UNAVAILABLE);
+    expect(strstr(fault.text, "may not") != NULL, "it says: %s", fault.text);
+    tell_server(c, "ACL DELUSER semel-test");
+    url_with(l->url, &the_server, "");
+    expect_error(ledger_open(l, true, NULL), SEMEL_OK);
+    redisFree(c);
+}
+
+static void what_is_not_a_ledger_is_refused(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    static const struct {
+        const char *command, *value, *says;
+    } rows[] = {
+        {"SET", "something", "not a ledger"},
+        {"RPUSH", "something", "not a ledger"},
+        {"SET", "semel ledger 999", "newer"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char prefix[64], meta[96];
+        ledger other = {.ops = l->ops};
+        semel_fault fault = {0};
+        snprintf(prefix, sizeof prefix, "y%zu-%lld:", i, (long long)monotonic_ns());
+        snprintf(meta, sizeof meta, "%s{semel}meta", prefix);
+        tell_server(c, "%s %s %s", rows[i].command, meta, rows[i].value);
+        snprintf(other.url, sizeof other.url, "redis://%s:%d?prefix=%s", the_server.host,
+                 the_server.port, prefix);
+        expect_error(ledger_open(&other, false, &fault), SEMEL_E_UNAVAILABLE);
+        expect(strstr(fault.text, rows[i].says) != NULL, "it says: %s", fault.text);
+        tell_server(c, "DEL %s", meta);
+    }
+    redisFree(c);
+}
+
+int plain_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        on_server(scripts_that_the_server_forgot_are_sent_again),
+        on_server(connections_that_were_cut_are_replaced),
+        on_server(a_lost_answer_is_no_lost_write),
+        on_server(settings_are_told_in_plain_words),
+        on_server(what_is_settled_is_removed_by_the_server),
+        on_server(an_older_generation_comes_up_when_the_newest_goes),
+        on_server(without_memory_nothing_is_written),
+        on_server(a_server_that_became_a_replica_is_not_written_to),
+        on_server(a_server_that_stalls_is_waited_for_no_longer_than_the_timeout),
+        on_server(a_user_without_rights_is_told_what_is_missing),
+        on_server(what_is_not_a_ledger_is_refused),
+    };
+    return cmocka_run_group_tests_name("plain", tests, NULL, NULL);
+}
