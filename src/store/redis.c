@@ -101,6 +101,17 @@ static semel_err find_ledger(semel_store *st, bool must_exist, int64_t deadline_
     return e;
 }
 
+/* The scripts use what came with 6.2. An older server would refuse in the middle of one. */
+static semel_err check_version(const char *version, semel_fault *fault)
+{
+    unsigned major = 0, minor = 0;
+    if (sscanf(version, "Redis %u.%u", &major, &minor) != 2 || major > 6 ||
+        (major == 6 && minor >= 2))
+        return SEMEL_OK;
+    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                        "the ledger needs Redis 6.2 or newer; this is %s", version);
+}
+
 static void redis_close(semel_store *st)
 {
     if (st == NULL)
@@ -153,10 +164,12 @@ static semel_err redis_open(semel_str url, const semel_store_env *env, semel_sto
     if (e == SEMEL_OK)
         e = meet(st, deadline_ns, fault);
     if (e == SEMEL_OK)
-        e = find_ledger(st, env->must_exist, deadline_ns, fault);
-    if (e == SEMEL_OK)
         e = sm_rd_durability(st, lost, sizeof lost, version, sizeof version, &bytes, deadline_ns,
                              fault);
+    if (e == SEMEL_OK)
+        e = check_version(version, fault);
+    if (e == SEMEL_OK)
+        e = find_ledger(st, env->must_exist, deadline_ns, fault);
     if (e != SEMEL_OK) {
         redis_close(st);
         return e;
