@@ -2,11 +2,11 @@
 # Real servers for the suites and the benchmarks, each on a free port of this machine, with data of
 # its own under $scratch. Nothing that the system itself runs is used or touched.
 #
-#   postgres_start NAME [SETTING=VALUE...]        a new cluster with the role and database `semel`
+#   postgres_start NAME [SETTING=VALUE...]        a new cluster; role and database `semel`
 #   postgres_standby NAME OF [SETTING=VALUE...]   a replica of another one
 #   pgbouncer_start NAME OF [SETTING=VALUE...]    in transaction mode, in front of a Postgres
 #   redis_start NAME ["DIRECTIVE VALUE"...]       which syncs every write
-#   redis_cluster_start NAME                      three masters: the servers NAME1, NAME2 and NAME3
+#   redis_cluster_start NAME ["DIRECTIVE VALUE"...]   three masters: NAME1, NAME2 and NAME3
 #
 # Each returns when the server answers, and leaves ${server_url[NAME]} and ${server_port[NAME]}. If
 # it does not come up, the end of its log goes to stderr and the status is 1.
@@ -258,10 +258,13 @@ pgbouncer_start() {
 
 # ---- Redis
 
+declare -A redis_password # "" with the directive 'requirepass ""'
+
 redis_do() {
     local name=$1
     shift
-    REDISCLI_AUTH=$server_password redis-cli -p "${server_port[$name]}" "$@"
+    [ -z "${redis_password[$name]}" ] || local -x REDISCLI_AUTH=${redis_password[$name]}
+    redis-cli -p "${server_port[$name]}" "$@"
 }
 
 redis_answers() { [ "$(redis_do "$1" PING)" = PONG ]; }
@@ -279,20 +282,23 @@ redis_start() {
     shift
     mkdir "$dir" || return
     printf '%s\n' "port 0" "bind 127.0.0.1" "dir $dir" 'save ""' "appendonly yes" \
-        "appendfsync always" "requirepass $server_password" "masterauth $server_password" "$@" \
-        >"$dir/settings"
+        "appendfsync always" "requirepass $server_password" "$@" >"$dir/settings"
     server_owns "$dir"
+    redis_password[$name]=$server_password
+    ! grep -qx 'requirepass ""' "$dir/settings" || redis_password[$name]=
     server_up "$name" redis || return
-    server_url[$name]=redis://:$server_password@127.0.0.1:${server_port[$name]}
+    server_url[$name]=redis://:${redis_password[$name]}@127.0.0.1:${server_port[$name]}
+    server_url[$name]=${server_url[$name]/:@/} # nobody's password
 }
 
 # The URL names one of the three: a client finds the others.
 redis_cluster_start() {
     local name=$1 n nodes=()
+    shift
     for n in 1 2 3; do
         server_find_port || return
         redis_start "$name$n" "cluster-enabled yes" "cluster-port $free_port" \
-            "cluster-node-timeout 2000" || return
+            "cluster-node-timeout 2000" "$@" || return
         nodes+=("127.0.0.1:${server_port[$name$n]}")
     done
     if ! redis_do "${name}1" --cluster create "${nodes[@]}" --cluster-yes \
