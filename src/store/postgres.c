@@ -41,12 +41,20 @@ static void store_close(semel_store *st)
     free(st);
 }
 
+/* A statement is prepared under a name that is a hash of its text. Should a pooler mix up the
+ * sessions of two ledgers against all advice, a name still means one text. */
 static semel_err make_statements(semel_store *st, semel_fault *fault)
 {
     for (size_t i = 0; i < SM_PGQ_COUNT; i++) {
+        semel_hash h;
+        char hex[SM_HASH_HEX + 1];
         st->sql[i] = sm_pg_fill_in(&st->settings, statements[i]);
         if (st->sql[i] == NULL)
             return sm_pg_nomem(fault);
+        if (sm_digest_bytes(&st->digest, st->sql[i], strlen(st->sql[i]), &h) != SM_OK)
+            return sm_fault_set(fault, SEMEL_E_CRYPTO, "SHA-256 failed");
+        sm_hash_hex(&h, hex);
+        snprintf(st->names[i], sizeof st->names[i], "semel%.16s", hex);
     }
     return SEMEL_OK;
 }
@@ -70,9 +78,14 @@ static semel_err store_open(semel_str url, const semel_store_env *env, semel_sto
         e = make_statements(st, fault);
     if (e == SEMEL_OK)
         e = sm_pg_schema_open(st, env, fault);
+    if (e == SEMEL_E_BAD_ARGUMENTS || e == SEMEL_E_LIMIT) {
+        e = SEMEL_E_UNAVAILABLE; /* whatever is wrong with the URL: there is no ledger to open */
+        if (fault != NULL)
+            fault->code = e;
+    }
     if (e != SEMEL_OK) {
         store_close(st);
-        return e == SEMEL_E_BAD_ARGUMENTS ? SEMEL_E_UNAVAILABLE : e;
+        return e;
     }
     *caps = st->caps;
     *out = st;

@@ -40,12 +40,13 @@
 #include "store/gate.h"
 #include "store/postgres_sql.h"
 
-#define SM_PG_SCHEMA      1 /* the newest version of the tables that this code knows */
-#define SM_PG_SERVER_MIN  130000
-#define SM_PG_NEVER       INT64_MAX
-#define SM_PG_NAME_MAX    48u /* of the schema; the channel's name must fit into 63 */
-#define SM_PG_PURGE_MAX   500u
-#define SM_PG_OPTIONS_MAX 64u
+#define SM_PG_SCHEMA         1 /* the newest version of the tables that this code knows */
+#define SM_PG_SERVER_MIN     130000
+#define SM_PG_NEVER          INT64_MAX
+#define SM_PG_NAME_MAX       48u /* of the schema; the channel's name must fit into 63 */
+#define SM_PG_PURGE_MAX      500u
+#define SM_PG_OPTIONS_MAX    64u
+#define SM_PG_STATEMENT_NAME 24u
 
 /* ---- postgres_url.c --------------------------------------------------------------------------*/
 
@@ -227,6 +228,7 @@ void sm_pg_waits_fini(semel_store *st);
 struct semel_store {
     sm_pg_settings settings;
     char *sql[SM_PGQ_COUNT];
+    char names[SM_PGQ_COUNT][SM_PG_STATEMENT_NAME];
     char where[256];      /* for people: database, host and port */
     char durability[256]; /* for people: what a crash may lose */
     char user[64];
@@ -267,8 +269,8 @@ semel_err sm_pg_counter(semel_store *st, uint8_t shard, semel_str name, int64_t 
                         semel_fault *fault);
 semel_err sm_pg_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault);
 
-/* Until what was committed before this call is below the cut, unless some transaction of the server
- * keeps it up for long. */
-semel_err sm_pg_settle(semel_store *st, semel_fault *fault);
+/* Waits until what was committed before this call can be read by who follows all events, unless
+ * some transaction of the server keeps it up for long. *newest is the newest seq of that. */
+semel_err sm_pg_settle(semel_store *st, uint64_t *newest, semel_fault *fault);
 
 #endif

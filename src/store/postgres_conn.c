@@ -43,15 +43,52 @@ static bool wait_ready(const PGconn *pg, short events, int64_t deadline_ns)
 
 /* ---- connecting ------------------------------------------------------------------------------*/
 
-/* What the server's defaults may have otherwise, and what makes a forgotten statement end.
- * Compiling a statement takes far longer than running any of ours. */
+/* What the server's defaults may have otherwise. Compiling a statement takes far longer than
+ * running any of ours. */
 static const char session[] =
     "SELECT set_config('default_transaction_isolation', 'read committed', false),"
     " set_config('jit', 'off', false),"
     " CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply') THEN 'on'"
-    " ELSE set_config('synchronous_commit', 'on', false) END,"
-    " CASE WHEN current_setting('client_connection_check_interval', true) IS NOT NULL"
-    " THEN set_config('client_connection_check_interval', '2000', false) END";
+    " ELSE set_config('synchronous_commit', 'on', false) END";
+
+/* Ends statements whose client is gone. Not every server can do that. */
+static const char session_check[] = "SET client_connection_check_interval = 2000";
+
+static bool set_session(const semel_store *st, sm_pg_conn *c, int64_t deadline_ns,
+                        semel_fault *fault)
+{
+    PGresult *r = NULL;
+    sm_err e;
+    semel_fault ignored;
+    bool good = sm_pg_run_text(st, c, session, deadline_ns, &r, &e, fault) == SM_PG_DONE;
+    PQclear(r);
+    if (good && PQserverVersion(c->pg) >= 140000) {
+        sm_pg_run_text(st, c, session_check, deadline_ns, &r, &e, &ignored);
+        PQclear(r);
+    }
+    return good;
+}
+
+/* Drives libpq until it is connected. */
+static bool establish(const semel_store *st, sm_pg_conn *c, int64_t deadline_ns, semel_fault *fault)
+{
+    PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+    if (c->pg != NULL)
+        PQsetNoticeReceiver(c->pg, ignore_notice, NULL);
+    while (c->pg != NULL && PQstatus(c->pg) != CONNECTION_BAD && next != PGRES_POLLING_OK &&
+           next != PGRES_POLLING_FAILED) {
+        short events = next == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+        if (!wait_ready(c->pg, events, deadline_ns)) {
+            sm_pg_fault_late(st, fault);
+            return false;
+        }
+        next = PQconnectPoll(c->pg);
+    }
+    if (next == PGRES_POLLING_OK && PQsetnonblocking(c->pg, 1) == 0)
+        return true;
+    sm_pg_fault_conn(st, c->pg, fault);
+    return false;
+}
 
 sm_pg_conn *sm_pg_connect(const semel_store *st, const sm_pg_target *target, int64_t deadline_ns,
                           semel_fault *fault)
@@ -61,32 +98,12 @@ sm_pg_conn *sm_pg_connect(const semel_store *st, const sm_pg_target *target, int
         sm_pg_nomem(fault);
         return NULL;
     }
+    bool ours = !st->settings.pooler || target != &st->settings.main;
     c->pg = PQconnectStartParams(target->keys, target->values, 0);
-    bool late = false;
-    PostgresPollingStatusType next = PGRES_POLLING_WRITING;
-    while (!late && c->pg != NULL && PQstatus(c->pg) != CONNECTION_BAD &&
-           next != PGRES_POLLING_OK && next != PGRES_POLLING_FAILED) {
-        late = !wait_ready(c->pg, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline_ns);
-        if (!late)
-            next = PQconnectPoll(c->pg);
-    }
-    if (late)
-        sm_pg_fault_late(st, fault);
-    else if (next != PGRES_POLLING_OK || PQsetnonblocking(c->pg, 1) != 0)
-        sm_pg_fault_conn(st, c->pg, fault);
-    else
-        PQsetNoticeReceiver(c->pg, ignore_notice, NULL);
-    bool good = !late && next == PGRES_POLLING_OK;
-    PGresult *r = NULL;
-    sm_err e;
-    if (good && !(st->settings.pooler && target == &st->settings.main))
-        good = sm_pg_run_text(st, c, session, deadline_ns, &r, &e, fault) == SM_PG_DONE;
-    PQclear(r);
-    if (!good) {
-        sm_pg_disconnect(c);
-        return NULL;
-    }
-    return c;
+    if (establish(st, c, deadline_ns, fault) && (!ours || set_session(st, c, deadline_ns, fault)))
+        return c;
+    sm_pg_disconnect(c);
+    return NULL;
 }
 
 void sm_pg_disconnect(sm_pg_conn *c)
@@ -196,22 +213,15 @@ static sm_pg_way lost(const semel_store *st, sm_pg_conn *c, bool late, sm_err *e
     return SM_PG_LOST;
 }
 
-static void name_of(sm_pg_statement which, char name[16])
-{
-    snprintf(name, 16, "semel%d", (int)which);
-}
-
 static sm_pg_way prepare(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
                          const sm_pg_args *args, int64_t deadline_ns, sm_err *err,
                          semel_fault *fault)
 {
     if (c->prepared[which] || st->settings.pooler)
         return SM_PG_DONE;
-    char name[16];
-    name_of(which, name);
     PGresult *r = NULL;
     bool late = false;
-    if (PQsendPrepare(c->pg, name, st->sql[which], args->n, args->types) == 0 ||
+    if (PQsendPrepare(c->pg, st->names[which], st->sql[which], args->n, args->types) == 0 ||
         !flush(c->pg, deadline_ns, &late))
         return lost(st, c, late, err, fault);
     sm_pg_way way = receive(st, c, false, deadline_ns, &r, err, fault);
@@ -229,9 +239,8 @@ static int send_one(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
     if (st->settings.pooler)
         return PQsendQueryParams(c->pg, st->sql[which], a->n, a->types, a->values, a->lengths,
                                  binary, BINARY);
-    char name[16];
-    name_of(which, name);
-    return PQsendQueryPrepared(c->pg, name, a->n, a->values, a->lengths, binary, BINARY);
+    return PQsendQueryPrepared(c->pg, st->names[which], a->n, a->values, a->lengths, binary,
+                               BINARY);
 }
 
 /* Two statements before one sync are one transaction, and one round trip. */

@@ -70,7 +70,9 @@ static void take_totals(const PGresult *r, semel_health *out)
     out->oldest_event_at = sm_pg_int(r, 0, 1);
     out->records = (uint64_t)(counted > COUNT_MAX && guessed > counted ? guessed : counted);
     out->bytes = (uint64_t)sm_pg_int(r, 0, 4);
-    snprintf(out->server, sizeof out->server, "PostgreSQL %.*s", (int)version.n, version.p);
+    const char *end = memchr(version.p, ' ', version.n); /* a packager's additions follow */
+    snprintf(out->server, sizeof out->server, "PostgreSQL %.*s",
+             (int)(end == NULL ? version.n : (size_t)(end - version.p)), version.p);
     out->schema = (uint64_t)sm_pg_int(r, 0, 6);
 }
 
@@ -104,7 +106,8 @@ semel_err sm_pg_health(semel_store *st, bool thorough, semel_health *out, semel_
     *out = (semel_health){0};
     snprintf(out->where, sizeof out->where, "%s as %s", st->where, st->user);
     snprintf(out->durability, sizeof out->durability, "%s", st->durability);
-    semel_err e = sm_pg_settle(st, fault);
+    uint64_t newest;
+    semel_err e = sm_pg_settle(st, &newest, fault);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && e == SEMEL_OK; i++) {
         sm_pg_args args = {0};
         if (parts[i].which == SM_PGQ_HEALTH) {

@@ -158,11 +158,13 @@ semel_err sm_pg_query(semel_store *st, const semel_filter *filter, uint64_t *cur
     return e;
 }
 
+/* What does not fit is due the next time too. */
 semel_err sm_pg_due(semel_store *st, size_t limit, semel_record_sink *sink, void *context,
                     semel_fault *fault)
 {
     sm_pg_args args = {0};
     sm_pg_add_int(&args, (int64_t)(limit < DUE_MAX ? limit : DUE_MAX));
+    sm_pg_add_int(&args, PAGE_BYTES);
     sm_pg_question q = {.which = SM_PGQ_DUE, .args = &args};
     PGresult *r = NULL;
     semel_err e = sm_pg_ask(st, &q, &r, fault);

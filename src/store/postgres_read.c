@@ -62,10 +62,11 @@ semel_err sm_pg_counter(semel_store *st, uint8_t shard, semel_str name, int64_t 
 /* An event is given to a follower when no transaction runs that could still come with a smaller
  * seq. So what was committed a moment ago may be hidden for as long as somebody's transaction
  * takes, which is mostly no time at all. */
-semel_err sm_pg_settle(semel_store *st, semel_fault *fault)
+semel_err sm_pg_settle(semel_store *st, uint64_t *newest, semel_fault *fault)
 {
     int64_t deadline_ns = sm_clock_deadline_ns(SETTLE_MS), last = -1;
     sm_pg_args none = {0};
+    *newest = 0;
     for (;;) {
         sm_pg_question q = {.which = SM_PGQ_LAST_SEQ, .args = &none};
         PGresult *r = NULL;
@@ -73,6 +74,7 @@ semel_err sm_pg_settle(semel_store *st, semel_fault *fault)
         bool done = true;
         if (e == SEMEL_OK && PQntuples(r) == 1) {
             last = last < 0 ? sm_pg_int(r, 0, 0) : last;
+            *newest = (uint64_t)last;
             done = last < sm_pg_int(r, 0, 1) || sm_clock_mono_ns() >= deadline_ns;
         }
         PQclear(r);
@@ -136,8 +138,11 @@ semel_err sm_pg_events(semel_store *st, const semel_ref *of, uint64_t *after, si
         if (settled)
             break;
         settled = true;
+        uint64_t newest = 0;
         if (go_on)
-            e = sm_pg_settle(st, fault);
+            e = sm_pg_settle(st, &newest, fault);
+        if (newest <= *after)
+            break;
     }
     return e;
 }

@@ -181,10 +181,18 @@ static semel_err check_server(opening *o)
     semel_err e = run(o,
                       "SELECT current_setting('fsync'), current_setting('full_page_writes'),"
                       " current_setting('synchronous_commit'), pg_is_in_recovery(),"
-                      " current_setting('transaction_isolation')",
+                      " current_setting('transaction_isolation'), pg_backend_pid()",
                       &r);
     if (e != SEMEL_OK)
         return e;
+    /* A pooler makes numbers of its own up. */
+    if (!st->settings.pooler && number(r, 5) != PQbackendPID(o->conn->pg)) {
+        PQclear(r);
+        return sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
+                            "there is a pooler in front of %s: add pooler=transaction to the "
+                            "ledger's URL, or name the server itself",
+                            st->where);
+    }
     bool fsync = is(r, 0, "on"), pages = is(r, 1, "on");
     if (is(r, 3, "t"))
         e = sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,

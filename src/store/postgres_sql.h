@@ -168,10 +168,13 @@
     " SELECT (SELECT count(*) FROM w), (SELECT min(born) FROM w), (SELECT count(*) FROM m),"       \
     " r.*, " SM_PG_NOW " FROM (SELECT) AS one LEFT JOIN r ON true ORDER BY r.born DESC"
 
+/* How much a record takes, about. */
+#define SM_PG_BYTES                                                                                \
+    "coalesce(octet_length(args), 0) + coalesce(octet_length(outcome), 0) + 1"
+
 #define SM_PG_LOOK(table, old)                                                                     \
     "SELECT born, " old " AS old, id, generation, state, created_at, grp, scope, tool,"            \
-    " coalesce(octet_length(args), 0) + coalesce(octet_length(outcome), 0) + 1 AS bytes"           \
-    " FROM @" table
+    " " SM_PG_BYTES " AS bytes FROM @" table
 
 #define SM_PG_EVENT_COLUMNS                                                                        \
     "SELECT seq, id, generation, shard, idx, at, what, actor, body, prev, hash FROM @event"
@@ -238,8 +241,11 @@
     X(QUERY_BARS,                                                                                  \
       SM_PG_QUERY(" WHERE grp = $7 AND bars_from IS NOT NULL AND born < $1", " WHERE false"))      \
     X(DUE,                                                                                         \
-      "WITH " SM_PG_NOW_CTE " SELECT t.now, " SM_PG_RECORD("e") " FROM t, @effect AS e"            \
-      " WHERE e.state < 5 AND e.due_at <= (SELECT now FROM t) ORDER BY e.due_at LIMIT $1")         \
+      "WITH " SM_PG_NOW_CTE ", p AS MATERIALIZED (SELECT id, sum(" SM_PG_BYTES ")"                 \
+      " OVER (ORDER BY due_at ROWS UNBOUNDED PRECEDING) - (" SM_PG_BYTES ") AS before"             \
+      " FROM @effect WHERE state < 5 AND due_at <= (SELECT now FROM t) ORDER BY due_at LIMIT $1)"  \
+      " SELECT t.now, " SM_PG_RECORD("e") " FROM t, @effect AS e"                                  \
+      " WHERE e.id = ANY(ARRAY(SELECT id FROM p WHERE before < $2)) ORDER BY e.due_at")            \
     X(EVENTS, SM_PG_EVENT_COLUMNS " WHERE seq > $1 AND seq < " SM_PG_CUT " ORDER BY seq LIMIT $2") \
     X(EVENTS_OF,                                                                                   \
       SM_PG_EVENT_COLUMNS " WHERE id = $1 AND seq > $2 AND ($3 = 0 OR generation = $3)"            \

@@ -271,15 +271,30 @@ static void health_names_the_place_and_no_secret(void **state)
 
 /* ---- behind a pooler -------------------------------------------------------------------------*/
 
-static void everything_works_behind_a_pooler(void **state)
+static void pooler_url(place *p, const char *more)
 {
-    place *p = *state;
     const char *pooler = getenv("SEMEL_POOLER_URL");
     if (pooler == NULL)
         skip();
     const char *mark = strchr(pooler, '?');
-    snprintf(p->ledger.url, sizeof p->ledger.url, "%.*s?schema=%s&pooler=transaction",
-             mark == NULL ? 300 : (int)(mark - pooler), pooler, p->schema);
+    snprintf(p->ledger.url, sizeof p->ledger.url, "%.*s?schema=%s%s",
+             mark == NULL ? 300 : (int)(mark - pooler), pooler, p->schema, more);
+}
+
+static void a_pooler_that_the_url_does_not_mention_is_refused(void **state)
+{
+    place *p = *state;
+    semel_fault fault = {0};
+    semel_store_env env = {.size = sizeof env};
+    pooler_url(p, "");
+    expect_error(place_open(p, &env, &fault), SEMEL_E_UNAVAILABLE);
+    expect(strstr(fault.text, "pooler=transaction") != NULL, "it says: %s", fault.text);
+}
+
+static void everything_works_behind_a_pooler(void **state)
+{
+    place *p = *state;
+    pooler_url(p, "&pooler=transaction");
     must_open(p);
     fill(&p->ledger, 1, 100);
     semel_write w = fresh(200);
@@ -311,6 +326,7 @@ int keeping_up_tests(void)
         on_open(a_key_is_known_as_long_as_an_older_generation_is),
         on_open(damage_is_found),
         on_open(health_names_the_place_and_no_secret),
+        on_place(a_pooler_that_the_url_does_not_mention_is_refused),
         on_place(everything_works_behind_a_pooler),
     };
     return cmocka_run_group_tests_name("keeping up", tests, NULL, NULL);
