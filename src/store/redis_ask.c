@@ -491,6 +491,8 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
     unsigned refusals = b->st->cluster && b->st->opened ? REFUSALS_MAX : 0;
     if (b->err != SEMEL_OK || b->bytes.err != SM_OK)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+    if (sm_clock_mono_ns() >= deadline_ns) /* no server is to blame for that */
+        return give_up(b, &p, fault);
     for (unsigned follow = 0; next_node(b, 0) < SM_RD_NODES_MAX; follow++) {
         p.pause = p.moved = p.relearn = false;
         for (unsigned i = next_node(b, 0); i < SM_RD_NODES_MAX; i = next_node(b, i + 1)) {

@@ -213,7 +213,7 @@ static sm_rd_talk greet(semel_store *st, sm_rd_conn *c, const char *name, int64_
     snprintf(db, sizeof db, "%d", config->db);
     sm_buf out;
     sm_buf_init(&out, 3 * 4096 + 512);
-    bool auth = config->password.p != NULL, named = config->user.n > 0;
+    bool named = config->user.n > 0, auth = named || config->password.p != NULL;
     size_t n = 0, got = 0;
     if (auth) {
         sm_str argv[3] = {SM_STR("AUTH"), named ? config->user : config->password,

@@ -196,6 +196,8 @@ semel_err sm_rd_map_learn(semel_store *st, const sm_rd_node * not, int64_t deadl
             sm_rd_explain((sm_str){reply->str, reply->len}, fault);
         else if (take_slots(st, node, reply))
             e = SEMEL_OK;
+        else
+            sm_fault_set(fault, e, "the Redis cluster has no slots: it is not set up yet");
         freeReplyObject(reply);
     }
     if (e == SEMEL_OK)

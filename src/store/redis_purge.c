@@ -92,6 +92,10 @@ static void put_forget(sm_rd_batch *b, const leaving *l)
         sm_rd_key(b, l->shard, sets[i]);
         put_member(b, l);
     }
+    sm_rd_command(b, l->shard, "ZREM"); /* of all that is open, only state none may go */
+    sm_rd_key(b, l->shard, "open");
+    sm_rd_argf(b, "%u%.*s%016llx%llx", SEMEL_S_NONE, (int)SM_RD_BIRTH, l->m.birth,
+               (unsigned long long)l->m.id, (unsigned long long)l->m.generation);
 }
 
 static void put_reap(sm_rd_batch *b, const leaving *l, const semel_record *r, int64_t now)
@@ -256,6 +260,10 @@ static semel_err purge_events(purging *p, uint64_t events_to)
     p->left = p->left || n > p->budget;
     n = n < p->budget ? n : p->budget;
     if (e != SEMEL_OK || n == 0)
+        goto cleanup;
+    uint64_t last; /* what is searched below are queues that are short then */
+    e = sm_rd_collate(p->st, &last, p->deadline_ns, p->fault);
+    if (e != SEMEL_OK)
         goto cleanup;
     sm_rd_call(&b, SM_RD_GLOBAL, SM_RD_UNNUMBER, 2);
     sm_rd_key(&b, SM_RD_GLOBAL, "epoch");

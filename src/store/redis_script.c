@@ -236,10 +236,17 @@ static const char number_text[] =
     "if seq > first then redis.call('SET', KEYS[2], string.format('%.0f', seq)) end\n"
     "return seq\n";
 
-/* Events that have their seq leave the queue. KEYS 1 log of the shard. ARGV entries. */
-static const char dequeue_text[] =
-    "for i = 1, #ARGV do redis.call('LREM', KEYS[1], 1, ARGV[i]) end\n"
-    "return 1\n";
+/* Events that have their seq leave the queue, from its head on: what is not there has been taken
+ * by somebody else, and to search a long queue for it would hold up the server.
+ * KEYS 1 log of the shard. ARGV entries in their order. */
+static const char dequeue_text[] = "local head = redis.call('LINDEX', KEYS[1], 0)\n"
+                                   "for i = 1, #ARGV do\n"
+                                   "  if head == ARGV[i] then\n"
+                                   "    redis.call('LPOP', KEYS[1])\n"
+                                   "    head = redis.call('LINDEX', KEYS[1], 0)\n"
+                                   "  end\n"
+                                   "end\n"
+                                   "return 1\n";
 
 /* Events that were removed lose their seq. KEYS 1 epoch, 2 log. ARGV events. */
 static const char unnumber_text[] =
@@ -280,7 +287,9 @@ static const char check_text[] =
     "    local head = redis.call('GETRANGE', KEYS[k], 0, 50)\n"
     "    if string.sub(head, 36, 51) == string.sub(m, 1, 16) then r = string.sub(head, 35, 35) end\n"
     "  end\n"
-    "  if there and state and r ~= state then return ARGV[i] end\n"
+    "  if there and state and r ~= state then\n"
+    "    if r or state ~= '0' or not redis.call('ZSCORE', KEYS[3], m) then return ARGV[i] end\n"
+    "  end\n"
     "  if there and not state then\n"
     "    if not r and not redis.call('ZSCORE', KEYS[3], m) then return ARGV[i] end\n"
     "    if r and tonumber(r, 16) < 5 and not redis.call('ZSCORE', KEYS[2], r .. m) then\n"

@@ -194,10 +194,15 @@ static void what_is_settled_is_removed_by_the_server(void **state)
     set_windows(&w.next, 100000, 200000, 300000);
     cur = apply_to(l, &w);
 
-    /* The server removes it: nothing is damaged, and purge tidies up. */
-    for (int i = 0; i < 3; i++) {
+    semel_record none = settled(l, 2);
+    w = change(&none, SEMEL_S_NONE);
+    set_windows(&w.next, 100000, 200000, 300000);
+    apply_to(l, &w);
+
+    /* The server removes them: nothing is damaged, and purge tidies up. */
+    for (int i = 0; i < 6; i++) {
         char name[256];
-        key_name(l, name, kinds[i], cur.id);
+        key_name(l, name, kinds[i % 3], i < 3 ? cur.id : none.id);
         tell_server(c, "PEXPIRE %s 1", name);
     }
     pause_ms(20);
