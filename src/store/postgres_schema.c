@@ -292,6 +292,29 @@ static semel_err set_offset(opening *o)
                NULL);
 }
 
+/* Tables are split when they are made, or never. */
+static semel_err check_partitions(opening *o)
+{
+    if (o->env->partitions == 0)
+        return SEMEL_OK;
+    PGresult *r = NULL;
+    char name[128], sql[256], wanted[16];
+    snprintf(name, sizeof name, "\"%s\".effect", o->st->settings.schema);
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM pg_inherits WHERE inhparent = '%s'::regclass",
+             name);
+    snprintf(wanted, sizeof wanted, "%u", o->env->partitions);
+    semel_err e = run(o, sql, &r);
+    if (e == SEMEL_OK && !is(r, 0, wanted))
+        e = sm_fault_set(
+            o->fault, SEMEL_E_UNAVAILABLE,
+            "the ledger in %s is there already, with %s partitions; for another number "
+            "make a new one in another schema, and move to it with `semel export` and "
+            "`semel import`",
+            o->st->where, PQgetvalue(r, 0, 0));
+    PQclear(r);
+    return e;
+}
+
 /* Makes the ledger or upgrades it, in one transaction; of many processes one does. */
 static semel_err migrate(opening *o)
 {
@@ -305,6 +328,8 @@ static semel_err migrate(opening *o)
     if (absent)
         e = make_tables(o);
     else if (e == SEMEL_OK && o->env->migrate)
+        e = check_partitions(o);
+    if (e == SEMEL_OK && !absent && o->env->migrate)
         e = set_offset(o);
     if (e == SEMEL_OK)
         return run(o, "COMMIT", NULL);
