@@ -12,6 +12,14 @@ me=${0##*/}
 core_packages="gcc libc6-dev meson ninja-build pkg-config libssl-dev libyaml-dev libsqlite3-dev"
 core_packages="$core_packages libpq-dev libhiredis-dev"
 
+# server_packages WORD: what starting a server for tests or benchmarks needs.
+server_packages() {
+    case $1 in
+    postgres) echo postgresql procps ;;
+    redis) echo redis-server redis-tools procps ;;
+    esac
+}
+
 say() { printf '%s: %s\n' "$me" "$*" >&2; }
 
 # package_here PACKAGE: is what we want of this package on the machine? The thing is asked for, not
