@@ -56,7 +56,11 @@ static void a_migration_of_what_is_there_changes_nothing(void **state)
     must_open(p);
     semel_record one = settled(&p->ledger, 1);
     ledger_close(&p->ledger);
-    semel_store_env env = env_of(true, 8);
+    semel_store_env env = env_of(true, 8); /* its tables are not split afterwards */
+    semel_fault fault = {0};
+    expect_error(place_open(p, &env, &fault), SEMEL_E_UNAVAILABLE);
+    assert_non_null(strstr(fault.text, "with 0 partitions"));
+    env = env_of(true, 0);
     expect_error(place_open(p, &env, NULL), SEMEL_OK);
     semel_record got = get_key(&p->ledger, 1);
     expect_record(&got, &one);
