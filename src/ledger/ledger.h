@@ -197,6 +197,9 @@ sm_err sm_barrier_find(semel *s, sm_work *w, const sm_call *call, const sm_hash 
 /* Remembers a claim that may or may not have been recorded, and under which nothing runs. */
 void sm_withdraw(semel *s, const sm_handle *claim);
 
+/* Takes one back, in one write or not at all. *absent: there is no such claim, or not yet. */
+sm_err sm_unclaim(semel *s, const sm_handle *claim, semel_answer *a, bool *absent); /* commit.c */
+
 /* Takes back what can be taken back now. */
 void sm_withdraw_all(semel *s, semel_answer *a);
 void sm_withdraw_fini(semel *s);

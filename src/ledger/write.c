@@ -317,7 +317,9 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
         e = s->ops->apply(s->store, &wr, &w->room, &w->cur, &w->now, &w->fault);
     if (e == SM_OK && !inserted)
         e = SEMEL_E_STALE;
-    if (e == SEMEL_E_UNAVAILABLE && change->secret != NULL && noted(&w->step, SM_N_STARTED)) {
+    /* In observe mode the call runs all the same. */
+    if (e == SEMEL_E_UNAVAILABLE && change->secret != NULL && noted(&w->step, SM_N_STARTED) &&
+        change->identity->contract->mode != SM_MODE_OBSERVE) {
         sm_handle claim = {.shard = wr.next.shard,
                            .id = wr.next.id,
                            .generation = wr.next.generation,
