@@ -90,8 +90,8 @@ sm_err sm_ledger_fits(const semel *s, const sm_contract *c, semel_fault *fault);
  * own, what its last answer said and what has passed since. */
 int64_t sm_now(semel *s);
 
-/* What the store said its time is. */
-void sm_learn(semel *s, int64_t now);
+/* What the store said its time is, when asked at that time of sm_clock_boot_ms. */
+void sm_learn(semel *s, int64_t now, int64_t asked_ms);
 
 /* Asks the store for its time, where it has one. */
 sm_err sm_learn_first(semel *s, semel_fault *fault);

@@ -8,8 +8,9 @@
  * That is one compare-and-swap, so what others have done since is never undone. An approval that
  * the claim used up is gone, and will be asked for again.
  *
- * A store refuses a write that was reckoned with a time long ago, so after a while a claim that is
- * not there will not come any more. What cannot be taken back in this process's life ends in doubt.
+ * A store refuses a write that was reckoned with a time long ago, so a claim that is not there will
+ * not come any more after a while; it is looked for ever more seldom. What cannot be taken back in
+ * this process's life ends in doubt.
  */
 #include <stdlib.h>
 
@@ -17,12 +18,14 @@
 #include "ledger/ledger.h"
 
 #define KEPT_MAX 4096u
-#define COMES_MS (2 * SEMEL_CLOCK_SLACK_MS) /* it may still appear */
+#define COMES_MS 600000 /* it may still appear */
+#define PAUSE_MS 60000  /* between two looks, at most */
 
 struct sm_withdrawal {
     sm_withdrawal *next;
     sm_handle claim;
-    int64_t until_ns;
+    int64_t until_ns, next_ns;
+    int64_t pause_ms;
 };
 
 void sm_withdraw(semel *s, const sm_handle *claim)
@@ -31,7 +34,8 @@ void sm_withdraw(semel *s, const sm_handle *claim)
     sm_withdrawal *w = malloc(sizeof *w);
     if (w == NULL)
         return;
-    *w = (sm_withdrawal){.claim = *claim, .until_ns = sm_clock_deadline_ns(COMES_MS)};
+    *w = (sm_withdrawal){
+        .claim = *claim, .until_ns = sm_clock_deadline_ns(COMES_MS), .pause_ms = 500};
     pthread_mutex_lock(&k->lock);
     bool room = k->withdrawals < KEPT_MAX;
     if (room) {
@@ -45,12 +49,16 @@ void sm_withdraw(semel *s, const sm_handle *claim)
 }
 
 /* Takes one back. False if that is to be tried again. */
-static bool take_back(semel *s, semel_answer *a, const sm_withdrawal *w, sm_err *e)
+static bool take_back(semel *s, semel_answer *a, sm_withdrawal *w, sm_err *e)
 {
     bool absent;
+    if (sm_clock_mono_ns() < w->next_ns)
+        return false;
     *e = sm_unclaim(s, &w->claim, a, &absent);
     if (*e == SEMEL_E_UNAVAILABLE)
         return false;
+    w->pause_ms = w->pause_ms * 2 < PAUSE_MS ? w->pause_ms * 2 : PAUSE_MS;
+    w->next_ns = sm_clock_deadline_ns(w->pause_ms);
     return !absent || sm_clock_mono_ns() >= w->until_ns;
 }
 
