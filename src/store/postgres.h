@@ -3,6 +3,7 @@
  *
  *   postgres.c         the table of functions, opening and closing
  *   postgres_url.c     the ledger's URL: our own options, and what libpq gets
+ *   postgres_option.c  which option of it nobody knows
  *   postgres_conn.c    one connection: connecting, sending, waiting, all against a deadline
  *   postgres_error.c   what an error of the server or of the network means
  *   postgres_pool.c    connections that are kept, and asking one question until it is answered
@@ -66,9 +67,18 @@ typedef struct sm_pg_settings {
     int64_t pool, timeout_ms;
 } sm_pg_settings;
 
-/* Reads the ledger's URL. No fault repeats any part of it. fini accepts a zeroed object. */
+/* Reads the ledger's URL. No fault repeats any part of it but names of options. fini accepts a
+ * zeroed object. */
 sm_err sm_pg_settings_init(sm_pg_settings *s, semel_str url, semel_fault *fault);
 void sm_pg_settings_fini(sm_pg_settings *s);
+
+/* ---- postgres_option.c -----------------------------------------------------------------------*/
+
+/* What nobody knows among the options of a text that libpq could not read: true with a fault that
+ * names it. `what` is the text's name for people, `own` (which ends with a NULL) and `own_list` are
+ * the options of ours that it may have. */
+bool sm_pg_find_unknown(const char *text, const char *what, const char *const *own,
+                        const char *own_list, semel_fault *fault);
 
 /* ---- postgres_row.c --------------------------------------------------------------------------*/
 
