@@ -8,7 +8,8 @@
  *   postgres_error.c   what an error of the server or of the network means
  *   postgres_pool.c    connections that are kept, and asking one question until it is answered
  *   postgres_sql.h     every statement
- *   postgres_schema.c  tables, versions, settings of the server; postgres_views.c: for people
+ *   postgres_open.c    opening a ledger: the server, and what it must be set to
+ *   postgres_schema.c  tables, versions, rights; postgres_views.c: for people
  *   postgres_row.c     records to parameters and from rows
  *   postgres_write.c   claim, apply and seal
  *   postgres_read.c    get, events, notes, counter; postgres_list.c: query and due
@@ -210,11 +211,33 @@ semel_err sm_pg_take(semel_store *st, int64_t deadline_ns, sm_pg_conn **out, sem
 void sm_pg_put(semel_store *st, sm_pg_conn *c);
 void sm_pg_drop(semel_store *st, sm_pg_conn *c);
 
-/* ---- postgres_schema.c, postgres_views.c -----------------------------------------------------*/
+/* ---- postgres_open.c -------------------------------------------------------------------------*/
+
+/* A ledger that is being opened. */
+typedef struct sm_pg_opening {
+    semel_store *st;
+    const semel_store_env *env;
+    sm_pg_conn *conn;
+    int64_t deadline_ns;
+    bool lost;          /* the connection is of no more use */
+    semel_fault *fault; /* never NULL */
+} sm_pg_opening;
 
 /* Looks at the server and at the ledger, makes or upgrades it where that is wanted and allowed, and
- * sets what `st` knows about both. */
-semel_err sm_pg_schema_open(semel_store *st, const semel_store_env *env, semel_fault *fault);
+ * sets what `st` knows about both. SEMEL_E_BAD_ARGUMENTS: trying again does not help. */
+semel_err sm_pg_open(semel_store *st, const semel_store_env *env, semel_fault *fault);
+
+/* Runs a text with @ and # in it; its rows are text. `out` may be NULL. */
+semel_err sm_pg_opening_run(sm_pg_opening *o, const char *sql, PGresult **out);
+
+/* What the first row of such a result has: a number (0: no row), a text. */
+int64_t sm_pg_number(const PGresult *r, int column);
+bool sm_pg_is(const PGresult *r, int column, const char *text);
+
+/* ---- postgres_schema.c, postgres_views.c -----------------------------------------------------*/
+
+/* The ledger in a server that will do. */
+semel_err sm_pg_schema_open(sm_pg_opening *o);
 
 /* Appends the statements that make the views; @ stands for the schema. */
 void sm_pg_views_put(sm_buf *b);

@@ -149,6 +149,9 @@ static void a_bad_url_is_refused_without_being_repeated(void **state)
         e = sm_store_postgres.open(sm_str_from(urls[i]), &(semel_store_env){0}, &st, &caps, NULL);
         assert_int_equal(e, SEMEL_E_UNAVAILABLE);
         assert_null(st);
+        e = sm_store_postgres.open(sm_str_from(urls[i]), &(semel_store_env){0}, &st, &caps, &fault);
+        assert_int_equal(e, SEMEL_E_UNAVAILABLE);
+        assert_int_equal(fault.code, SEMEL_E_BAD_ARGUMENTS); /* trying again does not help */
     }
 }
 
