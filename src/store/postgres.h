@@ -155,7 +155,8 @@ typedef struct sm_pg_conn {
     struct sm_pg_conn *next; /* in the pool */
 } sm_pg_conn;
 
-/* Connects and sets what every connection sets. NULL with a fault. */
+/* Connects and sets what every connection sets. NULL with a fault; so too if the server is not
+ * durable any more. */
 sm_pg_conn *sm_pg_connect(const semel_store *st, const sm_pg_target *target, int64_t deadline_ns,
                           semel_fault *fault);
 void sm_pg_disconnect(sm_pg_conn *c); /* accepts NULL */

@@ -49,20 +49,52 @@ static const char session[] =
     "SELECT set_config('default_transaction_isolation', 'read committed', false),"
     " set_config('jit', 'off', false),"
     " CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply') THEN 'on'"
-    " ELSE set_config('synchronous_commit', 'on', false) END";
+    " ELSE set_config('synchronous_commit', 'on', false) END,"
+    " current_setting('fsync'), current_setting('full_page_writes')";
+
+/* The same columns behind a pooler, where nothing can be set. */
+static const char session_pooled[] =
+    "SELECT NULL, NULL, current_setting('synchronous_commit'), current_setting('fsync'),"
+    " current_setting('full_page_writes')";
 
 /* Ends statements whose client is gone. Not every server can do that. */
 static const char session_check[] = "SET client_connection_check_interval = 2000";
 
-static bool set_session(const semel_store *st, sm_pg_conn *c, int64_t deadline_ns,
+/* A ledger that was opened as durable stays so, or is not there: effects may have begun that rely
+ * on it. The server may have been set otherwise since, or be another one. */
+static bool check_durable(const semel_store *st, const PGresult *r, semel_fault *fault)
+{
+    static const char *const names[] = {"synchronous_commit", "fsync", "full_page_writes"};
+    enum { FIRST = 2 };
+    if ((st->caps & SEMEL_STORE_DURABLE) == 0)
+        return true;
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++) {
+        const char *value = PQgetvalue(r, 0, FIRST + i);
+        if (strcmp(value, "on") == 0 || (i == 0 && strcmp(value, "remote_apply") == 0))
+            continue;
+        sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                     "%s may lose what it acknowledges: %s is %s now, and was not when this ledger "
+                     "was opened. Mend the server, or open the ledger again to go on as it is",
+                     st->where, names[i], value);
+        return false;
+    }
+    return true;
+}
+
+static bool set_session(const semel_store *st, sm_pg_conn *c, bool main, int64_t deadline_ns,
                         semel_fault *fault)
 {
     PGresult *r = NULL;
     sm_err e;
     semel_fault ignored;
-    bool good = sm_pg_run_text(st, c, session, deadline_ns, &r, &e, fault) == SM_PG_DONE;
+    bool pooled = main && st->settings.pooler;
+    if (pooled && (st->caps & SEMEL_STORE_DURABLE) == 0)
+        return true; /* there is nothing to keep */
+    const char *sql = pooled ? session_pooled : session;
+    bool good = sm_pg_run_text(st, c, sql, deadline_ns, &r, &e, fault) == SM_PG_DONE &&
+                (!main || check_durable(st, r, fault));
     PQclear(r);
-    if (good && PQserverVersion(c->pg) >= 140000) {
+    if (good && !pooled && PQserverVersion(c->pg) >= 140000) {
         sm_pg_run_text(st, c, session_check, deadline_ns, &r, &e, &ignored);
         PQclear(r);
     }
@@ -98,9 +130,9 @@ sm_pg_conn *sm_pg_connect(const semel_store *st, const sm_pg_target *target, int
         sm_pg_nomem(fault);
         return NULL;
     }
-    bool ours = !st->settings.pooler || target != &st->settings.main;
+    bool main = target == &st->settings.main;
     c->pg = PQconnectStartParams(target->keys, target->values, 0);
-    if (establish(st, c, deadline_ns, fault) && (!ours || set_session(st, c, deadline_ns, fault)))
+    if (establish(st, c, deadline_ns, fault) && set_session(st, c, main, deadline_ns, fault))
         return c;
     sm_pg_disconnect(c);
     return NULL;

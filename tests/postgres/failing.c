@@ -3,6 +3,7 @@
 #include "postgres.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #define SECOND 1000000000ll
 
@@ -226,6 +227,72 @@ static void closing_does_not_wait_for_a_server(void **state)
     proxy_hold(p->proxy, false);
 }
 
+/* ---- servers that change ---------------------------------------------------------------------*/
+
+/* Sets full_page_writes for the whole server, and waits until new connections have it. */
+static void write_pages(place *p, bool on)
+{
+    sql_run(p,
+            on ? "ALTER SYSTEM RESET full_page_writes" : "ALTER SYSTEM SET full_page_writes = off");
+    sql_run(p, "SELECT pg_reload_conf()");
+    bool is = !on;
+    for (int tries = 0; tries < 1000 && is != on; tries++) {
+        usleep(5000);
+        is = sql_number(p, "SELECT count(*) WHERE current_setting('full_page_writes') = 'on'") == 1;
+    }
+    assert_int_equal(is, on);
+}
+
+static int place_durable_teardown(void **state)
+{
+    write_pages(*state, true);
+    return place_teardown(state);
+}
+
+static void end_connections(place *p)
+{
+    sql_run(p, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+               " WHERE application_name || '.' = '@'");
+}
+
+/* The URL's options, once straight and once as behind a pooler. */
+static void keep_durable(place *p, const char *more)
+{
+    ledger *l = &p->ledger;
+    semel_write w = fresh(1);
+    semel_record cur;
+    semel_fault fault = {0};
+    int64_t now;
+    bool inserted;
+    place_url(p, "", more);
+    must_open(p);
+    assert_true((l->caps & SEMEL_STORE_DURABLE) != 0);
+    settled(l, 2);
+    write_pages(p, false);
+    end_connections(p);
+    expect_error(l->ops->claim(l->st, &w, &l->desk.room, &cur, &now, &inserted, &fault),
+                 SEMEL_E_UNAVAILABLE);
+    expect(strstr(fault.text, "full_page_writes is off now") != NULL, "it says: %s", fault.text);
+    assert_int_equal(sql_number(p, "SELECT count(*) FROM @effect"), 1);
+    ledger_close(l);
+    must_open(p); /* as what it is now */
+    assert_true((l->caps & SEMEL_STORE_LOSSY) != 0);
+    end_connections(p);
+    settled(l, 3);
+    ledger_close(l);
+    write_pages(p, true);
+}
+
+static void a_server_that_is_durable_no_longer_is_refused(void **state)
+{
+    place *p = *state;
+    char drop[96];
+    keep_durable(p, "&timeout=500");
+    snprintf(drop, sizeof drop, "DROP SCHEMA %s CASCADE", p->schema);
+    sql_run(p, drop);
+    keep_durable(p, "&timeout=500&pooler=transaction");
+}
+
 /* ---- errors of the server --------------------------------------------------------------------*/
 
 /* Makes the next `n` inserts of an event fail with a SQLSTATE. */
@@ -300,6 +367,8 @@ int failing_tests(void)
         on_proxy(a_server_that_is_away_for_a_moment_is_not_noticed),
         on_proxy(a_crowd_before_a_server_that_stands_still_waits_no_longer),
         on_proxy(closing_does_not_wait_for_a_server),
+        cmocka_unit_test_setup_teardown(a_server_that_is_durable_no_longer_is_refused, place_setup,
+                                        place_durable_teardown),
         on_open(what_the_server_undid_is_tried_again),
         on_open(a_full_server_is_told_at_once_and_nothing_is_written),
     };
