@@ -120,12 +120,13 @@ static semel_err check_rights(sm_pg_opening *o)
     const char *schema = o->st->settings.schema;
     char sql[1024];
     snprintf(sql, sizeof sql,
-             "SELECT string_agg(what, '; '), current_user FROM ("
-             "SELECT 'USAGE on the schema' AS what FROM pg_namespace"
+             "SELECT string_agg(what, '; ' ORDER BY place), current_user FROM ("
+             "SELECT '' AS place, 'USAGE on the schema' AS what FROM pg_namespace"
              " WHERE nspname = '%s' AND NOT has_schema_privilege(oid, 'USAGE') UNION ALL"
-             " SELECT string_agg(p.name, ', ') || ' on ' || c.relname FROM pg_class AS c"
+             " SELECT c.relname, string_agg(p.name, ', ' ORDER BY p.n) || ' on ' || c.relname"
+             " FROM pg_class AS c"
              " JOIN pg_namespace AS n ON n.oid = c.relnamespace,"
-             " unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p(name)"
+             " unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) WITH ORDINALITY AS p(name, n)"
              " WHERE n.nspname = '%s' AND c.relkind IN ('r', 'p') AND c.relname IN"
              " ('meta', 'effect', 'effect_old', 'event', 'counter', 'note')"
              " AND NOT has_table_privilege(c.oid, p.name) GROUP BY c.relname) AS missing",
