@@ -139,9 +139,14 @@ typedef enum sm_pg_way {
 /* What an error result means. Sets *err and the fault. */
 sm_pg_way sm_pg_judge(const semel_store *st, const PGresult *r, sm_err *err, semel_fault *fault);
 
-/* A fault from libpq's own words about a connection; from nothing but a deadline. */
-void sm_pg_fault_conn(const semel_store *st, const PGconn *pg, semel_fault *fault);
-void sm_pg_fault_late(const semel_store *st, semel_fault *fault);
+/* A fault from libpq's own words about a connection; from nothing but a deadline. `where` is what
+ * the connection leads to, for people. */
+void sm_pg_fault_conn(const char *where, const PGconn *pg, semel_fault *fault);
+void sm_pg_fault_late(const semel_store *st, const char *where, semel_fault *fault);
+
+/* Whether such a fault is about a server that starts or stops. Only a hint: the words are the
+ * server's, in its language. */
+bool sm_pg_is_passing(const semel_fault *why);
 
 semel_err sm_pg_nomem(semel_fault *fault);
 semel_err sm_pg_collision(const semel_store *st, semel_fault *fault);
@@ -160,6 +165,10 @@ typedef struct sm_pg_conn {
 sm_pg_conn *sm_pg_connect(const semel_store *st, const sm_pg_target *target, int64_t deadline_ns,
                           semel_fault *fault);
 void sm_pg_disconnect(sm_pg_conn *c); /* accepts NULL */
+
+/* Whether the server is there and says that it takes no connections yet, or any more: it starts,
+ * stops or recovers. May block for two seconds. */
+bool sm_pg_rejects(const sm_pg_target *target);
 
 /* Whether an idle connection seems to be alive. */
 bool sm_pg_alive(sm_pg_conn *c);

@@ -102,7 +102,8 @@ static bool set_session(const semel_store *st, sm_pg_conn *c, bool main, int64_t
 }
 
 /* Drives libpq until it is connected. */
-static bool establish(const semel_store *st, sm_pg_conn *c, int64_t deadline_ns, semel_fault *fault)
+static bool establish(const semel_store *st, sm_pg_conn *c, const char *where, int64_t deadline_ns,
+                      semel_fault *fault)
 {
     PostgresPollingStatusType next = PGRES_POLLING_WRITING;
     if (c->pg != NULL)
@@ -111,15 +112,30 @@ static bool establish(const semel_store *st, sm_pg_conn *c, int64_t deadline_ns,
            next != PGRES_POLLING_FAILED) {
         short events = next == PGRES_POLLING_READING ? POLLIN : POLLOUT;
         if (!wait_ready(c->pg, events, deadline_ns)) {
-            sm_pg_fault_late(st, fault);
+            sm_pg_fault_late(st, where, fault);
             return false;
         }
         next = PQconnectPoll(c->pg);
     }
     if (next == PGRES_POLLING_OK && PQsetnonblocking(c->pg, 1) == 0)
         return true;
-    sm_pg_fault_conn(st, c->pg, fault);
+    sm_pg_fault_conn(where, c->pg, fault);
     return false;
+}
+
+/* libpq keeps the SQLSTATE of a connection that failed to itself, except here. */
+bool sm_pg_rejects(const sm_pg_target *target)
+{
+    const char *keys[SM_PG_OPTIONS_MAX + 2], *values[SM_PG_OPTIONS_MAX + 2];
+    size_t n = 0;
+    for (; target->keys[n] != NULL; n++) {
+        keys[n] = target->keys[n];
+        values[n] = target->values[n];
+    }
+    keys[n] = "connect_timeout"; /* the last one counts */
+    values[n] = "2";
+    keys[n + 1] = values[n + 1] = NULL;
+    return PQpingParams(keys, values, 0) == PQPING_REJECT;
 }
 
 sm_pg_conn *sm_pg_connect(const semel_store *st, const sm_pg_target *target, int64_t deadline_ns,
@@ -131,8 +147,9 @@ sm_pg_conn *sm_pg_connect(const semel_store *st, const sm_pg_target *target, int
         return NULL;
     }
     bool main = target == &st->settings.main;
+    const char *where = main ? st->where : "what listen= in the ledger's URL names";
     c->pg = PQconnectStartParams(target->keys, target->values, 0);
-    if (establish(st, c, deadline_ns, fault) && set_session(st, c, main, deadline_ns, fault))
+    if (establish(st, c, where, deadline_ns, fault) && set_session(st, c, main, deadline_ns, fault))
         return c;
     sm_pg_disconnect(c);
     return NULL;
@@ -217,13 +234,13 @@ static sm_pg_way receive(const semel_store *st, sm_pg_conn *c, bool pipeline, in
     if (late) {
         way = SM_PG_LOST;
         *err = SEMEL_E_UNAVAILABLE;
-        sm_pg_fault_late(st, fault);
+        sm_pg_fault_late(st, st->where, fault);
     } else if (error != NULL) {
         way = sm_pg_judge(st, error, err, fault);
     } else if (kept == NULL || PQstatus(c->pg) != CONNECTION_OK) {
         way = SM_PG_LOST;
         *err = SEMEL_E_UNAVAILABLE;
-        sm_pg_fault_conn(st, c->pg, fault);
+        sm_pg_fault_conn(st->where, c->pg, fault);
     }
     PQclear(error);
     if (way != SM_PG_DONE) {
@@ -239,9 +256,9 @@ static sm_pg_way lost(const semel_store *st, sm_pg_conn *c, bool late, sm_err *e
 {
     *err = SEMEL_E_UNAVAILABLE;
     if (late)
-        sm_pg_fault_late(st, fault);
+        sm_pg_fault_late(st, st->where, fault);
     else
-        sm_pg_fault_conn(st, c->pg, fault);
+        sm_pg_fault_conn(st->where, c->pg, fault);
     return SM_PG_LOST;
 }
 

@@ -9,8 +9,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
-enum { MIGRATION_FACTOR = 60 };
+enum { MIGRATION_FACTOR = 60, PAUSE_NS = 100000000 };
 
 semel_err sm_pg_opening_run(sm_pg_opening *o, const char *sql, PGresult **out)
 {
@@ -119,25 +120,52 @@ static void name_place(semel_store *st, const PGconn *pg)
     snprintf(st->user, sizeof st->user, "%.60s", user == NULL ? "?" : user);
 }
 
+static semel_err open_once(sm_pg_opening *o, int64_t connected_ns)
+{
+    semel_store *st = o->st;
+    st->caps = 0; /* nothing is promised yet */
+    semel_err e = sm_pg_take(st, connected_ns, &o->conn, o->fault);
+    o->lost = e != SEMEL_OK;
+    if (o->lost)
+        return e;
+    name_place(st, o->conn->pg);
+    e = check_server(o);
+    if (e == SEMEL_OK)
+        e = sm_pg_schema_open(o);
+    if (o->lost || e != SEMEL_OK)
+        sm_pg_drop(st, o->conn);
+    else
+        sm_pg_put(st, o->conn);
+    return e;
+}
+
+/* A server that starts or stops is waited for, as it would be if the ledger were open already. Once
+ * it does so no more, there is one more try, for it may have come up just after the last one.
+ * False: it is something else, or the time is up. */
+static bool wait_for_server(const sm_pg_opening *o, int64_t until_ns, bool *waits)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    if (!o->lost || sm_clock_mono_ns() + PAUSE_NS >= until_ns)
+        return false;
+    bool waited = *waits;
+    *waits = sm_pg_is_passing(o->fault) || sm_pg_rejects(&o->st->settings.main);
+    if (*waits)
+        nanosleep(&pause, NULL);
+    return *waits || waited;
+}
+
 semel_err sm_pg_open(semel_store *st, const semel_store_env *env, semel_fault *fault)
 {
     semel_fault own = {0};
-    int64_t limit_ms = st->settings.timeout_ms;
+    int64_t limit_ms = st->settings.timeout_ms, until_ns = sm_clock_deadline_ns(limit_ms);
     sm_pg_opening o = {.st = st,
                        .env = env,
                        .deadline_ns =
                            sm_clock_deadline_ns(limit_ms * (env->migrate ? MIGRATION_FACTOR : 1)),
                        .fault = fault != NULL ? fault : &own};
-    semel_err e = sm_pg_take(st, sm_clock_deadline_ns(limit_ms), &o.conn, o.fault);
-    if (e != SEMEL_OK)
-        return e;
-    name_place(st, o.conn->pg);
-    e = check_server(&o);
-    if (e == SEMEL_OK)
-        e = sm_pg_schema_open(&o);
-    if (o.lost || e != SEMEL_OK)
-        sm_pg_drop(st, o.conn);
-    else
-        sm_pg_put(st, o.conn);
+    bool waits = false;
+    semel_err e = open_once(&o, until_ns);
+    while (e == SEMEL_E_UNAVAILABLE && wait_for_server(&o, until_ns, &waits))
+        e = open_once(&o, until_ns);
     return e;
 }

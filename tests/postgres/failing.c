@@ -227,6 +227,32 @@ static void closing_does_not_wait_for_a_server(void **state)
     proxy_hold(p->proxy, false);
 }
 
+static void a_server_that_starts_is_waited_for(void **state)
+{
+    place *p = *state;
+    semel_store_env env = {.size = sizeof env};
+    semel_fault fault = {0};
+    ledger_close(&p->ledger);
+    proxy_reject(p->proxy, 5);
+    must_open(p);
+    ledger_close(&p->ledger);
+    proxy_reject(p->proxy, 1000000);
+    int64_t began = monotonic_ns();
+    expect_error(place_open(p, &env, &fault), SEMEL_E_UNAVAILABLE);
+    int64_t took = monotonic_ns() - began;
+    expect(took > SECOND / 2 && took < BOUND_NS, "it took %.1f s", (double)took / 1e9);
+    expect(strstr(fault.text, "le serveur") != NULL, "it says: %s", fault.text);
+    assert_int_equal(fault.code, SEMEL_E_UNAVAILABLE);
+    proxy_reject(p->proxy, 0);
+    /* Who is not there at all is not waited for. */
+    proxy_refuse(p->proxy, true);
+    began = monotonic_ns();
+    expect_error(place_open(p, &env, &fault), SEMEL_E_UNAVAILABLE);
+    expect(monotonic_ns() - began < SECOND / 2, "it was waited for");
+    proxy_refuse(p->proxy, false);
+    must_open(p);
+}
+
 /* ---- servers that change ---------------------------------------------------------------------*/
 
 /* Sets full_page_writes for the whole server, and waits until new connections have it. */
@@ -365,6 +391,7 @@ int failing_tests(void)
         on_open(connections_that_were_ended_are_not_noticed),
         on_proxy(a_server_that_stands_still_costs_no_more_than_the_timeout),
         on_proxy(a_server_that_is_away_for_a_moment_is_not_noticed),
+        on_proxy(a_server_that_starts_is_waited_for),
         on_proxy(a_crowd_before_a_server_that_stands_still_waits_no_longer),
         on_proxy(closing_does_not_wait_for_a_server),
         cmocka_unit_test_setup_teardown(a_server_that_is_durable_no_longer_is_refused, place_setup,

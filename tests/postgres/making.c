@@ -171,7 +171,7 @@ static void a_session_that_cannot_write_is_refused(void **state)
 {
     place *p = *state;
     place_url(p, "-c default_transaction_read_only=on", "");
-    expect_told(p, false, SEMEL_E_UNAVAILABLE, "read-only");
+    expect_told(p, false, SEMEL_E_UNAVAILABLE, "default_transaction_read_only is on");
 }
 
 static void a_pooled_session_without_sync_is_refused_and_a_direct_one_set(void **state)
