@@ -269,6 +269,9 @@ typedef struct sm_pg_waits {
 void sm_pg_waits_init(sm_pg_waits *w);
 void sm_pg_waits_fini(semel_store *st);
 
+/* Whether what `listen` names, if it is given, hears what is told in the ledger's database. */
+semel_err sm_pg_listen_try(sm_pg_opening *o);
+
 /* ---- the store -------------------------------------------------------------------------------*/
 
 struct semel_store {

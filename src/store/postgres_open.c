@@ -132,6 +132,8 @@ static semel_err open_once(sm_pg_opening *o, int64_t connected_ns)
     e = check_server(o);
     if (e == SEMEL_OK)
         e = sm_pg_schema_open(o);
+    if (e == SEMEL_OK)
+        e = sm_pg_listen_try(o);
     if (o->lost || e != SEMEL_OK)
         sm_pg_drop(st, o->conn);
     else

@@ -187,6 +187,41 @@ static void a_pooled_session_without_sync_is_refused_and_a_direct_one_set(void *
     fill(&p->ledger, 1, 50);
 }
 
+/* A URL with `listen` in it: libpq's keywords and values, with %XX for what is special there. */
+static void listen_at(place *p, const char *host, const char *port, const char *database)
+{
+    char more[512];
+    snprintf(more, sizeof more,
+             "&pooler=transaction&timeout=3000&listen=host=%s%%20port=%s%%20dbname=%s%%20user=%s"
+             "%%20password=%s",
+             host, port, database, PQuser(p->beside), PQpass(p->beside));
+    place_url(p, "", more);
+}
+
+static void who_listens_elsewhere_is_told(void **state)
+{
+    place *p = *state;
+    const char *host = PQhost(p->beside), *port = PQport(p->beside), *db = PQdb(p->beside);
+    listen_at(p, host, port, db);
+    must_open(p);
+    assert_true((p->ledger.caps & SEMEL_STORE_NOTIFY) != 0);
+    ledger_close(&p->ledger);
+    listen_at(p, "127.0.0.1", "1", db);
+    expect_refused(p, "what listen= in the ledger's URL names cannot be reached");
+    listen_at(p, host, port, "nosuch");
+    expect_refused(p, "what listen= in the ledger's URL names cannot be reached");
+    listen_at(p, host, port, strcmp(db, "postgres") == 0 ? "template1" : "postgres");
+    expect_refused(p, "listen= in the ledger's URL leads to another database");
+    const char *pooler = getenv("SEMEL_POOLER_URL");
+    char more[512];
+    if (pooler == NULL)
+        return;
+    snprintf(more, sizeof more, "&pooler=transaction&listen=%.*s", (int)strcspn(pooler, "?"),
+             pooler);
+    place_url(p, "", more);
+    expect_refused(p, "leads to a pooler");
+}
+
 static void *open_in_thread(void *context)
 {
     place *p = context;
@@ -251,6 +286,7 @@ int making_tests(void)
         on_place(a_role_that_may_make_nothing_is_told_who_can),
         on_place(a_session_that_cannot_write_is_refused),
         on_place(a_pooled_session_without_sync_is_refused_and_a_direct_one_set),
+        on_place(who_listens_elsewhere_is_told),
         on_place(many_who_open_make_one_ledger),
         on_place(a_password_is_not_repeated),
     };
