@@ -56,7 +56,8 @@ void place_url(place *p, const char *session, const char *more)
     snprintf(p->ledger.url, sizeof p->ledger.url,
              "postgres:host='%.200s' port=%s application_name=%s dbname='%.40s' user='%.40s'"
              " password='%.40s' options='%s'%s?schema=%s%s",
-             host, port, p->schema, option("dbname"), option("user"), option("password"), session,
+             host, port, p->schema, p->database[0] != '\0' ? p->database : option("dbname"),
+             option("user"), option("password"), session,
              p->proxy != NULL ? " sslmode=disable gssencmode=disable" : "", p->schema, more);
 }
 
