@@ -198,7 +198,7 @@ int main(void)
         fputs("SEMEL_STORE_URL is not the URL of a PostgreSQL database\n", stderr);
         return 64;
     }
-    int failed = making_tests() + failing_tests() + keeping_up_tests();
+    int failed = making_tests() + failing_tests() + resending_tests() + keeping_up_tests();
     PQconninfoFree(server);
     return failed;
 }

@@ -14,6 +14,7 @@
 int failing_tests(void);
 int keeping_up_tests(void);
 int making_tests(void);
+int resending_tests(void);
 
 typedef struct place {
     ledger ledger;
