@@ -3,6 +3,7 @@
  *
  *   postgres.c         the table of functions, opening and closing
  *   postgres_url.c     the ledger's URL: our own options, and what libpq gets
+ *   postgres_host.c    lists of hosts in it, one host at a time
  *   postgres_conn.c    one connection: connecting, sending, waiting, all against a deadline
  *   postgres_error.c   what an error of the server or of the network means
  *   postgres_pool.c    connections that are kept, and asking one question until it is answered
@@ -55,6 +56,7 @@ typedef struct sm_pg_target {
     PQconninfoOption *options;
     const char *keys[SM_PG_OPTIONS_MAX + 1], *values[SM_PG_OPTIONS_MAX + 1];
     char timeout[24], idle[24];
+    atomic_size_t host; /* of several, the one that worked last */
 } sm_pg_target;
 
 typedef struct sm_pg_settings {
@@ -69,6 +71,21 @@ typedef struct sm_pg_settings {
 /* Reads the ledger's URL. No fault repeats any part of it. fini accepts a zeroed object. */
 sm_err sm_pg_settings_init(sm_pg_settings *s, semel_str url, semel_fault *fault);
 void sm_pg_settings_fini(sm_pg_settings *s);
+
+/* ---- postgres_host.c -------------------------------------------------------------------------*/
+
+#define SM_PG_HOST_MAX   256u
+#define SM_PG_HOST_LISTS 3u
+
+/* A target's values with one of its hosts. Borrows the others. */
+typedef struct sm_pg_host {
+    const char *values[SM_PG_OPTIONS_MAX + 1];
+    char items[SM_PG_HOST_LISTS][SM_PG_HOST_MAX];
+} sm_pg_host;
+
+/* How many hosts there are to try one by one; and the one with a number from 0. */
+size_t sm_pg_hosts(const sm_pg_target *t);
+void sm_pg_host_init(sm_pg_host *h, const sm_pg_target *t, size_t at);
 
 /* ---- postgres_row.c --------------------------------------------------------------------------*/
 
@@ -144,8 +161,9 @@ typedef struct sm_pg_conn {
     struct sm_pg_conn *next; /* in the pool */
 } sm_pg_conn;
 
-/* Connects and sets what every connection sets. NULL with a fault. */
-sm_pg_conn *sm_pg_connect(const semel_store *st, const sm_pg_target *target, int64_t deadline_ns,
+/* Connects and sets what every connection sets. Of several hosts each gets a share of the time, the
+ * one that worked last first. NULL with a fault. */
+sm_pg_conn *sm_pg_connect(const semel_store *st, sm_pg_target *target, int64_t deadline_ns,
                           semel_fault *fault);
 void sm_pg_disconnect(sm_pg_conn *c); /* accepts NULL */
 

@@ -90,20 +90,38 @@ static bool establish(const semel_store *st, sm_pg_conn *c, int64_t deadline_ns,
     return false;
 }
 
-sm_pg_conn *sm_pg_connect(const semel_store *st, const sm_pg_target *target, int64_t deadline_ns,
-                          semel_fault *fault)
+static sm_pg_conn *connect_host(const semel_store *st, const sm_pg_target *target, size_t at,
+                                int64_t deadline_ns, semel_fault *fault)
 {
+    sm_pg_host host;
     sm_pg_conn *c = calloc(1, sizeof *c);
     if (c == NULL) {
         sm_pg_nomem(fault);
         return NULL;
     }
     bool ours = !st->settings.pooler || target != &st->settings.main;
-    c->pg = PQconnectStartParams(target->keys, target->values, 0);
+    sm_pg_host_init(&host, target, at);
+    c->pg = PQconnectStartParams(target->keys, host.values, 0);
     if (establish(st, c, deadline_ns, fault) && (!ours || set_session(st, c, deadline_ns, fault)))
         return c;
     sm_pg_disconnect(c);
     return NULL;
+}
+
+sm_pg_conn *sm_pg_connect(const semel_store *st, sm_pg_target *target, int64_t deadline_ns,
+                          semel_fault *fault)
+{
+    size_t hosts = sm_pg_hosts(target), first = atomic_load(&target->host);
+    sm_pg_conn *c = NULL;
+    for (size_t i = 0; c == NULL && i < hosts; i++) {
+        int64_t now_ns = sm_clock_mono_ns();
+        int64_t share_ns = (deadline_ns - now_ns) / (int64_t)(hosts - i);
+        size_t at = (first + i) % hosts;
+        c = connect_host(st, target, at, now_ns + share_ns, fault);
+        if (c != NULL && hosts > 1)
+            atomic_store(&target->host, at);
+    }
+    return c;
 }
 
 void sm_pg_disconnect(sm_pg_conn *c)
