@@ -18,7 +18,7 @@ static void put_time(sm_buf *b, const char *column, const char *name)
 static void put_text(sm_buf *b, const char *column, const char *name)
 {
     sm_buf_printf(b,
-                  ", CASE WHEN position('\\x00'::bytea IN %s) > 0 THEN encode(%s, 'escape')"
+                  ", CASE WHEN position(decode('00', 'hex') IN %s) > 0 THEN encode(%s, 'escape')"
                   " ELSE convert_from(%s, 'UTF8') END AS %s",
                   column, column, column, name);
 }
