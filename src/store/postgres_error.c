@@ -55,6 +55,7 @@ static const meaning meanings[] = {
     {"40001", SM_PG_AGAIN, SEMEL_E_UNAVAILABLE, "try again"},
     {"40P01", SM_PG_AGAIN, SEMEL_E_UNAVAILABLE, "try again"},
     {"55P03", SM_PG_AGAIN, SEMEL_E_UNAVAILABLE, "try again"},
+    {"22012", SM_PG_AGAIN, SEMEL_E_UNAVAILABLE, "the write was too long under way"},
     {"23514", SM_PG_FAILED, SEMEL_E_OVER_CAP, "a counter would pass its cap"},
     {"22003", SM_PG_FAILED, SEMEL_E_OVER_CAP, "a counter would pass its cap"},
     {"53100", SM_PG_FAILED, SEMEL_E_UNAVAILABLE, "free space on the server's disk"},

@@ -46,6 +46,8 @@
 /* Whether the write's idea of the time is right: SEMEL_CLOCK_SLACK_MS. */
 #define SM_PG_ON_TIME "(SELECT abs(t.now - $36) <= 30000 FROM t)"
 
+#define SM_PG_STILL_ON_TIME                                                                        \
+    "0 / CASE WHEN abs(" SM_PG_NOW " - $36) <= 30000 THEN 1 ELSE 0 END"
 #define SM_PG_NO_BARRIER ""
 #define SM_PG_BARRIER                                                                              \
     " AND NOT EXISTS (SELECT FROM @effect AS b WHERE b.grp = $19 AND b.id <> $1"                   \
@@ -76,7 +78,8 @@
 
 #define SM_PG_EVENT(seq, from)                                                                     \
     ", ev AS (INSERT INTO @event(seq, id, generation, shard, idx, at, what, actor, body, prev,"    \
-    " hash) SELECT " seq ", $1, $2, $3, $29, $30, $31, $32, $33, $34, $35 FROM " from ")"
+    " hash) SELECT " seq ", $1, $2, $3, $29, $30 + " SM_PG_STILL_ON_TIME                             \
+    ", $31, $32, $33, $34, $35 FROM " from ")"
 
 /* Rings for whoever waits in another process, if anybody ever waited for this key. */
 #define SM_PG_NOTIFY "CASE WHEN waited THEN pg_notify(#, encode($18, 'hex')) IS NULL END"
