@@ -43,13 +43,16 @@ static bool wait_ready(const PGconn *pg, short events, int64_t deadline_ns)
 
 /* ---- connecting ------------------------------------------------------------------------------*/
 
-/* What the server's defaults may have otherwise. Compiling a statement takes far longer than
- * running any of ours. */
+/* What the server's defaults may have otherwise, or come to have while a session is open. Compiling
+ * a statement takes far longer than running any of ours. */
 static const char session[] =
-    "SELECT set_config('default_transaction_isolation', 'read committed', false),"
-    " set_config('jit', 'off', false),"
-    " CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply') THEN 'on'"
-    " ELSE set_config('synchronous_commit', 'on', false) END";
+    "SELECT pg_catalog.set_config('default_transaction_isolation', 'read committed', false),"
+    " pg_catalog.set_config('jit', 'off', false),"
+    " pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
+    " pg_catalog.set_config('client_min_messages', 'warning', false),"
+    " pg_catalog.set_config('synchronous_commit', CASE"
+    " WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'remote_apply'"
+    " THEN 'remote_apply' ELSE 'on' END, false)";
 
 /* Ends statements whose client is gone. Not every server can do that. */
 static const char session_check[] = "SET client_connection_check_interval = 2000";
