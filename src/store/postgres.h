@@ -142,8 +142,13 @@ typedef enum sm_pg_way {
     SM_PG_FAILED, /* surely undone, and trying again would not help */
 } sm_pg_way;
 
-/* What an error result means. Sets *err and the fault. */
-sm_pg_way sm_pg_judge(const semel_store *st, const PGresult *r, sm_err *err, semel_fault *fault);
+/* What an error result means, after which the connection is still there or not. Sets *err and the
+ * fault. */
+sm_pg_way sm_pg_judge(const semel_store *st, const PGresult *r, bool connected, sm_err *err,
+                      semel_fault *fault);
+
+/* Whether an error or notice ends the session. */
+bool sm_pg_is_end(const PGresult *r);
 
 /* A fault from libpq's own words about a connection; from nothing but a deadline. */
 void sm_pg_fault_conn(const semel_store *st, const PGconn *pg, semel_fault *fault);
@@ -157,6 +162,8 @@ semel_err sm_pg_collision(const semel_store *st, semel_fault *fault);
 typedef struct sm_pg_conn {
     PGconn *pg;
     bool prepared[SM_PGQ_COUNT];
+    bool warned; /* by the server, since the last statement was sent */
+    bool ended;  /* the server has said goodbye */
     int64_t idle_since_ns;
     struct sm_pg_conn *next; /* in the pool */
 } sm_pg_conn;
@@ -206,7 +213,7 @@ typedef struct sm_pg_question {
     sm_pg_statement which;
     const sm_pg_args *args;
     sm_pg_lock lock;
-    bool writes;         /* an unknown end of it is told as such */
+    bool writes;         /* an unknown end of it is told as such, and a warning makes it one */
     int64_t deadline_ns; /* 0: the store's timeout */
     bool resent;         /* out: an earlier try may have taken effect */
 } sm_pg_question;

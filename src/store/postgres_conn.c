@@ -18,10 +18,14 @@
 
 enum { BINARY = 1 };
 
-static void ignore_notice(void *context, const PGresult *r)
+/* A warning during a write may mean that no replica has it. Words that come unasked and end the
+ * session are told as a notice too. */
+static void take_notice(void *context, const PGresult *r)
 {
-    (void)context;
-    (void)r;
+    sm_pg_conn *c = context;
+    const char *severity = PQresultErrorField(r, PG_DIAG_SEVERITY_NONLOCALIZED);
+    c->warned = c->warned || (severity != NULL && strcmp(severity, "WARNING") == 0);
+    c->ended = c->ended || sm_pg_is_end(r);
 }
 
 /* Waits until the socket is ready; false when the time is up. */
@@ -77,7 +81,7 @@ static bool establish(const semel_store *st, sm_pg_conn *c, int64_t deadline_ns,
 {
     PostgresPollingStatusType next = PGRES_POLLING_WRITING;
     if (c->pg != NULL)
-        PQsetNoticeReceiver(c->pg, ignore_notice, NULL);
+        PQsetNoticeReceiver(c->pg, take_notice, c);
     while (c->pg != NULL && PQstatus(c->pg) != CONNECTION_BAD && next != PGRES_POLLING_OK &&
            next != PGRES_POLLING_FAILED) {
         short events = next == PGRES_POLLING_READING ? POLLIN : POLLOUT;
@@ -137,11 +141,18 @@ void sm_pg_disconnect(sm_pg_conn *c)
 
 bool sm_pg_alive(sm_pg_conn *c)
 {
+    enum { MESSAGES_MAX = 100 };
     struct pollfd on = {.fd = PQsocket(c->pg), .events = POLLIN};
-    if (poll(&on, 1, 0) == 0)
-        return true;
-    /* Something came unasked: a parameter has changed, or it is the end. */
-    return PQconsumeInput(c->pg) == 1 && PQstatus(c->pg) == CONNECTION_OK;
+    for (int i = 0; i < MESSAGES_MAX; i++) {
+        if (poll(&on, 1, 0) == 0)
+            return true;
+        /* Something came unasked: a parameter has changed, or it is the end. The end may come in
+         * two parts, words and then a closed socket. */
+        if (PQconsumeInput(c->pg) == 0 || PQisBusy(c->pg) != 0 ||
+            PQstatus(c->pg) != CONNECTION_OK || c->ended)
+            return false;
+    }
+    return false;
 }
 
 /* ---- sending and receiving -------------------------------------------------------------------*/
@@ -208,7 +219,7 @@ static sm_pg_way receive(const semel_store *st, sm_pg_conn *c, bool pipeline, in
         *err = SEMEL_E_UNAVAILABLE;
         sm_pg_fault_late(st, fault);
     } else if (error != NULL) {
-        way = sm_pg_judge(st, error, err, fault);
+        way = sm_pg_judge(st, error, PQstatus(c->pg) == CONNECTION_OK, err, fault);
     } else if (kept == NULL || PQstatus(c->pg) != CONNECTION_OK) {
         way = SM_PG_LOST;
         *err = SEMEL_E_UNAVAILABLE;
@@ -288,6 +299,7 @@ sm_pg_way sm_pg_run(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
     if (way != SM_PG_DONE)
         return way;
     *sent = true;
+    c->warned = false;
     bool good = lock->wanted ? send_locked(st, c, which, args, locking, &key)
                              : send_one(st, c, which, args) == 1;
     if (!good || !flush(c->pg, deadline_ns, &late))

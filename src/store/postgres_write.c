@@ -168,20 +168,29 @@ static semel_err wrote(writing *x, uint64_t version)
     return e;
 }
 
-/* Whether the event of this write is there: an earlier try wrote it. */
+/* Whether the event of this write is there: an earlier try wrote it. That one may have ended before
+ * its replicas had it; a small write that is committed now waits for them, and they have what came
+ * before when they have that. */
 static semel_err took_effect(semel_store *st, const semel_event *event, int64_t deadline_ns,
                              bool *is, semel_fault *fault)
 {
-    sm_pg_args args = {0};
+    sm_pg_args args = {0}, none = {0};
     sm_pg_add_int(&args, (int64_t)event->id);
     sm_pg_add_int(&args, (int64_t)event->generation);
     sm_pg_add_int(&args, (int64_t)event->index);
     sm_pg_add_hash(&args, &event->hash);
     sm_pg_question q = {.which = SM_PGQ_HAS_EVENT, .args = &args, .deadline_ns = deadline_ns};
+    sm_pg_question touch = {
+        .which = SM_PGQ_TOUCH, .args = &none, .writes = true, .deadline_ns = deadline_ns};
     PGresult *r = NULL;
     semel_err e = sm_pg_ask(st, &q, &r, fault);
     *is = e == SEMEL_OK && sm_pg_int(r, 0, 0) > 0;
     PQclear(r);
+    if (*is) {
+        e = sm_pg_ask(st, &touch, &r, fault);
+        *is = e == SEMEL_OK;
+        PQclear(r);
+    }
     return e;
 }
 
