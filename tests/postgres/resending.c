@@ -158,6 +158,59 @@ static void a_time_that_is_over_when_sent_again_is_not_final(void **state)
     expect_error(apply_cut(p, &w, false, &fault), SEMEL_E_STALE);
 }
 
+/* ---- warnings and time -----------------------------------------------------------------------*/
+
+/* As when the wait for a replica is cancelled: it is written here, and that may be all. */
+static void a_write_with_a_warning_is_made_sure(void **state)
+{
+    place *p = *state;
+    sql_run(p, "CREATE FUNCTION @warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+               " RAISE WARNING 'made to warn'; RETURN NEW; END $$;"
+               " CREATE TRIGGER warning BEFORE INSERT ON @event"
+               " FOR EACH ROW EXECUTE FUNCTION @warn()");
+    static const char who_wrote_meta[] = "SELECT xmin::text::bigint FROM @meta";
+    int64_t before = sql_number(p, who_wrote_meta);
+    semel_write w = fresh(1);
+    semel_record cur = claim_new(&p->ledger, &w);
+    int64_t after = sql_number(p, who_wrote_meta);
+    assert_true(after != before); /* a write after it was committed, too */
+    w = change(&cur, SEMEL_S_SUCCEEDED);
+    cur = apply_to(&p->ledger, &w);
+    assert_int_equal(cur.version, 2);
+    assert_true(sql_number(p, who_wrote_meta) != after);
+    assert_int_equal(sql_number(p, "SELECT count(*) FROM @event"), 2);
+}
+
+static void a_write_without_a_warning_is_sure(void **state)
+{
+    place *p = *state;
+    static const char who_wrote_meta[] = "SELECT xmin::text::bigint FROM @meta";
+    int64_t before = sql_number(p, who_wrote_meta);
+    settled(&p->ledger, 1);
+    assert_int_equal(sql_number(p, who_wrote_meta), before);
+}
+
+/* Whatever a write waits for, it is not recorded when its times are long over. */
+static void a_write_that_waited_too_long_is_undone(void **state)
+{
+    place *p = *state;
+    semel_record one = settled(&p->ledger, 1), cur;
+    bool inserted;
+    sql_run(p, "CREATE FUNCTION @slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+               " PERFORM pg_sleep(1.5); RETURN NEW; END $$;"
+               " CREATE TRIGGER slow BEFORE INSERT OR UPDATE ON @effect"
+               " FOR EACH ROW EXECUTE FUNCTION @slow()");
+    semel_write w = fresh(2);
+    w.now -= SEMEL_CLOCK_SLACK_MS - 1000;
+    expect_error(try_claim(&p->ledger, &w, &cur, &inserted), SEMEL_E_STALE);
+    w = change(&one, SEMEL_S_FAILED);
+    w.now = clock_ms() - SEMEL_CLOCK_SLACK_MS + 1000;
+    expect_error(try_apply(&p->ledger, &w, &cur), SEMEL_E_STALE);
+    assert_int_equal(cur.version, one.version);
+    assert_int_equal(sql_number(p, "SELECT count(*) FROM @effect WHERE version = 2"), 1);
+    assert_int_equal(sql_number(p, "SELECT count(*) FROM @event"), 2);
+}
+
 int resending_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +221,9 @@ int resending_tests(void)
         on_proxy(a_barrier_found_when_sent_again_is_not_final),
         on_proxy(a_cap_found_when_sent_again_is_not_final),
         on_proxy(a_time_that_is_over_when_sent_again_is_not_final),
+        on_open(a_write_with_a_warning_is_made_sure),
+        on_open(a_write_without_a_warning_is_sure),
+        on_open(a_write_that_waited_too_long_is_undone),
     };
     return cmocka_run_group_tests_name("resending", tests, NULL, NULL);
 }
