@@ -77,11 +77,11 @@ static semel_err store_open(semel_str url, const semel_store_env *env, semel_sto
     if (e == SEMEL_OK)
         e = make_statements(st, fault);
     if (e == SEMEL_OK)
-        e = sm_pg_schema_open(st, env, fault);
+        e = sm_pg_open(st, env, fault);
     if (e == SEMEL_E_BAD_ARGUMENTS || e == SEMEL_E_LIMIT) {
-        e = SEMEL_E_UNAVAILABLE; /* whatever is wrong with the URL: there is no ledger to open */
+        e = SEMEL_E_UNAVAILABLE; /* there is no ledger to open, and trying again does not help */
         if (fault != NULL)
-            fault->code = e;
+            fault->code = SEMEL_E_BAD_ARGUMENTS;
     }
     if (e != SEMEL_OK) {
         store_close(st);

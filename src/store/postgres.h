@@ -3,12 +3,14 @@
  *
  *   postgres.c         the table of functions, opening and closing
  *   postgres_url.c     the ledger's URL: our own options, and what libpq gets
+ *   postgres_option.c  which option of it nobody knows
  *   postgres_host.c    lists of hosts in it, one host at a time
  *   postgres_conn.c    one connection: connecting, sending, waiting, all against a deadline
  *   postgres_error.c   what an error of the server or of the network means
  *   postgres_pool.c    connections that are kept, and asking one question until it is answered
  *   postgres_sql.h     every statement
- *   postgres_schema.c  tables, versions, settings of the server; postgres_views.c: for people
+ *   postgres_open.c    opening a ledger: the server, and what it must be set to
+ *   postgres_schema.c  tables, versions, rights; postgres_views.c: for people
  *   postgres_row.c     records to parameters and from rows
  *   postgres_write.c   claim, apply and seal
  *   postgres_read.c    get, events, notes, counter; postgres_list.c: query and due
@@ -68,7 +70,8 @@ typedef struct sm_pg_settings {
     int64_t pool, timeout_ms;
 } sm_pg_settings;
 
-/* Reads the ledger's URL. No fault repeats any part of it. fini accepts a zeroed object. */
+/* Reads the ledger's URL. No fault repeats any part of it but names of options. fini accepts a
+ * zeroed object. */
 sm_err sm_pg_settings_init(sm_pg_settings *s, semel_str url, semel_fault *fault);
 void sm_pg_settings_fini(sm_pg_settings *s);
 
@@ -86,6 +89,14 @@ typedef struct sm_pg_host {
 /* How many hosts there are to try one by one; and the one with a number from 0. */
 size_t sm_pg_hosts(const sm_pg_target *t);
 void sm_pg_host_init(sm_pg_host *h, const sm_pg_target *t, size_t at);
+
+/* ---- postgres_option.c -----------------------------------------------------------------------*/
+
+/* What nobody knows among the options of a text that libpq could not read: true with a fault that
+ * names it. `what` is the text's name for people, `own` (which ends with a NULL) and `own_list` are
+ * the options of ours that it may have. */
+bool sm_pg_find_unknown(const char *text, const char *what, const char *const *own,
+                        const char *own_list, semel_fault *fault);
 
 /* ---- postgres_row.c --------------------------------------------------------------------------*/
 
@@ -150,9 +161,14 @@ sm_pg_way sm_pg_judge(const semel_store *st, const PGresult *r, bool connected, 
 /* Whether an error or notice ends the session. */
 bool sm_pg_is_end(const PGresult *r);
 
-/* A fault from libpq's own words about a connection; from nothing but a deadline. */
-void sm_pg_fault_conn(const semel_store *st, const PGconn *pg, semel_fault *fault);
-void sm_pg_fault_late(const semel_store *st, semel_fault *fault);
+/* A fault from libpq's own words about a connection; from nothing but a deadline. `where` is what
+ * the connection leads to, for people. */
+void sm_pg_fault_conn(const char *where, const PGconn *pg, semel_fault *fault);
+void sm_pg_fault_late(const semel_store *st, const char *where, semel_fault *fault);
+
+/* Whether such a fault is about a server that starts or stops. Only a hint: the words are the
+ * server's, in its language. */
+bool sm_pg_is_passing(const semel_fault *why);
 
 semel_err sm_pg_nomem(semel_fault *fault);
 semel_err sm_pg_collision(const semel_store *st, semel_fault *fault);
@@ -169,10 +185,14 @@ typedef struct sm_pg_conn {
 } sm_pg_conn;
 
 /* Connects and sets what every connection sets. Of several hosts each gets a share of the time, the
- * one that worked last first. NULL with a fault. */
+ * one that worked last first. NULL with a fault; so too if the server is not durable any more. */
 sm_pg_conn *sm_pg_connect(const semel_store *st, sm_pg_target *target, int64_t deadline_ns,
                           semel_fault *fault);
 void sm_pg_disconnect(sm_pg_conn *c); /* accepts NULL */
+
+/* Whether the server is there and says that it takes no connections yet, or any more: it starts,
+ * stops or recovers. May block for two seconds. */
+bool sm_pg_rejects(const sm_pg_target *target);
 
 /* Whether an idle connection seems to be alive. */
 bool sm_pg_alive(sm_pg_conn *c);
@@ -225,11 +245,33 @@ semel_err sm_pg_take(semel_store *st, int64_t deadline_ns, sm_pg_conn **out, sem
 void sm_pg_put(semel_store *st, sm_pg_conn *c);
 void sm_pg_drop(semel_store *st, sm_pg_conn *c);
 
-/* ---- postgres_schema.c, postgres_views.c -----------------------------------------------------*/
+/* ---- postgres_open.c -------------------------------------------------------------------------*/
+
+/* A ledger that is being opened. */
+typedef struct sm_pg_opening {
+    semel_store *st;
+    const semel_store_env *env;
+    sm_pg_conn *conn;
+    int64_t deadline_ns;
+    bool lost;          /* the connection is of no more use */
+    semel_fault *fault; /* never NULL */
+} sm_pg_opening;
 
 /* Looks at the server and at the ledger, makes or upgrades it where that is wanted and allowed, and
- * sets what `st` knows about both. */
-semel_err sm_pg_schema_open(semel_store *st, const semel_store_env *env, semel_fault *fault);
+ * sets what `st` knows about both. SEMEL_E_BAD_ARGUMENTS: trying again does not help. */
+semel_err sm_pg_open(semel_store *st, const semel_store_env *env, semel_fault *fault);
+
+/* Runs a text with @ and # in it; its rows are text. `out` may be NULL. */
+semel_err sm_pg_opening_run(sm_pg_opening *o, const char *sql, PGresult **out);
+
+/* What the first row of such a result has: a number (0: no row), a text. */
+int64_t sm_pg_number(const PGresult *r, int column);
+bool sm_pg_is(const PGresult *r, int column, const char *text);
+
+/* ---- postgres_schema.c, postgres_views.c -----------------------------------------------------*/
+
+/* The ledger in a server that will do. */
+semel_err sm_pg_schema_open(sm_pg_opening *o);
 
 /* Appends the statements that make the views; @ stands for the schema. */
 void sm_pg_views_put(sm_buf *b);
@@ -250,6 +292,9 @@ typedef struct sm_pg_waits {
 
 void sm_pg_waits_init(sm_pg_waits *w);
 void sm_pg_waits_fini(semel_store *st);
+
+/* Whether what `listen` names, if it is given, hears what is told in the ledger's database. */
+semel_err sm_pg_listen_try(sm_pg_opening *o);
 
 /* ---- the store -------------------------------------------------------------------------------*/
 

@@ -52,24 +52,56 @@ static bool wait_ready(const PGconn *pg, short events, int64_t deadline_ns)
 static const char session[] =
     "SELECT pg_catalog.set_config('default_transaction_isolation', 'read committed', false),"
     " pg_catalog.set_config('jit', 'off', false),"
-    " pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
-    " pg_catalog.set_config('client_min_messages', 'warning', false),"
     " pg_catalog.set_config('synchronous_commit', CASE"
     " WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'remote_apply'"
-    " THEN 'remote_apply' ELSE 'on' END, false)";
+    " THEN 'remote_apply' ELSE 'on' END, false),"
+    " pg_catalog.current_setting('fsync'), pg_catalog.current_setting('full_page_writes'),"
+    " pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
+    " pg_catalog.set_config('client_min_messages', 'warning', false)";
+
+/* The first columns of it behind a pooler, where nothing can be set. */
+static const char session_pooled[] =
+    "SELECT NULL, NULL, current_setting('synchronous_commit'), current_setting('fsync'),"
+    " current_setting('full_page_writes')";
 
 /* Ends statements whose client is gone. Not every server can do that. */
 static const char session_check[] = "SET client_connection_check_interval = 2000";
 
-static bool set_session(const semel_store *st, sm_pg_conn *c, int64_t deadline_ns,
+/* A ledger that was opened as durable stays so, or is not there: effects may have begun that rely
+ * on it. The server may have been set otherwise since, or be another one. */
+static bool check_durable(const semel_store *st, const PGresult *r, semel_fault *fault)
+{
+    static const char *const names[] = {"synchronous_commit", "fsync", "full_page_writes"};
+    enum { FIRST = 2 };
+    if ((st->caps & SEMEL_STORE_DURABLE) == 0)
+        return true;
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++) {
+        const char *value = PQgetvalue(r, 0, FIRST + i);
+        if (strcmp(value, "on") == 0 || (i == 0 && strcmp(value, "remote_apply") == 0))
+            continue;
+        sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                     "%s may lose what it acknowledges: %s is %s now, and was not when this ledger "
+                     "was opened. Mend the server, or open the ledger again to go on as it is",
+                     st->where, names[i], value);
+        return false;
+    }
+    return true;
+}
+
+static bool set_session(const semel_store *st, sm_pg_conn *c, bool main, int64_t deadline_ns,
                         semel_fault *fault)
 {
     PGresult *r = NULL;
     sm_err e;
     semel_fault ignored;
-    bool good = sm_pg_run_text(st, c, session, deadline_ns, &r, &e, fault) == SM_PG_DONE;
+    bool pooled = main && st->settings.pooler;
+    if (pooled && (st->caps & SEMEL_STORE_DURABLE) == 0)
+        return true; /* there is nothing to keep */
+    const char *sql = pooled ? session_pooled : session;
+    bool good = sm_pg_run_text(st, c, sql, deadline_ns, &r, &e, fault) == SM_PG_DONE &&
+                (!main || check_durable(st, r, fault));
     PQclear(r);
-    if (good && PQserverVersion(c->pg) >= 140000) {
+    if (good && !pooled && PQserverVersion(c->pg) >= 140000) {
         sm_pg_run_text(st, c, session_check, deadline_ns, &r, &e, &ignored);
         PQclear(r);
     }
@@ -77,7 +109,8 @@ static bool set_session(const semel_store *st, sm_pg_conn *c, int64_t deadline_n
 }
 
 /* Drives libpq until it is connected. */
-static bool establish(const semel_store *st, sm_pg_conn *c, int64_t deadline_ns, semel_fault *fault)
+static bool establish(const semel_store *st, sm_pg_conn *c, const char *where, int64_t deadline_ns,
+                      semel_fault *fault)
 {
     PostgresPollingStatusType next = PGRES_POLLING_WRITING;
     if (c->pg != NULL)
@@ -86,15 +119,30 @@ static bool establish(const semel_store *st, sm_pg_conn *c, int64_t deadline_ns,
            next != PGRES_POLLING_FAILED) {
         short events = next == PGRES_POLLING_READING ? POLLIN : POLLOUT;
         if (!wait_ready(c->pg, events, deadline_ns)) {
-            sm_pg_fault_late(st, fault);
+            sm_pg_fault_late(st, where, fault);
             return false;
         }
         next = PQconnectPoll(c->pg);
     }
     if (next == PGRES_POLLING_OK && PQsetnonblocking(c->pg, 1) == 0)
         return true;
-    sm_pg_fault_conn(st, c->pg, fault);
+    sm_pg_fault_conn(where, c->pg, fault);
     return false;
+}
+
+/* libpq keeps the SQLSTATE of a connection that failed to itself, except here. */
+bool sm_pg_rejects(const sm_pg_target *target)
+{
+    const char *keys[SM_PG_OPTIONS_MAX + 2], *values[SM_PG_OPTIONS_MAX + 2];
+    size_t n = 0;
+    for (; target->keys[n] != NULL; n++) {
+        keys[n] = target->keys[n];
+        values[n] = target->values[n];
+    }
+    keys[n] = "connect_timeout"; /* the last one counts */
+    values[n] = "2";
+    keys[n + 1] = values[n + 1] = NULL;
+    return PQpingParams(keys, values, 0) == PQPING_REJECT;
 }
 
 static sm_pg_conn *connect_host(const semel_store *st, const sm_pg_target *target, size_t at,
@@ -106,10 +154,11 @@ static sm_pg_conn *connect_host(const semel_store *st, const sm_pg_target *targe
         sm_pg_nomem(fault);
         return NULL;
     }
-    bool ours = !st->settings.pooler || target != &st->settings.main;
+    bool main = target == &st->settings.main;
+    const char *where = main ? st->where : "what listen= in the ledger's URL names";
     sm_pg_host_init(&host, target, at);
     c->pg = PQconnectStartParams(target->keys, host.values, 0);
-    if (establish(st, c, deadline_ns, fault) && (!ours || set_session(st, c, deadline_ns, fault)))
+    if (establish(st, c, where, deadline_ns, fault) && set_session(st, c, main, deadline_ns, fault))
         return c;
     sm_pg_disconnect(c);
     return NULL;
@@ -217,13 +266,13 @@ static sm_pg_way receive(const semel_store *st, sm_pg_conn *c, bool pipeline, in
     if (late) {
         way = SM_PG_LOST;
         *err = SEMEL_E_UNAVAILABLE;
-        sm_pg_fault_late(st, fault);
+        sm_pg_fault_late(st, st->where, fault);
     } else if (error != NULL) {
         way = sm_pg_judge(st, error, PQstatus(c->pg) == CONNECTION_OK, err, fault);
     } else if (kept == NULL || PQstatus(c->pg) != CONNECTION_OK) {
         way = SM_PG_LOST;
         *err = SEMEL_E_UNAVAILABLE;
-        sm_pg_fault_conn(st, c->pg, fault);
+        sm_pg_fault_conn(st->where, c->pg, fault);
     }
     PQclear(error);
     if (way != SM_PG_DONE) {
@@ -239,9 +288,9 @@ static sm_pg_way lost(const semel_store *st, sm_pg_conn *c, bool late, sm_err *e
 {
     *err = SEMEL_E_UNAVAILABLE;
     if (late)
-        sm_pg_fault_late(st, fault);
+        sm_pg_fault_late(st, st->where, fault);
     else
-        sm_pg_fault_conn(st, c->pg, fault);
+        sm_pg_fault_conn(st->where, c->pg, fault);
     return SM_PG_LOST;
 }
 

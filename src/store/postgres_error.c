@@ -31,17 +31,47 @@ semel_err sm_pg_collision(const semel_store *st, semel_fault *fault)
                         st->where);
 }
 
-void sm_pg_fault_conn(const semel_store *st, const PGconn *pg, semel_fault *fault)
+/* libpq refuses a replica and a session that cannot write with the same words. What a server says
+ * of itself is still there, if it is not too old to say it. */
+static const char *readonly_advice(const PGconn *pg, const char *words)
 {
-    semel_str line = line_of(pg == NULL ? "out of memory" : PQerrorMessage(pg));
-    sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%s cannot be reached: %.*s", st->where, SM_FMT(line));
+    const char *standby = PQparameterStatus(pg, "in_hot_standby");
+    if ((standby != NULL && strcmp(standby, "on") == 0) || strstr(words, "standby") != NULL)
+        return "it is a replica: name the primary server in the ledger's URL";
+    return strstr(words, "read-only") == NULL
+               ? NULL
+               : "it is a replica, and the primary server is to be named in the ledger's URL; or "
+                 "default_transaction_read_only is on for this role, database or server";
 }
 
-void sm_pg_fault_late(const semel_store *st, semel_fault *fault)
+void sm_pg_fault_conn(const char *where, const PGconn *pg, semel_fault *fault)
+{
+    const char *words = pg == NULL ? "out of memory" : PQerrorMessage(pg);
+    const char *advice = pg == NULL ? NULL : readonly_advice(pg, words);
+    semel_str line = line_of(words);
+    if (advice != NULL)
+        sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%s cannot be written: %s (%.*s)", where, advice,
+                     SM_FMT(line));
+    else
+        sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%s cannot be reached: %.*s", where, SM_FMT(line));
+}
+
+void sm_pg_fault_late(const semel_store *st, const char *where, semel_fault *fault)
 {
     sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                 "%s has not answered within %lld ms: it is stopped, overloaded or cut off",
-                 st->where, (long long)st->settings.timeout_ms);
+                 "%s has not answered within %lld ms: it is stopped, overloaded or cut off", where,
+                 (long long)st->settings.timeout_ms);
+}
+
+bool sm_pg_is_passing(const semel_fault *why)
+{
+    static const char *const words[] = {"starting up", "shutting down", "in recovery mode",
+                                        "not yet accepting connections", "terminating connection"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strstr(why->text, words[i]) != NULL)
+            return true;
+    }
+    return false;
 }
 
 typedef struct meaning {

@@ -1,5 +1,5 @@
 /*
- * What is in the database: tables, their versions, and what the server must be set to.
+ * What is in the database: tables, their versions, and whether this role may use them.
  *
  * `effect` has the newest generation of each key, so that a key is one row and its claim one
  * insert; older generations move to `effect_old`. `born` is the seq of a record's first event and
@@ -111,143 +111,79 @@ char *sm_pg_fill_in(const sm_pg_settings *s, const char *sql)
     return NULL;
 }
 
-/* ---- a connection with which a ledger is opened ----------------------------------------------*/
+/* ---- versions --------------------------------------------------------------------------------*/
 
-typedef struct opening {
-    semel_store *st;
-    const semel_store_env *env;
-    sm_pg_conn *conn;
-    int64_t deadline_ns;
-    bool lost;
-    semel_fault *fault;
-} opening;
-
-/* Runs a text with @ in it; its rows are text. */
-static semel_err run(opening *o, const char *sql, PGresult **out)
+/* Whoever cannot write finds out before an effect runs, not when it is to be recorded. The sequence
+ * of note's numbers belongs to its column and needs no right of its own. */
+static semel_err check_rights(sm_pg_opening *o)
 {
+    const char *schema = o->st->settings.schema;
+    char sql[1024];
+    snprintf(sql, sizeof sql,
+             "SELECT string_agg(what, '; ' ORDER BY place), current_user FROM ("
+             "SELECT '' AS place, 'USAGE on the schema' AS what FROM pg_namespace"
+             " WHERE nspname = '%s' AND NOT has_schema_privilege(oid, 'USAGE') UNION ALL"
+             " SELECT c.relname, string_agg(p.name, ', ' ORDER BY p.n) || ' on ' || c.relname"
+             " FROM pg_class AS c"
+             " JOIN pg_namespace AS n ON n.oid = c.relnamespace,"
+             " unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) WITH ORDINALITY AS p(name, n)"
+             " WHERE n.nspname = '%s' AND c.relkind IN ('r', 'p') AND c.relname IN"
+             " ('meta', 'effect', 'effect_old', 'event', 'counter', 'note')"
+             " AND NOT has_table_privilege(c.oid, p.name) GROUP BY c.relname) AS missing",
+             schema, schema);
     PGresult *r = NULL;
-    sm_err e = SM_OK;
-    char *text = sm_pg_fill_in(&o->st->settings, sql);
-    if (text == NULL)
-        return sm_pg_nomem(o->fault);
-    sm_pg_way way = sm_pg_run_text(o->st, o->conn, text, o->deadline_ns, &r, &e, o->fault);
-    free(text);
-    o->lost = o->lost || way == SM_PG_LOST;
-    if (out != NULL && way == SM_PG_DONE)
-        *out = r;
-    else
-        PQclear(r);
-    return way == SM_PG_DONE ? SEMEL_OK : e;
-}
-
-static int64_t number(const PGresult *r, int column)
-{
-    return PQntuples(r) == 0 ? 0 : strtoll(PQgetvalue(r, 0, column), NULL, 10);
-}
-
-/* ---- the server ------------------------------------------------------------------------------*/
-
-static bool is(const PGresult *r, int column, const char *text)
-{
-    return strcmp(PQgetvalue(r, 0, column), text) == 0;
-}
-
-/* Behind a pooler the server's own settings hold; a session's are not ours to set. */
-static semel_err check_pooled(opening *o, const PGresult *r)
-{
-    if (!o->st->settings.pooler)
-        return SEMEL_OK;
-    if (!is(r, 2, "on") && !is(r, 2, "remote_apply"))
-        return sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
-                            "%s acknowledges what it may still lose (synchronous_commit is %s), "
-                            "and behind a pooler that cannot be set for a session: ALTER ROLE %s "
-                            "SET synchronous_commit = on",
-                            o->st->where, PQgetvalue(r, 0, 2), o->st->user);
-    if (!is(r, 4, "read committed"))
-        return sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
-                            "%s isolates transactions as %s, and a ledger needs read committed: "
-                            "ALTER ROLE %s SET default_transaction_isolation = 'read committed'",
-                            o->st->where, PQgetvalue(r, 0, 4), o->st->user);
-    return SEMEL_OK;
-}
-
-static semel_err check_server(opening *o)
-{
-    semel_store *st = o->st;
-    if (PQserverVersion(o->conn->pg) < SM_PG_SERVER_MIN)
-        return sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE, "%s is older than PostgreSQL %d",
-                            st->where, SM_PG_SERVER_MIN / 10000);
-    PGresult *r = NULL;
-    semel_err e = run(o,
-                      "SELECT current_setting('fsync'), current_setting('full_page_writes'),"
-                      " current_setting('synchronous_commit'), pg_is_in_recovery(),"
-                      " current_setting('transaction_isolation'), pg_backend_pid()",
-                      &r);
-    if (e != SEMEL_OK)
-        return e;
-    /* A pooler makes numbers of its own up. */
-    if (!st->settings.pooler && number(r, 5) != PQbackendPID(o->conn->pg)) {
-        PQclear(r);
-        return sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
-                            "there is a pooler in front of %s: add pooler=transaction to the "
-                            "ledger's URL, or name the server itself",
-                            st->where);
-    }
-    bool fsync = is(r, 0, "on"), pages = is(r, 1, "on");
-    if (is(r, 3, "t"))
-        e = sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
-                         "%s is a replica: name the primary server in the ledger's URL", st->where);
-    else
-        e = check_pooled(o, r);
+    semel_err e = sm_pg_opening_run(o, sql, &r);
+    if (e == SEMEL_OK && !PQgetisnull(r, 0, 0))
+        e = sm_fault_set(o->fault, SEMEL_E_BAD_ARGUMENTS,
+                         "the role %.63s lacks rights in %.150s: %.120s. GRANT it USAGE on the "
+                         "schema, and SELECT, INSERT, UPDATE and DELETE on all tables in it",
+                         PQgetvalue(r, 0, 1), o->st->where, PQgetvalue(r, 0, 0));
     PQclear(r);
-    st->caps = SEMEL_STORE_SHARED | SEMEL_STORE_CLOCK;
-    if (!st->settings.pooler || st->settings.listen.options != NULL)
-        st->caps |= SEMEL_STORE_NOTIFY;
-    if (fsync && pages) {
-        st->caps |= SEMEL_STORE_DURABLE;
-    } else {
-        snprintf(st->durability, sizeof st->durability,
-                 "%s is off: a crash of the server's machine may lose or damage the ledger",
-                 fsync ? "full_page_writes" : "fsync");
-        if (!st->settings.accept_loss)
-            st->caps |= SEMEL_STORE_LOSSY;
-    }
     return e;
 }
 
-/* ---- versions --------------------------------------------------------------------------------*/
-
-/* *version is 0 if there is no ledger. */
-static semel_err read_version(opening *o, int64_t *version)
+/* Whether there is a table of that name. Not by to_regclass, which needs rights and may remember
+ * what was before we had the lock. */
+static semel_err find_meta(sm_pg_opening *o, bool *there)
 {
     PGresult *r = NULL;
-    *version = 0;
-    char sql[256]; /* not to_regclass: it may remember what was before we had the lock */
+    char sql[256];
     snprintf(sql, sizeof sql,
              "SELECT count(*) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
              " WHERE n.nspname = '%s' AND c.relname = 'meta'",
              o->st->settings.schema);
-    semel_err e = run(o, sql, &r);
-    bool there = e == SEMEL_OK && number(r, 0) > 0;
+    semel_err e = sm_pg_opening_run(o, sql, &r);
+    *there = e == SEMEL_OK && sm_pg_number(r, 0) > 0;
     PQclear(r);
+    return e;
+}
+
+/* *version is 0 if there is no ledger. */
+static semel_err read_version(sm_pg_opening *o, int64_t *version)
+{
+    PGresult *r = NULL;
+    bool there = false;
+    *version = 0;
+    semel_err e = find_meta(o, &there);
+    if (e == SEMEL_OK && there)
+        e = check_rights(o);
     if (e != SEMEL_OK || !there)
         return e;
-    r = NULL;
-    e = run(o, "SELECT schema FROM @meta", &r);
+    e = sm_pg_opening_run(o, "SELECT schema FROM @meta", &r);
     if (e == SEMEL_OK)
-        *version = number(r, 0);
+        *version = sm_pg_number(r, 0);
     PQclear(r);
     if (e == SEMEL_OK && *version <= 0)
         e = sm_fault_set(o->fault, SEMEL_E_CORRUPT, "the ledger's row in meta is gone");
     if (e == SEMEL_OK && *version > SM_PG_SCHEMA)
-        e = sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
+        e = sm_fault_set(o->fault, SEMEL_E_BAD_ARGUMENTS,
                          "the ledger in %s was made by a newer version of semel (schema %lld; this "
                          "one knows %d): upgrade semel",
                          o->st->where, (long long)*version, SM_PG_SCHEMA);
     return e;
 }
 
-static semel_err make_tables(opening *o)
+static semel_err make_tables(sm_pg_opening *o)
 {
     uint32_t partitions = o->env->migrate ? o->env->partitions : 0;
     if (partitions > PARTITIONS_MAX)
@@ -260,7 +196,7 @@ static semel_err make_tables(opening *o)
     sm_pg_views_put(&b);
     sm_buf_printf(&b, "INSERT INTO @meta VALUES (true, %d, 0, 0, 0)", SM_PG_SCHEMA);
     sm_buf_byte(&b, '\0');
-    semel_err e = b.err == SM_OK ? run(o, b.p, NULL) : sm_pg_nomem(o->fault);
+    semel_err e = b.err == SM_OK ? sm_pg_opening_run(o, b.p, NULL) : sm_pg_nomem(o->fault);
     sm_buf_fini(&b);
     return e;
 }
@@ -270,30 +206,31 @@ static semel_err make_tables(opening *o)
 #define TOP      "greatest((SELECT max(seq) FROM @event), seq_floor, seal_seq)"
 #define NEXT_XID "pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
 
-static semel_err check_offset(opening *o)
+static semel_err check_offset(sm_pg_opening *o)
 {
     PGresult *r = NULL;
-    semel_err e = run(o, "SELECT " TOP " >= " NEXT_XID " + seq_offset FROM @meta", &r);
-    bool behind = e == SEMEL_OK && PQntuples(r) == 1 && is(r, 0, "t");
+    semel_err e =
+        sm_pg_opening_run(o, "SELECT " TOP " >= " NEXT_XID " + seq_offset FROM @meta", &r);
+    bool behind = e == SEMEL_OK && PQntuples(r) == 1 && sm_pg_is(r, 0, "t");
     PQclear(r);
     if (!behind)
         return e;
-    return sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
+    return sm_fault_set(o->fault, SEMEL_E_BAD_ARGUMENTS,
                         "the ledger in %s was brought here from another server, whose events have "
                         "higher numbers than new ones would get: run `semel store migrate` once",
                         o->st->where);
 }
 
-static semel_err set_offset(opening *o)
+static semel_err set_offset(sm_pg_opening *o)
 {
-    return run(o,
-               "UPDATE @meta SET seq_offset = " TOP " - " NEXT_XID " + 1"
-               " WHERE " TOP " >= " NEXT_XID " + seq_offset",
-               NULL);
+    return sm_pg_opening_run(o,
+                             "UPDATE @meta SET seq_offset = " TOP " - " NEXT_XID " + 1"
+                             " WHERE " TOP " >= " NEXT_XID " + seq_offset",
+                             NULL);
 }
 
 /* Tables are split when they are made, or never. */
-static semel_err check_partitions(opening *o)
+static semel_err check_partitions(sm_pg_opening *o)
 {
     if (o->env->partitions == 0)
         return SEMEL_OK;
@@ -303,10 +240,10 @@ static semel_err check_partitions(opening *o)
     snprintf(sql, sizeof sql, "SELECT count(*) FROM pg_inherits WHERE inhparent = '%s'::regclass",
              name);
     snprintf(wanted, sizeof wanted, "%u", o->env->partitions);
-    semel_err e = run(o, sql, &r);
-    if (e == SEMEL_OK && !is(r, 0, wanted))
+    semel_err e = sm_pg_opening_run(o, sql, &r);
+    if (e == SEMEL_OK && !sm_pg_is(r, 0, wanted))
         e = sm_fault_set(
-            o->fault, SEMEL_E_UNAVAILABLE,
+            o->fault, SEMEL_E_BAD_ARGUMENTS,
             "the ledger in %s is there already, with %s partitions; for another number "
             "make a new one in another schema, and move to it with `semel export` and "
             "`semel import`",
@@ -316,12 +253,12 @@ static semel_err check_partitions(opening *o)
 }
 
 /* Makes the ledger or upgrades it, in one transaction; of many processes one does. */
-static semel_err migrate(opening *o)
+static semel_err migrate(sm_pg_opening *o)
 {
     char begin[96];
     snprintf(begin, sizeof begin, "BEGIN; SELECT pg_advisory_xact_lock(%lld)", (long long)LOCK_KEY);
     int64_t version = 0;
-    semel_err e = run(o, begin, NULL);
+    semel_err e = sm_pg_opening_run(o, begin, NULL);
     if (e == SEMEL_OK)
         e = read_version(o, &version);
     bool absent = e == SEMEL_OK && version == 0;
@@ -332,21 +269,20 @@ static semel_err migrate(opening *o)
     if (e == SEMEL_OK && !absent && o->env->migrate)
         e = set_offset(o);
     if (e == SEMEL_OK)
-        return run(o, "COMMIT", NULL);
-    semel_fault why = o->fault != NULL ? *o->fault : (semel_fault){0};
+        return sm_pg_opening_run(o, "COMMIT", NULL);
+    semel_fault why = *o->fault;
     if (!o->lost)
-        run(o, "ROLLBACK", NULL);
-    if (o->fault != NULL)
-        *o->fault = why;
+        sm_pg_opening_run(o, "ROLLBACK", NULL);
+    *o->fault = why;
     if (absent && strstr(why.text, "(42501)") != NULL)
-        return sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
+        return sm_fault_set(o->fault, SEMEL_E_BAD_ARGUMENTS,
                             "there is no ledger in %s, and the role %s may not make one: run "
                             "`semel store migrate` with a role that may",
                             o->st->where, o->st->user);
     return e;
 }
 
-static semel_err open_ledger(opening *o)
+static semel_err open_ledger(sm_pg_opening *o)
 {
     int64_t version = 0;
     semel_err e = read_version(o, &version);
@@ -357,39 +293,28 @@ static semel_err open_ledger(opening *o)
     if (e == SEMEL_OK && (version == 0 || o->env->migrate))
         e = migrate(o);
     else if (e == SEMEL_OK && version < SM_PG_SCHEMA)
-        e = sm_fault_set(o->fault, SEMEL_E_UNAVAILABLE,
+        e = sm_fault_set(o->fault, SEMEL_E_BAD_ARGUMENTS,
                          "the ledger in %s was made by an older version of semel: run `semel store "
                          "migrate`",
                          o->st->where);
     return e == SEMEL_OK ? check_offset(o) : e;
 }
 
-static void name_place(semel_store *st, const PGconn *pg)
+/* A server that does not find what it should, or finds what should not be there: the schema is
+ * something else's, or a part of the ledger is gone. A migration mends neither. */
+semel_err sm_pg_schema_open(sm_pg_opening *o)
 {
-    const char *host = PQhost(pg), *port = PQport(pg), *db = PQdb(pg), *user = PQuser(pg);
-    snprintf(st->where, sizeof st->where, "schema %s of database %.60s at %.80s:%.8s",
-             st->settings.schema, db == NULL ? "?" : db, host == NULL ? "?" : host,
-             port == NULL ? "?" : port);
-    snprintf(st->user, sizeof st->user, "%.60s", user == NULL ? "?" : user);
-}
-
-semel_err sm_pg_schema_open(semel_store *st, const semel_store_env *env, semel_fault *fault)
-{
-    opening o = {.st = st,
-                 .env = env,
-                 .deadline_ns =
-                     sm_clock_deadline_ns(st->settings.timeout_ms * (env->migrate ? 60 : 1)),
-                 .fault = fault};
-    semel_err e = sm_pg_take(st, sm_clock_deadline_ns(st->settings.timeout_ms), &o.conn, fault);
-    if (e != SEMEL_OK)
+    semel_err e = open_ledger(o);
+    const char *text = o->fault->text, *state = e == SEMEL_OK ? NULL : strstr(text, " (42");
+    if (state == NULL)
         return e;
-    name_place(st, o.conn->pg);
-    e = check_server(&o);
-    if (e == SEMEL_OK)
-        e = open_ledger(&o);
-    if (o.lost || e != SEMEL_OK)
-        sm_pg_drop(st, o.conn);
-    else
-        sm_pg_put(st, o.conn);
-    return e;
+    if (strncmp(state, " (42501)", 8) == 0) { /* a right that is not looked at above */
+        o->fault->code = SEMEL_E_BAD_ARGUMENTS;
+        return SEMEL_E_BAD_ARGUMENTS;
+    }
+    semel_fault why = *o->fault;
+    return sm_fault_set(o->fault, SEMEL_E_BAD_ARGUMENTS,
+                        "%.*s: that is no ledger, or not a whole one; name another schema "
+                        "(schema=NAME in the ledger's URL), or restore this one from a backup",
+                        (int)(state - text) + 8, why.text);
 }

@@ -2,7 +2,7 @@
  * The ledger's URL: our own options are taken out, and the rest is libpq's business.
  *
  * libpq's words about a text that it cannot read may quote that text, password and all. So they are
- * never passed on: a sentence of our own says what is wrong.
+ * never passed on: a sentence of our own says what is wrong, and may name an option.
  */
 #include "store/postgres.h"
 
@@ -13,6 +13,19 @@
 #include "store/url.h"
 
 #define URL_ARENA ((size_t)64 << 10)
+#define OWN_LIST  "pooler, listen, schema, pool, timeout, accept_data_loss"
+
+/* A text for libpq: what it is called, and the options of ours that it may have. */
+typedef struct source {
+    const char *what;
+    const char *const *own; /* ends with a NULL */
+} source;
+
+static const char *const own_names[] = {"pooler",  "listen",           "schema", "pool",
+                                        "timeout", "accept_data_loss", NULL};
+static const char *const no_names[] = {NULL};
+static const source of_main = {"the ledger's URL", own_names};
+static const source of_listen = {"listen= in the ledger's URL", no_names};
 
 /* ---- libpq's options -------------------------------------------------------------------------*/
 
@@ -26,14 +39,15 @@ static const char *value_of(const sm_pg_target *t, const char *name)
 }
 
 /* A decision is never read from a replica, whatever the URL or the environment says. */
-static sm_err check_session(const sm_pg_target *t, semel_fault *fault)
+static sm_err check_session(const sm_pg_target *t, const source *from, semel_fault *fault)
 {
     const char *attrs = value_of(t, "target_session_attrs");
     if (attrs == NULL || strcmp(attrs, "read-write") == 0 || strcmp(attrs, "primary") == 0)
         return SM_OK;
     return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
-                        "the ledger's URL asks for a server that may be a replica, from which no "
-                        "decision may be read: leave target_session_attrs out");
+                        "%s asks for a server that may be a replica, from which no decision may be "
+                        "read: leave target_session_attrs out",
+                        from->what);
 }
 
 /* A password with a special character in it makes libpq take a part of it for a host, a port or a
@@ -53,7 +67,8 @@ static bool is_clear(const sm_pg_target *t, const char *text)
             memchr(at + 1, '@', path - (size_t)(at + 1 - rest)) == NULL);
 }
 
-static sm_err target_init(sm_pg_target *t, const char *text, int64_t timeout_ms, semel_fault *fault)
+static sm_err target_init(sm_pg_target *t, const char *text, const source *from, int64_t timeout_ms,
+                          semel_fault *fault)
 {
     char *error = NULL;
     t->options = PQconninfoParse(text, &error);
@@ -61,11 +76,14 @@ static sm_err target_init(sm_pg_target *t, const char *text, int64_t timeout_ms,
     PQfreemem(error);
     if (nomem)
         return sm_pg_nomem(fault);
+    if (t->options == NULL && sm_pg_find_unknown(text, from->what, from->own, OWN_LIST, fault))
+        return SEMEL_E_BAD_ARGUMENTS;
     if (t->options == NULL || !is_clear(t, text))
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
-                            "the ledger's URL cannot be read: write postgres://user@host:port/"
-                            "database?option=value, with %%XX for special characters in each part");
-    sm_err e = check_session(t, fault);
+                            "%s cannot be read: write postgres://user@host:port/"
+                            "database?option=value, with %%XX for special characters in each part",
+                            from->what);
+    sm_err e = check_session(t, from, fault);
     if (e != SM_OK)
         return e;
     /* A server that vanished is noticed by the kernel at about the time at which we give up. */
@@ -108,7 +126,9 @@ static void target_fini(sm_pg_target *t)
 
 /* ---- our own options -------------------------------------------------------------------------*/
 
-enum { POOLER, LISTEN, SCHEMA, POOL, TIMEOUT, ACCEPT, OWN_COUNT };
+enum { POOLER, LISTEN, SCHEMA, POOL, TIMEOUT, ACCEPT, OWN_COUNT }; /* as in own_names */
+
+_Static_assert(sizeof own_names / sizeof *own_names == OWN_COUNT + 1, "one name for each");
 
 /* The schema's name is written into statements, so it is a plain one. */
 static sm_err take_schema(sm_pg_settings *s, const sm_url_option *o, semel_fault *fault)
@@ -140,11 +160,20 @@ static sm_err take_word(const sm_url_option *o, const char *word, bool *out, sem
                         o->name, word, o->name);
 }
 
+static sm_err take_yes(const sm_url_option *o, bool *out, semel_fault *fault)
+{
+    *out = o->value.p != NULL && sm_str_is(o->value, "yes");
+    if (o->value.p == NULL || *out || sm_str_is(o->value, "no"))
+        return SM_OK;
+    return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the ledger's URL can have %s=yes or %s=no",
+                        o->name, o->name);
+}
+
 static sm_err take_own(sm_pg_settings *s, const sm_url_option own[OWN_COUNT], semel_fault *fault)
 {
     sm_err e = take_word(&own[POOLER], "transaction", &s->pooler, fault);
     if (e == SM_OK)
-        e = take_word(&own[ACCEPT], "yes", &s->accept_loss, fault);
+        e = take_yes(&own[ACCEPT], &s->accept_loss, fault);
     if (e == SM_OK)
         e = take_schema(s, &own[SCHEMA], fault);
     if (e == SM_OK)
@@ -163,10 +192,9 @@ static const char *for_libpq(semel_str url)
 
 sm_err sm_pg_settings_init(sm_pg_settings *s, semel_str url, semel_fault *fault)
 {
-    sm_url_option own[OWN_COUNT] = {
-        [POOLER] = {.name = "pooler"},   [LISTEN] = {.name = "listen"},
-        [SCHEMA] = {.name = "schema"},   [POOL] = {.name = "pool"},
-        [TIMEOUT] = {.name = "timeout"}, [ACCEPT] = {.name = "accept_data_loss"}};
+    sm_url_option own[OWN_COUNT];
+    for (size_t i = 0; i < OWN_COUNT; i++)
+        own[i] = (sm_url_option){.name = own_names[i]};
     *s = (sm_pg_settings){0};
     sm_arena a;
     sm_arena_init(&a, URL_ARENA);
@@ -176,9 +204,9 @@ sm_err sm_pg_settings_init(sm_pg_settings *s, semel_str url, semel_fault *fault)
     if (e == SM_OK)
         e = take_own(s, own, fault);
     if (e == SM_OK)
-        e = target_init(&s->main, for_libpq(url), s->timeout_ms, fault);
+        e = target_init(&s->main, for_libpq(url), &of_main, s->timeout_ms, fault);
     if (e == SM_OK && own[LISTEN].value.p != NULL)
-        e = target_init(&s->listen, for_libpq(own[LISTEN].value), s->timeout_ms, fault);
+        e = target_init(&s->listen, for_libpq(own[LISTEN].value), &of_listen, s->timeout_ms, fault);
     if (e == SM_OK)
         explicit_bzero((char *)(uintptr_t)url.p, url.n); /* the arena's copy */
     sm_arena_fini(&a);

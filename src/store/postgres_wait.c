@@ -153,6 +153,80 @@ void sm_pg_waits_fini(semel_store *st)
     pthread_mutex_destroy(&w->lock);
 }
 
+/* ---- whether `listen` leads anywhere ---------------------------------------------------------*/
+
+#define TRY_PAUSE_NS (20 * MS)
+#define TRIES        50
+
+static semel_err misled(sm_pg_opening *o, const char *why)
+{
+    return sm_fault_set(o->fault, SEMEL_E_BAD_ARGUMENTS, "listen= in the ledger's URL %s", why);
+}
+
+/* Whether the word has come. The server sends what was told before it answers the next question. */
+static bool hears(sm_pg_conn *c, const char *word)
+{
+    bool heard = false;
+    PGnotify *n;
+    while ((n = PQnotifies(c->pg)) != NULL) {
+        heard = heard || strcmp(n->extra, word) == 0;
+        PQfreemem(n);
+    }
+    return heard;
+}
+
+/* Tells a word by the ledger's connection and looks whether it comes out at this one. */
+static semel_err try_word(sm_pg_opening *o, sm_pg_conn *c, int64_t deadline_ns)
+{
+    const char *ask = "SELECT pg_backend_pid()";
+    char word[48], listen[96], tell[96];
+    snprintf(word, sizeof word, "try %ld %lld", (long)getpid(), (long long)sm_clock_mono_ns());
+    snprintf(listen, sizeof listen, "LISTEN \"%s\"", o->st->settings.channel);
+    snprintf(tell, sizeof tell, "SELECT pg_notify(#, '%s')", word);
+    PGresult *r = NULL;
+    sm_err e = SM_OK;
+    sm_pg_way way = sm_pg_run_text(o->st, c, listen, deadline_ns, &r, &e, o->fault);
+    PQclear(r);
+    if (way == SM_PG_DONE && (e = sm_pg_opening_run(o, tell, NULL)) != SEMEL_OK)
+        return e;
+    for (int tries = 0; way == SM_PG_DONE && tries < TRIES; tries++) {
+        const struct timespec pause = {.tv_nsec = TRY_PAUSE_NS};
+        if (tries > 0)
+            nanosleep(&pause, NULL);
+        way = sm_pg_run_text(o->st, c, ask, deadline_ns, &r, &e, o->fault);
+        bool direct = way == SM_PG_DONE && sm_pg_number(r, 0) == PQbackendPID(c->pg);
+        PQclear(r);
+        if (way == SM_PG_DONE && !direct)
+            return misled(o, "leads to a pooler, behind which nothing can be heard: name the "
+                             "server itself");
+        if (way == SM_PG_DONE && hears(c, word))
+            return SEMEL_OK;
+    }
+    return way == SM_PG_DONE ? misled(o, "leads to another database or server than the ledger's: "
+                                         "what is told there is not heard here")
+                             : e;
+}
+
+semel_err sm_pg_listen_try(sm_pg_opening *o)
+{
+    sm_pg_target *target = &o->st->settings.listen;
+    if (target->options == NULL)
+        return SEMEL_OK;
+    int64_t deadline_ns = sm_clock_deadline_ns(o->st->settings.timeout_ms);
+    sm_pg_conn *c = sm_pg_connect(o->st, target, deadline_ns, o->fault);
+    if (c == NULL) {
+        /* The ledger's server is up: this one is wrong, unless it is about to follow. */
+        if (sm_clock_mono_ns() >= deadline_ns || sm_pg_is_passing(o->fault) ||
+            sm_pg_rejects(target))
+            return SEMEL_E_UNAVAILABLE;
+        o->fault->code = SEMEL_E_BAD_ARGUMENTS;
+        return SEMEL_E_BAD_ARGUMENTS;
+    }
+    semel_err e = try_word(o, c, deadline_ns);
+    sm_pg_disconnect(c);
+    return e;
+}
+
 /* ---- waiters ---------------------------------------------------------------------------------*/
 
 typedef struct waiting {

@@ -3,6 +3,7 @@
 #include "postgres.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #define SECOND 1000000000ll
 
@@ -226,6 +227,98 @@ static void closing_does_not_wait_for_a_server(void **state)
     proxy_hold(p->proxy, false);
 }
 
+static void a_server_that_starts_is_waited_for(void **state)
+{
+    place *p = *state;
+    semel_store_env env = {.size = sizeof env};
+    semel_fault fault = {0};
+    ledger_close(&p->ledger);
+    proxy_reject(p->proxy, 5);
+    must_open(p);
+    ledger_close(&p->ledger);
+    proxy_reject(p->proxy, 1000000);
+    int64_t began = monotonic_ns();
+    expect_error(place_open(p, &env, &fault), SEMEL_E_UNAVAILABLE);
+    int64_t took = monotonic_ns() - began;
+    expect(took > SECOND / 2 && took < BOUND_NS, "it took %.1f s", (double)took / 1e9);
+    expect(strstr(fault.text, "le serveur") != NULL, "it says: %s", fault.text);
+    assert_int_equal(fault.code, SEMEL_E_UNAVAILABLE);
+    proxy_reject(p->proxy, 0);
+    /* Who is not there at all is not waited for. */
+    proxy_refuse(p->proxy, true);
+    began = monotonic_ns();
+    expect_error(place_open(p, &env, &fault), SEMEL_E_UNAVAILABLE);
+    expect(monotonic_ns() - began < SECOND / 2, "it was waited for");
+    proxy_refuse(p->proxy, false);
+    must_open(p);
+}
+
+/* ---- servers that change ---------------------------------------------------------------------*/
+
+/* Sets full_page_writes for the whole server, and waits until new connections have it. */
+static void write_pages(place *p, bool on)
+{
+    sql_run(p,
+            on ? "ALTER SYSTEM RESET full_page_writes" : "ALTER SYSTEM SET full_page_writes = off");
+    sql_run(p, "SELECT pg_reload_conf()");
+    bool is = !on;
+    for (int tries = 0; tries < 1000 && is != on; tries++) {
+        usleep(5000);
+        is = sql_number(p, "SELECT count(*) WHERE current_setting('full_page_writes') = 'on'") == 1;
+    }
+    assert_int_equal(is, on);
+}
+
+static int place_durable_teardown(void **state)
+{
+    write_pages(*state, true);
+    return place_teardown(state);
+}
+
+static void end_connections(place *p)
+{
+    sql_run(p, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+               " WHERE application_name || '.' = '@'");
+}
+
+/* The URL's options, once straight and once as behind a pooler. */
+static void keep_durable(place *p, const char *more)
+{
+    ledger *l = &p->ledger;
+    semel_write w = fresh(1);
+    semel_record cur;
+    semel_fault fault = {0};
+    int64_t now;
+    bool inserted;
+    place_url(p, "", more);
+    must_open(p);
+    assert_true((l->caps & SEMEL_STORE_DURABLE) != 0);
+    settled(l, 2);
+    write_pages(p, false);
+    end_connections(p);
+    expect_error(l->ops->claim(l->st, &w, &l->desk.room, &cur, &now, &inserted, &fault),
+                 SEMEL_E_UNAVAILABLE);
+    expect(strstr(fault.text, "full_page_writes is off now") != NULL, "it says: %s", fault.text);
+    assert_int_equal(sql_number(p, "SELECT count(*) FROM @effect"), 1);
+    ledger_close(l);
+    must_open(p); /* as what it is now */
+    assert_true((l->caps & SEMEL_STORE_LOSSY) != 0);
+    end_connections(p);
+    settled(l, 3);
+    ledger_close(l);
+    write_pages(p, true);
+}
+
+static void a_server_that_is_durable_no_longer_is_refused(void **state)
+{
+    place *p = *state;
+    char drop[96];
+    keep_durable(p, "&timeout=500");
+    snprintf(drop, sizeof drop, "DROP SCHEMA %s CASCADE", p->schema);
+    sql_run(p, drop);
+    keep_durable(p, "&timeout=500&pooler=transaction");
+}
+
 /* ---- errors of the server --------------------------------------------------------------------*/
 
 /* Makes the next `n` inserts of an event fail with a SQLSTATE. */
@@ -298,8 +391,11 @@ int failing_tests(void)
         on_open(connections_that_were_ended_are_not_noticed),
         on_proxy(a_server_that_stands_still_costs_no_more_than_the_timeout),
         on_proxy(a_server_that_is_away_for_a_moment_is_not_noticed),
+        on_proxy(a_server_that_starts_is_waited_for),
         on_proxy(a_crowd_before_a_server_that_stands_still_waits_no_longer),
         on_proxy(closing_does_not_wait_for_a_server),
+        cmocka_unit_test_setup_teardown(a_server_that_is_durable_no_longer_is_refused, place_setup,
+                                        place_durable_teardown),
         on_open(what_the_server_undid_is_tried_again),
         on_open(a_full_server_is_told_at_once_and_nothing_is_written),
     };

@@ -9,14 +9,21 @@ static semel_store_env env_of(bool migrate, uint32_t partitions)
         .size = sizeof(semel_store_env), .migrate = migrate, .partitions = partitions};
 }
 
-/* Opening is refused with a sentence that has these words. */
-static void expect_refused(place *p, const char *words)
+/* Opening is refused with a sentence that has these words. The code tells whether trying again may
+ * help. */
+static void expect_told(place *p, bool migrate, semel_err code, const char *words)
 {
     semel_fault fault = {0};
-    semel_store_env env = env_of(false, 0);
+    semel_store_env env = env_of(migrate, 0);
     expect_error(place_open(p, &env, &fault), SEMEL_E_UNAVAILABLE);
     assert_null(p->ledger.st);
     expect(strstr(fault.text, words) != NULL, "it says: %s", fault.text);
+    expect(fault.code == code, "%s: %s", semel_err_name(fault.code), fault.text);
+}
+
+static void expect_refused(place *p, const char *words)
+{
+    expect_told(p, false, SEMEL_E_BAD_ARGUMENTS, words);
 }
 
 static void a_migration_makes_partitions(void **state)
@@ -95,7 +102,28 @@ static void a_newer_ledger_is_left_alone(void **state)
     expect_refused(p, "newer");
     sql_run(p, "DROP VIEW @history; DROP TABLE @event");
     sql_run(p, "UPDATE @meta SET schema = 1");
-    expect_refused(p, "semel store migrate");
+    expect_refused(p, "not a whole one");
+    expect_told(p, true, SEMEL_E_BAD_ARGUMENTS, "not a whole one");
+}
+
+static void a_schema_of_something_else_is_left_alone(void **state)
+{
+    place *p = *state;
+    static const char *const others[] = {"CREATE TABLE @effect(x integer)",
+                                         "CREATE TABLE @meta(x integer)"};
+    char text[96];
+    for (size_t i = 0; i < COUNT(others); i++) {
+        snprintf(text, sizeof text, "CREATE SCHEMA %s", p->schema);
+        sql_run(p, text);
+        sql_run(p, others[i]);
+        expect_refused(p, "name another schema");
+        expect_told(p, true, SEMEL_E_BAD_ARGUMENTS, "name another schema");
+        assert_int_equal(sql_number(p, "SELECT count(*) FROM pg_class"
+                                       " WHERE relnamespace = left('@', -1)::regnamespace"),
+                         1);
+        snprintf(text, sizeof text, "DROP SCHEMA %s CASCADE", p->schema);
+        sql_run(p, text);
+    }
 }
 
 static void a_role_that_may_make_nothing_is_told_who_can(void **state)
@@ -119,7 +147,22 @@ static void a_role_that_may_make_nothing_is_told_who_can(void **state)
     place_url(p, session, "");
     must_open(p);
     settled(&p->ledger, 1);
+    semel_note note = {.id = 1, .generation = 1, .count = 1, .what = SM_STR("replayed")};
+    expect_error(p->ledger.ops->journal(p->ledger.st, &note, 1, NULL), SEMEL_OK);
     ledger_close(&p->ledger);
+    static const struct {
+        const char *revoke, *words;
+    } rows[] = {{"INSERT, DELETE ON @event", "INSERT, DELETE on event."},
+                {"UPDATE ON @effect", "UPDATE on effect; INSERT, DELETE on event."},
+                {"ALL ON @meta", "SELECT, INSERT, UPDATE, DELETE on meta"},
+                {"USAGE ON SCHEMA", "USAGE on the schema; "}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        bool whole = strstr(rows[i].revoke, "SCHEMA") != NULL;
+        snprintf(text, sizeof text, "REVOKE %s %s FROM %s", rows[i].revoke, whole ? p->schema : "",
+                 role);
+        sql_run(p, text);
+        expect_refused(p, rows[i].words);
+    }
     snprintf(text, sizeof text, "DROP OWNED BY %s; DROP ROLE %s", role, role);
     sql_run(p, text);
 }
@@ -128,7 +171,7 @@ static void a_session_that_cannot_write_is_refused(void **state)
 {
     place *p = *state;
     place_url(p, "-c default_transaction_read_only=on", "");
-    expect_refused(p, "read-only");
+    expect_told(p, false, SEMEL_E_UNAVAILABLE, "default_transaction_read_only is on");
 }
 
 static void a_pooled_session_without_sync_is_refused_and_a_direct_one_set(void **state)
@@ -142,6 +185,41 @@ static void a_pooled_session_without_sync_is_refused_and_a_direct_one_set(void *
     must_open(p);
     assert_true((p->ledger.caps & SEMEL_STORE_DURABLE) != 0);
     fill(&p->ledger, 1, 50);
+}
+
+/* A URL with `listen` in it: libpq's keywords and values, with %XX for what is special there. */
+static void listen_at(place *p, const char *host, const char *port, const char *database)
+{
+    char more[512];
+    snprintf(more, sizeof more,
+             "&pooler=transaction&timeout=3000&listen=host=%s%%20port=%s%%20dbname=%s%%20user=%s"
+             "%%20password=%s",
+             host, port, database, PQuser(p->beside), PQpass(p->beside));
+    place_url(p, "", more);
+}
+
+static void who_listens_elsewhere_is_told(void **state)
+{
+    place *p = *state;
+    const char *host = PQhost(p->beside), *port = PQport(p->beside), *db = PQdb(p->beside);
+    listen_at(p, host, port, db);
+    must_open(p);
+    assert_true((p->ledger.caps & SEMEL_STORE_NOTIFY) != 0);
+    ledger_close(&p->ledger);
+    listen_at(p, "127.0.0.1", "1", db);
+    expect_refused(p, "what listen= in the ledger's URL names cannot be reached");
+    listen_at(p, host, port, "nosuch");
+    expect_refused(p, "what listen= in the ledger's URL names cannot be reached");
+    listen_at(p, host, port, strcmp(db, "postgres") == 0 ? "template1" : "postgres");
+    expect_refused(p, "listen= in the ledger's URL leads to another database");
+    const char *pooler = getenv("SEMEL_POOLER_URL");
+    char more[512];
+    if (pooler == NULL)
+        return;
+    snprintf(more, sizeof more, "&pooler=transaction&listen=%.*s", (int)strcspn(pooler, "?"),
+             pooler);
+    place_url(p, "", more);
+    expect_refused(p, "leads to a pooler");
 }
 
 static void *open_in_thread(void *context)
@@ -204,9 +282,11 @@ int making_tests(void)
         on_place(a_migration_of_what_is_there_changes_nothing),
         on_place(a_ledger_from_another_server_goes_on_after_a_migration),
         on_place(a_newer_ledger_is_left_alone),
+        on_place(a_schema_of_something_else_is_left_alone),
         on_place(a_role_that_may_make_nothing_is_told_who_can),
         on_place(a_session_that_cannot_write_is_refused),
         on_place(a_pooled_session_without_sync_is_refused_and_a_direct_one_set),
+        on_place(who_listens_elsewhere_is_told),
         on_place(many_who_open_make_one_ledger),
         on_place(a_password_is_not_repeated),
     };

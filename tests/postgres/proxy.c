@@ -21,7 +21,7 @@ struct proxy {
     int listener, number;
     pthread_t thread;
     atomic_bool stop, held, refused;
-    atomic_int cuts, tunnels;
+    atomic_int cuts, tunnels, rejects;
     pthread_mutex_t lock; /* of the next two */
     char bytes[64];
     bool passed_on;
@@ -129,8 +129,24 @@ static void *tunnel_main(void *context)
     return NULL;
 }
 
+/* Reads what the client begins with, and says why it cannot be. */
+static void reject(int client)
+{
+    static const char fields[] = "SFATAL\0VFATAL\0C57P03\0Mle serveur s'apprete\0";
+    char message[5 + sizeof fields] = {'E', 0, 0, 0, (char)(4 + sizeof fields)}, hello[4096];
+    memcpy(message + 5, fields, sizeof fields);
+    if (recv(client, hello, sizeof hello, 0) > 0 && write_all(client, message, sizeof message))
+        shutdown(client, SHUT_WR);
+    close(client);
+}
+
 static void start_tunnel(proxy *p, int client)
 {
+    if (atomic_load(&p->rejects) > 0) {
+        atomic_fetch_sub(&p->rejects, 1);
+        reject(client);
+        return;
+    }
     int one = 1, server = atomic_load(&p->refused) ? -1 : connect_to(p);
     tunnel *l = server < 0 ? NULL : calloc(1, sizeof *l);
     pthread_t thread;
@@ -208,6 +224,11 @@ void proxy_refuse(proxy *p, bool refused)
     atomic_store(&p->refused, refused);
     while (refused && atomic_load(&p->tunnels) > 0)
         usleep(TICK_MS * 1000);
+}
+
+void proxy_reject(proxy *p, int n)
+{
+    atomic_store(&p->rejects, n);
 }
 
 void proxy_cut(proxy *p, const char *bytes, bool passed_on)

@@ -81,6 +81,20 @@ static void keywords_and_values_are_passed_on(void **state)
     sm_pg_settings_fini(&s);
 }
 
+static void a_loss_is_accepted_or_not(void **state)
+{
+    (void)state;
+    for (int yes = 0; yes < 2; yes++) {
+        sm_pg_settings s;
+        assert_int_equal(settings_of(yes ? "postgres://h/d?accept_data_loss=yes"
+                                         : "postgres://h/d?accept_data_loss=no",
+                                     &s, NULL),
+                         SM_OK);
+        assert_int_equal(s.accept_loss, yes);
+        sm_pg_settings_fini(&s);
+    }
+}
+
 static void a_password_may_have_any_characters_if_they_are_escaped(void **state)
 {
     (void)state;
@@ -135,6 +149,42 @@ static void a_bad_url_is_refused_without_being_repeated(void **state)
         e = sm_store_postgres.open(sm_str_from(urls[i]), &(semel_store_env){0}, &st, &caps, NULL);
         assert_int_equal(e, SEMEL_E_UNAVAILABLE);
         assert_null(st);
+        e = sm_store_postgres.open(sm_str_from(urls[i]), &(semel_store_env){0}, &st, &caps, &fault);
+        assert_int_equal(e, SEMEL_E_UNAVAILABLE);
+        assert_int_equal(fault.code, SEMEL_E_BAD_ARGUMENTS); /* trying again does not help */
+    }
+}
+
+static void an_option_that_nobody_knows_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *words;
+    } rows[] = {
+        {"postgres://me:SECRET@h/d?bogus=SECRET", "has an option that there is not: bogus. There"},
+        {"postgres://me:SECRET@h/d?shema=SECRET", "shema (did you mean schema?)"},
+        {"postgres://h/d?Schema=SECRET", "Schema (did you mean schema?)"},
+        {"postgres://h/d?sslmod=SECRET&aa=1&pool=2", "sslmod (did you mean sslmode?), aa."},
+        {"postgres:host=h schema=SECRET", "schema. The ledger's own options"},
+        {"postgres:host=h password='SECRET' shema=SECRET", "shema (did you mean schema?). The"},
+        {"postgres:host=h password=SECRET schema=SECRET", "a question mark"},
+        {"postgres://h/d?listen=SECRET", "listen= in the ledger's URL cannot be read"},
+        {"postgres://h/d?listen=postgres%3A%2F%2Fh%2Fd%3Fschema%3DSECRET",
+         "listen= in the ledger's URL has what is no option of libpq: schema"},
+        {"postgres://h/d?listen=postgres%3A%2F%2Fh%2Fd%3Ftarget_session_attrs=any", "listen= in"},
+        /* What may be a part of a password is not named. */
+        {"postgres://me:x/y?secret=z@h/d", "the ledger's URL cannot be read"},
+        {"postgres://h/d?password=a&secret=b", "the ledger's URL cannot be read"},
+        {"postgres:host=h password=a secret=b", "the ledger's URL cannot be read"},
+        {"postgres://h/d?secret", "the ledger's URL cannot be read"},
+        {"postgres://h/d?secret%21=1", "the ledger's URL cannot be read"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        sm_pg_settings s;
+        sm_fault fault = {0};
+        expect(settings_of(rows[i].url, &s, &fault) == SEMEL_E_BAD_ARGUMENTS, "%s", rows[i].url);
+        expect(strstr(fault.text, rows[i].words) != NULL, "%s: %s", rows[i].url, fault.text);
+        expect(strcasestr(fault.text, "secret") == NULL, "%s: %s", rows[i].url, fault.text);
     }
 }
 
@@ -217,8 +267,10 @@ int main(void)
         cmocka_unit_test(a_plain_url_has_defaults),
         cmocka_unit_test(our_options_are_taken_and_the_rest_is_passed_on),
         cmocka_unit_test(keywords_and_values_are_passed_on),
+        cmocka_unit_test(a_loss_is_accepted_or_not),
         cmocka_unit_test(a_password_may_have_any_characters_if_they_are_escaped),
         cmocka_unit_test(a_bad_url_is_refused_without_being_repeated),
+        cmocka_unit_test(an_option_that_nobody_knows_is_named),
         cmocka_unit_test(a_server_that_is_not_there_is_told_in_time_without_secrets),
         cmocka_unit_test(names_are_filled_in),
         cmocka_unit_test(arrays_are_written_as_the_server_reads_them),
