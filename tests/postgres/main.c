@@ -204,7 +204,7 @@ int main(void)
         return 64;
     }
     int failed = making_tests() + connecting_tests() + failing_tests() + resending_tests() +
-                 keeping_up_tests();
+                 locking_tests() + keeping_up_tests();
     PQconninfoFree(server);
     return failed;
 }

@@ -14,6 +14,7 @@
 int connecting_tests(void);
 int failing_tests(void);
 int keeping_up_tests(void);
+int locking_tests(void);
 int making_tests(void);
 int resending_tests(void);
 

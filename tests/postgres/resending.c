@@ -99,6 +99,19 @@ static void an_attempt_that_was_not_overtaken_is_started(void **state)
     assert_int_equal(got.generation, 2);
 }
 
+/* Such an error may come after the commit. */
+static void an_error_that_ends_the_session_tells_nothing(void **state)
+{
+    place *p = *state;
+    semel_fault fault = {0};
+    semel_write w = fresh(1);
+    bool inserted = false;
+    proxy_goodbye(p->proxy, true);
+    expect_error(claim_cut(p, &w, true, &inserted, &fault), SEMEL_OK);
+    assert_true(inserted);
+    assert_int_equal(sql_number(p, "SELECT count(*) FROM @event"), 1);
+}
+
 /* ---- refusals --------------------------------------------------------------------------------*/
 
 static semel_write barred(uint64_t n)
@@ -218,6 +231,7 @@ int resending_tests(void)
         on_proxy(an_attempt_that_was_overtaken_is_not_started),
         on_proxy(an_end_that_was_overtaken_was_recorded),
         on_proxy(an_attempt_that_was_not_overtaken_is_started),
+        on_proxy(an_error_that_ends_the_session_tells_nothing),
         on_proxy(a_barrier_found_when_sent_again_is_not_final),
         on_proxy(a_cap_found_when_sent_again_is_not_final),
         on_proxy(a_time_that_is_over_when_sent_again_is_not_final),
