@@ -4,6 +4,7 @@
  *   postgres.c         the table of functions, opening and closing
  *   postgres_url.c     the ledger's URL: our own options, and what libpq gets
  *   postgres_option.c  which option of it nobody knows
+ *   postgres_host.c    lists of hosts in it, one host at a time
  *   postgres_conn.c    one connection: connecting, sending, waiting, all against a deadline
  *   postgres_error.c   what an error of the server or of the network means
  *   postgres_pool.c    connections that are kept, and asking one question until it is answered
@@ -57,6 +58,7 @@ typedef struct sm_pg_target {
     PQconninfoOption *options;
     const char *keys[SM_PG_OPTIONS_MAX + 1], *values[SM_PG_OPTIONS_MAX + 1];
     char timeout[24], idle[24];
+    atomic_size_t host; /* of several, the one that worked last */
 } sm_pg_target;
 
 typedef struct sm_pg_settings {
@@ -72,6 +74,21 @@ typedef struct sm_pg_settings {
  * zeroed object. */
 sm_err sm_pg_settings_init(sm_pg_settings *s, semel_str url, semel_fault *fault);
 void sm_pg_settings_fini(sm_pg_settings *s);
+
+/* ---- postgres_host.c -------------------------------------------------------------------------*/
+
+#define SM_PG_HOST_MAX   256u
+#define SM_PG_HOST_LISTS 3u
+
+/* A target's values with one of its hosts. Borrows the others. */
+typedef struct sm_pg_host {
+    const char *values[SM_PG_OPTIONS_MAX + 1];
+    char items[SM_PG_HOST_LISTS][SM_PG_HOST_MAX];
+} sm_pg_host;
+
+/* How many hosts there are to try one by one; and the one with a number from 0. */
+size_t sm_pg_hosts(const sm_pg_target *t);
+void sm_pg_host_init(sm_pg_host *h, const sm_pg_target *t, size_t at);
 
 /* ---- postgres_option.c -----------------------------------------------------------------------*/
 
@@ -136,8 +153,13 @@ typedef enum sm_pg_way {
     SM_PG_FAILED, /* surely undone, and trying again would not help */
 } sm_pg_way;
 
-/* What an error result means. Sets *err and the fault. */
-sm_pg_way sm_pg_judge(const semel_store *st, const PGresult *r, sm_err *err, semel_fault *fault);
+/* What an error result means, after which the connection is still there or not. Sets *err and the
+ * fault. */
+sm_pg_way sm_pg_judge(const semel_store *st, const PGresult *r, bool connected, sm_err *err,
+                      semel_fault *fault);
+
+/* Whether an error or notice ends the session. */
+bool sm_pg_is_end(const PGresult *r);
 
 /* A fault from libpq's own words about a connection; from nothing but a deadline. `where` is what
  * the connection leads to, for people. */
@@ -156,13 +178,15 @@ semel_err sm_pg_collision(const semel_store *st, semel_fault *fault);
 typedef struct sm_pg_conn {
     PGconn *pg;
     bool prepared[SM_PGQ_COUNT];
+    bool warned; /* by the server, since the last statement was sent */
+    bool ended;  /* the server has said goodbye */
     int64_t idle_since_ns;
     struct sm_pg_conn *next; /* in the pool */
 } sm_pg_conn;
 
-/* Connects and sets what every connection sets. NULL with a fault; so too if the server is not
- * durable any more. */
-sm_pg_conn *sm_pg_connect(const semel_store *st, const sm_pg_target *target, int64_t deadline_ns,
+/* Connects and sets what every connection sets. Of several hosts each gets a share of the time, the
+ * one that worked last first. NULL with a fault; so too if the server is not durable any more. */
+sm_pg_conn *sm_pg_connect(const semel_store *st, sm_pg_target *target, int64_t deadline_ns,
                           semel_fault *fault);
 void sm_pg_disconnect(sm_pg_conn *c); /* accepts NULL */
 
@@ -209,7 +233,7 @@ typedef struct sm_pg_question {
     sm_pg_statement which;
     const sm_pg_args *args;
     sm_pg_lock lock;
-    bool writes;         /* an unknown end of it is told as such */
+    bool writes;         /* an unknown end of it is told as such, and a warning makes it one */
     int64_t deadline_ns; /* 0: the store's timeout */
     bool resent;         /* out: an earlier try may have taken effect */
 } sm_pg_question;

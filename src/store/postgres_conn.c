@@ -18,10 +18,14 @@
 
 enum { BINARY = 1 };
 
-static void ignore_notice(void *context, const PGresult *r)
+/* A warning during a write may mean that no replica has it. Words that come unasked and end the
+ * session are told as a notice too. */
+static void take_notice(void *context, const PGresult *r)
 {
-    (void)context;
-    (void)r;
+    sm_pg_conn *c = context;
+    const char *severity = PQresultErrorField(r, PG_DIAG_SEVERITY_NONLOCALIZED);
+    c->warned = c->warned || (severity != NULL && strcmp(severity, "WARNING") == 0);
+    c->ended = c->ended || sm_pg_is_end(r);
 }
 
 /* Waits until the socket is ready; false when the time is up. */
@@ -43,16 +47,19 @@ static bool wait_ready(const PGconn *pg, short events, int64_t deadline_ns)
 
 /* ---- connecting ------------------------------------------------------------------------------*/
 
-/* What the server's defaults may have otherwise. Compiling a statement takes far longer than
- * running any of ours. */
+/* What the server's defaults may have otherwise, or come to have while a session is open. Compiling
+ * a statement takes far longer than running any of ours. */
 static const char session[] =
-    "SELECT set_config('default_transaction_isolation', 'read committed', false),"
-    " set_config('jit', 'off', false),"
-    " CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply') THEN 'on'"
-    " ELSE set_config('synchronous_commit', 'on', false) END,"
-    " current_setting('fsync'), current_setting('full_page_writes')";
+    "SELECT pg_catalog.set_config('default_transaction_isolation', 'read committed', false),"
+    " pg_catalog.set_config('jit', 'off', false),"
+    " pg_catalog.set_config('synchronous_commit', CASE"
+    " WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'remote_apply'"
+    " THEN 'remote_apply' ELSE 'on' END, false),"
+    " pg_catalog.current_setting('fsync'), pg_catalog.current_setting('full_page_writes'),"
+    " pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
+    " pg_catalog.set_config('client_min_messages', 'warning', false)";
 
-/* The same columns behind a pooler, where nothing can be set. */
+/* The first columns of it behind a pooler, where nothing can be set. */
 static const char session_pooled[] =
     "SELECT NULL, NULL, current_setting('synchronous_commit'), current_setting('fsync'),"
     " current_setting('full_page_writes')";
@@ -107,7 +114,7 @@ static bool establish(const semel_store *st, sm_pg_conn *c, const char *where, i
 {
     PostgresPollingStatusType next = PGRES_POLLING_WRITING;
     if (c->pg != NULL)
-        PQsetNoticeReceiver(c->pg, ignore_notice, NULL);
+        PQsetNoticeReceiver(c->pg, take_notice, c);
     while (c->pg != NULL && PQstatus(c->pg) != CONNECTION_BAD && next != PGRES_POLLING_OK &&
            next != PGRES_POLLING_FAILED) {
         short events = next == PGRES_POLLING_READING ? POLLIN : POLLOUT;
@@ -138,9 +145,10 @@ bool sm_pg_rejects(const sm_pg_target *target)
     return PQpingParams(keys, values, 0) == PQPING_REJECT;
 }
 
-sm_pg_conn *sm_pg_connect(const semel_store *st, const sm_pg_target *target, int64_t deadline_ns,
-                          semel_fault *fault)
+static sm_pg_conn *connect_host(const semel_store *st, const sm_pg_target *target, size_t at,
+                                int64_t deadline_ns, semel_fault *fault)
 {
+    sm_pg_host host;
     sm_pg_conn *c = calloc(1, sizeof *c);
     if (c == NULL) {
         sm_pg_nomem(fault);
@@ -148,11 +156,28 @@ sm_pg_conn *sm_pg_connect(const semel_store *st, const sm_pg_target *target, int
     }
     bool main = target == &st->settings.main;
     const char *where = main ? st->where : "what listen= in the ledger's URL names";
-    c->pg = PQconnectStartParams(target->keys, target->values, 0);
+    sm_pg_host_init(&host, target, at);
+    c->pg = PQconnectStartParams(target->keys, host.values, 0);
     if (establish(st, c, where, deadline_ns, fault) && set_session(st, c, main, deadline_ns, fault))
         return c;
     sm_pg_disconnect(c);
     return NULL;
+}
+
+sm_pg_conn *sm_pg_connect(const semel_store *st, sm_pg_target *target, int64_t deadline_ns,
+                          semel_fault *fault)
+{
+    size_t hosts = sm_pg_hosts(target), first = atomic_load(&target->host);
+    sm_pg_conn *c = NULL;
+    for (size_t i = 0; c == NULL && i < hosts; i++) {
+        int64_t now_ns = sm_clock_mono_ns();
+        int64_t share_ns = (deadline_ns - now_ns) / (int64_t)(hosts - i);
+        size_t at = (first + i) % hosts;
+        c = connect_host(st, target, at, now_ns + share_ns, fault);
+        if (c != NULL && hosts > 1)
+            atomic_store(&target->host, at);
+    }
+    return c;
 }
 
 void sm_pg_disconnect(sm_pg_conn *c)
@@ -165,11 +190,18 @@ void sm_pg_disconnect(sm_pg_conn *c)
 
 bool sm_pg_alive(sm_pg_conn *c)
 {
+    enum { MESSAGES_MAX = 100 };
     struct pollfd on = {.fd = PQsocket(c->pg), .events = POLLIN};
-    if (poll(&on, 1, 0) == 0)
-        return true;
-    /* Something came unasked: a parameter has changed, or it is the end. */
-    return PQconsumeInput(c->pg) == 1 && PQstatus(c->pg) == CONNECTION_OK;
+    for (int i = 0; i < MESSAGES_MAX; i++) {
+        if (poll(&on, 1, 0) == 0)
+            return true;
+        /* Something came unasked: a parameter has changed, or it is the end. The end may come in
+         * two parts, words and then a closed socket. */
+        if (PQconsumeInput(c->pg) == 0 || PQisBusy(c->pg) != 0 ||
+            PQstatus(c->pg) != CONNECTION_OK || c->ended)
+            return false;
+    }
+    return false;
 }
 
 /* ---- sending and receiving -------------------------------------------------------------------*/
@@ -236,7 +268,7 @@ static sm_pg_way receive(const semel_store *st, sm_pg_conn *c, bool pipeline, in
         *err = SEMEL_E_UNAVAILABLE;
         sm_pg_fault_late(st, st->where, fault);
     } else if (error != NULL) {
-        way = sm_pg_judge(st, error, err, fault);
+        way = sm_pg_judge(st, error, PQstatus(c->pg) == CONNECTION_OK, err, fault);
     } else if (kept == NULL || PQstatus(c->pg) != CONNECTION_OK) {
         way = SM_PG_LOST;
         *err = SEMEL_E_UNAVAILABLE;
@@ -316,6 +348,7 @@ sm_pg_way sm_pg_run(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
     if (way != SM_PG_DONE)
         return way;
     *sent = true;
+    c->warned = false;
     bool good = lock->wanted ? send_locked(st, c, which, args, locking, &key)
                              : send_one(st, c, which, args) == 1;
     if (!good || !flush(c->pg, deadline_ns, &late))

@@ -2,8 +2,8 @@
  * What an error of the server or of the network means.
  *
  * The server says by its SQLSTATE what happened. An error that the server sends has undone the
- * statement; only a connection that was lost leaves its end unknown. Of the server's words only the
- * main message is passed on: its details may quote rows.
+ * statement, unless it ends the session; that, as a lost connection, leaves its end unknown. Of the
+ * server's words only the main message is passed on: its details may quote rows.
  */
 #include "store/postgres.h"
 
@@ -85,6 +85,7 @@ static const meaning meanings[] = {
     {"40001", SM_PG_AGAIN, SEMEL_E_UNAVAILABLE, "try again"},
     {"40P01", SM_PG_AGAIN, SEMEL_E_UNAVAILABLE, "try again"},
     {"55P03", SM_PG_AGAIN, SEMEL_E_UNAVAILABLE, "try again"},
+    {"22012", SM_PG_AGAIN, SEMEL_E_UNAVAILABLE, "the write was too long under way"},
     {"23514", SM_PG_FAILED, SEMEL_E_OVER_CAP, "a counter would pass its cap"},
     {"22003", SM_PG_FAILED, SEMEL_E_OVER_CAP, "a counter would pass its cap"},
     {"53100", SM_PG_FAILED, SEMEL_E_UNAVAILABLE, "free space on the server's disk"},
@@ -116,7 +117,14 @@ static const meaning meanings[] = {
     {"", SM_PG_FAILED, SEMEL_E_UNAVAILABLE, "look at the server's log"},
 };
 
-sm_pg_way sm_pg_judge(const semel_store *st, const PGresult *r, sm_err *err, semel_fault *fault)
+bool sm_pg_is_end(const PGresult *r)
+{
+    const char *severity = PQresultErrorField(r, PG_DIAG_SEVERITY_NONLOCALIZED);
+    return severity != NULL && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0);
+}
+
+sm_pg_way sm_pg_judge(const semel_store *st, const PGresult *r, bool connected, sm_err *err,
+                      semel_fault *fault)
 {
     const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
     if (state == NULL) { /* libpq's own: the connection broke */
@@ -129,7 +137,8 @@ sm_pg_way sm_pg_judge(const semel_store *st, const PGresult *r, sm_err *err, sem
     while (strncmp(state, m->state, strlen(m->state)) != 0)
         m++; /* the last one fits everything */
     semel_str line = line_of(PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY));
-    *err = sm_fault_set(fault, m->err, "%s says \"%.*s\" (%s): %s", st->where, SM_FMT(line), state,
-                        m->advice);
-    return m->way;
+    bool lost = !connected || sm_pg_is_end(r);
+    *err = sm_fault_set(fault, lost ? SEMEL_E_UNAVAILABLE : m->err, "%s says \"%.*s\" (%s): %s",
+                        st->where, SM_FMT(line), state, m->advice);
+    return lost ? SM_PG_LOST : m->way;
 }

@@ -42,7 +42,7 @@ static semel_err journal_some(semel_store *st, const semel_note *notes, size_t n
         sm_pg_add_array(&args, k >= NUMBERS, sm_buf_view(&arrays[k]));
         bad = arrays[k].err != SM_OK ? arrays[k].err : bad;
     }
-    sm_pg_question q = {.which = SM_PGQ_JOURNAL, .args = &args, .writes = true};
+    sm_pg_question q = {.which = SM_PGQ_JOURNAL, .args = &args}; /* may be lost: nothing to doubt */
     PGresult *r = NULL;
     semel_err e = bad == SM_OK ? sm_pg_ask(st, &q, &r, fault)
                                : sm_fault_set(fault, bad, "%s", semel_err_text(bad));

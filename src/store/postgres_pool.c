@@ -4,6 +4,7 @@
  * The pool is bounded. Who finds no free connection stands in line, and a connection that is given
  * back goes to the first in line, so nobody is passed over. A connection on which something went
  * wrong is closed, and all idle ones with it: what broke one has most likely broken the others.
+ * Only a caller in a hurry, who did not wait for an answer for long, proves nothing about them.
  *
  * A question whose answer was lost is asked again, within its deadline and as the gate allows, so
  * that a server that restarts is not noticed. For a write that is safe, since it is a
@@ -155,6 +156,13 @@ void sm_pg_put(semel_store *st, sm_pg_conn *c)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* Closes one connection and nothing else. */
+static void discard(semel_store *st, sm_pg_conn *c)
+{
+    sm_pg_disconnect(c);
+    give_up_place(&st->pool);
+}
+
 void sm_pg_drop(semel_store *st, sm_pg_conn *c)
 {
     sm_pg_pool *p = &st->pool;
@@ -182,6 +190,18 @@ static void nap(int64_t deadline_ns, unsigned tries)
         nanosleep(&t, NULL);
 }
 
+/* The server has done it and warned of something, such as that no replica has it yet. Whether the
+ * write is safe is to be found out, as if the answer were lost. */
+static sm_pg_way mistrust(const semel_store *st, PGresult **out, sm_err *err, semel_fault *fault)
+{
+    PQclear(*out);
+    *out = NULL;
+    *err = sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                        "%s has warned of something during this write; look at the server's log",
+                        st->where);
+    return SM_PG_LOST;
+}
+
 /* One try. *err and the fault are about the last one. */
 static sm_pg_way ask_once(semel_store *st, sm_pg_question *q, int64_t deadline_ns, PGresult **out,
                           bool *sent, sm_err *err, semel_fault *fault)
@@ -193,21 +213,23 @@ static sm_pg_way ask_once(semel_store *st, sm_pg_question *q, int64_t deadline_n
     int64_t began = sm_clock_mono_ns();
     *err = sm_pg_take(st, deadline_ns, &c, fault);
     sm_pg_way way = SM_PG_LOST;
-    if (c != NULL) {
+    if (c != NULL)
         way = sm_pg_run(st, c, q->which, q->args, &q->lock, deadline_ns, out, sent, err, fault);
-        if (way == SM_PG_LOST)
-            sm_pg_drop(st, c);
-        else
-            sm_pg_put(st, c);
-    }
-    /* A caller in a hurry says nothing about the server, unless it was sent to try it. */
     int64_t end = sm_clock_mono_ns();
     bool hurried = end >= deadline_ns && end - began < st->settings.timeout_ms * 1000000 / 2;
+    bool warned = way == SM_PG_DONE && q->writes && c->warned;
+    if (c != NULL && way != SM_PG_LOST)
+        sm_pg_put(st, c);
+    else if (c != NULL && hurried)
+        discard(st, c);
+    else if (c != NULL)
+        sm_pg_drop(st, c);
+    /* A caller in a hurry says nothing about the server, unless it was sent to try it. */
     if (way != SM_PG_LOST)
         sm_gate_good(&st->gate);
     else if (!hurried || atomic_load(&st->gate.failures) > 0)
         sm_gate_bad(&st->gate, fault);
-    return way;
+    return warned ? mistrust(st, out, err, fault) : way;
 }
 
 semel_err sm_pg_ask(semel_store *st, sm_pg_question *q, PGresult **out, semel_fault *fault)

@@ -43,8 +43,11 @@
 #define SM_PG_CUT                                                                                  \
     "(pg_snapshot_xmin(pg_current_snapshot())::text::bigint + (SELECT seq_offset FROM @meta))"
 
-/* Whether the write's idea of the time is right: SEMEL_CLOCK_SLACK_MS. */
+/* Whether the write's idea of the time is right: SEMEL_CLOCK_SLACK_MS. And the same once more, after
+ * whatever the write had to wait for: 0, or an error that undoes the whole statement. */
 #define SM_PG_ON_TIME "(SELECT abs(t.now - $36) <= 30000 FROM t)"
+#define SM_PG_STILL_ON_TIME                                                                        \
+    "0 / CASE WHEN abs(" SM_PG_NOW " - $36) <= 30000 THEN 1 ELSE 0 END"
 
 #define SM_PG_NO_BARRIER ""
 #define SM_PG_BARRIER                                                                              \
@@ -76,7 +79,8 @@
 
 #define SM_PG_EVENT(seq, from)                                                                     \
     ", ev AS (INSERT INTO @event(seq, id, generation, shard, idx, at, what, actor, body, prev,"    \
-    " hash) SELECT " seq ", $1, $2, $3, $29, $30, $31, $32, $33, $34, $35 FROM " from ")"
+    " hash) SELECT " seq ", $1, $2, $3, $29, $30 + " SM_PG_STILL_ON_TIME                             \
+    ", $31, $32, $33, $34, $35 FROM " from ")"
 
 /* Rings for whoever waits in another process, if anybody ever waited for this key. */
 #define SM_PG_NOTIFY "CASE WHEN waited THEN pg_notify(#, encode($18, 'hex')) IS NULL END"
@@ -229,6 +233,7 @@
       " ORDER BY e.bars_from LIMIT 1")                                                             \
     X(HAS_EVENT,                                                                                   \
       "SELECT count(*) FROM @event WHERE id = $1 AND generation = $2 AND idx = $3 AND hash = $4")  \
+    X(TOUCH, "UPDATE @meta SET schema = schema")                                                   \
     X(NEWEST,                                                                                      \
       "SELECT " SM_PG_NOW ", " SM_PG_RECORD("e")                                                   \
       " FROM (SELECT) AS one LEFT JOIN @effect AS e ON e.id = $1")                                 \

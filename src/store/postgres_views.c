@@ -21,7 +21,7 @@ static void put_time(sm_buf *b, const char *column, const char *name)
 static void put_text(sm_buf *b, const char *column, const char *name)
 {
     sm_buf_printf(b,
-                  ", CASE WHEN position('\\x00'::bytea IN %s) = 0"
+                  ", CASE WHEN position(decode('00', 'hex') IN %s) = 0"
                   " AND (getdatabaseencoding() IN ('UTF8', 'SQL_ASCII')"
                   " OR encode(%s, 'hex') ~ '^([0-7].)*$' OR getdatabaseencoding() = 'LATIN1'"
                   " AND encode(%s, 'hex') ~ '^([0-7].|c[23]..)*$')"

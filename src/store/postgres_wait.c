@@ -40,7 +40,7 @@ void sm_pg_waits_init(sm_pg_waits *w)
     w->stop = -1;
 }
 
-static const sm_pg_target *listen_target(const sm_pg_settings *s)
+static sm_pg_target *listen_target(sm_pg_settings *s)
 {
     return s->listen.options != NULL ? &s->listen : s->pooler ? NULL : &s->main;
 }
@@ -97,7 +97,7 @@ static bool listen_on(semel_store *st, sm_pg_conn *c)
 static void *listen_main(void *arg)
 {
     semel_store *st = arg;
-    const sm_pg_target *target = listen_target(&st->settings);
+    sm_pg_target *target = listen_target(&st->settings);
     char sql[96];
     snprintf(sql, sizeof sql, "LISTEN \"%s\"", st->settings.channel);
     int64_t pause = 100 * MS;
@@ -209,7 +209,7 @@ static semel_err try_word(sm_pg_opening *o, sm_pg_conn *c, int64_t deadline_ns)
 
 semel_err sm_pg_listen_try(sm_pg_opening *o)
 {
-    const sm_pg_target *target = &o->st->settings.listen;
+    sm_pg_target *target = &o->st->settings.listen;
     if (target->options == NULL)
         return SEMEL_OK;
     int64_t deadline_ns = sm_clock_deadline_ns(o->st->settings.timeout_ms);

@@ -6,6 +6,8 @@
  *
  * A write whose answer was lost is sent again. If that finds another version, the event tells whose
  * it is: an event with this write's hash is this write's, and then it took effect the first time.
+ * Whoever was about to act on it is told so only while the record still is what it wrote. And what
+ * refuses the second try does not undo the first, which may still be under way.
  */
 #include "store/postgres.h"
 
@@ -106,7 +108,8 @@ typedef struct writing {
     sm_pg_args args;
     counters counters;
     sm_pg_question q;
-    bool over; /* the last try found that a counter would pass its cap */
+    bool over;    /* the last try found that a counter would pass its cap */
+    bool refused; /* by something other than the record itself */
 } writing;
 
 static bool has_group(const semel_record *r)
@@ -165,21 +168,39 @@ static semel_err wrote(writing *x, uint64_t version)
     return e;
 }
 
-/* Whether the event of this write is there: an earlier try wrote it. */
+/* Whether the event of this write is there: an earlier try wrote it. That one may have ended before
+ * its replicas had it; a small write that is committed now waits for them, and they have what came
+ * before when they have that. */
 static semel_err took_effect(semel_store *st, const semel_event *event, int64_t deadline_ns,
                              bool *is, semel_fault *fault)
 {
-    sm_pg_args args = {0};
+    sm_pg_args args = {0}, none = {0};
     sm_pg_add_int(&args, (int64_t)event->id);
     sm_pg_add_int(&args, (int64_t)event->generation);
     sm_pg_add_int(&args, (int64_t)event->index);
     sm_pg_add_hash(&args, &event->hash);
     sm_pg_question q = {.which = SM_PGQ_HAS_EVENT, .args = &args, .deadline_ns = deadline_ns};
+    sm_pg_question touch = {
+        .which = SM_PGQ_TOUCH, .args = &none, .writes = true, .deadline_ns = deadline_ns};
     PGresult *r = NULL;
     semel_err e = sm_pg_ask(st, &q, &r, fault);
     *is = e == SEMEL_OK && sm_pg_int(r, 0, 0) > 0;
     PQclear(r);
+    if (*is) {
+        e = sm_pg_ask(st, &touch, &r, fault);
+        *is = e == SEMEL_OK;
+        PQclear(r);
+    }
     return e;
+}
+
+/* An earlier try of this write took effect, and the record is another one by now. */
+static semel_err overtaken(writing *x)
+{
+    return sm_fault_set(x->fault, SEMEL_E_UNAVAILABLE,
+                        "the write was recorded in %s, its answer was lost, and the record has "
+                        "changed since: ask again",
+                        x->st->where);
 }
 
 static bool on_time(const writing *x)
@@ -221,6 +242,24 @@ static semel_err find_refusal(writing *x)
     return e;
 }
 
+/* The end of a write. A refusal is not final if an earlier try may still take effect. */
+static semel_err conclude(writing *x, semel_err e)
+{
+    counters_fini(&x->counters);
+    bool final = !x->q.resent || !(x->refused || e == SEMEL_E_BARRED || e == SEMEL_E_OVER_CAP);
+    return final ? e
+                 : sm_fault_set(x->fault, SEMEL_E_UNAVAILABLE,
+                                "an answer of %s was lost, and the write is refused when it is "
+                                "sent again. It may or may not have been recorded: ask again",
+                                x->st->where);
+}
+
+static semel_err wrong_time(writing *x)
+{
+    x->refused = true;
+    return sm_fault_set(x->fault, SEMEL_E_STALE, "the write's time is not the store's");
+}
+
 static semel_err outpaced(writing *x)
 {
     return sm_fault_set(x->fault, SEMEL_E_UNAVAILABLE,
@@ -237,9 +276,11 @@ static semel_err give_found(writing *x, const PGresult *r, bool *inserted)
     if (memcmp(&view.key, &x->w->next.key, sizeof view.key) != 0)
         return sm_pg_collision(x->st, x->fault);
     if (x->q.resent) {
-        semel_err e = took_effect(x->st, &x->w->event, x->q.deadline_ns, inserted, x->fault);
-        if (e != SEMEL_OK || *inserted)
-            return e != SEMEL_OK ? e : wrote(x, 1);
+        bool ours = false, same = view.generation == x->w->next.generation && view.version == 1;
+        semel_err e = took_effect(x->st, &x->w->event, x->q.deadline_ns, &ours, x->fault);
+        *inserted = ours && same;
+        if (e != SEMEL_OK || ours)
+            return e != SEMEL_OK ? e : same ? wrote(x, 1) : overtaken(x);
     }
     return sm_pg_record_copy(&view, x->room, x->cur, x->fault);
 }
@@ -261,7 +302,7 @@ static semel_err claim_round(writing *x, bool *inserted, bool *done)
         e = give_found(x, r, inserted);
     } else if (!on_time(x)) {
         *x->cur = (semel_record){0};
-        e = sm_fault_set(x->fault, SEMEL_E_STALE, "the write's time is not the store's");
+        e = wrong_time(x);
     } else {
         e = find_refusal(x);
         *done = e != SEMEL_OK;
@@ -280,8 +321,7 @@ semel_err sm_pg_claim(semel_store *st, const semel_write *fresh, semel_room *roo
     semel_err e = start(&x, SM_PGQ_CLAIM);
     for (int i = 0; e == SEMEL_OK && !done; i++)
         e = i < ROUNDS_MAX ? claim_round(&x, inserted, &done) : outpaced(&x);
-    counters_fini(&x.counters);
-    return e;
+    return conclude(&x, e);
 }
 
 /* ---- apply -----------------------------------------------------------------------------------*/
@@ -305,15 +345,40 @@ static semel_err explain(writing *x, const PGresult *r, bool *done)
         return e;
     }
     semel_err e = sm_pg_record_copy(&view, x->room, x->cur, x->fault);
-    return e != SEMEL_OK ? e
-                         : sm_fault_set(x->fault, SEMEL_E_STALE,
-                                        other ? "the record has changed meanwhile"
-                                              : "the write's time is not the store's");
+    if (e != SEMEL_OK)
+        return e;
+    return other ? sm_fault_set(x->fault, SEMEL_E_STALE, "the record has changed meanwhile")
+                 : wrong_time(x);
 }
 
 static uint64_t version_after(const semel_write *w)
 {
     return w->next.generation == w->expect_generation ? w->expect_version + 1 : 1;
+}
+
+static semel_err ask_newest(writing *x, PGresult **out)
+{
+    sm_pg_args args = {0};
+    sm_pg_add_int(&args, (int64_t)x->w->next.id);
+    sm_pg_question q = {.which = SM_PGQ_NEWEST, .args = &args, .deadline_ns = x->q.deadline_ns};
+    return sm_pg_ask(x->st, &q, out, x->fault);
+}
+
+/* An earlier try took effect. Whoever starts an attempt acts on that: the record must still be
+ * theirs. */
+static semel_err applied_before(writing *x)
+{
+    const semel_write *w = x->w;
+    PGresult *r = NULL;
+    if (w->next.state != SEMEL_S_RUNNING)
+        return wrote(x, version_after(w));
+    semel_record view = {0};
+    semel_err e = ask_newest(x, &r);
+    if (e == SEMEL_OK && !sm_pg_null(r, 0, 2))
+        sm_pg_record_view(r, 0, 1, &view);
+    bool same = view.generation == w->next.generation && view.version == version_after(w);
+    PQclear(r);
+    return e != SEMEL_OK ? e : same ? wrote(x, version_after(w)) : overtaken(x);
 }
 
 static semel_err apply_round(writing *x, bool *done)
@@ -327,14 +392,13 @@ static semel_err apply_round(writing *x, bool *done)
         x->over = sm_pg_bool(r, 0, 2);
     }
     PQclear(r);
-    if (e == SEMEL_OK && !written && x->q.resent)
+    if (written)
+        return wrote(x, version_after(x->w));
+    if (e == SEMEL_OK && x->q.resent)
         e = took_effect(x->st, &x->w->event, x->q.deadline_ns, &written, x->fault);
     if (e != SEMEL_OK || written)
-        return e != SEMEL_OK ? e : wrote(x, version_after(x->w));
-    sm_pg_args args = {0};
-    sm_pg_add_int(&args, (int64_t)x->w->next.id);
-    sm_pg_question q = {.which = SM_PGQ_NEWEST, .args = &args, .deadline_ns = x->q.deadline_ns};
-    e = sm_pg_ask(x->st, &q, &r, x->fault);
+        return e != SEMEL_OK ? e : applied_before(x);
+    e = ask_newest(x, &r);
     if (e == SEMEL_OK)
         e = explain(x, r, done);
     PQclear(r);
@@ -351,8 +415,7 @@ semel_err sm_pg_apply(semel_store *st, const semel_write *w, semel_room *room, s
     semel_err e = start(&x, begins ? SM_PGQ_NEXT : SM_PGQ_APPLY);
     for (int i = 0; e == SEMEL_OK && !done; i++)
         e = i < ROUNDS_MAX ? apply_round(&x, &done) : outpaced(&x);
-    counters_fini(&x.counters);
-    return e;
+    return conclude(&x, e);
 }
 
 /* ---- seal ------------------------------------------------------------------------------------*/

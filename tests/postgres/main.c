@@ -46,19 +46,24 @@ static bool read_url(const char *url)
     return server != NULL;
 }
 
-void place_url(place *p, const char *session, const char *more)
+void place_url_at(place *p, const char *hosts, const char *ports, const char *session,
+                  const char *more)
 {
-    char host[300], port[16];
-    snprintf(host, sizeof host, "%.250s", p->proxy != NULL ? "127.0.0.1" : option("host"));
-    snprintf(port, sizeof port, "%s", option("port")[0] == '\0' ? "5432" : option("port"));
-    if (p->proxy != NULL)
-        snprintf(port, sizeof port, "%d", proxy_port(p->proxy));
     snprintf(p->ledger.url, sizeof p->ledger.url,
              "postgres:host='%.200s' port=%s application_name=%s dbname='%.40s' user='%.40s'"
              " password='%.40s' options='%s'%s?schema=%s%s",
-             host, port, p->schema, p->database[0] != '\0' ? p->database : option("dbname"),
+             hosts, ports, p->schema, p->database[0] != '\0' ? p->database : option("dbname"),
              option("user"), option("password"), session,
              p->proxy != NULL ? " sslmode=disable gssencmode=disable" : "", p->schema, more);
+}
+
+void place_url(place *p, const char *session, const char *more)
+{
+    char port[16];
+    snprintf(port, sizeof port, "%s", option("port")[0] == '\0' ? "5432" : option("port"));
+    if (p->proxy != NULL)
+        snprintf(port, sizeof port, "%d", proxy_port(p->proxy));
+    place_url_at(p, p->proxy != NULL ? "127.0.0.1" : option("host"), port, session, more);
 }
 
 static PGconn *connect_beside(void)
@@ -199,7 +204,8 @@ int main(void)
         fputs("SEMEL_STORE_URL is not the URL of a PostgreSQL database\n", stderr);
         return 64;
     }
-    int failed = making_tests() + failing_tests() + keeping_up_tests();
+    int failed = making_tests() + connecting_tests() + failing_tests() + resending_tests() +
+                 locking_tests() + keeping_up_tests();
     PQconninfoFree(server);
     return failed;
 }

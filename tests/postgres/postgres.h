@@ -11,9 +11,12 @@
 
 #include "proxy.h"
 
+int connecting_tests(void);
 int failing_tests(void);
 int keeping_up_tests(void);
+int locking_tests(void);
 int making_tests(void);
+int resending_tests(void);
 
 typedef struct place {
     ledger ledger;
@@ -37,6 +40,10 @@ int place_teardown(void **state);
 /* Sets the ledger's URL: the server's and the place's schema, with settings of the session such as
  * "-c synchronous_commit=off", and options of the store such as "&pool=1". */
 void place_url(place *p, const char *session, const char *more);
+
+/* The same with other hosts and ports, which may be lists. */
+void place_url_at(place *p, const char *hosts, const char *ports, const char *session,
+                  const char *more);
 
 /* Opens what the URL names. */
 semel_err place_open(place *p, const semel_store_env *env, semel_fault *fault);

@@ -20,7 +20,7 @@ struct proxy {
     char host[256], port[32];
     int listener, number;
     pthread_t thread;
-    atomic_bool stop, held, refused;
+    atomic_bool stop, held, refused, goodbye;
     atomic_int cuts, tunnels, rejects;
     pthread_mutex_t lock; /* of the next two */
     char bytes[64];
@@ -71,6 +71,16 @@ static bool write_all(int fd, const char *p, size_t n)
     return true;
 }
 
+/* An error that ends the session. */
+static bool say_fatal(int client, const char *sqlstate, const char *words)
+{
+    char message[200] = {'E'};
+    int n = snprintf(message + 5, sizeof message - 5, "SFATAL%cVFATAL%cC%.5s%cM%.100s%c", 0, 0,
+                     sqlstate, 0, words, 0);
+    message[4] = (char)(4 + n + 1); /* the length, which a NUL at the end is part of */
+    return write_all(client, message, 5 + (size_t)n + 1);
+}
+
 /* Whether a message is the one to cut at; at most one is. */
 static bool is_marked(proxy *p, const char *bytes, size_t n, bool *passed_on)
 {
@@ -92,6 +102,8 @@ static bool pass(tunnel *l, bool from_client)
     ssize_t n = recv(from_client ? l->client : l->server, buffer, sizeof buffer, 0);
     if (n <= 0)
         return false;
+    if (!from_client && l->last && atomic_load(&l->p->goodbye))
+        say_fatal(l->client, "XX000", "made to fail");
     if (!from_client)
         return !l->last && write_all(l->client, buffer, (size_t)n);
     bool passed_on = true;
@@ -132,10 +144,9 @@ static void *tunnel_main(void *context)
 /* Reads what the client begins with, and says why it cannot be. */
 static void reject(int client)
 {
-    static const char fields[] = "SFATAL\0VFATAL\0C57P03\0Mle serveur s'apprete\0";
-    char message[5 + sizeof fields] = {'E', 0, 0, 0, (char)(4 + sizeof fields)}, hello[4096];
-    memcpy(message + 5, fields, sizeof fields);
-    if (recv(client, hello, sizeof hello, 0) > 0 && write_all(client, message, sizeof message))
+    char hello[4096];
+    if (recv(client, hello, sizeof hello, 0) > 0 &&
+        say_fatal(client, "57P03", "le serveur s'apprete"))
         shutdown(client, SHUT_WR);
     close(client);
 }
@@ -237,6 +248,11 @@ void proxy_cut(proxy *p, const char *bytes, bool passed_on)
     snprintf(p->bytes, sizeof p->bytes, "%s", bytes);
     p->passed_on = passed_on;
     pthread_mutex_unlock(&p->lock);
+}
+
+void proxy_goodbye(proxy *p, bool goodbye)
+{
+    atomic_store(&p->goodbye, goodbye);
 }
 
 int proxy_cuts(const proxy *p)

@@ -31,7 +31,10 @@ void proxy_reject(proxy *p, int n);
  * passed on and its answer is not, or it is not passed on at all. */
 void proxy_cut(proxy *p, const char *bytes, bool passed_on);
 
-/* How often that has happened. */
+/* A client whose answer is cut off gets an error instead that ends the session. */
+void proxy_goodbye(proxy *p, bool goodbye);
+
+/* How often a connection was cut. */
 int proxy_cuts(const proxy *p);
 
 #endif
