@@ -73,9 +73,15 @@
 
 /* ---- what the URL says: redis_url.c ----------------------------------------------------------*/
 
-typedef struct sm_rd_config {
+#define SM_RD_PLACES_MAX 16u
+typedef struct sm_rd_place {
     const char *host; /* or the path of a socket */
     int port;         /* 0: a socket */
+} sm_rd_place;
+
+typedef struct sm_rd_config {
+    sm_rd_place places[SM_RD_PLACES_MAX]; /* the first that can be used is */
+    unsigned n_places;
     sm_str user, password;
     int db;
     sm_str prefix;
@@ -87,6 +93,9 @@ typedef struct sm_rd_config {
 
 /* Texts are made in the arena. No fault repeats a part of the URL that may be secret. */
 semel_err sm_rd_config_read(sm_arena *a, semel_str url, sm_rd_config *out, semel_fault *fault);
+
+/* Where that is, for people, without its secrets. */
+void sm_rd_config_where(const sm_rd_config *c, char *out, size_t n);
 
 /* ---- one connection: redis_conn.c ------------------------------------------------------------*/
 
@@ -155,9 +164,10 @@ unsigned sm_rd_node_index(semel_store *st, const sm_rd_node *node);
 unsigned sm_rd_owner(semel_store *st, uint16_t slot);
 void sm_rd_own(semel_store *st, uint16_t slot, const sm_rd_node *node);
 
-/* Reads the map of a cluster from any node that answers, `not` (may be NULL) last. */
-semel_err sm_rd_map_learn(semel_store *st, const sm_rd_node * not, int64_t deadline_ns,
-                          semel_fault *fault);
+/* Reads the map of a cluster from any node that answers. Of plain servers the first that is a
+ * master owns all slots. */
+semel_err sm_rd_map_learn(semel_store *st, int64_t deadline_ns, semel_fault *fault);
+bool sm_rd_has_others(const semel_store *st); /* servers that may take over from one that fails */
 
 /* The nodes that own slots now; returns how many. */
 unsigned sm_rd_masters(semel_store *st, unsigned out[SM_RD_NODES_MAX]);

@@ -26,7 +26,7 @@
 #define PAUSE_MOST_NS  (200 * 1000000ll)
 #define FOLLOW_MAX     5u /* redirections in a row without a pause */
 #define REFUSALS_MAX   4u
-#define NODE_SHARE     2 /* in a cluster one server gets this part of the time */
+#define NODE_SHARE     2 /* where there are several, one server gets this part of the time */
 
 int64_t sm_rd_deadline(const semel_store *st)
 {
@@ -368,7 +368,7 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
     semel_err e = SEMEL_OK;
     sm_rd_talk talk = SM_RD_FINE;
     int64_t now = sm_clock_mono_ns(), until = p->deadline_ns;
-    if (b->st->cluster && until > now)
+    if (sm_rd_has_others(b->st) && until > now)
         until = now + (until - now) / NODE_SHARE;
 
     sm_buf_init(&out, SM_RD_BATCH_MAX * 2);
@@ -485,8 +485,8 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
 {
     pass p = {.deadline_ns = deadline_ns};
     int64_t pause_ns = PAUSE_FIRST_NS;
-    /* In a cluster another server may have taken over from the one that refuses. */
-    unsigned refusals = b->st->cluster && b->st->opened ? REFUSALS_MAX : 0;
+    /* Another server may have taken over from the one that refuses. */
+    unsigned refusals = sm_rd_has_others(b->st) && b->st->opened ? REFUSALS_MAX : 0;
     if (b->err != SEMEL_OK || b->bytes.err != SM_OK)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     if (sm_rd_lost(b->st, fault))
@@ -508,8 +508,8 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
             take_a_pause(pause_ns, deadline_ns);
             pause_ns = pause_ns * 2 < PAUSE_MOST_NS ? pause_ns * 2 : PAUSE_MOST_NS;
         }
-        if (p.relearn && b->st->cluster)
-            sm_rd_map_learn(b->st, NULL, deadline_ns, NULL);
+        if (p.relearn && sm_rd_has_others(b->st))
+            sm_rd_map_learn(b->st, deadline_ns, NULL);
     }
     return first_error(b, fault);
 }
