@@ -182,7 +182,9 @@ static semel_err redis_open(semel_str url, const semel_store_env *env, semel_sto
         redis_close(st);
         return e;
     }
-    *caps = SEMEL_STORE_SHARED | SEMEL_STORE_CLOCK | SEMEL_STORE_NOTIFY;
+    *caps = SEMEL_STORE_SHARED | SEMEL_STORE_CLOCK;
+    if (sm_rd_may_wake(st, deadline_ns))
+        *caps |= SEMEL_STORE_NOTIFY;
     if (lost[0] == '\0')
         *caps |= SEMEL_STORE_DURABLE;
     else if (!st->config.accept_loss)

@@ -401,6 +401,7 @@ semel_err sm_rd_purge(semel_store *st, size_t limit, uint64_t events_to, int64_t
 
 void sm_rd_ear_init(semel_store *st);
 void sm_rd_ear_fini(semel_store *st);
+bool sm_rd_may_wake(semel_store *st, int64_t deadline_ns); /* whether its user may tell and hear */
 semel_err sm_rd_wait(semel_store *st, const semel_ref *of, uint64_t version, int64_t deadline_ns,
                      semel_fault *fault);
 

@@ -332,9 +332,9 @@ static void a_user_without_rights_is_told_what_is_missing(void **state)
     needs_server();
     ledger *l = *state;
     redisContext *c = call_server(&the_server);
-    char url[512];
+    char url[512], prefix[64];
     semel_fault fault = {0};
-    const char *prefix = strstr(l->url, "prefix=") + 7;
+    snprintf(prefix, sizeof prefix, "%.63s", strstr(l->url, "prefix=") + 7);
     tell_server(c, "ACL SETUSER semel-test reset on >s%%cret ~%s* +@all -config -publish", prefix);
     snprintf(url, sizeof url, "redis://semel-test:s%%25cret@%s:%d?prefix=%s", the_server.host,
              the_server.port, prefix);
@@ -343,6 +343,7 @@ static void a_user_without_rights_is_told_what_is_missing(void **state)
     semel_err e = ledger_open(l, false, &fault);
     expect(e == SEMEL_OK, "%s", fault.text);
     assert_int_not_equal(l->caps & SEMEL_STORE_LOSSY, 0); /* its settings are not known */
+    assert_int_equal(l->caps & SEMEL_STORE_NOTIFY, 0);
     semel_health h;
     expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_OK);
     assert_non_null(strstr(h.durability, "not known"));
@@ -357,6 +358,15 @@ static void a_user_without_rights_is_told_what_is_missing(void **state)
     expect_error(waited, SEMEL_E_TIMEOUT);
     semel_write w = change(&cur, SEMEL_S_FAILED);
     apply_to(l, &w);
+    ledger_close(l);
+
+    tell_server(c, "ACL SETUSER semel-test +publish resetchannels"); /* but to no channel */
+    expect_error(ledger_open(l, false, NULL), SEMEL_OK);
+    assert_int_equal(l->caps & SEMEL_STORE_NOTIFY, 0);
+    ledger_close(l);
+    tell_server(c, "ACL SETUSER semel-test &%s*", prefix);
+    expect_error(ledger_open(l, false, NULL), SEMEL_OK);
+    assert_int_not_equal(l->caps & SEMEL_STORE_NOTIFY, 0);
     ledger_close(l);
 
     ledger wrong = {.ops = l->ops};
