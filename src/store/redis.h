@@ -118,8 +118,8 @@ typedef enum sm_rd_talk {
 } sm_rd_talk;
 
 /* Connects and greets: the user, the database, and whether it is a master. */
-sm_rd_talk sm_rd_conn_open(semel_store *st, const sm_rd_node *node, int64_t deadline_ns,
-                           sm_rd_conn **out, semel_fault *fault);
+sm_rd_talk sm_rd_conn_open(semel_store *st, sm_rd_node *node, int64_t deadline_ns, sm_rd_conn **out,
+                           semel_fault *fault);
 void sm_rd_conn_close(sm_rd_conn *c); /* accepts NULL */
 
 /* Asks a connection that was made long ago what the server promises now. */
@@ -144,6 +144,7 @@ struct sm_rd_node {
     sm_rd_conn *idle;
     unsigned open;          /* idle and lent */
     atomic_llong judged_ns; /* when its settings were last looked at */
+    atomic_bool modern;     /* Redis 7 or newer: scripts may say how they are to be run */
 };
 
 typedef struct sm_rd_map {
@@ -186,6 +187,7 @@ uint16_t sm_rd_slot(sm_str key); /* of a key with or without a hash tag */
 /* X(name) */
 #define SM_RD_SCRIPTS(X)                                                                           \
     X(WRITE)                                                                                       \
+    X(RECORD)                                                                                      \
     X(WATCH)                                                                                       \
     X(REAP)                                                                                        \
     X(NUMBER)                                                                                      \
@@ -413,6 +415,7 @@ semel_err sm_rd_durability(semel_store *st, char *out, size_t n, char *version, 
  * store was opened as durable and this server is not. */
 #define SM_RD_SETTINGS 5u
 void sm_rd_settings_put(sm_buf *out);
+unsigned sm_rd_settings_major(redisReply *const *replies); /* version; 0 if it is not known */
 sm_rd_talk sm_rd_settings_judge(semel_store *st, redisReply *const *replies, const char *name,
                                 semel_fault *fault);
 semel_err sm_rd_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault);

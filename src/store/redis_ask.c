@@ -273,20 +273,23 @@ static unsigned node_of(sm_rd_batch *b, const sm_rd_ask *ask)
     return ask->node >= 0 ? (unsigned)ask->node : sm_rd_owner(b->st, ask->slot);
 }
 
-static void put_ask(sm_rd_batch *b, const sm_rd_ask *ask, sm_buf *out)
+static void put_ask(sm_rd_batch *b, const sm_rd_ask *ask, const sm_rd_node *node, sm_buf *out)
 {
+    sm_rd_script script = ask->script;
+    if (script == SM_RD_RECORD && !atomic_load(&node->modern))
+        script = SM_RD_WRITE; /* which is the same but for a full server */
     if (ask->once)
         sm_buf_text(out, "*1\r\n$6\r\nASKING\r\n");
-    if (ask->script == SM_RD_NO_SCRIPT) {
+    if (script == SM_RD_NO_SCRIPT) {
         sm_buf_printf(out, "*%u\r\n", ask->argc);
     } else if (ask->whole) {
         sm_buf_printf(out, "*%u\r\n$4\r\nEVAL\r\n$%zu\r\n", ask->argc + 2,
-                      sm_rd_script_put(ask->script, NULL));
-        sm_rd_script_put(ask->script, out);
+                      sm_rd_script_put(script, NULL));
+        sm_rd_script_put(script, out);
         sm_buf_text(out, "\r\n");
     } else {
         sm_buf_printf(out, "*%u\r\n$7\r\nEVALSHA\r\n$%u\r\n%s\r\n", ask->argc + 2, SM_RD_SHA,
-                      b->st->scripts[ask->script]);
+                      b->st->scripts[script]);
     }
     sm_buf_bytes(out, b->bytes.p + ask->at, ask->len);
 }
@@ -381,7 +384,7 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
         if (ask->once)
             which[n++] = SIZE_MAX; /* the answer to ASKING is nobody's */
         which[n++] = i;
-        put_ask(b, ask, &out);
+        put_ask(b, ask, node, &out);
     }
     if (replies == NULL || which == NULL || out.err != SM_OK) {
         e = SEMEL_E_NOMEM;
@@ -463,8 +466,9 @@ static semel_err give_up(const sm_rd_batch *b, const pass *p, semel_fault *fault
 {
     bool unsure = false;
     for (size_t i = 0; i < b->n; i++)
-        unsure = unsure || (b->asks[i].reply == NULL && b->asks[i].unsure &&
-                            b->asks[i].script == SM_RD_WRITE);
+        unsure =
+            unsure || (b->asks[i].reply == NULL && b->asks[i].unsure &&
+                       (b->asks[i].script == SM_RD_WRITE || b->asks[i].script == SM_RD_RECORD));
     return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%s%s",
                         p->why.text[0] == '\0' ? "the Redis server did not answer in time"
                                                : p->why.text,

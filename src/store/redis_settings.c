@@ -8,6 +8,7 @@
  * over. What may not be asked counts as not durable (I3).
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "store/redis.h"
 
@@ -111,6 +112,12 @@ sm_rd_talk sm_rd_settings_judge(semel_store *st, redisReply *const *replies, con
                      name, said.len > 2 ? (int)said.len - 2 : 0, said.p);
     sm_buf_fini(&said);
     return talk;
+}
+
+unsigned sm_rd_settings_major(redisReply *const *replies)
+{
+    sm_str version = info_value(replies[SERVER], "redis_version");
+    return version.p == NULL ? 0 : (unsigned)strtoul(version.p, NULL, 10);
 }
 
 semel_err sm_rd_durability(semel_store *st, char *out, size_t n, char *version, size_t version_n,

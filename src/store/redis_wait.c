@@ -118,7 +118,7 @@ bool sm_rd_may_wake(semel_store *st, int64_t deadline_ns)
         sm_buf_printf(&out, "*%u\r\n", b.asks[i].argc);
         sm_buf_bytes(&out, b.bytes.p + b.asks[i].at, b.asks[i].len);
     }
-    const sm_rd_node *node = sm_rd_node_at(st, sm_rd_owner(st, st->slots[SM_RD_GLOBAL]));
+    sm_rd_node *node = sm_rd_node_at(st, sm_rd_owner(st, st->slots[SM_RD_GLOBAL]));
     bool may =
         b.err == SEMEL_OK && out.err == SM_OK &&
         sm_rd_conn_open(st, node, deadline_ns, &c, NULL) == SM_RD_FINE &&
@@ -141,7 +141,7 @@ static void *listen_main(void *context)
     for (bool stop = false; !stop;) {
         unsigned masters[SM_RD_NODES_MAX];
         unsigned n = sm_rd_masters(st, masters);
-        const sm_rd_node *node = sm_rd_node_at(st, masters[turn++ % n]);
+        sm_rd_node *node = sm_rd_node_at(st, masters[turn++ % n]);
         sm_rd_conn *c = NULL;
         int64_t began = sm_clock_mono_ns();
         if (sm_rd_conn_open(st, node, began + PING_NS, &c, NULL) == SM_RD_FINE)
