@@ -371,7 +371,7 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
     semel_err e = SEMEL_OK;
     sm_rd_talk talk = SM_RD_FINE;
     int64_t now = sm_clock_mono_ns(), until = p->deadline_ns;
-    if (sm_rd_has_others(b->st) && until > now)
+    if (b->st->opened && sm_rd_has_others(b->st) && until > now)
         until = now + (until - now) / NODE_SHARE;
 
     sm_buf_init(&out, SM_RD_BATCH_MAX * 2);
@@ -393,7 +393,8 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
     talk = sm_rd_borrow(b->st, node, until, &c, &p->why);
     if (talk != SM_RD_FINE) {
         p->refused += talk == SM_RD_REFUSED;
-        p->relearn = p->pause = true;
+        p->pause = true;
+        p->relearn = p->relearn || talk != SM_RD_BUSY;
         for (size_t i = 0; i < n; i++)
             forget_redirection(b, which[i]);
         goto cleanup;

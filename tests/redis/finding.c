@@ -57,11 +57,49 @@ static void another_host_takes_over(void **state)
     settled(l, 3);
 }
 
+/* ---- not now ---------------------------------------------------------------------------------*/
+
+/* One keeps the server busy, one ends that after a while, and one opens the ledger meanwhile. */
+static void open_meanwhile(worker *w)
+{
+    redisContext *c = call_server(&the_server);
+    if (w->index == 0) {
+        freeReplyObject(redisCommand(c, "EVAL %s 0", "while true do end"));
+    } else if (w->index == 1) {
+        pause_ms(600);
+        freeReplyObject(redisCommand(c, "SCRIPT KILL"));
+    } else {
+        ledger other = {.ops = w->ledger.ops};
+        semel_fault fault = {0};
+        memcpy(other.url, w->ledger.url, sizeof other.url);
+        pause_ms(200);
+        int64_t began = monotonic_ns();
+        if (ledger_open(&other, true, &fault) != SEMEL_OK)
+            w->wrong = "it did not wait for a server that is busy";
+        else if (monotonic_ns() - began < 200000000)
+            w->wrong = "the server was not busy at all";
+        ledger_close(&other);
+    }
+    redisFree(c);
+}
+
+static void opening_waits_for_a_server_that_is_busy(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    tell_server(c, "CONFIG SET lua-time-limit 50");
+    run_workers(l, 3, open_meanwhile, NULL);
+    tell_server(c, "CONFIG SET lua-time-limit 5000");
+    redisFree(c);
+}
+
 int finding_tests(void)
 {
     const struct CMUnitTest tests[] = {
         on_server(a_host_that_is_dead_does_not_matter_if_another_is_named),
         on_server(another_host_takes_over),
+        on_server(opening_waits_for_a_server_that_is_busy),
     };
     return cmocka_run_group_tests_name("finding", tests, NULL, NULL);
 }
