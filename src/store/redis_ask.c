@@ -470,10 +470,12 @@ static semel_err give_up(const sm_rd_batch *b, const pass *p, semel_fault *fault
         unsure =
             unsure || (b->asks[i].reply == NULL && b->asks[i].unsure &&
                        (b->asks[i].script == SM_RD_WRITE || b->asks[i].script == SM_RD_RECORD));
-    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%s%s",
-                        p->why.text[0] == '\0' ? "the Redis server did not answer in time"
-                                               : p->why.text,
-                        unsure ? "; the write may or may not have been recorded" : "");
+    sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%s%s",
+                 p->why.text[0] == '\0' ? "the Redis server did not answer in time" : p->why.text,
+                 unsure ? "; the write may or may not have been recorded" : "");
+    if (fault != NULL && p->why.code == SEMEL_E_BAD_ARGUMENTS)
+        fault->code = p->why.code; /* trying again does not help */
+    return SEMEL_E_UNAVAILABLE;
 }
 
 static semel_err first_error(const sm_rd_batch *b, semel_fault *fault)

@@ -57,6 +57,56 @@ static void another_host_takes_over(void **state)
     settled(l, 3);
 }
 
+/* ---- sentences -------------------------------------------------------------------------------*/
+
+typedef struct attempt {
+    const char *rest; /* of the URL */
+    semel_err code;   /* a mistake, or something that may pass */
+    const char *says;
+} attempt;
+
+static void expect_told(const ledger *l, const attempt *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        ledger other = {.ops = l->ops};
+        semel_fault fault = {0};
+        snprintf(other.url, sizeof other.url, "redis://%s:%d%s", the_server.host, the_server.port,
+                 list[i].rest);
+        expect_error(ledger_open(&other, true, &fault), SEMEL_E_UNAVAILABLE);
+        expect(strstr(fault.text, list[i].says) != NULL, "%s: %s", other.url, fault.text);
+        expect(fault.code == list[i].code, "%s: %s", other.url, semel_err_name(fault.code));
+    }
+}
+
+static void what_cannot_be_opened_is_told(void **state)
+{
+    needs_server();
+    char at[160];
+    snprintf(at, sizeof at, "in redis://%s:%d/0; if", the_server.host, the_server.port);
+    const attempt list[] = {
+        {"?prefix=nothing:", SEMEL_E_UNAVAILABLE, at},
+        {"?prefix=nothing:", SEMEL_E_UNAVAILABLE, "semel store migrate"},
+        {"?prefix=nothing:&accept_data_loss=no", SEMEL_E_UNAVAILABLE, "semel store migrate"},
+        {"?cluster=yes", SEMEL_E_BAD_ARGUMENTS, "take cluster=yes out"},
+        {"/9999", SEMEL_E_BAD_ARGUMENTS, "has no database 9999"},
+        {"?nonsense=1", SEMEL_E_BAD_ARGUMENTS, "not known"},
+        {"/x", SEMEL_E_BAD_ARGUMENTS, "database"},
+    };
+    expect_told(*state, list, COUNT(list));
+}
+
+static void what_is_wrong_with_a_url_of_a_cluster_is_told(void **state)
+{
+    needs_server();
+    const attempt list[] = {
+        {"?cluster=no", SEMEL_E_BAD_ARGUMENTS, "take cluster=no out"},
+        {"/1", SEMEL_E_BAD_ARGUMENTS, "take /1 out"},
+        {"/1?cluster=yes", SEMEL_E_BAD_ARGUMENTS, "no other database than 0"},
+        {"?prefix=nothing:", SEMEL_E_UNAVAILABLE, "semel store migrate"},
+    };
+    expect_told(*state, list, COUNT(list));
+}
+
 /* ---- not now ---------------------------------------------------------------------------------*/
 
 /* One keeps the server busy, one ends that after a while, and one opens the ledger meanwhile. */
@@ -99,6 +149,7 @@ int finding_tests(void)
     const struct CMUnitTest tests[] = {
         on_server(a_host_that_is_dead_does_not_matter_if_another_is_named),
         on_server(another_host_takes_over),
+        on_server(what_cannot_be_opened_is_told),
         on_server(opening_waits_for_a_server_that_is_busy),
     };
     return cmocka_run_group_tests_name("finding", tests, NULL, NULL);
@@ -108,6 +159,7 @@ int cluster_finding_tests(void)
 {
     const struct CMUnitTest tests[] = {
         on_server(a_host_that_is_dead_does_not_matter_if_another_is_named),
+        on_server(what_is_wrong_with_a_url_of_a_cluster_is_told),
     };
     return cmocka_run_group_tests_name("finding a cluster", tests, NULL, NULL);
 }

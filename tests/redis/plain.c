@@ -383,6 +383,7 @@ static void a_user_without_rights_is_told_what_is_missing(void **state)
     expect_error(ledger_open(&wrong, false, &fault), SEMEL_E_UNAVAILABLE);
     assert_null(strstr(fault.text, "wr0ng"));
     expect(strstr(fault.text, "does not accept") != NULL, "it says: %s", fault.text);
+    expect(strstr(fault.text, the_server.host) != NULL, "it says: %s", fault.text);
     snprintf(wrong.url, sizeof wrong.url, "redis://semel-test:s%%25cret@%s:%d?prefix=other",
              the_server.host, the_server.port);
     expect_error(ledger_open(&wrong, false, &fault), SEMEL_E_UNAVAILABLE);
@@ -416,6 +417,7 @@ static void what_is_not_a_ledger_is_refused(void **state)
                  the_server.port, prefix);
         expect_error(ledger_open(&other, false, &fault), SEMEL_E_UNAVAILABLE);
         expect(strstr(fault.text, rows[i].says) != NULL, "it says: %s", fault.text);
+        assert_int_equal(fault.code, SEMEL_E_BAD_ARGUMENTS);
         tell_server(c, "DEL %s", meta);
     }
     redisFree(c);
