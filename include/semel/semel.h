@@ -94,7 +94,8 @@ typedef struct semel_options {
     int64_t tombstone_ms;
 } semel_options;
 
-/* On failure *out is NULL and `fault` (may be NULL) says what is wrong and what to do. */
+/* On failure *out is NULL and `fault` (may be NULL) says what is wrong and what to do. If its code
+ * is SEMEL_E_BAD_ARGUMENTS, trying again does not help. */
 SEMEL_API semel_err semel_open(const semel_options *options, semel **out, semel_fault *fault);
 
 /* Writes what is still to be written and lets go. No other call may be under way. Accepts NULL. */

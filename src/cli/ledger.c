@@ -60,7 +60,7 @@ int cli_ledger_nameless(void)
 
 static const char *fault_text(semel_err e, const semel_fault *fault)
 {
-    return fault->code == e && fault->text[0] != '\0' ? fault->text : semel_err_text(e);
+    return fault->code != SEMEL_OK && fault->text[0] != '\0' ? fault->text : semel_err_text(e);
 }
 
 int cli_ledger_fault(semel_err e, const semel_fault *fault)
@@ -98,7 +98,8 @@ static void print_unavailable(const cli_ledger_options *o, bool retriable, sm_st
 
 int cli_ledger_unavailable(const cli_ledger_options *o, semel_err e, const semel_fault *fault)
 {
-    print_unavailable(o, e == SEMEL_E_UNAVAILABLE, sm_str_from(fault_text(e, fault)));
+    bool retriable = e == SEMEL_E_UNAVAILABLE && fault->code != SEMEL_E_BAD_ARGUMENTS;
+    print_unavailable(o, retriable, sm_str_from(fault_text(e, fault)));
     return cli_ledger_fault(e, fault);
 }
 

@@ -159,6 +159,9 @@ static int run(int argc, char **argv)
     const cli_command *c = find_command(argc - 1, argv + 1, &words);
     if (c != NULL)
         return c->run(c, argc - words, argv + words);
+    if (argc == 3 && is_family(first) &&
+        (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0))
+        return run_help(1, argv + 1);
     if (argc == 2 && is_family(first)) {
         print_family(stderr, first);
         return CLI_USAGE;

@@ -74,24 +74,26 @@ static sm_err choose_url(const char *given, char made[URL_MAX], sm_str *url, sem
     return SM_OK;
 }
 
-static sm_err
-unknown_store(semel_fault *fault) /* the URL is not repeated: it may hold a password */
+/* A ledger that a person has named wrongly cannot be used: nothing may run. The fault keeps a code
+ * of its own, which tells that trying again does not help. */
+static sm_err unavailable(sm_err e)
 {
-    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                        "the ledger's URL names no store that is known here; use sqlite:PATH, "
-                        "postgres://..., redis://... or memory:");
+    return e == SEMEL_E_BAD_ARGUMENTS || e == SEMEL_E_LIMIT ? SEMEL_E_UNAVAILABLE : e;
 }
 
-/* A URL that cannot be understood is a ledger that cannot be used: nothing may run. */
+static sm_err unknown_store(semel_fault *fault)
+{
+    /* The URL is not repeated: it may hold a password. */
+    return unavailable(
+        sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                     "the ledger's URL names no store that is known here; use sqlite:PATH, "
+                     "postgres://..., redis://... or memory:"));
+}
+
 static sm_err open_with(const semel_store_ops *ops, sm_str url, const semel_store_env *env,
                         semel_store **out, uint32_t *caps, semel_fault *fault)
 {
-    sm_err e = ops->open(url, env, out, caps, fault);
-    if (e != SEMEL_E_BAD_ARGUMENTS && e != SEMEL_E_LIMIT)
-        return e;
-    if (fault != NULL)
-        fault->code = SEMEL_E_UNAVAILABLE;
-    return SEMEL_E_UNAVAILABLE;
+    return unavailable(ops->open(url, env, out, caps, fault));
 }
 
 static sm_err open_store(semel *s, semel_fault *fault)
@@ -120,8 +122,8 @@ semel_err semel_migrate(const char *url, uint32_t partitions, semel_fault *fault
     if (ops == NULL)
         return unknown_store(fault);
     if (partitions > 0 && ops != &sm_store_postgres)
-        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                            "only a ledger in Postgres can have partitions");
+        return unavailable(sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                                        "only a ledger in Postgres can have partitions"));
     semel_store_env env = {.size = sizeof env, .migrate = true, .partitions = partitions};
     semel_store *st = NULL;
     uint32_t caps;
@@ -136,10 +138,11 @@ sm_err sm_ledger_fits(const semel *s, const sm_contract *c, semel_fault *fault)
 {
     if ((s->caps & SEMEL_STORE_LOSSY) == 0 || c->class != SM_CLASS_IRREVERSIBLE)
         return SM_OK;
-    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                        "this ledger cannot hold irreversible effects: %s. Change that, or put "
-                        "accept_data_loss=yes into the ledger's URL",
-                        s->durability);
+    return unavailable(
+        sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                     "this ledger cannot hold irreversible effects: %s. Change that, or put "
+                     "accept_data_loss=yes into the ledger's URL",
+                     s->durability));
 }
 
 /* Every contract that could ever be asked for: a mistake is found before the first call. */
