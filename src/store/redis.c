@@ -18,44 +18,54 @@
 
 #define MARK "semel ledger "
 
-/* Whether this is a cluster, from the server itself unless the URL says so. */
-static semel_err find_cluster(semel_store *st, int64_t deadline_ns, semel_fault *fault)
+/* Whether a node belongs to a cluster, as far as it may be asked. */
+static semel_err find_cluster(semel_store *st, unsigned node, bool *is, bool *known,
+                              int64_t deadline_ns, semel_fault *fault)
 {
     sm_rd_batch b;
     sm_rd_batch_init(&b, st);
-    sm_rd_command_at(&b, 0, "INFO");
+    sm_rd_command_at(&b, node, "INFO");
     sm_rd_arg_text(&b, "cluster");
-    sm_rd_command_at(&b, 0, "CLUSTER");
+    sm_rd_command_at(&b, node, "CLUSTER");
     sm_rd_arg_text(&b, "INFO");
     for (size_t i = 0; i < b.n; i++)
         b.asks[i].tolerant = true;
     semel_err e = sm_rd_run(&b, deadline_ns, fault);
     if (e == SEMEL_OK) {
         sm_str info = sm_rd_text(sm_rd_reply(&b, 0)), cluster = sm_rd_text(sm_rd_reply(&b, 1));
-        st->cluster =
-            info.p != NULL ? strstr(info.p, "cluster_enabled:1") != NULL : cluster.p != NULL;
+        *known = info.p != NULL || cluster.p != NULL;
+        *is = info.p != NULL ? strstr(info.p, "cluster_enabled:1") != NULL : cluster.p != NULL;
     }
     sm_rd_batch_fini(&b);
     return e;
 }
 
+/* Finds out what the servers are that the URL names, and which of them to talk to. */
 static semel_err meet(semel_store *st, int64_t deadline_ns, semel_fault *fault)
 {
-    /* A server of a cluster is not asked whether it is the master: it says who is. */
-    st->cluster = st->config.cluster != SM_RD_PLAIN;
-    semel_err e = SEMEL_OK;
-    if (st->config.cluster == SM_RD_FIND_OUT)
-        e = find_cluster(st, deadline_ns, fault);
+    const sm_rd_config *c = &st->config;
+    unsigned n = atomic_load(&st->map.n);
+    bool is = false, known = false;
+    semel_err e = SEMEL_E_UNAVAILABLE;
+    /* Until it is known, no server is asked whether it is the master: in a cluster it says who is.
+     */
+    st->cluster = true;
+    for (unsigned i = 0; i < n && e != SEMEL_OK; i++) {
+        int64_t now = sm_clock_mono_ns(), part = i + 1 < n ? 2 : 1;
+        e = find_cluster(st, i, &is, &known, now + (deadline_ns - now) / part, fault);
+    }
     if (e != SEMEL_OK)
         return e;
-    if (st->cluster && st->config.db != 0)
+    if (known && c->cluster != SM_RD_FIND_OUT && is != (c->cluster == SM_RD_CLUSTER))
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
-                            "a Redis cluster has no other database than 0");
-    if (st->cluster)
-        return sm_rd_map_learn(st, NULL, deadline_ns, fault);
+                            "the Redis server %s a cluster; take cluster=%s out of the ledger's "
+                            "URL",
+                            is ? "belongs to" : "does not belong to", is ? "no" : "yes");
+    st->cluster = c->cluster == SM_RD_FIND_OUT ? is : c->cluster == SM_RD_CLUSTER;
     /* Connections that were opened before that was known may lead to a replica. */
-    sm_rd_forget_idle(sm_rd_node_at(st, 0));
-    return SEMEL_OK;
+    for (unsigned i = 0; i < n && !st->cluster; i++)
+        sm_rd_forget_idle(sm_rd_node_at(st, i));
+    return sm_rd_map_learn(st, deadline_ns, fault);
 }
 
 /* Looks for the ledger under the prefix, and makes it if that is allowed. */
@@ -63,8 +73,10 @@ static semel_err find_ledger(semel_store *st, bool must_exist, int64_t deadline_
                              semel_fault *fault)
 {
     sm_rd_batch b;
-    char mine[32];
-    snprintf(mine, sizeof mine, MARK "%u", SM_RD_SCHEMA);
+    char mine[SM_RD_NAME], where[256];
+    sm_rd_config_where(&st->config, where, sizeof where);
+    /* What was made anew under the same prefix is another ledger. */
+    snprintf(mine, sizeof mine, MARK "%u %016llx", SM_RD_SCHEMA, (unsigned long long)st->tag);
     sm_rd_batch_init(&b, st);
     if (!must_exist) {
         sm_rd_command(&b, SM_RD_GLOBAL, "SETNX");
@@ -80,22 +92,27 @@ static semel_err find_ledger(semel_store *st, bool must_exist, int64_t deadline_
         const redisReply *r = sm_rd_reply(&b, b.n - 1);
         sm_str there = sm_rd_text(r);
         size_t n = strlen(MARK);
-        long version = there.n > n && memcmp(there.p, MARK, n) == 0 ? atol(there.p + n) : 0;
+        long version = there.n > n && there.n < SM_RD_NAME && memcmp(there.p, MARK, n) == 0
+                           ? atol(there.p + n)
+                           : 0;
         if (r->type == REDIS_REPLY_ERROR && strncmp(r->str, "WRONGTYPE", 9) != 0)
             e = sm_rd_explain((sm_str){r->str, r->len}, fault);
         else if (r->type == REDIS_REPLY_NIL)
             e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                             "there is no ledger with the prefix %.*s on the Redis server",
-                             SM_FMT(st->config.prefix));
+                             "there is no ledger with the prefix %.*s in %s; if that is the right "
+                             "place, `semel store migrate` makes one",
+                             SM_FMT(st->config.prefix), where);
         else if (version < 1)
-            e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                             "what has the prefix %.*s on the Redis server is not a ledger; choose "
-                             "another prefix",
-                             SM_FMT(st->config.prefix));
+            e = sm_fault_set(
+                fault, SEMEL_E_BAD_ARGUMENTS,
+                "what has the prefix %.*s in %s is not a ledger; choose another prefix",
+                SM_FMT(st->config.prefix), where);
         else if (version > (long)SM_RD_SCHEMA)
-            e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+            e = sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                              "the ledger was made by a newer version of Semel (schema %ld)",
                              version);
+        else
+            snprintf(st->name, sizeof st->name, "%s", there.p);
     }
     sm_rd_batch_fini(&b);
     return e;
@@ -108,7 +125,7 @@ static semel_err check_version(const char *version, semel_fault *fault)
     if (sscanf(version, "Redis %u.%u", &major, &minor) != 2 || major > 6 ||
         (major == 6 && minor >= 2))
         return SEMEL_OK;
-    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+    return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                         "the ledger needs Redis 6.2 or newer; this is %s", version);
 }
 
@@ -143,6 +160,13 @@ static semel_err prepare(semel_store *st, semel_fault *fault)
     return SEMEL_OK;
 }
 
+/* Whatever is wrong, there is no ledger to use. The fault keeps the code of a mistake, so that
+ * callers can tell that trying again does not help. */
+static semel_err unopened(semel_err e)
+{
+    return e == SEMEL_E_BAD_ARGUMENTS || e == SEMEL_E_LIMIT ? SEMEL_E_UNAVAILABLE : e;
+}
+
 static semel_err redis_open(semel_str url, const semel_store_env *env, semel_store **out,
                             uint32_t *caps, semel_fault *fault)
 {
@@ -151,7 +175,6 @@ static semel_err redis_open(semel_str url, const semel_store_env *env, semel_sto
     if (st == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     char lost[512], version[128];
-    uint64_t bytes;
     sm_arena_init(&st->arena, 1 << 20);
     sm_bell_init(&st->bell);
     sm_rd_ear_init(st);
@@ -164,21 +187,23 @@ static semel_err redis_open(semel_str url, const semel_store_env *env, semel_sto
     if (e == SEMEL_OK)
         e = meet(st, deadline_ns, fault);
     if (e == SEMEL_OK)
-        e = sm_rd_durability(st, lost, sizeof lost, version, sizeof version, &bytes, deadline_ns,
-                             fault);
+        e = sm_rd_durability(st, lost, sizeof lost, version, sizeof version, deadline_ns, fault);
     if (e == SEMEL_OK)
         e = check_version(version, fault);
     if (e == SEMEL_OK)
         e = find_ledger(st, env->must_exist, deadline_ns, fault);
     if (e != SEMEL_OK) {
         redis_close(st);
-        return e;
+        return unopened(e);
     }
-    *caps = SEMEL_STORE_SHARED | SEMEL_STORE_CLOCK | SEMEL_STORE_NOTIFY;
+    *caps = SEMEL_STORE_SHARED | SEMEL_STORE_CLOCK;
+    if (sm_rd_may_wake(st, deadline_ns))
+        *caps |= SEMEL_STORE_NOTIFY;
     if (lost[0] == '\0')
         *caps |= SEMEL_STORE_DURABLE;
     else if (!st->config.accept_loss)
         *caps |= SEMEL_STORE_LOSSY;
+    st->durable = (*caps & SEMEL_STORE_DURABLE) != 0;
     st->opened = true;
     *out = st;
     return SEMEL_OK;
@@ -191,9 +216,10 @@ static semel_err rediss_open(semel_str url, const semel_store_env *env, semel_st
     (void)env;
     *out = NULL;
     *caps = 0;
-    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                        "rediss:// is not supported: this build's Redis client has no TLS. Run a "
-                        "TLS tunnel such as stunnel beside it, and use redis:// to the tunnel");
+    return unopened(
+        sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                     "rediss:// is not supported: this build's Redis client has no TLS. Run a "
+                     "TLS tunnel such as stunnel beside it, and use redis:// to the tunnel"));
 }
 
 static void rediss_close(semel_store *st)

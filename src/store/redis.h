@@ -12,9 +12,11 @@
  *     redis_read.c    get, query, due
  *     redis_log.c     the order of all events; seals
  *     redis_note.c    notes
+ *     redis_trust.c   whether the server still has what it has acknowledged
  *     redis_purge.c   housekeeping
  *     redis_wait.c    waiting, and the thread that hears of other processes' writes
- *     redis_health.c  what the server promises, and whether the ledger is sound
+ *     redis_settings.c  what a server's settings promise
+ *     redis_health.c  what is in the ledger, and whether it is sound
  *
  * Keys. P is the prefix, SS the shard in two hexadecimal digits, ID and G an effect's id and
  * generation. All that one write touches has one hash tag, so it lies in one slot of a cluster.
@@ -27,7 +29,7 @@
  *     P{SS}due  gone            records by when to look at them, and by when purge may take of them
  *     P{SS}g:GROUP              what runs or is in doubt in a group, by when it bars
  *     P{SS}log                  events that have no seq yet
- *     P{SS}tick                 the last stamp
+ *     P{SS}tick                 the last stamp, and the first one: they never go
  *     P{SS}c:NAME               a counter
  *     P{SS}n:ID  notes          notes of an id, and all of them by age; SS is of the id here
  *     P{semel}meta  seq  log  epoch  sealed  seals     what the whole ledger has one of
@@ -71,9 +73,15 @@
 
 /* ---- what the URL says: redis_url.c ----------------------------------------------------------*/
 
-typedef struct sm_rd_config {
+#define SM_RD_PLACES_MAX 16u
+typedef struct sm_rd_place {
     const char *host; /* or the path of a socket */
     int port;         /* 0: a socket */
+} sm_rd_place;
+
+typedef struct sm_rd_config {
+    sm_rd_place places[SM_RD_PLACES_MAX]; /* the first that can be used is */
+    unsigned n_places;
     sm_str user, password;
     int db;
     sm_str prefix;
@@ -86,6 +94,9 @@ typedef struct sm_rd_config {
 /* Texts are made in the arena. No fault repeats a part of the URL that may be secret. */
 semel_err sm_rd_config_read(sm_arena *a, semel_str url, sm_rd_config *out, semel_fault *fault);
 
+/* Where that is, for people, without its secrets. */
+void sm_rd_config_where(const sm_rd_config *c, char *out, size_t n);
+
 /* ---- one connection: redis_conn.c ------------------------------------------------------------*/
 
 typedef struct sm_rd_node sm_rd_node;
@@ -96,19 +107,25 @@ typedef struct sm_rd_conn {
     redisReader *reader;
     int64_t used_ns;
     bool reused;
+    bool replica; /* of a cluster, when it was opened: what it promises was not judged */
 } sm_rd_conn;
 
 /* How an attempt to talk to a server ended. */
 typedef enum sm_rd_talk {
     SM_RD_FINE,
     SM_RD_LOST,    /* it is gone, or did not answer in time */
+    SM_RD_BUSY,    /* it is there, and says that it will answer later */
     SM_RD_REFUSED, /* it answered, and asking again now will not help */
 } sm_rd_talk;
 
 /* Connects and greets: the user, the database, and whether it is a master. */
-sm_rd_talk sm_rd_conn_open(semel_store *st, const sm_rd_node *node, int64_t deadline_ns,
-                           sm_rd_conn **out, semel_fault *fault);
+sm_rd_talk sm_rd_conn_open(semel_store *st, sm_rd_node *node, int64_t deadline_ns, sm_rd_conn **out,
+                           semel_fault *fault);
 void sm_rd_conn_close(sm_rd_conn *c); /* accepts NULL */
+
+/* Asks a connection that was made long ago what the server promises now. */
+sm_rd_talk sm_rd_conn_check(semel_store *st, const sm_rd_node *node, sm_rd_conn *c,
+                            int64_t deadline_ns, semel_fault *fault);
 
 /* Sends what is in `out` and reads `n` answers. *got says how many came; those are the caller's. */
 sm_rd_talk sm_rd_exchange(sm_rd_conn *c, sm_str out, redisReply **replies, size_t n, size_t *got,
@@ -126,7 +143,9 @@ struct sm_rd_node {
     pthread_mutex_t lock;
     pthread_cond_t freed; /* CLOCK_MONOTONIC */
     sm_rd_conn *idle;
-    unsigned open; /* idle and lent */
+    unsigned open;          /* idle and lent */
+    atomic_llong judged_ns; /* when its settings were last looked at */
+    atomic_bool modern;     /* Redis 7 or newer: scripts may say how they are to be run */
 };
 
 typedef struct sm_rd_map {
@@ -147,9 +166,10 @@ unsigned sm_rd_node_index(semel_store *st, const sm_rd_node *node);
 unsigned sm_rd_owner(semel_store *st, uint16_t slot);
 void sm_rd_own(semel_store *st, uint16_t slot, const sm_rd_node *node);
 
-/* Reads the map of a cluster from any node that answers, `not` (may be NULL) last. */
-semel_err sm_rd_map_learn(semel_store *st, const sm_rd_node * not, int64_t deadline_ns,
-                          semel_fault *fault);
+/* Reads the map of a cluster from any node that answers. Of plain servers the first that is a
+ * master owns all slots. */
+semel_err sm_rd_map_learn(semel_store *st, int64_t deadline_ns, semel_fault *fault);
+bool sm_rd_has_others(const semel_store *st); /* servers that may take over from one that fails */
 
 /* The nodes that own slots now; returns how many. */
 unsigned sm_rd_masters(semel_store *st, unsigned out[SM_RD_NODES_MAX]);
@@ -168,6 +188,7 @@ uint16_t sm_rd_slot(sm_str key); /* of a key with or without a hash tag */
 /* X(name) */
 #define SM_RD_SCRIPTS(X)                                                                           \
     X(WRITE)                                                                                       \
+    X(RECORD)                                                                                      \
     X(WATCH)                                                                                       \
     X(REAP)                                                                                        \
     X(NUMBER)                                                                                      \
@@ -187,8 +208,8 @@ typedef enum sm_rd_script {
 #define SM_RD_NO_SCRIPT SM_RD_SCRIPT_COUNT
 #define SM_RD_SHA       40u
 
-/* In two parts: one text would be longer than C allows. */
-extern const char *const sm_rd_script_text[SM_RD_SCRIPT_COUNT][2];
+/* Its text, and how long that is; `out` may be NULL. */
+size_t sm_rd_script_put(sm_rd_script script, sm_buf *out);
 semel_err sm_rd_script_names(char names[SM_RD_SCRIPT_COUNT][SM_RD_SHA + 1]);
 
 /* ---- questions: redis_ask.c ------------------------------------------------------------------*/
@@ -298,11 +319,23 @@ typedef struct sm_rd_ear {
     atomic_bool hears;
 } sm_rd_ear;
 
+/* What this handle has seen of a shard: its newest stamp and its first one; 0: nothing yet. */
+typedef struct sm_rd_ticks {
+    atomic_ullong last, first;
+} sm_rd_ticks;
+
+#define SM_RD_NAME 64u
+
 struct semel_store {
     sm_arena arena; /* the configuration */
     sm_rd_config config;
     bool cluster;
-    bool opened; /* from then on a server that is gone may come back */
+    bool opened;           /* from then on a server that is gone may come back */
+    bool durable;          /* as it was opened */
+    char name[SM_RD_NAME]; /* of the ledger, as its key `meta` says it */
+    sm_rd_ticks seen[SM_RD_SHARDS];
+    atomic_bool lost;        /* a durable server has lost something: nothing is answered */
+    atomic_ullong greetings; /* connections that were made */
     uint16_t slots[SM_RD_SHARDS + 1];
     char scripts[SM_RD_SCRIPT_COUNT][SM_RD_SHA + 1];
     sm_rd_map map;
@@ -319,6 +352,20 @@ semel_err sm_rd_claim(semel_store *st, const semel_write *fresh, semel_room *roo
                       semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault);
 semel_err sm_rd_apply(semel_store *st, const semel_write *w, semel_room *room, semel_record *cur,
                       int64_t *now, semel_fault *fault);
+
+/* Before a write: whether the ledger is still the one that was opened, as far as the shard's own
+ * ticks cannot tell. */
+semel_err sm_rd_trust(semel_store *st, uint8_t shard, int64_t deadline_ns, semel_fault *fault);
+
+/* Puts what was seen of a shard into a question, and takes it from an answer. */
+void sm_rd_arg_seen(sm_rd_batch *b, uint8_t shard);
+void sm_rd_seen(semel_store *st, uint8_t shard, const redisReply *tick);
+
+/* Something that was acknowledged is gone. SEMEL_OK: that was to be expected; what was seen is
+ * forgotten. */
+semel_err sm_rd_bereft(semel_store *st, semel_fault *fault);
+bool sm_rd_lost(semel_store *st, semel_fault *fault); /* whether that has happened for good */
+
 semel_err sm_rd_counter(semel_store *st, uint8_t shard, semel_str name, int64_t *value,
                         semel_fault *fault);
 
@@ -357,12 +404,21 @@ semel_err sm_rd_purge(semel_store *st, size_t limit, uint64_t events_to, int64_t
 
 void sm_rd_ear_init(semel_store *st);
 void sm_rd_ear_fini(semel_store *st);
+bool sm_rd_may_wake(semel_store *st, int64_t deadline_ns); /* whether its user may tell and hear */
 semel_err sm_rd_wait(semel_store *st, const semel_ref *of, uint64_t version, int64_t deadline_ns,
                      semel_fault *fault);
 
 /* What the servers' settings mean for what was acknowledged: empty if nothing may be lost. */
 semel_err sm_rd_durability(semel_store *st, char *out, size_t n, char *version, size_t version_n,
-                           uint64_t *bytes, int64_t deadline_ns, semel_fault *fault);
+                           int64_t deadline_ns, semel_fault *fault);
+
+/* The same for one connection: the questions, as many as there are answers to judge. Refused if the
+ * store was opened as durable and this server is not. */
+#define SM_RD_SETTINGS 5u
+void sm_rd_settings_put(sm_buf *out);
+unsigned sm_rd_settings_major(redisReply *const *replies); /* version; 0 if it is not known */
+sm_rd_talk sm_rd_settings_judge(semel_store *st, redisReply *const *replies, const char *name,
+                                semel_fault *fault);
 semel_err sm_rd_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault);
 
 #endif

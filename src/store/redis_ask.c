@@ -26,7 +26,7 @@
 #define PAUSE_MOST_NS  (200 * 1000000ll)
 #define FOLLOW_MAX     5u /* redirections in a row without a pause */
 #define REFUSALS_MAX   4u
-#define NODE_SHARE     2 /* in a cluster one server gets this part of the time */
+#define NODE_SHARE     2 /* where there are several, one server gets this part of the time */
 
 int64_t sm_rd_deadline(const semel_store *st)
 {
@@ -273,22 +273,23 @@ static unsigned node_of(sm_rd_batch *b, const sm_rd_ask *ask)
     return ask->node >= 0 ? (unsigned)ask->node : sm_rd_owner(b->st, ask->slot);
 }
 
-static void put_ask(sm_rd_batch *b, const sm_rd_ask *ask, sm_buf *out)
+static void put_ask(sm_rd_batch *b, const sm_rd_ask *ask, const sm_rd_node *node, sm_buf *out)
 {
+    sm_rd_script script = ask->script;
+    if (script == SM_RD_RECORD && !atomic_load(&node->modern))
+        script = SM_RD_WRITE; /* which is the same but for a full server */
     if (ask->once)
         sm_buf_text(out, "*1\r\n$6\r\nASKING\r\n");
-    if (ask->script == SM_RD_NO_SCRIPT) {
+    if (script == SM_RD_NO_SCRIPT) {
         sm_buf_printf(out, "*%u\r\n", ask->argc);
     } else if (ask->whole) {
-        const char *const *text = sm_rd_script_text[ask->script];
         sm_buf_printf(out, "*%u\r\n$4\r\nEVAL\r\n$%zu\r\n", ask->argc + 2,
-                      strlen(text[0]) + strlen(text[1]));
-        sm_buf_text(out, text[0]);
-        sm_buf_text(out, text[1]);
+                      sm_rd_script_put(script, NULL));
+        sm_rd_script_put(script, out);
         sm_buf_text(out, "\r\n");
     } else {
         sm_buf_printf(out, "*%u\r\n$7\r\nEVALSHA\r\n$%u\r\n%s\r\n", ask->argc + 2, SM_RD_SHA,
-                      b->st->scripts[ask->script]);
+                      b->st->scripts[script]);
     }
     sm_buf_bytes(out, b->bytes.p + ask->at, ask->len);
 }
@@ -370,7 +371,7 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
     semel_err e = SEMEL_OK;
     sm_rd_talk talk = SM_RD_FINE;
     int64_t now = sm_clock_mono_ns(), until = p->deadline_ns;
-    if (b->st->cluster && until > now)
+    if (b->st->opened && sm_rd_has_others(b->st) && until > now)
         until = now + (until - now) / NODE_SHARE;
 
     sm_buf_init(&out, SM_RD_BATCH_MAX * 2);
@@ -383,7 +384,7 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
         if (ask->once)
             which[n++] = SIZE_MAX; /* the answer to ASKING is nobody's */
         which[n++] = i;
-        put_ask(b, ask, &out);
+        put_ask(b, ask, node, &out);
     }
     if (replies == NULL || which == NULL || out.err != SM_OK) {
         e = SEMEL_E_NOMEM;
@@ -392,7 +393,8 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
     talk = sm_rd_borrow(b->st, node, until, &c, &p->why);
     if (talk != SM_RD_FINE) {
         p->refused += talk == SM_RD_REFUSED;
-        p->relearn = p->pause = true;
+        p->pause = true;
+        p->relearn = p->relearn || talk != SM_RD_BUSY;
         for (size_t i = 0; i < n; i++)
             forget_redirection(b, which[i]);
         goto cleanup;
@@ -465,12 +467,15 @@ static semel_err give_up(const sm_rd_batch *b, const pass *p, semel_fault *fault
 {
     bool unsure = false;
     for (size_t i = 0; i < b->n; i++)
-        unsure = unsure || (b->asks[i].reply == NULL && b->asks[i].unsure &&
-                            b->asks[i].script == SM_RD_WRITE);
-    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%s%s",
-                        p->why.text[0] == '\0' ? "the Redis server did not answer in time"
-                                               : p->why.text,
-                        unsure ? "; the write may or may not have been recorded" : "");
+        unsure =
+            unsure || (b->asks[i].reply == NULL && b->asks[i].unsure &&
+                       (b->asks[i].script == SM_RD_WRITE || b->asks[i].script == SM_RD_RECORD));
+    sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%s%s",
+                 p->why.text[0] == '\0' ? "the Redis server did not answer in time" : p->why.text,
+                 unsure ? "; the write may or may not have been recorded" : "");
+    if (fault != NULL && p->why.code == SEMEL_E_BAD_ARGUMENTS)
+        fault->code = p->why.code; /* trying again does not help */
+    return SEMEL_E_UNAVAILABLE;
 }
 
 static semel_err first_error(const sm_rd_batch *b, semel_fault *fault)
@@ -487,10 +492,12 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
 {
     pass p = {.deadline_ns = deadline_ns};
     int64_t pause_ns = PAUSE_FIRST_NS;
-    /* In a cluster another server may have taken over from the one that refuses. */
-    unsigned refusals = b->st->cluster && b->st->opened ? REFUSALS_MAX : 0;
+    /* Another server may have taken over from the one that refuses. */
+    unsigned refusals = sm_rd_has_others(b->st) && b->st->opened ? REFUSALS_MAX : 0;
     if (b->err != SEMEL_OK || b->bytes.err != SM_OK)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+    if (sm_rd_lost(b->st, fault))
+        return SEMEL_E_UNAVAILABLE;
     if (sm_clock_mono_ns() >= deadline_ns) /* no server is to blame for that */
         return give_up(b, &p, fault);
     for (unsigned follow = 0; next_node(b, 0) < SM_RD_NODES_MAX; follow++) {
@@ -508,8 +515,8 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
             take_a_pause(pause_ns, deadline_ns);
             pause_ns = pause_ns * 2 < PAUSE_MOST_NS ? pause_ns * 2 : PAUSE_MOST_NS;
         }
-        if (p.relearn && b->st->cluster)
-            sm_rd_map_learn(b->st, NULL, deadline_ns, NULL);
+        if (p.relearn && sm_rd_has_others(b->st))
+            sm_rd_map_learn(b->st, deadline_ns, NULL);
     }
     return first_error(b, fault);
 }

@@ -1,127 +1,40 @@
-/*
- * What the servers promise, and whether the ledger is sound.
- *
- * A Redis server acknowledges writes that a crash may lose, unless it is set up not to: an
- * append-only file that is synced before every answer, and no eviction. What a server's settings
- * are is asked when the store is opened, of every master of a cluster, and told in plain words.
- * What may not be asked counts as not durable (I3).
- */
+/* What is in the ledger, and whether it is sound. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "store/redis.h"
 
-#define CHECK_PAGE 100u
-
-/* ---- durability ------------------------------------------------------------------------------*/
-
-enum { APPENDONLY, APPENDFSYNC, POLICY, PERSISTENCE, SERVER, MEMORY, QUESTIONS };
-
-static void put_questions(sm_rd_batch *b, unsigned node)
-{
-    static const char *const asked[QUESTIONS][3] = {
-        {"CONFIG", "GET", "appendonly"},
-        {"CONFIG", "GET", "appendfsync"},
-        {"CONFIG", "GET", "maxmemory-policy"},
-        {"INFO", "persistence", NULL},
-        {"INFO", "server", NULL},
-        {"INFO", "memory", NULL},
-    };
-    for (size_t i = 0; i < QUESTIONS; i++) {
-        sm_rd_command_at(b, node, asked[i][0]);
-        for (size_t k = 1; k < 3 && asked[i][k] != NULL; k++)
-            sm_rd_arg_text(b, asked[i][k]);
-        if (b->n > 0)
-            b->asks[b->n - 1].tolerant = true;
-    }
-}
-
-/* The value of a line "name:value" of INFO, or absent. */
-static sm_str info_value(const redisReply *info, const char *name)
-{
-    sm_str text = sm_rd_text(info);
-    size_t n = strlen(name);
-    const char *p = text.p;
-    while (p != NULL && (p = strstr(p, name)) != NULL) {
-        if ((p == text.p || p[-1] == '\n') && p[n] == ':')
-            return (sm_str){p + n + 1, strcspn(p + n + 1, "\r\n")};
-        p += n;
-    }
-    return (sm_str){0};
-}
-
-static sm_str setting(const redisReply *config)
-{
-    return sm_rd_text(sm_rd_element(config, 1));
-}
-
-/* What one server's settings mean. */
-static void say_what_may_be_lost(redisReply *const *replies, sm_buf *out)
-{
-    sm_str aof = setting(replies[APPENDONLY]), sync = setting(replies[APPENDFSYNC]);
-    sm_str policy = setting(replies[POLICY]);
-    sm_str status = info_value(replies[PERSISTENCE], "aof_last_write_status");
-    if (aof.p == NULL || sync.p == NULL || policy.p == NULL) {
-        sm_buf_text(out, "what a crash of the server may lose is not known: the ledger's user may "
-                         "not read its settings (CONFIG GET); ");
-        return;
-    }
-    if (!sm_str_is(aof, "yes"))
-        sm_buf_text(out, "without an append-only file a restart of the server loses what was "
-                         "written since its last snapshot, or everything; ");
-    else if (sm_str_is(sync, "everysec"))
-        sm_buf_text(out, "a crash of the server may lose about the last second: appendfsync is "
-                         "everysec; ");
-    else if (!sm_str_is(sync, "always"))
-        sm_buf_printf(out,
-                      "a crash of the server's machine may lose the last half minute or more: "
-                      "appendfsync is %.*s; ",
-                      SM_FMT(sync));
-    if (sm_str_is(aof, "yes") && status.p != NULL && !sm_str_is(status, "ok"))
-        sm_buf_text(out, "the server's last write to its append-only file failed; ");
-    if (!sm_str_is(policy, "noeviction"))
-        sm_buf_printf(out, "maxmemory-policy is %.*s: a full server may evict effects; ",
-                      SM_FMT(policy));
-}
-
-semel_err sm_rd_durability(semel_store *st, char *out, size_t n, char *version, size_t version_n,
-                           uint64_t *bytes, int64_t deadline_ns, semel_fault *fault)
-{
-    unsigned masters[SM_RD_NODES_MAX], count = sm_rd_masters(st, masters);
-    sm_rd_batch b;
-    sm_buf said;
-    *bytes = 0;
-    out[0] = version[0] = '\0';
-    sm_rd_batch_init(&b, st);
-    sm_buf_init(&said, 4096);
-    for (unsigned i = 0; i < count; i++)
-        put_questions(&b, masters[i]);
-    semel_err e = sm_rd_run(&b, deadline_ns, fault);
-    for (unsigned i = 0; e == SEMEL_OK && i < count; i++) {
-        redisReply *replies[QUESTIONS];
-        for (size_t k = 0; k < QUESTIONS; k++)
-            replies[k] = b.asks[i * QUESTIONS + k].reply;
-        if (said.len == 0) /* of several servers that are not well set up, the first */
-            say_what_may_be_lost(replies, &said);
-        sm_str used = info_value(replies[MEMORY], "used_memory");
-        *bytes += used.p == NULL ? 0 : strtoull(used.p, NULL, 10);
-        sm_str is = info_value(replies[SERVER], "redis_version");
-        if (i == 0)
-            snprintf(version, version_n, "Redis%s%.*s", is.p == NULL ? "" : " ", SM_FMT(is));
-    }
-    size_t len = strlen(version);
-    if (e == SEMEL_OK && st->cluster)
-        snprintf(version + len, version_n - len, ", cluster of %u", count);
-    if (e == SEMEL_OK && said.len > 2)
-        snprintf(out, n, "%.*s", (int)said.len - 2, said.p); /* without the last "; " */
-    sm_buf_fini(&said);
-    sm_rd_batch_fini(&b);
-    return e;
-}
+#define CHECK_PAGE     100u
+#define SAMPLE_SHARDS  8u
+#define SAMPLE_RECORDS 8 /* of each of them */
 
 /* ---- health ----------------------------------------------------------------------------------*/
 
-static semel_err count_records(semel_store *st, semel_health *out, int64_t deadline_ns,
+/* The shards with the most records, and how many those are. */
+typedef struct sample {
+    unsigned shards[SAMPLE_SHARDS], n;
+    uint64_t records[SAMPLE_SHARDS];
+} sample;
+
+static void sample_add(sample *s, unsigned shard, uint64_t records)
+{
+    unsigned at = s->n;
+    if (records == 0)
+        return;
+    while (at > 0 && s->records[at - 1] < records)
+        at--;
+    if (at == SAMPLE_SHARDS)
+        return;
+    s->n = s->n < SAMPLE_SHARDS ? s->n + 1 : SAMPLE_SHARDS;
+    for (unsigned i = s->n - 1; i > at; i--) {
+        s->shards[i] = s->shards[i - 1];
+        s->records[i] = s->records[i - 1];
+    }
+    s->shards[at] = shard;
+    s->records[at] = records;
+}
+
+static semel_err count_records(semel_store *st, semel_health *out, sample *s, int64_t deadline_ns,
                                semel_fault *fault)
 {
     sm_rd_batch sizes, b;
@@ -135,7 +48,9 @@ static semel_err count_records(semel_store *st, semel_health *out, int64_t deadl
     }
     semel_err e = sm_rd_run(&sizes, deadline_ns, fault);
     for (unsigned shard = 0; e == SEMEL_OK && shard < SM_RD_SHARDS; shard++) {
-        out->records += (uint64_t)sm_rd_number(sm_rd_reply(&sizes, 2 * shard));
+        uint64_t records = (uint64_t)sm_rd_number(sm_rd_reply(&sizes, 2 * shard));
+        out->records += records;
+        sample_add(s, shard, records);
         if (sm_rd_number(sm_rd_reply(&sizes, 2 * shard + 1)) == 0)
             continue;
         for (unsigned state = 0; state <= SEMEL_S_IN_DOUBT; state++) {
@@ -153,6 +68,104 @@ static semel_err count_records(semel_store *st, semel_health *out, int64_t deadl
     sm_rd_batch_fini(&sizes);
     return e;
 }
+
+/* ---- memory ----------------------------------------------------------------------------------*/
+
+static void put_usage(sm_rd_batch *b, unsigned shard)
+{
+    sm_rd_command(b, shard, "MEMORY");
+    if (b->n > 0)
+        b->asks[b->n - 1].tolerant = true;
+    sm_rd_arg_text(b, "USAGE");
+}
+
+/* All answers together; false: one of them was refused. A key that is not there takes nothing. */
+static bool add_usage(const sm_rd_batch *b, uint64_t *sum)
+{
+    *sum = 0;
+    for (size_t i = 0; i < b->n; i++) {
+        if (sm_rd_reply(b, i)->type == REDIS_REPLY_ERROR)
+            return false;
+        *sum += (uint64_t)sm_rd_number(sm_rd_reply(b, i));
+    }
+    return true;
+}
+
+/* Some of the records of a sample's shards: their keys. Returns how many records. */
+static uint64_t put_records(sm_rd_batch *b, const sample *s, const sm_rd_batch *lists)
+{
+    static const char *const kinds[] = {"r:", "a:", "o:", "h:"};
+    uint64_t n = 0;
+    for (unsigned i = 0; i < s->n; i++) {
+        const redisReply *list = sm_rd_reply(lists, i);
+        for (size_t k = 0; k < sm_rd_elements(list); k++) {
+            sm_rd_member m;
+            if (!sm_rd_member_read(sm_rd_text(sm_rd_element(list, k)), &m))
+                continue;
+            n++;
+            for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+                put_usage(b, s->shards[i]);
+                sm_rd_key_id(b, s->shards[i], kinds[kind], m.id, 0);
+            }
+        }
+    }
+    return n;
+}
+
+/* About how much memory the ledger takes: what the whole has one of, and for each record as much as
+ * those of a sample take on the average, with their part of their shards' sets. 0: it may not be
+ * asked. */
+static semel_err estimate_bytes(semel_store *st, const sample *s, semel_health *out,
+                                int64_t deadline_ns, semel_fault *fault)
+{
+    static const char *const sets[] = {"all", "open", "due", "gone", "log", "notes"};
+    static const char *const global[] = {"meta", "seq", "log", "epoch", "sealed", "seals"};
+    uint64_t whole = 0, shared = 0, own = 0, counted = 0;
+    sm_rd_batch b, lists;
+    sm_rd_batch_init(&b, st);
+    sm_rd_batch_init(&lists, st);
+    for (size_t i = 0; i < sizeof global / sizeof *global; i++) {
+        put_usage(&b, SM_RD_GLOBAL);
+        sm_rd_key(&b, SM_RD_GLOBAL, global[i]);
+    }
+    semel_err e = sm_rd_run(&b, deadline_ns, fault);
+    bool may = e == SEMEL_OK && add_usage(&b, &whole);
+    sm_rd_batch_clear(&b);
+    for (unsigned i = 0; i < s->n; i++) {
+        counted += s->records[i];
+        sm_rd_command(&lists, s->shards[i], "ZRANGE");
+        sm_rd_key(&lists, s->shards[i], "all");
+        sm_rd_arg_int(&lists, 0);
+        sm_rd_arg_int(&lists, SAMPLE_RECORDS - 1);
+        for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
+            put_usage(&b, s->shards[i]);
+            sm_rd_key(&b, s->shards[i], sets[k]);
+        }
+    }
+    if (!may || s->n == 0)
+        goto cleanup;
+    e = sm_rd_run(&b, deadline_ns, fault);
+    may = e == SEMEL_OK && add_usage(&b, &shared);
+    if (may)
+        e = sm_rd_run(&lists, deadline_ns, fault);
+    if (!may || e != SEMEL_OK)
+        goto cleanup;
+    sm_rd_batch_clear(&b);
+    uint64_t looked_at = put_records(&b, s, &lists);
+    e = sm_rd_run(&b, deadline_ns, fault);
+    may = e == SEMEL_OK && add_usage(&b, &own);
+    if (looked_at > 0)
+        whole += (uint64_t)((double)out->records *
+                            ((double)own / (double)looked_at + (double)shared / (double)counted));
+
+cleanup:
+    out->bytes = may ? whole : 0;
+    sm_rd_batch_fini(&lists);
+    sm_rd_batch_fini(&b);
+    return e;
+}
+
+/* ---- the log ---------------------------------------------------------------------------------*/
 
 static bool take_at(void *context, const semel_event *e)
 {
@@ -274,21 +287,20 @@ static semel_err check_set(semel_store *st, unsigned shard, const char *set, sem
 semel_err sm_rd_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault)
 {
     int64_t deadline_ns = sm_rd_deadline(st);
-    const sm_rd_config *c = &st->config;
+    char where[400];
+    sample s = {0};
     memset(out, 0, sizeof *out);
     out->schema = SM_RD_SCHEMA;
-    if (c->port == 0)
-        snprintf(out->where, sizeof out->where, "redis %s, prefix %.*s", c->host,
-                 SM_FMT(c->prefix));
-    else
-        snprintf(out->where, sizeof out->where, "redis://%s:%d/%d, prefix %.*s", c->host, c->port,
-                 c->db, SM_FMT(c->prefix));
+    sm_rd_config_where(&st->config, where, sizeof where);
+    snprintf(out->where, sizeof out->where, "%s, prefix %.*s", where, SM_FMT(st->config.prefix));
     semel_err e = sm_rd_durability(st, out->durability, sizeof out->durability, out->server,
-                                   sizeof out->server, &out->bytes, deadline_ns, fault);
+                                   sizeof out->server, deadline_ns, fault);
     if (e == SEMEL_OK)
         e = sm_rd_collate(st, &out->last_seq, deadline_ns, fault);
     if (e == SEMEL_OK)
-        e = count_records(st, out, deadline_ns, fault);
+        e = count_records(st, out, &s, deadline_ns, fault);
+    if (e == SEMEL_OK)
+        e = estimate_bytes(st, &s, out, deadline_ns, fault);
     if (e == SEMEL_OK)
         e = look_at_log(st, out, deadline_ns, fault);
     for (unsigned shard = 0; thorough && e == SEMEL_OK && shard < SM_RD_SHARDS; shard++) {

@@ -1,7 +1,8 @@
 /*
  * Servers: pools of connections, and which server owns which slot of a cluster.
  *
- * A plain server is a cluster of one node that owns every slot. Nodes are made when they are first
+ * A plain server is a cluster of one node that owns every slot; if the URL names several, the one
+ * that is the master. Nodes are made when they are first
  * heard of and stay until the store is closed, so whoever holds a pointer to one may use it. The
  * map is read without a lock: a wrong entry costs a redirection, no more.
  */
@@ -9,10 +10,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "store/redis.h"
 
 #define FRESH_NS (1000 * 1000000ll) /* a connection that was used since is taken to be good */
+#define JUDGE_NS                                                                                   \
+    (60000 * 1000000ll) /* so long the settings of a server are taken to be the same               \
+                         */
+
+#define LOADING_US 20000
 
 /* ---- slots -----------------------------------------------------------------------------------*/
 
@@ -108,7 +115,12 @@ sm_rd_node *sm_rd_node_of(semel_store *st, const char *host, int port)
 semel_err sm_rd_map_init(semel_store *st)
 {
     pthread_mutex_init(&st->map.lock, NULL);
-    return sm_rd_node_of(st, st->config.host, st->config.port) == NULL ? SEMEL_E_NOMEM : SEMEL_OK;
+    for (unsigned i = 0; i < st->config.n_places; i++) {
+        const sm_rd_place *p = &st->config.places[i];
+        if (sm_rd_node_of(st, p->host, p->port) == NULL)
+            return SEMEL_E_NOMEM;
+    }
+    return SEMEL_OK;
 }
 
 void sm_rd_map_fini(semel_store *st)
@@ -163,46 +175,72 @@ static bool take_slots(semel_store *st, const sm_rd_node *from, const redisReply
     return any;
 }
 
-semel_err sm_rd_map_learn(semel_store *st, const sm_rd_node * not, int64_t deadline_ns,
-                          semel_fault *fault)
+/* What one node says about the slots. *later: it will say more, once it has loaded its data. */
+static semel_err ask_map(semel_store *st, sm_rd_node *node, int64_t until_ns, bool *later,
+                         semel_fault *fault)
 {
     const sm_str question = SM_STR("*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n");
-    unsigned n = atomic_load(&st->map.n);
+    sm_rd_conn *c = NULL;
+    redisReply *reply = NULL;
+    size_t got = 0;
+    const char *why = NULL;
+    semel_err e = SEMEL_E_UNAVAILABLE;
+    sm_rd_talk talk = sm_rd_borrow(st, node, until_ns, &c, fault);
+    *later = *later || talk == SM_RD_BUSY;
+    if (talk != SM_RD_FINE)
+        return e;
+    if (!st->cluster) { /* who could be greeted is the master */
+        sm_rd_return(node, c);
+        for (unsigned slot = 0; slot < SM_RD_SLOTS; slot++)
+            sm_rd_own(st, (uint16_t)slot, node);
+        return SEMEL_OK;
+    }
+    if (sm_rd_exchange(c, question, &reply, 1, &got, until_ns, &why) != SM_RD_FINE) {
+        sm_fault_set(fault, e, "the Redis server at %s:%d cannot be used: %s", node->host,
+                     node->port, why);
+        sm_gate_bad(&node->gate, fault);
+        sm_rd_discard(node, c);
+        return e;
+    }
+    sm_rd_return(node, c);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        sm_rd_explain((sm_str){reply->str, reply->len}, fault);
+        *later = *later || strncmp(reply->str, "LOADING", 7) == 0;
+    } else if (take_slots(st, node, reply)) {
+        e = SEMEL_OK;
+    } else {
+        sm_fault_set(fault, e, "the Redis cluster has no slots: it is not set up yet");
+    }
+    freeReplyObject(reply);
+    return e;
+}
+
+semel_err sm_rd_map_learn(semel_store *st, int64_t deadline_ns, semel_fault *fault)
+{
     semel_err e = SEMEL_E_UNAVAILABLE;
     semel_fault own = {0}; /* a gate needs the reason even if the caller does not */
+    bool later = true;
     fault = fault == NULL ? &own : fault;
-    sm_fault_set(fault, e, "no server of the Redis cluster can be reached");
-    for (unsigned i = 0; i <= n && e != SEMEL_OK && sm_clock_mono_ns() < deadline_ns; i++) {
-        sm_rd_node *node = i < n ? sm_rd_node_at(st, i) : (sm_rd_node *)(uintptr_t) not ;
-        if (node == NULL || (i < n && node == not ))
-            continue;
-        /* One that does not answer must not use up the time of the others. */
-        int64_t now = sm_clock_mono_ns(), until = now + (deadline_ns - now) / 2;
-        sm_rd_conn *c = NULL;
-        if (sm_rd_borrow(st, node, until, &c, fault) != SM_RD_FINE)
-            continue;
-        redisReply *reply = NULL;
-        size_t got = 0;
-        const char *why = NULL;
-        if (sm_rd_exchange(c, question, &reply, 1, &got, until, &why) != SM_RD_FINE) {
-            sm_fault_set(fault, e, "the Redis server at %s:%d cannot be used: %s", node->host,
-                         node->port, why);
-            sm_gate_bad(&node->gate, fault);
-            sm_rd_discard(node, c);
-            continue;
+    sm_fault_set(fault, e, "no server of the Redis ledger can be reached");
+    for (unsigned round = 0; later && e != SEMEL_OK && sm_clock_mono_ns() < deadline_ns; round++) {
+        unsigned n = atomic_load(&st->map.n);
+        if (round > 0)
+            usleep(LOADING_US);
+        later = false;
+        for (unsigned i = 0; i < n && e != SEMEL_OK && sm_clock_mono_ns() < deadline_ns; i++) {
+            /* One that does not answer must not use up the time of the others. */
+            int64_t now = sm_clock_mono_ns(), part = i + 1 < n ? 2 : 1;
+            e = ask_map(st, sm_rd_node_at(st, i), now + (deadline_ns - now) / part, &later, fault);
         }
-        sm_rd_return(node, c);
-        if (reply->type == REDIS_REPLY_ERROR)
-            sm_rd_explain((sm_str){reply->str, reply->len}, fault);
-        else if (take_slots(st, node, reply))
-            e = SEMEL_OK;
-        else
-            sm_fault_set(fault, e, "the Redis cluster has no slots: it is not set up yet");
-        freeReplyObject(reply);
     }
     if (e == SEMEL_OK)
         atomic_store(&st->map.learned_ns, sm_clock_mono_ns());
     return e;
+}
+
+bool sm_rd_has_others(const semel_store *st)
+{
+    return st->cluster || st->config.n_places > 1;
 }
 
 /* ---- pools -----------------------------------------------------------------------------------*/
@@ -246,6 +284,14 @@ static void pool_left(sm_rd_node *node)
     pthread_mutex_unlock(&node->lock);
 }
 
+/* Whether to look at the settings of a server again: one of all who come then does. */
+static bool is_due(semel_store *st, sm_rd_node *node)
+{
+    long long last = atomic_load(&node->judged_ns), now = sm_clock_mono_ns();
+    return st->durable && now - last > JUDGE_NS &&
+           atomic_compare_exchange_strong(&node->judged_ns, &last, now);
+}
+
 sm_rd_talk sm_rd_borrow(semel_store *st, sm_rd_node *node, int64_t deadline_ns, sm_rd_conn **out,
                         semel_fault *fault)
 {
@@ -261,8 +307,15 @@ sm_rd_talk sm_rd_borrow(semel_store *st, sm_rd_node *node, int64_t deadline_ns, 
         if (*out == NULL)
             break;
         (*out)->reused = true;
-        if (still_good(*out))
-            return SM_RD_FINE;
+        if (still_good(*out)) {
+            if (!is_due(st, node))
+                return SM_RD_FINE;
+            sm_rd_talk talk = sm_rd_conn_check(st, node, *out, deadline_ns, &why);
+            if (talk == SM_RD_FINE)
+                return talk;
+            /* The next connection is judged as it is made, and tells why. */
+            sm_rd_forget_idle(node);
+        }
         sm_rd_discard(node, *out);
     }
     if (sm_gate_enter(&node->gate, deadline_ns, fault) != SM_OK) {
@@ -271,6 +324,7 @@ sm_rd_talk sm_rd_borrow(semel_store *st, sm_rd_node *node, int64_t deadline_ns, 
     }
     sm_rd_talk talk = sm_rd_conn_open(st, node, deadline_ns, out, &why);
     if (talk == SM_RD_FINE) {
+        atomic_store(&node->judged_ns, sm_clock_mono_ns());
         sm_gate_good(&node->gate);
         return talk;
     }
@@ -283,6 +337,10 @@ sm_rd_talk sm_rd_borrow(semel_store *st, sm_rd_node *node, int64_t deadline_ns, 
 
 void sm_rd_return(sm_rd_node *node, sm_rd_conn *c)
 {
+    if (c->replica) { /* should it become the master, it is judged then */
+        sm_rd_discard(node, c);
+        return;
+    }
     pthread_mutex_lock(&node->lock);
     c->next = node->idle;
     node->idle = c;

@@ -240,6 +240,28 @@ static void an_older_generation_comes_up_when_the_newest_goes(void **state)
     apply_to(l, &w);
 }
 
+/* What others keep on the server is not the ledger's. */
+static void the_memory_of_the_ledger_is_its_own(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    char name[64];
+    semel_health before, after, beside;
+    snprintf(name, sizeof name, "other-%lld", (long long)monotonic_ns());
+    expect_error(l->ops->health(l->st, false, &before, NULL), SEMEL_OK);
+    fill(l, 1, 300);
+    expect_error(l->ops->health(l->st, false, &after, NULL), SEMEL_OK);
+    tell_server(c, "SETRANGE %s 20000000 x", name);
+    expect_error(l->ops->health(l->st, false, &beside, NULL), SEMEL_OK);
+    tell_server(c, "DEL %s", name);
+    expect(before.bytes < 10000, "%llu", (unsigned long long)before.bytes);
+    expect(after.bytes > 300 * 500 && after.bytes < 300 * 20000, "%llu",
+           (unsigned long long)after.bytes);
+    expect(beside.bytes < after.bytes + 100000, "%llu", (unsigned long long)beside.bytes);
+    redisFree(c);
+}
+
 /* ---- a server in trouble ---------------------------------------------------------------------*/
 
 static void expect_unavailable(ledger *l, uint64_t n, const char *says)
@@ -256,23 +278,31 @@ static void expect_unavailable(ledger *l, uint64_t n, const char *says)
     assert_true(monotonic_ns() - began < 2000000000);
 }
 
-static void without_memory_nothing_is_written(void **state)
+/* What runs already ends in good order: else it would be in doubt. */
+static void without_memory_nothing_new_is_begun(void **state)
 {
     needs_server();
     ledger *l = *state;
     redisContext *c = call_server(&the_server);
-    semel_record one = settled(l, 1), got;
+    semel_record one = settled(l, 1), got, done;
+    semel_write w = fresh(3);
+    semel_record running = claim_new(l, &w);
     uint64_t seq = last_seq(l);
+    tell_server(c, "SCRIPT FLUSH");
     tell_server(c, "CONFIG SET maxmemory 1");
     expect_unavailable(l, 2, "out of memory");
-    semel_write w = change(&one, SEMEL_S_FAILED);
-    semel_err e = try_apply(l, &w, &got);
+    w = repeat(&one);
+    semel_err again = try_apply(l, &w, &got);
+    w = change(&running, SEMEL_S_SUCCEEDED);
+    semel_err e = try_apply(l, &w, &done);
     semel_err read = try_get(l, &(semel_ref){.id = one.id}, &got);
     tell_server(c, "CONFIG SET maxmemory 0");
-    expect_error(e, SEMEL_E_UNAVAILABLE);
+    expect_error(again, SEMEL_E_UNAVAILABLE);
+    expect_error(e, SEMEL_OK);
+    expect_written(&done, &w, 2);
     expect_error(read, SEMEL_OK); /* what is there can be read */
     expect_record(&got, &one);
-    assert_int_equal(last_seq(l), seq);
+    assert_int_equal(last_seq(l), seq + 1);
     w = fresh(2);
     claim_new(l, &w);
     redisFree(c);
@@ -332,10 +362,11 @@ static void a_user_without_rights_is_told_what_is_missing(void **state)
     needs_server();
     ledger *l = *state;
     redisContext *c = call_server(&the_server);
-    char url[512];
+    char url[512], prefix[64];
     semel_fault fault = {0};
-    const char *prefix = strstr(l->url, "prefix=") + 7;
-    tell_server(c, "ACL SETUSER semel-test reset on >s%%cret ~%s* +@all -config -publish", prefix);
+    snprintf(prefix, sizeof prefix, "%.63s", strstr(l->url, "prefix=") + 7);
+    tell_server(c, "ACL SETUSER semel-test reset on >s%%cret ~%s* +@all -config -publish -memory",
+                prefix);
     snprintf(url, sizeof url, "redis://semel-test:s%%25cret@%s:%d?prefix=%s", the_server.host,
              the_server.port, prefix);
     ledger_close(l);
@@ -343,9 +374,11 @@ static void a_user_without_rights_is_told_what_is_missing(void **state)
     semel_err e = ledger_open(l, false, &fault);
     expect(e == SEMEL_OK, "%s", fault.text);
     assert_int_not_equal(l->caps & SEMEL_STORE_LOSSY, 0); /* its settings are not known */
+    assert_int_equal(l->caps & SEMEL_STORE_NOTIFY, 0);
     semel_health h;
     expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_OK);
     assert_non_null(strstr(h.durability, "not known"));
+    assert_int_equal(h.bytes, 0);
     assert_null(strstr(h.where, "cret"));
     /* It may not publish: waiters find out by themselves. */
     semel_record cur = settled(l, 1);
@@ -359,12 +392,22 @@ static void a_user_without_rights_is_told_what_is_missing(void **state)
     apply_to(l, &w);
     ledger_close(l);
 
+    tell_server(c, "ACL SETUSER semel-test +publish resetchannels"); /* but to no channel */
+    expect_error(ledger_open(l, false, NULL), SEMEL_OK);
+    assert_int_equal(l->caps & SEMEL_STORE_NOTIFY, 0);
+    ledger_close(l);
+    tell_server(c, "ACL SETUSER semel-test &%s*", prefix);
+    expect_error(ledger_open(l, false, NULL), SEMEL_OK);
+    assert_int_not_equal(l->caps & SEMEL_STORE_NOTIFY, 0);
+    ledger_close(l);
+
     ledger wrong = {.ops = l->ops};
     snprintf(wrong.url, sizeof wrong.url, "redis://semel-test:wr0ng@%s:%d?prefix=%s",
              the_server.host, the_server.port, prefix);
     expect_error(ledger_open(&wrong, false, &fault), SEMEL_E_UNAVAILABLE);
     assert_null(strstr(fault.text, "wr0ng"));
     expect(strstr(fault.text, "does not accept") != NULL, "it says: %s", fault.text);
+    expect(strstr(fault.text, the_server.host) != NULL, "it says: %s", fault.text);
     snprintf(wrong.url, sizeof wrong.url, "redis://semel-test:s%%25cret@%s:%d?prefix=other",
              the_server.host, the_server.port);
     expect_error(ledger_open(&wrong, false, &fault), SEMEL_E_UNAVAILABLE);
@@ -398,6 +441,7 @@ static void what_is_not_a_ledger_is_refused(void **state)
                  the_server.port, prefix);
         expect_error(ledger_open(&other, false, &fault), SEMEL_E_UNAVAILABLE);
         expect(strstr(fault.text, rows[i].says) != NULL, "it says: %s", fault.text);
+        assert_int_equal(fault.code, SEMEL_E_BAD_ARGUMENTS);
         tell_server(c, "DEL %s", meta);
     }
     redisFree(c);
@@ -412,7 +456,8 @@ int plain_tests(void)
         on_server(settings_are_told_in_plain_words),
         on_server(what_is_settled_is_removed_by_the_server),
         on_server(an_older_generation_comes_up_when_the_newest_goes),
-        on_server(without_memory_nothing_is_written),
+        on_server(the_memory_of_the_ledger_is_its_own),
+        on_server(without_memory_nothing_new_is_begun),
         on_server(a_server_that_became_a_replica_is_not_written_to),
         on_server(a_server_that_stalls_is_waited_for_no_longer_than_the_timeout),
         on_server(a_user_without_rights_is_told_what_is_missing),
