@@ -176,41 +176,51 @@ static const char watch_text[] = "local head = redis.call('GETRANGE', KEYS[1], 0
                                  "if type(r) == 'table' and r.err then return 1 end\n"
                                  "return 2\n";
 
-/* Purge takes from a record what C has found to be over, if it is still as C has seen it.
+/* Purge takes from a record what is over by the clock of the record's own server, if the record is
+ * still as C has seen it: which of a cluster's servers asks for the purge must not matter.
  * KEYS  1 record, 2 arguments, 3 outcome, 4 all, 5 gone, 6 open, 7 due, 8 older generations; and
  *       record, arguments and outcome of the generation before that takes its place, if there is
  *       one.
- * ARGV  1 generation and version, 2 member, 3 what to drop ("o", "ao", "r"), 4 when to come again
- *       or nothing, 5 the generation, 6 "n" if it is the newest, 7 the generation before, 8
- *       channel, 9 key for the channel.
- * Gives 1 if it was done, 0 if the record is another one, or the generation before. */
+ * ARGV  1 generation and version, 2 member, 3 to 5 when outcome, arguments and record may go (each
+ *       empty for never), 6 the generation, 7 "n" if it is the newest, 8 the generation before, 9
+ *       channel, 10 key for the channel.
+ * Gives 1 if it was done, 0 if the record is another one or nothing is over, or the generation
+ * before. */
 static const char reap_text[] =
     "local K, A = KEYS, ARGV\n"
     "local cur = redis.call('GET', K[1])\n"
     "if not cur or string.sub(cur, 2, 33) ~= A[1] then return 0 end\n"
-    "if A[3] ~= 'r' then\n"
+    "local state = string.sub(cur, 35, 35)\n"
+    "if state ~= '0' and tonumber(state, 16) < 5 then return 0 end\n"
+    "local t = redis.call('TIME')\n"
+    "local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+    "local function over(at) return at ~= '' and tonumber(at) <= now end\n"
+    "if not over(A[5]) then\n"
+    "  if not over(A[3]) and not over(A[4]) then return 0 end\n"
+    "  local again = A[5]\n"
     "  redis.call('DEL', K[3])\n"
-    "  if A[3] == 'ao' then redis.call('DEL', K[2]) end\n"
-    "  if A[4] ~= '' then redis.call('ZADD', K[5], A[4], A[2])\n"
+    "  if over(A[4]) then redis.call('DEL', K[2])\n"
+    "  elseif A[4] ~= '' and redis.call('EXISTS', K[2]) == 1 and\n"
+    "      (again == '' or tonumber(A[4]) < tonumber(again)) then again = A[4] end\n"
+    "  if again ~= '' then redis.call('ZADD', K[5], again, A[2])\n"
     "  else redis.call('ZREM', K[5], A[2]) end\n"
     "  return 1\n"
     "end\n"
     "local before = nil\n"
-    "if A[6] == 'n' then\n"
+    "if A[7] == 'n' then\n"
     "  before = redis.call('ZREVRANGEBYLEX', K[8], '+', '-', 'LIMIT', 0, 1)[1]\n"
-    "  if before and before ~= A[7] then return before end\n"
+    "  if before and before ~= A[8] then return before end\n"
     "  if before and redis.call('EXISTS', K[9]) == 0 then\n"
     "    redis.call('ZREM', K[8], before)\n"
     "    return 0\n"
     "  end\n"
     "end\n"
-    "local state = string.sub(cur, 35, 35)\n"
     "redis.call('DEL', K[1], K[2], K[3])\n"
     "redis.call('ZREM', K[4], A[2])\n"
     "redis.call('ZREM', K[5], A[2])\n"
     "redis.call('ZREM', K[6], state .. A[2])\n"
     "redis.call('ZREM', K[7], A[2])\n"
-    "if A[6] ~= 'n' then redis.call('ZREM', K[8], A[5]) end\n"
+    "if A[7] ~= 'n' then redis.call('ZREM', K[8], A[6]) end\n"
     "if before then\n"
     "  redis.call('ZREM', K[8], before)\n"
     "  for i = 1, 3 do\n"
@@ -218,7 +228,7 @@ static const char reap_text[] =
     "  end\n"
     "  redis.call('PERSIST', K[1])\n"
     "end\n"
-    "if string.sub(cur, 34, 34) == '1' then redis.pcall('PUBLISH', A[8], A[9]) end\n"
+    "if string.sub(cur, 34, 34) == '1' then redis.pcall('PUBLISH', A[9], A[10]) end\n"
     "return 1\n";
 
 /* Gives events their seq, those that have none yet.

@@ -1,0 +1,150 @@
+/*
+ * What others do between two questions of one call: with a proxy that stops at a given question,
+ * so that it happens every time.
+ */
+#include "server.h"
+
+#include "store/redis.h"
+
+/* ---- ledgers behind a proxy ------------------------------------------------------------------*/
+
+/* A ledger by way of a proxy, and another handle of the same one that goes there directly. */
+typedef struct bench {
+    ledger *l, other;
+    proxy x;
+    redisContext *c;
+    char scripts[SM_RD_SCRIPT_COUNT][SM_RD_SHA + 1];
+} bench;
+
+static int setup(void **state)
+{
+    if (!there_is_a_server)
+        return 0;
+    bench *b = calloc(1, sizeof *b);
+    void *l = NULL;
+    if (b == NULL || ledger_name(&l) != 0 || sm_rd_script_names(b->scripts) != SEMEL_OK)
+        return -1;
+    b->l = l;
+    b->other.ops = b->l->ops;
+    desk_init(&b->other.desk);
+    proxy_start(&b->x, &the_server);
+    place through = {.port = b->x.port};
+    snprintf(through.host, sizeof through.host, "127.0.0.1");
+    url_with(b->l->url, &through, "");
+    url_with(b->other.url, &the_server, "");
+    b->c = call_server(&the_server);
+    *state = b;
+    return ledger_open(b->l, false, NULL) == SEMEL_OK &&
+                   ledger_open(&b->other, false, NULL) == SEMEL_OK
+               ? 0
+               : -1;
+}
+
+static int teardown(void **state)
+{
+    bench *b = *state;
+    if (!there_is_a_server)
+        return 0;
+    ledger_close(&b->other);
+    desk_fini(&b->other.desk);
+    void *l = b->l;
+    int failed = ledger_teardown(&l);
+    proxy_stop(&b->x);
+    redisFree(b->c);
+    free(b);
+    return failed;
+}
+
+#define on_bench(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define needs_server()                                                                             \
+    do {                                                                                           \
+        if (!there_is_a_server)                                                                    \
+            skip();                                                                                \
+    } while (0)
+
+/* The name of a key as the server knows it: "r:", with an id if there is one. */
+static void key_name(const bench *b, char out[256], const char *kind, uint64_t id)
+{
+    const char *prefix = strstr(b->other.url, "prefix=") + 7;
+    int n = snprintf(out, 256, "%.*s{%02x}%s", (int)strcspn(prefix, "&"), prefix, shard_of(SCOPE),
+                     kind);
+    if (id != 0)
+        snprintf(out + n, 256 - (size_t)n, "%016llx", (unsigned long long)id);
+}
+
+/* ---- purge -----------------------------------------------------------------------------------*/
+
+static void purge_takes_only_what_is_over_when_it_takes_it(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    ledger *l = &b->other;
+    semel_write w = fresh(1);
+    semel_record cur = claim_new(l, &w), got;
+    w = change(&cur, SEMEL_S_FAILED);
+    w.next.outcome = SM_STR("first");
+    set_windows(&w.next, -1000, 100000, 200000);
+    cur = apply_to(l, &w);
+    /* It was listed because its outcome was over; since then it has run and ended anew. */
+    char gone[256];
+    key_name(b, gone, "gone", 0);
+    redisReply *r = ask_server(b->c, "ZRANGE %s 0 0", gone);
+    assert_int_equal(r->elements, 1);
+    w = change(&cur, SEMEL_S_RUNNING);
+    cur = apply_to(l, &w);
+    tell_server(b->c, "ZADD %s 1 %s", gone, r->element[0]->str);
+    uint64_t done = 0;
+    bool left;
+    expect_error(l->ops->purge(l->st, 10, 0, 0, &done, &left, NULL), SEMEL_OK);
+    w = change(&cur, SEMEL_S_SUCCEEDED);
+    w.next.outcome = SM_STR("second");
+    set_windows(&w.next, 100000, 100000, 200000);
+    cur = apply_to(l, &w);
+    tell_server(b->c, "ZADD %s 1 %s", gone, r->element[0]->str);
+    freeReplyObject(r);
+    expect_error(l->ops->purge(l->st, 10, 0, 0, &done, &left, NULL), SEMEL_OK);
+    assert_int_equal(done, 0);
+    got = get_key(l, 1);
+    expect_record(&got, &cur);
+}
+
+static void repeat_first(void *context)
+{
+    bench *b = context;
+    semel_hash key = key_of(1);
+    semel_record cur;
+    if (try_get(&b->other, &(semel_ref){.key = &key, .sharded = true, .shard = shard_of(SCOPE)},
+                &cur) != SEMEL_OK)
+        return;
+    semel_write w = change(&cur, SEMEL_S_RUNNING);
+    try_apply(&b->other, &w, &cur);
+}
+
+static void purge_leaves_what_has_changed_since_it_was_read(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    semel_write w = fresh(1);
+    semel_record cur = claim_new(&b->other, &w);
+    w = change(&cur, SEMEL_S_FAILED);
+    set_windows(&w.next, -3000, -2000, -1000);
+    apply_to(&b->other, &w);
+    trap t = {.word = b->scripts[SM_RD_REAP], .meddle = repeat_first, .context = b};
+    atomic_store(&b->x.trap, &t);
+    uint64_t done = 0;
+    bool left;
+    expect_error(b->l->ops->purge(b->l->st, 10, 0, 0, &done, &left, NULL), SEMEL_OK);
+    assert_null(atomic_load(&b->x.trap));
+    assert_int_equal(done, 0);
+    cur = get_key(&b->other, 1);
+    assert_int_equal(cur.state, SEMEL_S_RUNNING);
+}
+
+int between_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        on_bench(purge_takes_only_what_is_over_when_it_takes_it),
+        on_bench(purge_leaves_what_has_changed_since_it_was_read),
+    };
+    return cmocka_run_group_tests_name("between", tests, NULL, NULL);
+}
