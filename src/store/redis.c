@@ -63,8 +63,9 @@ static semel_err find_ledger(semel_store *st, bool must_exist, int64_t deadline_
                              semel_fault *fault)
 {
     sm_rd_batch b;
-    char mine[32];
-    snprintf(mine, sizeof mine, MARK "%u", SM_RD_SCHEMA);
+    char mine[SM_RD_NAME];
+    /* What was made anew under the same prefix is another ledger. */
+    snprintf(mine, sizeof mine, MARK "%u %016llx", SM_RD_SCHEMA, (unsigned long long)st->tag);
     sm_rd_batch_init(&b, st);
     if (!must_exist) {
         sm_rd_command(&b, SM_RD_GLOBAL, "SETNX");
@@ -80,7 +81,9 @@ static semel_err find_ledger(semel_store *st, bool must_exist, int64_t deadline_
         const redisReply *r = sm_rd_reply(&b, b.n - 1);
         sm_str there = sm_rd_text(r);
         size_t n = strlen(MARK);
-        long version = there.n > n && memcmp(there.p, MARK, n) == 0 ? atol(there.p + n) : 0;
+        long version = there.n > n && there.n < SM_RD_NAME && memcmp(there.p, MARK, n) == 0
+                           ? atol(there.p + n)
+                           : 0;
         if (r->type == REDIS_REPLY_ERROR && strncmp(r->str, "WRONGTYPE", 9) != 0)
             e = sm_rd_explain((sm_str){r->str, r->len}, fault);
         else if (r->type == REDIS_REPLY_NIL)
@@ -96,6 +99,8 @@ static semel_err find_ledger(semel_store *st, bool must_exist, int64_t deadline_
             e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
                              "the ledger was made by a newer version of Semel (schema %ld)",
                              version);
+        else
+            snprintf(st->name, sizeof st->name, "%s", there.p);
     }
     sm_rd_batch_fini(&b);
     return e;
@@ -179,6 +184,7 @@ static semel_err redis_open(semel_str url, const semel_store_env *env, semel_sto
         *caps |= SEMEL_STORE_DURABLE;
     else if (!st->config.accept_loss)
         *caps |= SEMEL_STORE_LOSSY;
+    st->durable = (*caps & SEMEL_STORE_DURABLE) != 0;
     st->opened = true;
     *out = st;
     return SEMEL_OK;

@@ -12,6 +12,7 @@
  *     redis_read.c    get, query, due
  *     redis_log.c     the order of all events; seals
  *     redis_note.c    notes
+ *     redis_trust.c   whether the server still has what it has acknowledged
  *     redis_purge.c   housekeeping
  *     redis_wait.c    waiting, and the thread that hears of other processes' writes
  *     redis_health.c  what the server promises, and whether the ledger is sound
@@ -27,7 +28,7 @@
  *     P{SS}due  gone            records by when to look at them, and by when purge may take of them
  *     P{SS}g:GROUP              what runs or is in doubt in a group, by when it bars
  *     P{SS}log                  events that have no seq yet
- *     P{SS}tick                 the last stamp
+ *     P{SS}tick                 the last stamp, and the first one: they never go
  *     P{SS}c:NAME               a counter
  *     P{SS}n:ID  notes          notes of an id, and all of them by age; SS is of the id here
  *     P{semel}meta  seq  log  epoch  sealed  seals     what the whole ledger has one of
@@ -187,8 +188,8 @@ typedef enum sm_rd_script {
 #define SM_RD_NO_SCRIPT SM_RD_SCRIPT_COUNT
 #define SM_RD_SHA       40u
 
-/* In two parts: one text would be longer than C allows. */
-extern const char *const sm_rd_script_text[SM_RD_SCRIPT_COUNT][2];
+/* Its text, and how long that is; `out` may be NULL. */
+size_t sm_rd_script_put(sm_rd_script script, sm_buf *out);
 semel_err sm_rd_script_names(char names[SM_RD_SCRIPT_COUNT][SM_RD_SHA + 1]);
 
 /* ---- questions: redis_ask.c ------------------------------------------------------------------*/
@@ -298,11 +299,23 @@ typedef struct sm_rd_ear {
     atomic_bool hears;
 } sm_rd_ear;
 
+/* What this handle has seen of a shard: its newest stamp and its first one; 0: nothing yet. */
+typedef struct sm_rd_ticks {
+    atomic_ullong last, first;
+} sm_rd_ticks;
+
+#define SM_RD_NAME 64u
+
 struct semel_store {
     sm_arena arena; /* the configuration */
     sm_rd_config config;
     bool cluster;
-    bool opened; /* from then on a server that is gone may come back */
+    bool opened;           /* from then on a server that is gone may come back */
+    bool durable;          /* as it was opened */
+    char name[SM_RD_NAME]; /* of the ledger, as its key `meta` says it */
+    sm_rd_ticks seen[SM_RD_SHARDS];
+    atomic_bool lost;        /* a durable server has lost something: nothing is answered */
+    atomic_ullong greetings; /* connections that were made */
     uint16_t slots[SM_RD_SHARDS + 1];
     char scripts[SM_RD_SCRIPT_COUNT][SM_RD_SHA + 1];
     sm_rd_map map;
@@ -319,6 +332,20 @@ semel_err sm_rd_claim(semel_store *st, const semel_write *fresh, semel_room *roo
                       semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault);
 semel_err sm_rd_apply(semel_store *st, const semel_write *w, semel_room *room, semel_record *cur,
                       int64_t *now, semel_fault *fault);
+
+/* Before a write: whether the ledger is still the one that was opened, as far as the shard's own
+ * ticks cannot tell. */
+semel_err sm_rd_trust(semel_store *st, uint8_t shard, int64_t deadline_ns, semel_fault *fault);
+
+/* Puts what was seen of a shard into a question, and takes it from an answer. */
+void sm_rd_arg_seen(sm_rd_batch *b, uint8_t shard);
+void sm_rd_seen(semel_store *st, uint8_t shard, const redisReply *tick);
+
+/* Something that was acknowledged is gone. SEMEL_OK: that was to be expected; what was seen is
+ * forgotten. */
+semel_err sm_rd_bereft(semel_store *st, semel_fault *fault);
+bool sm_rd_lost(semel_store *st, semel_fault *fault); /* whether that has happened for good */
+
 semel_err sm_rd_counter(semel_store *st, uint8_t shard, semel_str name, int64_t *value,
                         semel_fault *fault);
 

@@ -280,11 +280,9 @@ static void put_ask(sm_rd_batch *b, const sm_rd_ask *ask, sm_buf *out)
     if (ask->script == SM_RD_NO_SCRIPT) {
         sm_buf_printf(out, "*%u\r\n", ask->argc);
     } else if (ask->whole) {
-        const char *const *text = sm_rd_script_text[ask->script];
         sm_buf_printf(out, "*%u\r\n$4\r\nEVAL\r\n$%zu\r\n", ask->argc + 2,
-                      strlen(text[0]) + strlen(text[1]));
-        sm_buf_text(out, text[0]);
-        sm_buf_text(out, text[1]);
+                      sm_rd_script_put(ask->script, NULL));
+        sm_rd_script_put(ask->script, out);
         sm_buf_text(out, "\r\n");
     } else {
         sm_buf_printf(out, "*%u\r\n$7\r\nEVALSHA\r\n$%u\r\n%s\r\n", ask->argc + 2, SM_RD_SHA,
@@ -491,6 +489,8 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
     unsigned refusals = b->st->cluster && b->st->opened ? REFUSALS_MAX : 0;
     if (b->err != SEMEL_OK || b->bytes.err != SM_OK)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+    if (sm_rd_lost(b->st, fault))
+        return SEMEL_E_UNAVAILABLE;
     if (sm_clock_mono_ns() >= deadline_ns) /* no server is to blame for that */
         return give_up(b, &p, fault);
     for (unsigned follow = 0; next_node(b, 0) < SM_RD_NODES_MAX; follow++) {

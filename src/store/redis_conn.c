@@ -306,6 +306,7 @@ sm_rd_talk sm_rd_conn_open(semel_store *st, const sm_rd_node *node, int64_t dead
         sm_rd_conn_close(c);
         return SM_RD_LOST;
     }
+    atomic_fetch_add(&st->greetings, 1);
     sm_rd_talk talk = greet(st, c, name, deadline_ns, fault);
     if (talk == SM_RD_FINE)
         *out = c;

@@ -17,6 +17,8 @@
 
 #include "store/redis.h"
 
+#define PARTS 4u
+
 /* Numbers of 64 bits as two: thousands of millions, and what is left. */
 static const char decimal_text[] =
     "local function split(s)\n"
@@ -41,27 +43,41 @@ static const char decimal_text[] =
  *       when it bars its group (each empty for none), 19 to 21 when the server removes record,
  *       arguments and outcome, 22 "b" if the group may bar this write, "a" if so does who runs, 23
  * group, 24 the group before, 25 the generation before if this is a new one, 26 channel, 27 key for
- * the channel; then a change and a cap for each counter. Gives a word, the time, and what belongs
- * to the word. */
-static const char write_text[] =
+ * the channel, 28 and 29 the newest tick that the caller has seen (empty for none) and the first;
+ * then a change and a cap for each counter.
+ * Gives a word, the time, the tick, and what belongs to the word. */
+static const char begin_text[] =
     "local K, A, C, sub = KEYS, ARGV, redis.call, string.sub\n"
     "local t = C('TIME')\n"
     "local us = t[1] * 1000000 + t[2]\n"
     "local now = math.floor(us / 1000)\n"
+    "local tick = C('GET', K[10])\n"
+    "local last, first = 0, nil\n"
+    "if tick then\n"
+    "  last, first = string.match(tick, '^(%d+) ?(%d*)$')\n"
+    "  if first == '' then first = '0' end\n"
+    "  last = tonumber(last)\n"
+    "end\n"
+    "if A[28] ~= '' and (first ~= A[29] or last < tonumber(A[28])) then\n"
+    "  return {'lost', now, tick}\n"
+    "end\n"
     "local cur = C('GET', K[1])\n"
     "local function see(word)\n"
-    "  return {word, now, cur, C('GET', K[2]), C('GET', K[3])}\n"
-    "end\n"
+    "  return {word, now, tick, cur, C('GET', K[2]), C('GET', K[3])}\n"
+    "end\n";
+
+/* Everything that may refuse, and then the change. */
+static const char write_text[] =
     "if cur then\n"
-    "  if sub(cur, 52, 83) ~= A[3] then return {'other', now} end\n"
+    "  if sub(cur, 52, 83) ~= A[3] then return {'other', now, tick} end\n"
     "  if A[1] == 'c' then return see('found') end\n"
     "  if sub(cur, 2, 33) ~= A[2] then return see('stale') end\n"
     "elseif A[1] == 'a' then\n"
-    "  return {'none', now}\n"
+    "  return {'none', now, tick}\n"
     "end\n"
     "if math.abs(A[9] - now) > tonumber(A[10]) then\n"
     "  if cur then return see('stale') end\n"
-    "  return {'late', now}\n"
+    "  return {'late', now, tick}\n"
     "end\n"
     "local k, group, before, older = 11, nil, nil, nil\n"
     "if A[23] ~= '' then group, k = K[k], k + 1 end\n"
@@ -73,7 +89,7 @@ static const char write_text[] =
     "  local g = sub(cur, 84, 115)\n"
     "  if (was ~= 3 and was ~= 4) or g == string.rep('\\0', 32) then before = nil\n"
     "  elseif g == A[23] then before = group\n"
-    "  elseif g ~= A[24] then return {'group', now, g} end\n"
+    "  elseif g ~= A[24] then return {'group', now, tick, g} end\n"
     "else\n"
     "  before = nil\n"
     "end\n"
@@ -83,15 +99,15 @@ static const char write_text[] =
     "  repeat\n"
     "    m = C('ZRANGEBYSCORE', group, '-inf', most, 'LIMIT', from, 8)\n"
     "    for _, v in ipairs(m) do\n"
-    "      if sub(v, 17, 32) ~= A[6] then return {'barred', now, v} end\n"
+    "      if sub(v, 17, 32) ~= A[6] then return {'barred', now, tick, v} end\n"
     "    end\n"
     "    from = from + 8\n"
     "  until #m < 8\n"
     "end\n"
     "local high, low, least = {}, {}, {}\n"
-    "local n = (#A - 27) / 2\n"
+    "local n = (#A - 29) / 2\n"
     "for i = 0, n - 1 do\n"
-    "  local name, delta, cap = K[k + i], A[28 + 2 * i], A[29 + 2 * i]\n"
+    "  local name, delta, cap = K[k + i], A[30 + 2 * i], A[31 + 2 * i]\n"
     "  if not high[name] then\n"
     "    high[name], low[name] = whole(split(C('GET', name) or '0'))\n"
     "  end\n"
@@ -100,7 +116,7 @@ static const char write_text[] =
     "  if string.sub(delta, 1, 1) ~= '-' then\n"
     "    local ch, cl = whole(split(cap))\n"
     "    if over(h, l, ch, cl) or over(h, l, 9223372036, 854775807) then\n"
-    "      return {'cap', now}\n"
+    "      return {'cap', now, tick}\n"
     "    end\n"
     "  elseif over(-9223372037, 145224192, h, l) then\n"
     "    h, l, least[name] = -9223372037, 145224192, true\n"
@@ -108,11 +124,10 @@ static const char write_text[] =
     "  high[name], low[name] = h, l\n"
     "end\n"
     /* From here on nothing refuses. */
-    "local last = tonumber(C('GETSET', K[10], string.format('%.0f', us)) or '0')\n"
-    "if us <= last then\n"
-    "  us = last + 1\n"
-    "  C('SET', K[10], string.format('%.0f', us))\n"
-    "end\n"
+    "if us <= last then us = last + 1 end\n"
+    "tick = string.format('%.0f', us)\n"
+    "tick = tick .. ' ' .. (first or tick)\n"
+    "C('SET', K[10], tick)\n"
     "local function set(key, what, ends)\n"
     "  if ends == '' then C('SET', key, what) else C('SET', key, what, 'PXAT', ends) end\n"
     "end\n"
@@ -160,11 +175,11 @@ static const char write_text[] =
     "for i = 0, n - 1 do\n"
     "  local name = K[k + i]\n"
     "  if least[name] then C('SET', name, '-9223372036854775808')\n"
-    "  else C('INCRBY', name, A[28 + 2 * i]) end\n"
+    "  else C('INCRBY', name, A[30 + 2 * i]) end\n"
     "end\n"
     /* Who may not publish still writes: waiters look by themselves. */
     "if cur and sub(cur, 34, 34) == '1' then redis.pcall('PUBLISH', A[26], A[27]) end\n"
-    "return {'ok', now, has_args, has_outcome}\n";
+    "return {'ok', now, tick, has_args, has_outcome}\n";
 
 /* Somebody waits for a record: tells whether it is still the same (1), and that it will be told of
  * the next change (2).
@@ -310,33 +325,50 @@ static const char check_text[] =
     "end\n"
     "return false\n";
 
-const char *const sm_rd_script_text[SM_RD_SCRIPT_COUNT][2] = {
-    [SM_RD_WRITE] = {decimal_text, write_text},
-    [SM_RD_WATCH] = {watch_text, ""},
-    [SM_RD_REAP] = {reap_text, ""},
-    [SM_RD_NUMBER] = {number_text, ""},
-    [SM_RD_DEQUEUE] = {dequeue_text, ""},
-    [SM_RD_UNNUMBER] = {unnumber_text, ""},
-    [SM_RD_SEAL] = {seal_text, ""},
-    [SM_RD_NOTE_DROP] = {note_drop_text, ""},
-    [SM_RD_CHECK] = {check_text, ""},
+/* In several parts: one text would be longer than C allows. */
+static const char *const parts[SM_RD_SCRIPT_COUNT][PARTS] = {
+    [SM_RD_WRITE] = {decimal_text, begin_text, write_text},
+    [SM_RD_WATCH] = {watch_text},
+    [SM_RD_REAP] = {reap_text},
+    [SM_RD_NUMBER] = {number_text},
+    [SM_RD_DEQUEUE] = {dequeue_text},
+    [SM_RD_UNNUMBER] = {unnumber_text},
+    [SM_RD_SEAL] = {seal_text},
+    [SM_RD_NOTE_DROP] = {note_drop_text},
+    [SM_RD_CHECK] = {check_text},
 };
+
+size_t sm_rd_script_put(sm_rd_script script, sm_buf *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < PARTS && parts[script][i] != NULL; i++) {
+        n += strlen(parts[script][i]);
+        if (out != NULL)
+            sm_buf_text(out, parts[script][i]);
+    }
+    return n;
+}
 
 /* A server knows a script by the SHA-1 of its text. */
 semel_err sm_rd_script_names(char names[SM_RD_SCRIPT_COUNT][SM_RD_SHA + 1])
 {
-    for (size_t i = 0; i < SM_RD_SCRIPT_COUNT; i++) {
+    semel_err e = SEMEL_OK;
+    sm_buf text;
+    sm_buf_init(&text, 1 << 16);
+    for (size_t i = 0; e == SEMEL_OK && i < SM_RD_SCRIPT_COUNT; i++) {
         unsigned char digest[EVP_MAX_MD_SIZE];
-        char text[8192];
         size_t n = 0;
-        int len =
-            snprintf(text, sizeof text, "%s%s", sm_rd_script_text[i][0], sm_rd_script_text[i][1]);
-        if (len >= (int)sizeof text ||
-            EVP_Q_digest(NULL, "SHA1", NULL, text, (size_t)len, digest, &n) != 1 ||
-            n * 2 != SM_RD_SHA)
-            return SEMEL_E_CRYPTO;
+        sm_buf_clear(&text);
+        sm_rd_script_put((sm_rd_script)i, &text);
+        if (text.err != SM_OK ||
+            EVP_Q_digest(NULL, "SHA1", NULL, text.p, text.len, digest, &n) != 1 ||
+            n * 2 != SM_RD_SHA) {
+            e = SEMEL_E_CRYPTO;
+            break;
+        }
         for (size_t k = 0; k < n; k++)
             snprintf(names[i] + 2 * k, 3, "%02x", digest[k]);
     }
-    return SEMEL_OK;
+    sm_buf_fini(&text);
+    return e;
 }

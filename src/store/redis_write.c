@@ -162,6 +162,7 @@ static void put_write(writing *x)
         sm_rd_arg(b, (sm_str){0});
     sm_rd_key(b, SM_RD_GLOBAL, "wake");
     sm_rd_arg(b, (sm_str){(const char *)r->key.b, sizeof r->key.b});
+    sm_rd_arg_seen(b, r->shard);
     for (size_t i = 0; i < w->n_counters; i++) {
         sm_rd_arg_int(b, w->counters[i].delta);
         sm_rd_arg_int(b, w->counters[i].cap);
@@ -170,13 +171,13 @@ static void put_write(writing *x)
 
 /* ---- what came of it -------------------------------------------------------------------------*/
 
-/* What is there now, from an answer that has it behind a word and the time. */
+/* What is there now, from an answer that has it behind a word, the time and the tick. */
 static semel_err take_current(const redisReply *reply, semel_record *out, semel_fault *fault)
 {
     char birth[SM_RD_BIRTH];
-    semel_err e = sm_rd_record_unpack(sm_rd_text(sm_rd_element(reply, 2)), out, birth, fault);
-    out->args = sm_rd_text(sm_rd_element(reply, 3));
-    out->outcome = sm_rd_text(sm_rd_element(reply, 4));
+    semel_err e = sm_rd_record_unpack(sm_rd_text(sm_rd_element(reply, 3)), out, birth, fault);
+    out->args = sm_rd_text(sm_rd_element(reply, 4));
+    out->outcome = sm_rd_text(sm_rd_element(reply, 5));
     return e;
 }
 
@@ -194,7 +195,7 @@ static semel_err take_barring(writing *x, const redisReply *reply, int64_t now, 
 {
     sm_rd_member m;
     int64_t then;
-    if (!sm_rd_member_read(sm_rd_text(sm_rd_element(reply, 2)), &m))
+    if (!sm_rd_member_read(sm_rd_text(sm_rd_element(reply, 3)), &m))
         return sm_fault_set(fault, SEMEL_E_CORRUPT, "the barrier of a group cannot be read");
     semel_ref ref = {
         .id = m.id, .generation = m.generation, .sharded = true, .shard = x->w->next.shard};
@@ -209,9 +210,9 @@ static semel_err take_barring(writing *x, const redisReply *reply, int64_t now, 
 static semel_err done(writing *x, const redisReply *reply, semel_record *cur)
 {
     *cur = x->written;
-    if (sm_rd_number(sm_rd_element(reply, 2)) == 0)
-        cur->args = (semel_str){0};
     if (sm_rd_number(sm_rd_element(reply, 3)) == 0)
+        cur->args = (semel_str){0};
+    if (sm_rd_number(sm_rd_element(reply, 4)) == 0)
         cur->outcome = (semel_str){0};
     sm_rd_hint(x->st, cur->id, cur->shard);
     sm_bell_ring(&x->st->bell, &cur->key);
@@ -239,6 +240,11 @@ static semel_err judge(writing *x, const redisReply *reply, semel_room *room, se
         *inserted = is_ours(x, cur);
         return *inserted || x->claim ? SEMEL_OK : SEMEL_E_STALE;
     }
+    if (sm_str_is(word, "lost")) {
+        semel_err e = sm_rd_bereft(x->st, fault);
+        *again = e == SEMEL_OK;
+        return *again ? SEMEL_E_NOT_FOUND : e;
+    }
     if (sm_str_is(word, "late"))
         return SEMEL_E_STALE;
     if (sm_str_is(word, "none"))
@@ -253,13 +259,34 @@ static semel_err judge(writing *x, const redisReply *reply, semel_room *room, se
         *again = e == SEMEL_E_NOT_FOUND;
         return e;
     }
-    sm_str group = sm_rd_text(sm_rd_element(reply, 2));
+    sm_str group = sm_rd_text(sm_rd_element(reply, 3));
     if (sm_str_is(word, "group") && group.n == sizeof x->before.b) {
         memcpy(x->before.b, group.p, group.n);
         *again = true;
         return SEMEL_E_NOT_FOUND;
     }
     return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "the Redis server gave an unexpected answer");
+}
+
+/* Sends it, if the ledger is still the one that was opened. A server that was replaced under way,
+ * before it was asked about this shard, is looked at once more. */
+static semel_err send_write(writing *x, int64_t deadline_ns, semel_fault *fault)
+{
+    semel_store *st = x->st;
+    uint8_t shard = x->w->next.shard;
+    bool first = atomic_load(&st->seen[shard].last) == 0;
+    unsigned long long greetings = atomic_load(&st->greetings);
+    semel_err e = sm_rd_trust(st, shard, deadline_ns, fault);
+    if (e != SEMEL_OK)
+        return e;
+    sm_rd_batch_clear(&x->batch);
+    put_write(x);
+    e = sm_rd_run(&x->batch, deadline_ns, fault);
+    if (e == SEMEL_OK && first && atomic_load(&st->greetings) != greetings)
+        e = sm_rd_trust(st, shard, deadline_ns, fault);
+    if (e == SEMEL_OK)
+        sm_rd_seen(st, shard, sm_rd_element(sm_rd_reply(&x->batch, 0), 2));
+    return e;
 }
 
 static semel_err write_record(writing *x, semel_room *room, semel_record *cur, int64_t *now,
@@ -287,9 +314,7 @@ static semel_err write_record(writing *x, semel_room *room, semel_record *cur, i
     bool again = e == SEMEL_OK;
     for (unsigned tries = 0; again && tries < BARRED_MAX; tries++) {
         again = false;
-        sm_rd_batch_clear(&x->batch);
-        put_write(x);
-        e = sm_rd_run(&x->batch, deadline_ns, fault);
+        e = send_write(x, deadline_ns, fault);
         if (e != SEMEL_OK)
             break;
         x->unsure = x->unsure || x->batch.asks[0].unsure;

@@ -86,7 +86,9 @@ int main(void)
     there_is_a_server = place_of("SEMEL_STORE_URL", &the_server);
     failed += plain_tests();
     failed += between_tests();
+    failed += loss_tests();
     there_is_a_server = place_of("SEMEL_CLUSTER_URL", &the_server);
     failed += cluster_tests();
+    failed += cluster_loss_tests();
     return failed;
 }

@@ -14,6 +14,8 @@
 int plain_tests(void);
 int between_tests(void);
 int cluster_tests(void);
+int loss_tests(void);
+int cluster_loss_tests(void);
 
 /* Where the server is, from the URL in that variable of the environment. False: it is not set. */
 typedef struct place {

@@ -1,0 +1,217 @@
+/*
+ * A server that lost what it had acknowledged: an open ledger notices, and nothing runs again where
+ * that was not to be expected. Each test ends with a ledger that is gone, and looks at it no more.
+ */
+#include "server.h"
+
+static int setup(void **state)
+{
+    return there_is_a_server ? ledger_setup(state) : 0;
+}
+
+static int teardown(void **state)
+{
+    return there_is_a_server ? ledger_unname(state) : 0;
+}
+
+#define on_server(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define needs_server()                                                                             \
+    do {                                                                                           \
+        if (!there_is_a_server)                                                                    \
+            skip();                                                                                \
+    } while (0)
+
+/* A claim of a scope that no other test has: a shard of its own, most likely. */
+static semel_write elsewhere(uint64_t n)
+{
+    semel_write w = fresh(n);
+    w.next.scope = SM_STR("somewhere-else/x");
+    w.next.shard = w.event.shard = shard_of("somewhere-else/x");
+    assert_int_not_equal(w.next.shard, shard_of(SCOPE));
+    return w;
+}
+
+/* Nothing is answered any more, whatever is asked. */
+static void expect_lost(ledger *l, const semel_write *w)
+{
+    semel_record cur;
+    int64_t now;
+    bool inserted = true;
+    semel_fault fault = {0};
+    semel_health h;
+    semel_err e = l->ops->claim(l->st, w, &l->desk.room, &cur, &now, &inserted, &fault);
+    expect(e == SEMEL_E_UNAVAILABLE, "got %s", semel_err_name(e));
+    assert_false(inserted);
+    expect(strstr(fault.text, "has lost effects") != NULL, "it says: %s", fault.text);
+    expect_error(try_get(l, &(semel_ref){.key = &w->next.key}, &cur), SEMEL_E_UNAVAILABLE);
+    expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_E_UNAVAILABLE);
+}
+
+static long long keys_of(redisContext *c)
+{
+    redisReply *r = ask_server(c, "DBSIZE");
+    long long n = r->integer;
+    freeReplyObject(r);
+    return n;
+}
+
+static void a_wiped_server_runs_nothing_again(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    assert_int_not_equal(l->caps & SEMEL_STORE_DURABLE, 0);
+    settled(l, 1);
+    tell_server(c, "FLUSHALL");
+    semel_write again = fresh(1);
+    expect_lost(l, &again);
+    assert_int_equal(keys_of(c), 0); /* and nothing was changed */
+    ledger_close(l);
+    expect_error(ledger_open(l, true, NULL), SEMEL_E_UNAVAILABLE);
+    expect_error(ledger_open(l, false, NULL), SEMEL_OK);
+    again = fresh(1);
+    claim_new(l, &again);
+    redisFree(c);
+}
+
+static void so_it_is_in_a_shard_that_was_not_used_yet(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    tell_server(c, "FLUSHALL");
+    semel_write w = fresh(1);
+    expect_lost(l, &w);
+    assert_int_equal(keys_of(c), 0);
+    redisFree(c);
+}
+
+static void a_ledger_that_others_made_anew_is_another_one(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    settled(l, 1);
+    tell_server(c, "FLUSHALL");
+    ledger other = {.ops = l->ops}, idle = {.ops = l->ops};
+    memcpy(other.url, l->url, sizeof other.url);
+    memcpy(idle.url, l->url, sizeof idle.url);
+    desk_init(&other.desk);
+    desk_init(&idle.desk);
+    expect_error(ledger_open(&other, false, NULL), SEMEL_OK);
+    settled(&other, 2);
+    semel_write w = fresh(1);
+    expect_lost(l, &w); /* in the shard that the other has used */
+    expect_error(ledger_open(&idle, false, NULL), SEMEL_OK);
+    tell_server(c, "FLUSHALL");
+    expect_error(other.ops->open(sm_str_from(l->url),
+                                 &(semel_store_env){.size = sizeof(semel_store_env)}, &l->st,
+                                 &l->caps, NULL),
+                 SEMEL_OK);
+    expect_lost(&idle, &w); /* and in one that nobody has */
+    ledger_close(&other);
+    ledger_close(&idle);
+    desk_fini(&other.desk);
+    desk_fini(&idle.desk);
+    redisFree(c);
+}
+
+/* Back to an older state, as from a backup: the shard is younger than what was seen of it. */
+static void a_server_that_went_back_in_time_is_noticed(void **state)
+{
+    needs_server();
+    redisContext *c = call_server(&the_server);
+    for (int unused = 0; unused < 2; unused++) {
+        ledger *l = *state;
+        char tick[256];
+        const char *prefix = strstr(l->url, "prefix=") + 7;
+        snprintf(tick, sizeof tick, "%.*s{%02x}tick", (int)strcspn(prefix, "&"), prefix,
+                 shard_of(SCOPE));
+        settled(l, 1);
+        redisReply *then = ask_server(c, "GET %s", tick);
+        settled(l, 2);
+        tell_server(c, "SET %s %s", tick, then->str);
+        freeReplyObject(then);
+        semel_write w = unused ? elsewhere(3) : fresh(3);
+        expect_lost(l, &w);
+        ledger_unname(state);
+        assert_int_equal(ledger_setup(state), 0);
+    }
+    redisFree(c);
+}
+
+static void where_loss_was_to_be_expected_the_ledger_goes_on(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    static const char *const options[] = {"", "accept_data_loss=yes"};
+    tell_server(c, "CONFIG SET appendfsync everysec");
+    for (size_t i = 0; i < COUNT(options); i++) {
+        ledger_close(l);
+        url_with(l->url, &the_server, options[i]);
+        expect_error(ledger_open(l, false, NULL), SEMEL_OK);
+        settled(l, 1);
+        tell_server(c, "FLUSHALL");
+        settled(l, 1);
+        semel_write w = elsewhere(2);
+        claim_new(l, &w);
+        ledger_close(l);
+        expect_error(ledger_open(l, true, NULL), SEMEL_OK); /* it has its name again */
+        tell_server(c, "FLUSHALL");
+        claim_new(l, &w);
+        tell_server(c, "FLUSHALL");
+    }
+    tell_server(c, "CONFIG SET appendfsync always");
+    redisFree(c);
+}
+
+/* ---- clusters --------------------------------------------------------------------------------*/
+
+static void wipe_cluster(void)
+{
+    redisContext *c = call_server(&the_server);
+    redisReply *r = ask_server(c, "CLUSTER SLOTS");
+    for (size_t i = 0; i < r->elements; i++) {
+        const redisReply *master = r->element[i]->element[2];
+        place p = {.port = (int)master->element[1]->integer};
+        snprintf(p.host, sizeof p.host, "%s", master->element[0]->str);
+        redisContext *node = call_server(&p);
+        tell_server(node, "FLUSHALL");
+        redisFree(node);
+    }
+    freeReplyObject(r);
+    redisFree(c);
+}
+
+static void a_wiped_cluster_runs_nothing_again(void **state)
+{
+    needs_server();
+    for (int unused = 0; unused < 2; unused++) {
+        ledger *l = *state;
+        settled(l, 1);
+        wipe_cluster();
+        semel_write w = unused ? elsewhere(2) : fresh(1);
+        expect_lost(l, &w);
+        ledger_unname(state);
+        assert_int_equal(ledger_setup(state), 0);
+    }
+}
+
+int loss_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        on_server(a_wiped_server_runs_nothing_again),
+        on_server(so_it_is_in_a_shard_that_was_not_used_yet),
+        on_server(a_ledger_that_others_made_anew_is_another_one),
+        on_server(a_server_that_went_back_in_time_is_noticed),
+        on_server(where_loss_was_to_be_expected_the_ledger_goes_on),
+    };
+    return cmocka_run_group_tests_name("loss", tests, NULL, NULL);
+}
+
+int cluster_loss_tests(void)
+{
+    const struct CMUnitTest tests[] = {on_server(a_wiped_cluster_runs_nothing_again)};
+    return cmocka_run_group_tests_name("loss in a cluster", tests, NULL, NULL);
+}
