@@ -140,11 +140,54 @@ static void purge_leaves_what_has_changed_since_it_was_read(void **state)
     assert_int_equal(cur.state, SEMEL_S_RUNNING);
 }
 
+/* ---- barriers --------------------------------------------------------------------------------*/
+
+/* What the effect that bars does while the one that it barred wants to read it. */
+typedef struct company {
+    bench *b;
+    uint64_t n;
+} company;
+
+static void end_it(void *context)
+{
+    const company *it = context;
+    ledger *l = &it->b->other;
+    semel_hash key = key_of(it->n);
+    semel_record cur;
+    if (try_get(l, &(semel_ref){.key = &key, .sharded = true, .shard = shard_of(SCOPE)}, &cur) !=
+        SEMEL_OK)
+        return;
+    semel_write w = change(&cur, SEMEL_S_SUCCEEDED);
+    try_apply(l, &w, &cur);
+}
+
+static void who_ran_and_has_just_ended_bars_as_one_that_ran(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    semel_write w = fresh(1);
+    memset(&w.next.group, 5, sizeof w.next.group);
+    semel_record one = claim_new(&b->other, &w), cur;
+    company it = {.b = b, .n = 1};
+    trap t = {.word = "MGET", .meddle = end_it, .context = &it};
+    w = fresh(2);
+    memset(&w.next.group, 5, sizeof w.next.group);
+    w.barred_by_group = w.alone = true;
+    bool inserted;
+    atomic_store(&b->x.trap, &t);
+    expect_error(try_claim(b->l, &w, &cur, &inserted), SEMEL_E_BARRED);
+    assert_null(atomic_load(&b->x.trap));
+    assert_int_equal(cur.id, one.id);
+    assert_int_equal(cur.state, SEMEL_S_RUNNING);
+    claim_new(b->l, &w); /* nobody is there any more */
+}
+
 int between_tests(void)
 {
     const struct CMUnitTest tests[] = {
         on_bench(purge_takes_only_what_is_over_when_it_takes_it),
         on_bench(purge_leaves_what_has_changed_since_it_was_read),
+        on_bench(who_ran_and_has_just_ended_bars_as_one_that_ran),
     };
     return cmocka_run_group_tests_name("between", tests, NULL, NULL);
 }
