@@ -7,7 +7,8 @@
  *     MOVED            the map learns it, and the question goes there
  *     ASK              this once, after ASKING
  *     NOSCRIPT         the same with the script's text, which the server then keeps
- *     TRYAGAIN LOADING BUSY CLUSTERDOWN MASTERDOWN      again after a pause
+ *     TRYAGAIN LOADING BUSY MASTERDOWN                  again after a pause
+ *     CLUSTERDOWN      the same, and a new map: the server may have left the cluster
  *     READONLY         failed over: new connections, a new map
  *     a lost connection                                 again, by another connection
  *
@@ -264,6 +265,7 @@ typedef struct pass {
     bool pause;   /* somebody said "not now" */
     bool moved;   /* the map has changed */
     bool relearn; /* a server is gone or is no master any more */
+    bool down;    /* a server is fine, but does not know who has the slot */
     unsigned refused;
     semel_fault why;
 } pass;
@@ -339,6 +341,7 @@ static void judge(sm_rd_batch *b, sm_rd_ask *ask, redisReply *r, const sm_rd_nod
         if (says(r, later[i]))
             again = p->pause = true;
     }
+    p->down = p->down || says(r, "CLUSTERDOWN");
     if (again && !p->moved)
         sm_rd_explain((sm_str){r->str, r->len}, &p->why);
     if (again)
@@ -494,7 +497,7 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
     if (sm_clock_mono_ns() >= deadline_ns) /* no server is to blame for that */
         return give_up(b, &p, fault);
     for (unsigned follow = 0; next_node(b, 0) < SM_RD_NODES_MAX; follow++) {
-        p.pause = p.moved = p.relearn = false;
+        p.pause = p.moved = p.relearn = p.down = false;
         for (unsigned i = next_node(b, 0); i < SM_RD_NODES_MAX; i = next_node(b, i + 1)) {
             if (ask_node(b, i, &p) != SEMEL_OK)
                 return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
@@ -508,7 +511,7 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
             take_a_pause(pause_ns, deadline_ns);
             pause_ns = pause_ns * 2 < PAUSE_MOST_NS ? pause_ns * 2 : PAUSE_MOST_NS;
         }
-        if (p.relearn && b->st->cluster)
+        if ((p.relearn || p.down) && b->st->cluster)
             sm_rd_map_learn(b->st, NULL, deadline_ns, NULL);
     }
     return first_error(b, fault);
