@@ -16,7 +16,9 @@
  * of the set. Who read a queue in an older epoch reads again.
  *
  * An event's reference is shard, id and stamp. Numbers grow, and are given out by one server: an
- * event that is numbered later is always behind those that were seen.
+ * event that is numbered later is always behind those that were seen. Who reads looks no further
+ * than the last number at which it began: two questions are not one, and what the second one finds
+ * beyond it may be behind something that came after the first.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,28 +197,28 @@ static int by_seq(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void put_range(sm_rd_batch *b, const char *set, uint64_t after, size_t limit)
+static void put_range(sm_rd_batch *b, const char *set, uint64_t after, uint64_t last, size_t limit)
 {
     sm_rd_command(b, SM_RD_GLOBAL, "ZRANGEBYSCORE");
     sm_rd_key(b, SM_RD_GLOBAL, set);
     sm_rd_argf(b, "(%llu", (unsigned long long)after);
-    sm_rd_arg_text(b, "+inf");
+    sm_rd_argf(b, "%llu", (unsigned long long)last);
     sm_rd_arg_text(b, "WITHSCORES");
     sm_rd_arg_text(b, "LIMIT");
     sm_rd_arg_int(b, 0);
     sm_rd_arg_int(b, (int64_t)limit);
 }
 
-/* The next events and seals after a seq, at most `limit`. */
-static semel_err list_page(semel_store *st, uint64_t after, size_t limit, listed *out, size_t *n,
-                           int64_t deadline_ns, semel_fault *fault)
+/* The next events and seals after a seq and up to `last`, at most `limit`. */
+static semel_err list_page(semel_store *st, uint64_t after, uint64_t last, size_t limit,
+                           listed *out, size_t *n, int64_t deadline_ns, semel_fault *fault)
 {
     sm_rd_batch b;
     listed all[2 * PAGE];
     *n = 0;
     sm_rd_batch_init(&b, st);
-    put_range(&b, "log", after, limit);
-    put_range(&b, "sealed", after, limit);
+    put_range(&b, "log", after, last, limit);
+    put_range(&b, "sealed", after, last, limit);
     semel_err e = sm_rd_run(&b, deadline_ns, fault);
     for (size_t i = 0; e == SEMEL_OK && i < 2; i++) {
         const redisReply *r = sm_rd_reply(&b, i);
@@ -266,7 +268,7 @@ static semel_err events_of_all(semel_store *st, uint64_t *after, size_t limit,
     while (e == SEMEL_OK && on && given < limit && n > 0) {
         deadline_ns = sm_rd_deadline(st); /* a sink may take its time */
         size_t want = limit - given < PAGE ? limit - given : PAGE;
-        e = list_page(st, at, want, page, &n, deadline_ns, fault);
+        e = list_page(st, at, last, want, page, &n, deadline_ns, fault);
         sm_rd_batch_clear(&b);
         for (size_t i = 0; e == SEMEL_OK && i < n; i++)
             put_event(&b, &page[i]);
@@ -303,7 +305,7 @@ static int by_own_seq(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Their numbers; those that have none came after this call began and get 0. */
+/* Their numbers; those that have none yet get 0. */
 static semel_err look_up(semel_store *st, uint8_t shard, uint64_t id, own_event *list, size_t n,
                          int64_t deadline_ns, semel_fault *fault)
 {
@@ -359,7 +361,7 @@ static semel_err events_of_one(semel_store *st, const semel_ref *of, uint64_t *a
     bool on = true;
     for (size_t i = 0, given = 0; i < n && on && given < limit; i++) {
         semel_event event;
-        if (list[i].seq <= *after)
+        if (list[i].seq <= *after || list[i].seq > last)
             continue;
         e = sm_rd_event_unpack(list[i].bytes, &event, fault);
         if (e != SEMEL_OK)

@@ -182,12 +182,47 @@ static void who_ran_and_has_just_ended_bars_as_one_that_ran(void **state)
     claim_new(b->l, &w); /* nobody is there any more */
 }
 
+/* ---- the order of all events -----------------------------------------------------------------*/
+
+/* Another handle writes an event and seals it, after the order was made and before it is read. */
+static void write_and_seal(void *context)
+{
+    bench *b = context;
+    semel_write w = fresh(2);
+    semel_record cur;
+    bool inserted;
+    semel_event seal = {.index = 1, .what = SM_STR("sealed"), .body = SM_STR("{}")};
+    memset(&seal.hash, 7, sizeof seal.hash);
+    try_claim(&b->other, &w, &cur, &inserted);
+    b->other.ops->seal(b->other.st, &seal, 0, NULL);
+}
+
+static void a_reader_of_all_events_looks_no_further_than_where_it_began(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    semel_write w = fresh(1);
+    claim_new(&b->other, &w);
+    trap t = {.word = "}sealed", .meddle = write_and_seal, .context = b};
+    seen *s = seen_new();
+    uint64_t after = 0;
+    atomic_store(&b->x.trap, &t);
+    expect_error(b->l->ops->events(b->l->st, NULL, &after, 100, see_event, s, NULL), SEMEL_OK);
+    assert_null(atomic_load(&b->x.trap));
+    assert_int_equal(s->n, 1);
+    assert_int_equal(after, 1);
+    expect_error(b->l->ops->events(b->l->st, NULL, &after, 100, see_event, s, NULL), SEMEL_OK);
+    assert_int_equal(s->n, 3);
+    seen_free(s);
+}
+
 int between_tests(void)
 {
     const struct CMUnitTest tests[] = {
         on_bench(purge_takes_only_what_is_over_when_it_takes_it),
         on_bench(purge_leaves_what_has_changed_since_it_was_read),
         on_bench(who_ran_and_has_just_ended_bars_as_one_that_ran),
+        on_bench(a_reader_of_all_events_looks_no_further_than_where_it_began),
     };
     return cmocka_run_group_tests_name("between", tests, NULL, NULL);
 }
