@@ -27,11 +27,19 @@
 #define PAUSE_MOST_NS  (200 * 1000000ll)
 #define FOLLOW_MAX     5u /* redirections in a row without a pause */
 #define REFUSALS_MAX   4u
-#define NODE_SHARE     2 /* in a cluster one server gets this part of the time */
+#define NODE_SHARE     2                /* in a cluster one server gets this part of the time */
+#define LEAST_NS       (20 * 1000000ll) /* with less time left nothing is asked */
 
 int64_t sm_rd_deadline(const semel_store *st)
 {
     return sm_clock_deadline_ns(st->config.timeout_ms);
+}
+
+/* Whether there is time to hear an answer. A write that is sent without is in doubt for nothing. */
+static bool in_time(const semel_store *st, int64_t deadline_ns)
+{
+    int64_t part = st->config.timeout_ms * 1000000 / 4;
+    return deadline_ns - sm_clock_mono_ns() > (part < LEAST_NS ? part : LEAST_NS);
 }
 
 /* ---- making a batch --------------------------------------------------------------------------*/
@@ -371,7 +379,7 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
     semel_err e = SEMEL_OK;
     sm_rd_talk talk = SM_RD_FINE;
     int64_t now = sm_clock_mono_ns(), until = p->deadline_ns;
-    if (b->st->cluster && until > now)
+    if (b->st->cluster && (until - now) / NODE_SHARE > LEAST_NS)
         until = now + (until - now) / NODE_SHARE;
 
     sm_buf_init(&out, SM_RD_BATCH_MAX * 2);
@@ -396,6 +404,11 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
         p->relearn = p->pause = true;
         for (size_t i = 0; i < n; i++)
             forget_redirection(b, which[i]);
+        goto cleanup;
+    }
+    if (!in_time(b->st, p->deadline_ns)) {
+        p->pause = true;
+        sm_rd_return(node, c);
         goto cleanup;
     }
     bool before = p->relearn;
@@ -494,7 +507,7 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     if (sm_rd_lost(b->st, fault))
         return SEMEL_E_UNAVAILABLE;
-    if (sm_clock_mono_ns() >= deadline_ns) /* no server is to blame for that */
+    if (!in_time(b->st, deadline_ns)) /* no server is to blame for that */
         return give_up(b, &p, fault);
     for (unsigned follow = 0; next_node(b, 0) < SM_RD_NODES_MAX; follow++) {
         p.pause = p.moved = p.relearn = p.down = false;
@@ -504,8 +517,7 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
         }
         if (next_node(b, 0) == SM_RD_NODES_MAX)
             break;
-        if (sm_clock_mono_ns() >= deadline_ns || p.refused > refusals ||
-            (!b->st->opened && p.relearn))
+        if (p.refused > refusals || (!b->st->opened && p.relearn))
             return give_up(b, &p, fault);
         if (p.pause || follow >= FOLLOW_MAX) {
             take_a_pause(pause_ns, deadline_ns);
@@ -513,6 +525,8 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
         }
         if ((p.relearn || p.down) && b->st->cluster)
             sm_rd_map_learn(b->st, NULL, deadline_ns, NULL);
+        if (!in_time(b->st, deadline_ns))
+            return give_up(b, &p, fault);
     }
     return first_error(b, fault);
 }
