@@ -156,7 +156,6 @@ static semel_err redis_open(semel_str url, const semel_store_env *env, semel_sto
     if (st == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     char lost[512], version[128];
-    uint64_t bytes;
     sm_arena_init(&st->arena, 1 << 20);
     sm_bell_init(&st->bell);
     sm_rd_ear_init(st);
@@ -169,8 +168,7 @@ static semel_err redis_open(semel_str url, const semel_store_env *env, semel_sto
     if (e == SEMEL_OK)
         e = meet(st, deadline_ns, fault);
     if (e == SEMEL_OK)
-        e = sm_rd_durability(st, lost, sizeof lost, version, sizeof version, &bytes, deadline_ns,
-                             fault);
+        e = sm_rd_durability(st, lost, sizeof lost, version, sizeof version, deadline_ns, fault);
     if (e == SEMEL_OK)
         e = check_version(version, fault);
     if (e == SEMEL_OK)

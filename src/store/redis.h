@@ -15,7 +15,8 @@
  *     redis_trust.c   whether the server still has what it has acknowledged
  *     redis_purge.c   housekeeping
  *     redis_wait.c    waiting, and the thread that hears of other processes' writes
- *     redis_health.c  what the server promises, and whether the ledger is sound
+ *     redis_settings.c  what a server's settings promise
+ *     redis_health.c  what is in the ledger, and whether it is sound
  *
  * Keys. P is the prefix, SS the shard in two hexadecimal digits, ID and G an effect's id and
  * generation. All that one write touches has one hash tag, so it lies in one slot of a cluster.
@@ -97,6 +98,7 @@ typedef struct sm_rd_conn {
     redisReader *reader;
     int64_t used_ns;
     bool reused;
+    bool replica; /* of a cluster, when it was opened: what it promises was not judged */
 } sm_rd_conn;
 
 /* How an attempt to talk to a server ended. */
@@ -110,6 +112,10 @@ typedef enum sm_rd_talk {
 sm_rd_talk sm_rd_conn_open(semel_store *st, const sm_rd_node *node, int64_t deadline_ns,
                            sm_rd_conn **out, semel_fault *fault);
 void sm_rd_conn_close(sm_rd_conn *c); /* accepts NULL */
+
+/* Asks a connection that was made long ago what the server promises now. */
+sm_rd_talk sm_rd_conn_check(semel_store *st, const sm_rd_node *node, sm_rd_conn *c,
+                            int64_t deadline_ns, semel_fault *fault);
 
 /* Sends what is in `out` and reads `n` answers. *got says how many came; those are the caller's. */
 sm_rd_talk sm_rd_exchange(sm_rd_conn *c, sm_str out, redisReply **replies, size_t n, size_t *got,
@@ -127,7 +133,8 @@ struct sm_rd_node {
     pthread_mutex_t lock;
     pthread_cond_t freed; /* CLOCK_MONOTONIC */
     sm_rd_conn *idle;
-    unsigned open; /* idle and lent */
+    unsigned open;          /* idle and lent */
+    atomic_llong judged_ns; /* when its settings were last looked at */
 };
 
 typedef struct sm_rd_map {
@@ -389,7 +396,14 @@ semel_err sm_rd_wait(semel_store *st, const semel_ref *of, uint64_t version, int
 
 /* What the servers' settings mean for what was acknowledged: empty if nothing may be lost. */
 semel_err sm_rd_durability(semel_store *st, char *out, size_t n, char *version, size_t version_n,
-                           uint64_t *bytes, int64_t deadline_ns, semel_fault *fault);
+                           int64_t deadline_ns, semel_fault *fault);
+
+/* The same for one connection: the questions, as many as there are answers to judge. Refused if the
+ * store was opened as durable and this server is not. */
+#define SM_RD_SETTINGS 5u
+void sm_rd_settings_put(sm_buf *out);
+sm_rd_talk sm_rd_settings_judge(semel_store *st, redisReply *const *replies, const char *name,
+                                semel_fault *fault);
 semel_err sm_rd_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault);
 
 #endif

@@ -24,6 +24,7 @@
 #include "store/redis.h"
 
 #define CHUNK 65536u
+#define NAME  300u /* of a node, for people */
 
 void sm_rd_conn_close(sm_rd_conn *c)
 {
@@ -212,7 +213,7 @@ static sm_rd_talk greet(semel_store *st, sm_rd_conn *c, const char *name, int64_
     char db[16];
     snprintf(db, sizeof db, "%d", config->db);
     sm_buf out;
-    sm_buf_init(&out, 3 * 4096 + 512);
+    sm_buf_init(&out, 3 * 4096 + 2048);
     bool named = config->user.n > 0, auth = named || config->password.p != NULL;
     size_t n = 0, got = 0;
     if (auth) {
@@ -229,8 +230,9 @@ static sm_rd_talk greet(semel_store *st, sm_rd_conn *c, const char *name, int64_
     at_role = n;
     put_command(&out, (sm_str[]){SM_STR("ROLE")}, 1);
     put_command(&out, (sm_str[]){SM_STR("INFO"), SM_STR("replication")}, 2);
-    n += 2;
-    redisReply *replies[4] = {0};
+    sm_rd_settings_put(&out);
+    n += 2 + SM_RD_SETTINGS;
+    redisReply *replies[4 + SM_RD_SETTINGS] = {0};
     const char *why = NULL;
     sm_rd_talk talk = SM_RD_REFUSED;
     bool known = false;
@@ -255,9 +257,13 @@ static sm_rd_talk greet(semel_store *st, sm_rd_conn *c, const char *name, int64_
             sm_rd_explain((sm_str){replies[i]->str, replies[i]->len}, fault);
         goto cleanup;
     }
-    talk = SM_RD_FINE;
-    if (is_master(replies[at_role], replies[at_role + 1], &known) || st->cluster)
+    bool master = is_master(replies[at_role], replies[at_role + 1], &known);
+    c->replica = known && !master;
+    if (master || st->cluster) {
+        talk =
+            c->replica ? SM_RD_FINE : sm_rd_settings_judge(st, replies + at_role + 2, name, fault);
         goto cleanup;
+    }
     if (known) {
         talk = SM_RD_LOST; /* it may become one */
         sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
@@ -283,12 +289,40 @@ cleanup:
     return talk;
 }
 
+static void name_node(const sm_rd_node *node, char out[NAME])
+{
+    snprintf(out, NAME, node->port == 0 ? "%s" : "%s:%d", node->host, node->port);
+}
+
+sm_rd_talk sm_rd_conn_check(semel_store *st, const sm_rd_node *node, sm_rd_conn *c,
+                            int64_t deadline_ns, semel_fault *fault)
+{
+    redisReply *replies[SM_RD_SETTINGS] = {0};
+    size_t got = 0;
+    const char *why = NULL;
+    char name[NAME];
+    sm_rd_talk talk = SM_RD_LOST;
+    sm_buf out;
+    name_node(node, name);
+    sm_buf_init(&out, 4096);
+    sm_rd_settings_put(&out);
+    if (out.err == SM_OK)
+        talk =
+            sm_rd_exchange(c, sm_buf_view(&out), replies, SM_RD_SETTINGS, &got, deadline_ns, &why);
+    if (talk == SM_RD_FINE)
+        talk = sm_rd_settings_judge(st, replies, name, fault);
+    for (size_t i = 0; i < got; i++)
+        freeReplyObject(replies[i]);
+    sm_buf_fini(&out);
+    return talk;
+}
+
 sm_rd_talk sm_rd_conn_open(semel_store *st, const sm_rd_node *node, int64_t deadline_ns,
                            sm_rd_conn **out, semel_fault *fault)
 {
     const char *why = NULL;
-    char name[300];
-    snprintf(name, sizeof name, node->port == 0 ? "%s" : "%s:%d", node->host, node->port);
+    char name[NAME];
+    name_node(node, name);
     *out = NULL;
     sm_rd_conn *c = calloc(1, sizeof *c);
     if (c != NULL)

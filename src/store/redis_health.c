@@ -1,123 +1,10 @@
-/*
- * What the servers promise, and whether the ledger is sound.
- *
- * A Redis server acknowledges writes that a crash may lose, unless it is set up not to: an
- * append-only file that is synced before every answer, and no eviction. What a server's settings
- * are is asked when the store is opened, of every master of a cluster, and told in plain words.
- * What may not be asked counts as not durable (I3).
- */
+/* What is in the ledger, and whether it is sound. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "store/redis.h"
 
 #define CHECK_PAGE 100u
-
-/* ---- durability ------------------------------------------------------------------------------*/
-
-enum { APPENDONLY, APPENDFSYNC, POLICY, PERSISTENCE, SERVER, MEMORY, QUESTIONS };
-
-static void put_questions(sm_rd_batch *b, unsigned node)
-{
-    static const char *const asked[QUESTIONS][3] = {
-        {"CONFIG", "GET", "appendonly"},
-        {"CONFIG", "GET", "appendfsync"},
-        {"CONFIG", "GET", "maxmemory-policy"},
-        {"INFO", "persistence", NULL},
-        {"INFO", "server", NULL},
-        {"INFO", "memory", NULL},
-    };
-    for (size_t i = 0; i < QUESTIONS; i++) {
-        sm_rd_command_at(b, node, asked[i][0]);
-        for (size_t k = 1; k < 3 && asked[i][k] != NULL; k++)
-            sm_rd_arg_text(b, asked[i][k]);
-        if (b->n > 0)
-            b->asks[b->n - 1].tolerant = true;
-    }
-}
-
-/* The value of a line "name:value" of INFO, or absent. */
-static sm_str info_value(const redisReply *info, const char *name)
-{
-    sm_str text = sm_rd_text(info);
-    size_t n = strlen(name);
-    const char *p = text.p;
-    while (p != NULL && (p = strstr(p, name)) != NULL) {
-        if ((p == text.p || p[-1] == '\n') && p[n] == ':')
-            return (sm_str){p + n + 1, strcspn(p + n + 1, "\r\n")};
-        p += n;
-    }
-    return (sm_str){0};
-}
-
-static sm_str setting(const redisReply *config)
-{
-    return sm_rd_text(sm_rd_element(config, 1));
-}
-
-/* What one server's settings mean. */
-static void say_what_may_be_lost(redisReply *const *replies, sm_buf *out)
-{
-    sm_str aof = setting(replies[APPENDONLY]), sync = setting(replies[APPENDFSYNC]);
-    sm_str policy = setting(replies[POLICY]);
-    sm_str status = info_value(replies[PERSISTENCE], "aof_last_write_status");
-    if (aof.p == NULL || sync.p == NULL || policy.p == NULL) {
-        sm_buf_text(out, "what a crash of the server may lose is not known: the ledger's user may "
-                         "not read its settings (CONFIG GET); ");
-        return;
-    }
-    if (!sm_str_is(aof, "yes"))
-        sm_buf_text(out, "without an append-only file a restart of the server loses what was "
-                         "written since its last snapshot, or everything; ");
-    else if (sm_str_is(sync, "everysec"))
-        sm_buf_text(out, "a crash of the server may lose about the last second: appendfsync is "
-                         "everysec; ");
-    else if (!sm_str_is(sync, "always"))
-        sm_buf_printf(out,
-                      "a crash of the server's machine may lose the last half minute or more: "
-                      "appendfsync is %.*s; ",
-                      SM_FMT(sync));
-    if (sm_str_is(aof, "yes") && status.p != NULL && !sm_str_is(status, "ok"))
-        sm_buf_text(out, "the server's last write to its append-only file failed; ");
-    if (!sm_str_is(policy, "noeviction"))
-        sm_buf_printf(out, "maxmemory-policy is %.*s: a full server may evict effects; ",
-                      SM_FMT(policy));
-}
-
-semel_err sm_rd_durability(semel_store *st, char *out, size_t n, char *version, size_t version_n,
-                           uint64_t *bytes, int64_t deadline_ns, semel_fault *fault)
-{
-    unsigned masters[SM_RD_NODES_MAX], count = sm_rd_masters(st, masters);
-    sm_rd_batch b;
-    sm_buf said;
-    *bytes = 0;
-    out[0] = version[0] = '\0';
-    sm_rd_batch_init(&b, st);
-    sm_buf_init(&said, 4096);
-    for (unsigned i = 0; i < count; i++)
-        put_questions(&b, masters[i]);
-    semel_err e = sm_rd_run(&b, deadline_ns, fault);
-    for (unsigned i = 0; e == SEMEL_OK && i < count; i++) {
-        redisReply *replies[QUESTIONS];
-        for (size_t k = 0; k < QUESTIONS; k++)
-            replies[k] = b.asks[i * QUESTIONS + k].reply;
-        if (said.len == 0) /* of several servers that are not well set up, the first */
-            say_what_may_be_lost(replies, &said);
-        sm_str used = info_value(replies[MEMORY], "used_memory");
-        *bytes += used.p == NULL ? 0 : strtoull(used.p, NULL, 10);
-        sm_str is = info_value(replies[SERVER], "redis_version");
-        if (i == 0)
-            snprintf(version, version_n, "Redis%s%.*s", is.p == NULL ? "" : " ", SM_FMT(is));
-    }
-    size_t len = strlen(version);
-    if (e == SEMEL_OK && st->cluster)
-        snprintf(version + len, version_n - len, ", cluster of %u", count);
-    if (e == SEMEL_OK && said.len > 2)
-        snprintf(out, n, "%.*s", (int)said.len - 2, said.p); /* without the last "; " */
-    sm_buf_fini(&said);
-    sm_rd_batch_fini(&b);
-    return e;
-}
 
 /* ---- health ----------------------------------------------------------------------------------*/
 
@@ -284,7 +171,7 @@ semel_err sm_rd_health(semel_store *st, bool thorough, semel_health *out, semel_
         snprintf(out->where, sizeof out->where, "redis://%s:%d/%d, prefix %.*s", c->host, c->port,
                  c->db, SM_FMT(c->prefix));
     semel_err e = sm_rd_durability(st, out->durability, sizeof out->durability, out->server,
-                                   sizeof out->server, &out->bytes, deadline_ns, fault);
+                                   sizeof out->server, deadline_ns, fault);
     if (e == SEMEL_OK)
         e = sm_rd_collate(st, &out->last_seq, deadline_ns, fault);
     if (e == SEMEL_OK)

@@ -13,6 +13,9 @@
 #include "store/redis.h"
 
 #define FRESH_NS (1000 * 1000000ll) /* a connection that was used since is taken to be good */
+#define JUDGE_NS                                                                                   \
+    (60000 * 1000000ll) /* so long the settings of a server are taken to be the same               \
+                         */
 
 /* ---- slots -----------------------------------------------------------------------------------*/
 
@@ -246,6 +249,14 @@ static void pool_left(sm_rd_node *node)
     pthread_mutex_unlock(&node->lock);
 }
 
+/* Whether to look at the settings of a server again: one of all who come then does. */
+static bool is_due(semel_store *st, sm_rd_node *node)
+{
+    long long last = atomic_load(&node->judged_ns), now = sm_clock_mono_ns();
+    return st->durable && now - last > JUDGE_NS &&
+           atomic_compare_exchange_strong(&node->judged_ns, &last, now);
+}
+
 sm_rd_talk sm_rd_borrow(semel_store *st, sm_rd_node *node, int64_t deadline_ns, sm_rd_conn **out,
                         semel_fault *fault)
 {
@@ -261,8 +272,15 @@ sm_rd_talk sm_rd_borrow(semel_store *st, sm_rd_node *node, int64_t deadline_ns, 
         if (*out == NULL)
             break;
         (*out)->reused = true;
-        if (still_good(*out))
-            return SM_RD_FINE;
+        if (still_good(*out)) {
+            if (!is_due(st, node))
+                return SM_RD_FINE;
+            sm_rd_talk talk = sm_rd_conn_check(st, node, *out, deadline_ns, &why);
+            if (talk == SM_RD_FINE)
+                return talk;
+            /* The next connection is judged as it is made, and tells why. */
+            sm_rd_forget_idle(node);
+        }
         sm_rd_discard(node, *out);
     }
     if (sm_gate_enter(&node->gate, deadline_ns, fault) != SM_OK) {
@@ -271,6 +289,7 @@ sm_rd_talk sm_rd_borrow(semel_store *st, sm_rd_node *node, int64_t deadline_ns, 
     }
     sm_rd_talk talk = sm_rd_conn_open(st, node, deadline_ns, out, &why);
     if (talk == SM_RD_FINE) {
+        atomic_store(&node->judged_ns, sm_clock_mono_ns());
         sm_gate_good(&node->gate);
         return talk;
     }
@@ -283,6 +302,10 @@ sm_rd_talk sm_rd_borrow(semel_store *st, sm_rd_node *node, int64_t deadline_ns, 
 
 void sm_rd_return(sm_rd_node *node, sm_rd_conn *c)
 {
+    if (c->replica) { /* should it become the master, it is judged then */
+        sm_rd_discard(node, c);
+        return;
+    }
     pthread_mutex_lock(&node->lock);
     c->next = node->idle;
     node->idle = c;

@@ -4,6 +4,8 @@
  */
 #include "server.h"
 
+#include "store/redis.h"
+
 static int setup(void **state)
 {
     return there_is_a_server ? ledger_setup(state) : 0;
@@ -166,6 +168,41 @@ static void where_loss_was_to_be_expected_the_ledger_goes_on(void **state)
     redisFree(c);
 }
 
+/* ---- promises --------------------------------------------------------------------------------*/
+
+static void expect_refused(ledger *l, uint64_t n, const char *says)
+{
+    semel_write w = fresh(n);
+    semel_record cur;
+    int64_t now;
+    bool inserted = true;
+    semel_fault fault = {0};
+    semel_err e = l->ops->claim(l->st, &w, &l->desk.room, &cur, &now, &inserted, &fault);
+    expect(e == SEMEL_E_UNAVAILABLE, "got %s", semel_err_name(e));
+    assert_false(inserted);
+    expect(strstr(fault.text, says) != NULL, "it says: %s", fault.text);
+}
+
+static void a_durable_ledger_is_not_written_to_a_server_that_is_not(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    for (uint64_t n = 1; n <= 2; n++) {
+        settled(l, n);
+        tell_server(c, "CONFIG SET appendfsync no");
+        if (n == 1) /* another server may be there now */
+            tell_server(c, "CLIENT KILL TYPE normal SKIPME yes");
+        else /* a minute is over */
+            atomic_store(&sm_rd_node_at(l->st, 0)->judged_ns, 1);
+        expect_refused(l, n + 10, "appendfsync is no");
+        expect_refused(l, n + 10, "promises less");
+        tell_server(c, "CONFIG SET appendfsync always");
+        settled(l, n + 10);
+    }
+    redisFree(c);
+}
+
 /* ---- clusters --------------------------------------------------------------------------------*/
 
 static void wipe_cluster(void)
@@ -206,6 +243,7 @@ int loss_tests(void)
         on_server(a_ledger_that_others_made_anew_is_another_one),
         on_server(a_server_that_went_back_in_time_is_noticed),
         on_server(where_loss_was_to_be_expected_the_ledger_goes_on),
+        on_server(a_durable_ledger_is_not_written_to_a_server_that_is_not),
     };
     return cmocka_run_group_tests_name("loss", tests, NULL, NULL);
 }
