@@ -400,7 +400,7 @@ semel_err sm_rd_durability(semel_store *st, char *out, size_t n, char *version, 
 
 /* The same for one connection: the questions, as many as there are answers to judge. Refused if the
  * store was opened as durable and this server is not. */
-#define SM_RD_SETTINGS 5u
+#define SM_RD_SETTINGS 7u
 void sm_rd_settings_put(sm_buf *out);
 sm_rd_talk sm_rd_settings_judge(semel_store *st, redisReply *const *replies, const char *name,
                                 semel_fault *fault);

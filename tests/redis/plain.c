@@ -137,6 +137,7 @@ static void settings_are_told_in_plain_words(void **state)
     } rows[] = {
         {"appendfsync", "everysec", "last second"},
         {"appendfsync", "no", "appendfsync is no"},
+        {"no-appendfsync-on-rewrite", "yes", "rewrites"},
         {"appendonly", "no", "append-only file"},
         {"maxmemory-policy", "allkeys-lru", "evict"},
     };
@@ -166,6 +167,30 @@ static void settings_are_told_in_plain_words(void **state)
         pause_ms(50);
     }
     redisFree(c);
+}
+
+static void a_failover_to_a_replica_may_lose_what_was_acknowledged(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    semel_health h;
+    for (int port = 0; port < 2; port++) { /* without a port it is a copy for a backup */
+        redisContext *replica = call_server(&the_server);
+        tell_server(replica, "REPLCONF listening-port %d", port);
+        assert_int_equal(redisAppendCommand(replica, "PSYNC ? -1"), REDIS_OK);
+        for (int done = 0; done == 0;)
+            assert_int_equal(redisBufferWrite(replica, &done), REDIS_OK);
+        pause_ms(50);
+        reopen(l, &the_server, "");
+        assert_int_equal((l->caps & SEMEL_STORE_DURABLE) != 0, port == 0);
+        assert_int_equal((l->caps & SEMEL_STORE_LOSSY) != 0, port != 0);
+        expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_OK);
+        expect((strstr(h.durability, "failover") != NULL) == (port != 0), "<%s>", h.durability);
+        redisFree(replica);
+        pause_ms(50);
+    }
+    reopen(l, &the_server, "");
+    assert_int_not_equal(l->caps & SEMEL_STORE_DURABLE, 0);
 }
 
 static void what_is_settled_is_removed_by_the_server(void **state)
@@ -410,6 +435,7 @@ int plain_tests(void)
         on_server(connections_that_were_cut_are_replaced),
         on_server(a_lost_answer_is_no_lost_write),
         on_server(settings_are_told_in_plain_words),
+        on_server(a_failover_to_a_replica_may_lose_what_was_acknowledged),
         on_server(what_is_settled_is_removed_by_the_server),
         on_server(an_older_generation_comes_up_when_the_newest_goes),
         on_server(without_memory_nothing_is_written),
