@@ -293,7 +293,13 @@ static void without_memory_nothing_is_written(void **state)
     semel_write w = change(&one, SEMEL_S_FAILED);
     semel_err e = try_apply(l, &w, &got);
     semel_err read = try_get(l, &(semel_ref){.id = one.id}, &got);
+    ledger other = {.ops = l->ops};
+    memcpy(other.url, l->url, sizeof other.url);
+    semel_err opens = ledger_open(&other, false, NULL);
+    if (opens == SEMEL_OK)
+        ledger_close(&other);
     tell_server(c, "CONFIG SET maxmemory 0");
+    expect_error(opens, SEMEL_OK);
     expect_error(e, SEMEL_E_UNAVAILABLE);
     expect_error(read, SEMEL_OK); /* what is there can be read */
     expect_record(&got, &one);
