@@ -6,6 +6,7 @@
  *     redis_conn.c    one connection: sockets, deadlines, the greeting
  *     redis_node.c    servers, their pools of connections, the map of a cluster's slots
  *     redis_ask.c     questions in batches: sent by node, followed, asked again
+ *     redis_reply.c   answers: what is in them, and whether they are such
  *     redis_script.c  the Lua scripts: every transition is one
  *     redis_row.c     records, events and notes as bytes
  *     redis_write.c   claim, apply, counters
@@ -201,9 +202,12 @@ semel_err sm_rd_script_names(char names[SM_RD_SCRIPT_COUNT][SM_RD_SHA + 1]);
 
 /* ---- questions: redis_ask.c ------------------------------------------------------------------*/
 
+typedef struct sm_rd_shape sm_rd_shape;
+
 typedef struct sm_rd_ask {
-    sm_rd_script script; /* or SM_RD_NO_SCRIPT */
-    size_t at, len;      /* the arguments, in the batch's bytes */
+    sm_rd_script script;      /* or SM_RD_NO_SCRIPT */
+    const sm_rd_shape *shape; /* what is an answer to it; NULL: anything */
+    size_t at, len;           /* the arguments, in the batch's bytes */
     unsigned argc;
     uint16_t slot;
     int node;          /* asks this node and no other; -1: the owner of the slot */
@@ -251,7 +255,14 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault);
 /* What a server's error means for the caller, in a sentence. */
 semel_err sm_rd_explain(sm_str error, semel_fault *fault);
 
-/* Answers, looked at with care: what is not as expected is absent. */
+/* ---- answers: redis_reply.c ------------------------------------------------------------------*/
+
+/* What a command, or a script, is answered with; NULL: anything. Whether it was. */
+const sm_rd_shape *sm_rd_shape_of(const char *command);
+const sm_rd_shape *sm_rd_shape_of_script(sm_rd_script script);
+bool sm_rd_fits(const sm_rd_ask *ask);
+
+/* Looked at with care: what is not there is absent. */
 static inline const redisReply *sm_rd_reply(const sm_rd_batch *b, size_t i)
 {
     return b->asks[i].reply;

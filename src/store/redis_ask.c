@@ -91,6 +91,7 @@ void sm_rd_command(sm_rd_batch *b, unsigned shard, const char *name)
     if (ask == NULL)
         return;
     ask->slot = b->st->slots[shard];
+    ask->shape = sm_rd_shape_of(name);
     sm_rd_arg_text(b, name);
 }
 
@@ -110,6 +111,7 @@ void sm_rd_call(sm_rd_batch *b, unsigned shard, sm_rd_script script, unsigned ke
         return;
     ask->slot = b->st->slots[shard];
     ask->script = script;
+    ask->shape = sm_rd_shape_of_script(script);
     sm_rd_arg_int(b, keys);
 }
 
@@ -189,38 +191,7 @@ void sm_rd_key_id(sm_rd_batch *b, unsigned shard, const char *kind, uint64_t id,
     sm_rd_key_name(b, shard, kind, (sm_str){name, (size_t)n});
 }
 
-/* ---- looking at answers ----------------------------------------------------------------------*/
-
-size_t sm_rd_elements(const redisReply *r)
-{
-    return r != NULL && r->type == REDIS_REPLY_ARRAY ? r->elements : 0;
-}
-
-const redisReply *sm_rd_element(const redisReply *r, size_t i)
-{
-    return i < sm_rd_elements(r) ? r->element[i] : NULL;
-}
-
-sm_str sm_rd_text(const redisReply *r)
-{
-    if (r == NULL || (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS))
-        return (sm_str){0};
-    return (sm_str){r->str, r->len};
-}
-
-int64_t sm_rd_number(const redisReply *r)
-{
-    if (r != NULL && r->type == REDIS_REPLY_INTEGER)
-        return r->integer;
-    sm_str text = sm_rd_text(r);
-    return text.p == NULL ? 0 : strtoll(text.p, NULL, 10);
-}
-
-bool sm_rd_time(const redisReply *r, int64_t *now_ms)
-{
-    *now_ms = sm_rd_number(sm_rd_element(r, 0)) * 1000 + sm_rd_number(sm_rd_element(r, 1)) / 1000;
-    return sm_rd_elements(r) == 2 && *now_ms > 0;
-}
+/* ---- what errors mean -------------------------------------------------------------------------*/
 
 static bool says(const redisReply *r, const char *word)
 {
@@ -493,6 +464,9 @@ static semel_err first_error(const sm_rd_batch *b, semel_fault *fault)
         const redisReply *r = b->asks[i].reply;
         if (r->type == REDIS_REPLY_ERROR && !b->asks[i].tolerant)
             return sm_rd_explain((sm_str){r->str, r->len}, fault);
+        if (r->type != REDIS_REPLY_ERROR && !sm_rd_fits(&b->asks[i]))
+            return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                                "the Redis server gave an unexpected answer");
     }
     return SEMEL_OK;
 }

@@ -216,6 +216,68 @@ static void a_reader_of_all_events_looks_no_further_than_where_it_began(void **s
     seen_free(s);
 }
 
+/* ---- answers that are none -------------------------------------------------------------------*/
+
+#define TIME_REPLY "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n"
+
+static void what_is_no_answer_to_the_question_is_not_taken_for_none(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    static const char *const answers[] = {
+        ":1\r\n" TIME_REPLY,
+        "*0\r\n" TIME_REPLY,
+        "*-1\r\n" TIME_REPLY,
+        "*3\r\n:1\r\n$-1\r\n$-1\r\n" TIME_REPLY,
+        "*3\r\n*0\r\n$-1\r\n$-1\r\n" TIME_REPLY,
+        "*3\r\n$-1\r\n$-1\r\n$-1\r\n:7\r\n",
+    };
+    semel_record cur = settled(&b->other, 1), got;
+    semel_ref ref = {.id = cur.id, .sharded = true, .shard = cur.shard};
+    for (size_t i = 0; i < COUNT(answers); i++) {
+        trap t = {.word = "MGET", .answer = answers[i]};
+        atomic_store(&b->x.trap, &t);
+        semel_err e = try_get(b->l, &ref, &got);
+        expect(e == SEMEL_E_UNAVAILABLE, "answer %zu: %s", i, semel_err_name(e));
+        assert_null(atomic_load(&b->x.trap));
+        expect_error(try_get(b->l, &ref, &got), SEMEL_OK);
+        expect_record(&got, &cur);
+    }
+}
+
+static void what_is_due_has_a_time(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    sm_buf answer;
+    sm_buf_init(&answer, 65536);
+    sm_buf_text(&answer, "*2\r\n$33\r\n0000000000000000000000000000000a1\r\n:5\r\n");
+    for (unsigned shard = 1; shard < SM_RD_SHARDS; shard++)
+        sm_buf_text(&answer, "*0\r\n");
+    sm_buf_byte(&answer, '\0');
+    assert_int_equal(answer.err, SM_OK);
+    trap t = {.word = "}due", .answer = answer.p};
+    seen *s = seen_new();
+    atomic_store(&b->x.trap, &t);
+    expect_error(b->l->ops->due(b->l->st, 10, see_record, s, NULL), SEMEL_E_UNAVAILABLE);
+    assert_null(atomic_load(&b->x.trap));
+    seen_free(s);
+    sm_buf_fini(&answer);
+}
+
+static void who_wants_no_records_gets_none(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    settled(b->l, 1);
+    uint64_t cursor = 0;
+    seen *s = seen_new();
+    expect_error(b->l->ops->query(b->l->st, &(semel_filter){0}, &cursor, 0, see_record, s, NULL),
+                 SEMEL_OK);
+    assert_int_equal(s->n, 0);
+    seen_free(s);
+}
+
 int between_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +285,9 @@ int between_tests(void)
         on_bench(purge_leaves_what_has_changed_since_it_was_read),
         on_bench(who_ran_and_has_just_ended_bars_as_one_that_ran),
         on_bench(a_reader_of_all_events_looks_no_further_than_where_it_began),
+        on_bench(what_is_no_answer_to_the_question_is_not_taken_for_none),
+        on_bench(what_is_due_has_a_time),
+        on_bench(who_wants_no_records_gets_none),
     };
     return cmocka_run_group_tests_name("between", tests, NULL, NULL);
 }

@@ -48,6 +48,11 @@ static void pass_on(proxy *x, pair *p, bool from_client)
         if (t->meddle != NULL)
             t->meddle(t->context);
         p->doomed = p->doomed || t->lose;
+        if (t->answer != NULL) {
+            if (send(p->client, t->answer, strlen(t->answer), MSG_NOSIGNAL) < 0)
+                cut(p);
+            return;
+        }
     }
     bool lost = n <= 0 || (!from_client && p->doomed);
     int to = from_client ? p->server : p->client;

@@ -37,12 +37,13 @@ redisReply *ask_server(redisContext *c, const char *format, ...)
 
 /* What a proxy does when a question has that word in it, once: something of the test's own before
  * it passes the question on (in its thread, so nothing may be asserted), and it may lose the answer
- * then. */
+ * then, or give one of its own instead of asking. */
 typedef struct trap {
     const char *word;
     void (*meddle)(void *context);
     void *context;
     bool lose;
+    const char *answer;
 } trap;
 
 /* A proxy in front of a server. When it is armed, it passes on one question, and closes the
