@@ -106,6 +106,14 @@ sm_rd_talk sm_rd_exchange(sm_rd_conn *c, sm_str out, redisReply **replies, size_
             return SM_RD_LOST;
         }
     }
+    /* What is left over would be taken for the answer to the next question; which of these belongs
+     * to which question is not certain either. Who asked for no answer reads them elsewhere. */
+    if (n > 0 && c->reader->pos < c->reader->len) {
+        while (*got > 0)
+            freeReplyObject(replies[--*got]);
+        *why = "it said more than it was asked";
+        return SM_RD_LOST;
+    }
     c->used_ns = sm_clock_mono_ns();
     return SM_RD_FINE;
 }

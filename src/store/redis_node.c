@@ -12,7 +12,6 @@
 
 #include "store/redis.h"
 
-#define FRESH_NS (1000 * 1000000ll) /* a connection that was used since is taken to be good */
 #define JUDGE_NS                                                                                   \
     (60000 * 1000000ll) /* so long the settings of a server are taken to be the same               \
                          */
@@ -210,12 +209,11 @@ semel_err sm_rd_map_learn(semel_store *st, const sm_rd_node * not, int64_t deadl
 
 /* ---- pools -----------------------------------------------------------------------------------*/
 
-/* A connection that lay idle for a while may have been closed by the other side. */
+/* A connection that lay idle may have been closed by the other side, which must not have said
+ * anything either: nobody had asked. */
 static bool still_good(const sm_rd_conn *c)
 {
     char byte;
-    if (sm_clock_mono_ns() - c->used_ns < FRESH_NS)
-        return true;
     ssize_t n = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }

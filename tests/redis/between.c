@@ -245,6 +245,21 @@ static void what_is_no_answer_to_the_question_is_not_taken_for_none(void **state
     }
 }
 
+static void what_was_said_without_being_asked_is_no_answer(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    semel_record one = settled(&b->other, 1), got;
+    semel_ref ref = {.id = one.id, .sharded = true, .shard = one.shard};
+    trap t = {.word = "MGET", .answer = "*3\r\n$-1\r\n$-1\r\n$-1\r\n" TIME_REPLY "+OK\r\n"};
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&b->x.trap, &t);
+        expect_error(try_get(b->l, &ref, &got), SEMEL_OK); /* asked again, elsewhere */
+        assert_null(atomic_load(&b->x.trap));
+        expect_record(&got, &one);
+    }
+}
+
 static void what_is_due_has_a_time(void **state)
 {
     needs_server();
@@ -286,6 +301,7 @@ int between_tests(void)
         on_bench(who_ran_and_has_just_ended_bars_as_one_that_ran),
         on_bench(a_reader_of_all_events_looks_no_further_than_where_it_began),
         on_bench(what_is_no_answer_to_the_question_is_not_taken_for_none),
+        on_bench(what_was_said_without_being_asked_is_no_answer),
         on_bench(what_is_due_has_a_time),
         on_bench(who_wants_no_records_gets_none),
     };
