@@ -18,44 +18,49 @@
 
 #define MARK "semel ledger "
 
-/* Whether this is a cluster, from the server itself unless the URL says so. */
-static semel_err find_cluster(semel_store *st, int64_t deadline_ns, semel_fault *fault)
+/* Whether a node belongs to a cluster, as far as it may be asked. */
+static semel_err find_cluster(semel_store *st, unsigned node, bool *is, bool *known,
+                              int64_t deadline_ns, semel_fault *fault)
 {
     sm_rd_batch b;
     sm_rd_batch_init(&b, st);
-    sm_rd_command_at(&b, 0, "INFO");
+    sm_rd_command_at(&b, node, "INFO");
     sm_rd_arg_text(&b, "cluster");
-    sm_rd_command_at(&b, 0, "CLUSTER");
+    sm_rd_command_at(&b, node, "CLUSTER");
     sm_rd_arg_text(&b, "INFO");
     for (size_t i = 0; i < b.n; i++)
         b.asks[i].tolerant = true;
     semel_err e = sm_rd_run(&b, deadline_ns, fault);
     if (e == SEMEL_OK) {
         sm_str info = sm_rd_text(sm_rd_reply(&b, 0)), cluster = sm_rd_text(sm_rd_reply(&b, 1));
-        st->cluster =
-            info.p != NULL ? strstr(info.p, "cluster_enabled:1") != NULL : cluster.p != NULL;
+        *known = info.p != NULL || cluster.p != NULL;
+        *is = info.p != NULL ? strstr(info.p, "cluster_enabled:1") != NULL : cluster.p != NULL;
     }
     sm_rd_batch_fini(&b);
     return e;
 }
 
+/* Finds out what the servers are that the URL names, and which of them to talk to. */
 static semel_err meet(semel_store *st, int64_t deadline_ns, semel_fault *fault)
 {
-    /* A server of a cluster is not asked whether it is the master: it says who is. */
-    st->cluster = st->config.cluster != SM_RD_PLAIN;
-    semel_err e = SEMEL_OK;
-    if (st->config.cluster == SM_RD_FIND_OUT)
-        e = find_cluster(st, deadline_ns, fault);
+    const sm_rd_config *c = &st->config;
+    unsigned n = atomic_load(&st->map.n);
+    bool is = false, known = false;
+    semel_err e = SEMEL_E_UNAVAILABLE;
+    /* Until it is known, no server is asked whether it is the master: in a cluster it says who is.
+     */
+    st->cluster = true;
+    for (unsigned i = 0; i < n && e != SEMEL_OK; i++) {
+        int64_t now = sm_clock_mono_ns(), part = i + 1 < n ? 2 : 1;
+        e = find_cluster(st, i, &is, &known, now + (deadline_ns - now) / part, fault);
+    }
     if (e != SEMEL_OK)
         return e;
-    if (st->cluster && st->config.db != 0)
-        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
-                            "a Redis cluster has no other database than 0");
-    if (st->cluster)
-        return sm_rd_map_learn(st, NULL, deadline_ns, fault);
+    st->cluster = c->cluster == SM_RD_FIND_OUT ? is : c->cluster == SM_RD_CLUSTER;
     /* Connections that were opened before that was known may lead to a replica. */
-    sm_rd_forget_idle(sm_rd_node_at(st, 0));
-    return SEMEL_OK;
+    for (unsigned i = 0; i < n && !st->cluster; i++)
+        sm_rd_forget_idle(sm_rd_node_at(st, i));
+    return sm_rd_map_learn(st, deadline_ns, fault);
 }
 
 static void put_get_mark(sm_rd_batch *b)
@@ -186,7 +191,9 @@ static semel_err redis_open(semel_str url, const semel_store_env *env, semel_sto
         redis_close(st);
         return e;
     }
-    *caps = SEMEL_STORE_SHARED | SEMEL_STORE_CLOCK | SEMEL_STORE_NOTIFY;
+    *caps = SEMEL_STORE_SHARED | SEMEL_STORE_CLOCK;
+    if (sm_rd_may_wake(st, deadline_ns))
+        *caps |= SEMEL_STORE_NOTIFY;
     if (lost[0] == '\0')
         *caps |= SEMEL_STORE_DURABLE;
     else if (!st->config.accept_loss)

@@ -74,9 +74,15 @@
 
 /* ---- what the URL says: redis_url.c ----------------------------------------------------------*/
 
-typedef struct sm_rd_config {
+#define SM_RD_PLACES_MAX 16u
+typedef struct sm_rd_place {
     const char *host; /* or the path of a socket */
     int port;         /* 0: a socket */
+} sm_rd_place;
+
+typedef struct sm_rd_config {
+    sm_rd_place places[SM_RD_PLACES_MAX]; /* the first that can be used is */
+    unsigned n_places;
     sm_str user, password;
     int db;
     sm_str prefix;
@@ -88,6 +94,9 @@ typedef struct sm_rd_config {
 
 /* Texts are made in the arena. No fault repeats a part of the URL that may be secret. */
 semel_err sm_rd_config_read(sm_arena *a, semel_str url, sm_rd_config *out, semel_fault *fault);
+
+/* Where that is, for people, without its secrets. */
+void sm_rd_config_where(const sm_rd_config *c, char *out, size_t n);
 
 /* ---- one connection: redis_conn.c ------------------------------------------------------------*/
 
@@ -110,8 +119,8 @@ typedef enum sm_rd_talk {
 } sm_rd_talk;
 
 /* Connects and greets: the user, the database, and whether it is a master. */
-sm_rd_talk sm_rd_conn_open(semel_store *st, const sm_rd_node *node, int64_t deadline_ns,
-                           sm_rd_conn **out, semel_fault *fault);
+sm_rd_talk sm_rd_conn_open(semel_store *st, sm_rd_node *node, int64_t deadline_ns, sm_rd_conn **out,
+                           semel_fault *fault);
 void sm_rd_conn_close(sm_rd_conn *c); /* accepts NULL */
 
 /* Asks a connection that was made long ago what the server promises now. */
@@ -136,6 +145,7 @@ struct sm_rd_node {
     sm_rd_conn *idle;
     unsigned open;          /* idle and lent */
     atomic_llong judged_ns; /* when its settings were last looked at */
+    atomic_bool modern;     /* Redis 7 or newer: scripts may say how they are to be run */
 };
 
 typedef struct sm_rd_map {
@@ -156,9 +166,10 @@ unsigned sm_rd_node_index(semel_store *st, const sm_rd_node *node);
 unsigned sm_rd_owner(semel_store *st, uint16_t slot);
 void sm_rd_own(semel_store *st, uint16_t slot, const sm_rd_node *node);
 
-/* Reads the map of a cluster from any node that answers, `not` (may be NULL) last. */
-semel_err sm_rd_map_learn(semel_store *st, const sm_rd_node * not, int64_t deadline_ns,
-                          semel_fault *fault);
+/* Reads the map of a cluster from any node that answers. Of plain servers the first that is a
+ * master owns all slots. */
+semel_err sm_rd_map_learn(semel_store *st, int64_t deadline_ns, semel_fault *fault);
+bool sm_rd_has_others(const semel_store *st); /* servers that may take over from one that fails */
 
 /* The nodes that own slots now; returns how many. */
 unsigned sm_rd_masters(semel_store *st, unsigned out[SM_RD_NODES_MAX]);
@@ -177,6 +188,7 @@ uint16_t sm_rd_slot(sm_str key); /* of a key with or without a hash tag */
 /* X(name) */
 #define SM_RD_SCRIPTS(X)                                                                           \
     X(WRITE)                                                                                       \
+    X(RECORD)                                                                                      \
     X(WATCH)                                                                                       \
     X(REAP)                                                                                        \
     X(NUMBER)                                                                                      \
@@ -402,6 +414,7 @@ semel_err sm_rd_purge(semel_store *st, size_t limit, uint64_t events_to, int64_t
 
 void sm_rd_ear_init(semel_store *st);
 void sm_rd_ear_fini(semel_store *st);
+bool sm_rd_may_wake(semel_store *st, int64_t deadline_ns); /* whether its user may tell and hear */
 semel_err sm_rd_wait(semel_store *st, const semel_ref *of, uint64_t version, int64_t deadline_ns,
                      semel_fault *fault);
 
@@ -413,6 +426,7 @@ semel_err sm_rd_durability(semel_store *st, char *out, size_t n, char *version, 
  * store was opened as durable and this server is not. */
 #define SM_RD_SETTINGS 7u
 void sm_rd_settings_put(sm_buf *out);
+unsigned sm_rd_settings_major(redisReply *const *replies); /* version; 0 if it is not known */
 sm_rd_talk sm_rd_settings_judge(semel_store *st, redisReply *const *replies, const char *name,
                                 semel_fault *fault);
 semel_err sm_rd_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault);

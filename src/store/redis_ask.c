@@ -27,7 +27,7 @@
 #define PAUSE_MOST_NS  (200 * 1000000ll)
 #define FOLLOW_MAX     5u /* redirections in a row without a pause */
 #define REFUSALS_MAX   4u
-#define NODE_SHARE     2                /* in a cluster one server gets this part of the time */
+#define NODE_SHARE     2 /* where there are several, one server gets this part of the time */
 #define LEAST_NS       (20 * 1000000ll) /* with less time left nothing is asked */
 
 int64_t sm_rd_deadline(const semel_store *st)
@@ -254,20 +254,23 @@ static unsigned node_of(sm_rd_batch *b, const sm_rd_ask *ask)
     return ask->node >= 0 ? (unsigned)ask->node : sm_rd_owner(b->st, ask->slot);
 }
 
-static void put_ask(sm_rd_batch *b, const sm_rd_ask *ask, sm_buf *out)
+static void put_ask(sm_rd_batch *b, const sm_rd_ask *ask, const sm_rd_node *node, sm_buf *out)
 {
+    sm_rd_script script = ask->script;
+    if (script == SM_RD_RECORD && !atomic_load(&node->modern))
+        script = SM_RD_WRITE; /* which is the same but for a full server */
     if (ask->once)
         sm_buf_text(out, "*1\r\n$6\r\nASKING\r\n");
-    if (ask->script == SM_RD_NO_SCRIPT) {
+    if (script == SM_RD_NO_SCRIPT) {
         sm_buf_printf(out, "*%u\r\n", ask->argc);
     } else if (ask->whole) {
         sm_buf_printf(out, "*%u\r\n$4\r\nEVAL\r\n$%zu\r\n", ask->argc + 2,
-                      sm_rd_script_put(ask->script, NULL));
-        sm_rd_script_put(ask->script, out);
+                      sm_rd_script_put(script, NULL));
+        sm_rd_script_put(script, out);
         sm_buf_text(out, "\r\n");
     } else {
         sm_buf_printf(out, "*%u\r\n$7\r\nEVALSHA\r\n$%u\r\n%s\r\n", ask->argc + 2, SM_RD_SHA,
-                      b->st->scripts[ask->script]);
+                      b->st->scripts[script]);
     }
     sm_buf_bytes(out, b->bytes.p + ask->at, ask->len);
 }
@@ -350,7 +353,7 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
     semel_err e = SEMEL_OK;
     sm_rd_talk talk = SM_RD_FINE;
     int64_t now = sm_clock_mono_ns(), until = p->deadline_ns;
-    if (b->st->cluster && (until - now) / NODE_SHARE > LEAST_NS)
+    if (sm_rd_has_others(b->st) && (until - now) / NODE_SHARE > LEAST_NS)
         until = now + (until - now) / NODE_SHARE;
 
     sm_buf_init(&out, SM_RD_BATCH_MAX * 2);
@@ -363,7 +366,7 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
         if (ask->once)
             which[n++] = SIZE_MAX; /* the answer to ASKING is nobody's */
         which[n++] = i;
-        put_ask(b, ask, &out);
+        put_ask(b, ask, node, &out);
     }
     if (replies == NULL || which == NULL || out.err != SM_OK) {
         e = SEMEL_E_NOMEM;
@@ -450,8 +453,9 @@ static semel_err give_up(const sm_rd_batch *b, const pass *p, semel_fault *fault
 {
     bool unsure = false;
     for (size_t i = 0; i < b->n; i++)
-        unsure = unsure || (b->asks[i].reply == NULL && b->asks[i].unsure &&
-                            b->asks[i].script == SM_RD_WRITE);
+        unsure =
+            unsure || (b->asks[i].reply == NULL && b->asks[i].unsure &&
+                       (b->asks[i].script == SM_RD_WRITE || b->asks[i].script == SM_RD_RECORD));
     return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%s%s",
                         p->why.text[0] == '\0' ? "the Redis server did not answer in time"
                                                : p->why.text,
@@ -475,8 +479,8 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
 {
     pass p = {.deadline_ns = deadline_ns};
     int64_t pause_ns = PAUSE_FIRST_NS;
-    /* In a cluster another server may have taken over from the one that refuses. */
-    unsigned refusals = b->st->cluster && b->st->opened ? REFUSALS_MAX : 0;
+    /* Another server may have taken over from the one that refuses. */
+    unsigned refusals = sm_rd_has_others(b->st) && b->st->opened ? REFUSALS_MAX : 0;
     if (b->err != SEMEL_OK || b->bytes.err != SM_OK)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     if (sm_rd_lost(b->st, fault))
@@ -497,8 +501,8 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
             take_a_pause(pause_ns, deadline_ns);
             pause_ns = pause_ns * 2 < PAUSE_MOST_NS ? pause_ns * 2 : PAUSE_MOST_NS;
         }
-        if ((p.relearn || p.down) && b->st->cluster)
-            sm_rd_map_learn(b->st, NULL, deadline_ns, NULL);
+        if ((p.relearn || p.down) && sm_rd_has_others(b->st))
+            sm_rd_map_learn(b->st, deadline_ns, NULL);
         if (!in_time(b->st, deadline_ns))
             return give_up(b, &p, fault);
     }

@@ -214,8 +214,8 @@ static bool is_master(const redisReply *role, const redisReply *info, bool *know
 
 /* The user, the database, and whether it may be written to. Reads for decisions never use a
  * replica; in a cluster the servers themselves send such questions on. */
-static sm_rd_talk greet(semel_store *st, sm_rd_conn *c, const char *name, int64_t deadline_ns,
-                        semel_fault *fault)
+static sm_rd_talk greet(semel_store *st, sm_rd_node *node, sm_rd_conn *c, const char *name,
+                        int64_t deadline_ns, semel_fault *fault)
 {
     const sm_rd_config *config = &st->config;
     char db[16];
@@ -265,6 +265,7 @@ static sm_rd_talk greet(semel_store *st, sm_rd_conn *c, const char *name, int64_
             sm_rd_explain((sm_str){replies[i]->str, replies[i]->len}, fault);
         goto cleanup;
     }
+    atomic_store(&node->modern, sm_rd_settings_major(replies + at_role + 2) >= 7);
     bool master = is_master(replies[at_role], replies[at_role + 1], &known);
     c->replica = known && !master;
     if (master || st->cluster) {
@@ -325,8 +326,8 @@ sm_rd_talk sm_rd_conn_check(semel_store *st, const sm_rd_node *node, sm_rd_conn 
     return talk;
 }
 
-sm_rd_talk sm_rd_conn_open(semel_store *st, const sm_rd_node *node, int64_t deadline_ns,
-                           sm_rd_conn **out, semel_fault *fault)
+sm_rd_talk sm_rd_conn_open(semel_store *st, sm_rd_node *node, int64_t deadline_ns, sm_rd_conn **out,
+                           semel_fault *fault)
 {
     const char *why = NULL;
     char name[NAME];
@@ -349,7 +350,7 @@ sm_rd_talk sm_rd_conn_open(semel_store *st, const sm_rd_node *node, int64_t dead
         return SM_RD_LOST;
     }
     atomic_fetch_add(&st->greetings, 1);
-    sm_rd_talk talk = greet(st, c, name, deadline_ns, fault);
+    sm_rd_talk talk = greet(st, node, c, name, deadline_ns, fault);
     if (talk == SM_RD_FINE)
         *out = c;
     else

@@ -161,15 +161,11 @@ static semel_err check_set(semel_store *st, unsigned shard, const char *set, sem
 semel_err sm_rd_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault)
 {
     int64_t deadline_ns = sm_rd_deadline(st);
-    const sm_rd_config *c = &st->config;
+    char where[400];
     memset(out, 0, sizeof *out);
     out->schema = SM_RD_SCHEMA;
-    if (c->port == 0)
-        snprintf(out->where, sizeof out->where, "redis %s, prefix %.*s", c->host,
-                 SM_FMT(c->prefix));
-    else
-        snprintf(out->where, sizeof out->where, "redis://%s:%d/%d, prefix %.*s", c->host, c->port,
-                 c->db, SM_FMT(c->prefix));
+    sm_rd_config_where(&st->config, where, sizeof where);
+    snprintf(out->where, sizeof out->where, "%s, prefix %.*s", where, SM_FMT(st->config.prefix));
     semel_err e = sm_rd_durability(st, out->durability, sizeof out->durability, out->server,
                                    sizeof out->server, deadline_ns, fault);
     if (e == SEMEL_OK)

@@ -1,7 +1,8 @@
 /*
  * Servers: pools of connections, and which server owns which slot of a cluster.
  *
- * A plain server is a cluster of one node that owns every slot. Nodes are made when they are first
+ * A plain server is a cluster of one node that owns every slot; if the URL names several, the one
+ * that is the master. Nodes are made when they are first
  * heard of and stay until the store is closed, so whoever holds a pointer to one may use it. The
  * map is read without a lock: a wrong entry costs a redirection, no more.
  */
@@ -9,12 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "store/redis.h"
 
 #define JUDGE_NS                                                                                   \
     (60000 * 1000000ll) /* so long the settings of a server are taken to be the same               \
                          */
+
+#define LOADING_US 20000
 
 /* ---- slots -----------------------------------------------------------------------------------*/
 
@@ -110,7 +114,12 @@ sm_rd_node *sm_rd_node_of(semel_store *st, const char *host, int port)
 semel_err sm_rd_map_init(semel_store *st)
 {
     pthread_mutex_init(&st->map.lock, NULL);
-    return sm_rd_node_of(st, st->config.host, st->config.port) == NULL ? SEMEL_E_NOMEM : SEMEL_OK;
+    for (unsigned i = 0; i < st->config.n_places; i++) {
+        const sm_rd_place *p = &st->config.places[i];
+        if (sm_rd_node_of(st, p->host, p->port) == NULL)
+            return SEMEL_E_NOMEM;
+    }
+    return SEMEL_OK;
 }
 
 void sm_rd_map_fini(semel_store *st)
@@ -165,46 +174,70 @@ static bool take_slots(semel_store *st, const sm_rd_node *from, const redisReply
     return any;
 }
 
-semel_err sm_rd_map_learn(semel_store *st, const sm_rd_node * not, int64_t deadline_ns,
-                          semel_fault *fault)
+/* What one node says about the slots. *later: it will say more when it has loaded its data. */
+static semel_err ask_map(semel_store *st, sm_rd_node *node, int64_t until_ns, bool *later,
+                         semel_fault *fault)
 {
     const sm_str question = SM_STR("*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n");
-    unsigned n = atomic_load(&st->map.n);
+    sm_rd_conn *c = NULL;
+    redisReply *reply = NULL;
+    size_t got = 0;
+    const char *why = NULL;
+    semel_err e = SEMEL_E_UNAVAILABLE;
+    if (sm_rd_borrow(st, node, until_ns, &c, fault) != SM_RD_FINE)
+        return e;
+    if (!st->cluster) { /* who could be greeted is the master */
+        sm_rd_return(node, c);
+        for (unsigned slot = 0; slot < SM_RD_SLOTS; slot++)
+            sm_rd_own(st, (uint16_t)slot, node);
+        return SEMEL_OK;
+    }
+    if (sm_rd_exchange(c, question, &reply, 1, &got, until_ns, &why) != SM_RD_FINE) {
+        sm_fault_set(fault, e, "the Redis server at %s:%d cannot be used: %s", node->host,
+                     node->port, why);
+        sm_gate_bad(&node->gate, fault);
+        sm_rd_discard(node, c);
+        return e;
+    }
+    sm_rd_return(node, c);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        sm_rd_explain((sm_str){reply->str, reply->len}, fault);
+        *later = *later || strncmp(reply->str, "LOADING", 7) == 0;
+    } else if (take_slots(st, node, reply)) {
+        e = SEMEL_OK;
+    } else {
+        sm_fault_set(fault, e, "the Redis cluster has no slots: it is not set up yet");
+    }
+    freeReplyObject(reply);
+    return e;
+}
+
+semel_err sm_rd_map_learn(semel_store *st, int64_t deadline_ns, semel_fault *fault)
+{
     semel_err e = SEMEL_E_UNAVAILABLE;
     semel_fault own = {0}; /* a gate needs the reason even if the caller does not */
+    bool later = true;
     fault = fault == NULL ? &own : fault;
-    sm_fault_set(fault, e, "no server of the Redis cluster can be reached");
-    for (unsigned i = 0; i <= n && e != SEMEL_OK && sm_clock_mono_ns() < deadline_ns; i++) {
-        sm_rd_node *node = i < n ? sm_rd_node_at(st, i) : (sm_rd_node *)(uintptr_t) not ;
-        if (node == NULL || (i < n && node == not ))
-            continue;
-        /* One that does not answer must not use up the time of the others. */
-        int64_t now = sm_clock_mono_ns(), until = now + (deadline_ns - now) / 2;
-        sm_rd_conn *c = NULL;
-        if (sm_rd_borrow(st, node, until, &c, fault) != SM_RD_FINE)
-            continue;
-        redisReply *reply = NULL;
-        size_t got = 0;
-        const char *why = NULL;
-        if (sm_rd_exchange(c, question, &reply, 1, &got, until, &why) != SM_RD_FINE) {
-            sm_fault_set(fault, e, "the Redis server at %s:%d cannot be used: %s", node->host,
-                         node->port, why);
-            sm_gate_bad(&node->gate, fault);
-            sm_rd_discard(node, c);
-            continue;
+    sm_fault_set(fault, e, "no server of the Redis ledger can be reached");
+    for (unsigned round = 0; later && e != SEMEL_OK && sm_clock_mono_ns() < deadline_ns; round++) {
+        unsigned n = atomic_load(&st->map.n);
+        if (round > 0)
+            usleep(LOADING_US);
+        later = false;
+        for (unsigned i = 0; i < n && e != SEMEL_OK && sm_clock_mono_ns() < deadline_ns; i++) {
+            /* One that does not answer must not use up the time of the others. */
+            int64_t now = sm_clock_mono_ns(), part = i + 1 < n ? 2 : 1;
+            e = ask_map(st, sm_rd_node_at(st, i), now + (deadline_ns - now) / part, &later, fault);
         }
-        sm_rd_return(node, c);
-        if (reply->type == REDIS_REPLY_ERROR)
-            sm_rd_explain((sm_str){reply->str, reply->len}, fault);
-        else if (take_slots(st, node, reply))
-            e = SEMEL_OK;
-        else
-            sm_fault_set(fault, e, "the Redis cluster has no slots: it is not set up yet");
-        freeReplyObject(reply);
     }
     if (e == SEMEL_OK)
         atomic_store(&st->map.learned_ns, sm_clock_mono_ns());
     return e;
+}
+
+bool sm_rd_has_others(const semel_store *st)
+{
+    return st->cluster || st->config.n_places > 1;
 }
 
 /* ---- pools -----------------------------------------------------------------------------------*/

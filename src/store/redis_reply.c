@@ -78,6 +78,7 @@ static const sm_rd_shape commands[] = {
 
 static const sm_rd_shape scripts[SM_RD_SCRIPT_COUNT] = {
     [SM_RD_WRITE] = {"", ARRAY, TEXT | NONE | INTEGER, 0},
+    [SM_RD_RECORD] = {"", ARRAY, TEXT | NONE | INTEGER, 0},
     [SM_RD_WATCH] = {"", INTEGER, 0, 0},
     [SM_RD_REAP] = {"", TEXT | INTEGER, 0, 0},
     [SM_RD_NUMBER] = {"", INTEGER, 0, 0},

@@ -32,6 +32,10 @@ static const char decimal_text[] =
     "end\n"
     "local function over(h, l, ch, cl) return h > ch or (h == ch and l > cl) end\n";
 
+/* What is under way must be recorded, even by a server that has no memory for anything new: else
+ * effects would end in doubt. Servers before Redis 7 do not understand this line. */
+static const char full_text[] = "#!lua flags=allow-oom\n";
+
 /* Claim and apply.
  *
  * KEYS  1 record, 2 arguments, 3 outcome, 4 events, 5 all, 6 open, 7 due, 8 gone, 9 log, 10 tick;
@@ -331,6 +335,7 @@ static const char check_text[] =
 /* In several parts: one text would be longer than C allows. */
 static const char *const parts[SM_RD_SCRIPT_COUNT][PARTS] = {
     [SM_RD_WRITE] = {decimal_text, begin_text, write_text},
+    [SM_RD_RECORD] = {full_text, decimal_text, begin_text, write_text},
     [SM_RD_WATCH] = {watch_text},
     [SM_RD_REAP] = {reap_text},
     [SM_RD_NUMBER] = {number_text},

@@ -144,6 +144,12 @@ sm_rd_talk sm_rd_settings_judge(semel_store *st, redisReply *const *replies, con
     return talk;
 }
 
+unsigned sm_rd_settings_major(redisReply *const *replies)
+{
+    sm_str version = info_value(replies[SERVER], "redis_version");
+    return version.p == NULL ? 0 : (unsigned)strtoul(version.p, NULL, 10);
+}
+
 semel_err sm_rd_durability(semel_store *st, char *out, size_t n, char *version, size_t version_n,
                            int64_t deadline_ns, semel_fault *fault)
 {

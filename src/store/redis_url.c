@@ -1,8 +1,9 @@
 /*
  * What the ledger's URL says about a Redis server.
  *
- *     redis://[user[:password]@]host[:port][/db][?options]
+ *     redis://[user[:password]@]host[:port][,host[:port]...][/db][?options]
  *
+ * Several hosts are nodes of one cluster to ask, or servers of which one is the master.
  * A fault names the option that is wrong and never its neighbours: the URL may hold a password.
  */
 #include <errno.h>
@@ -84,27 +85,67 @@ static bool read_digits(sm_str text, int most, int *out)
     return text.n > 0 && n <= most;
 }
 
-/* host, host:port, [v6]:port */
-static semel_err read_host(sm_arena *a, sm_str text, sm_rd_config *c, semel_fault *fault)
+/* host, host:port, [v6], [v6]:port */
+static semel_err read_host(sm_arena *a, sm_str text, sm_rd_place *out, semel_fault *fault)
 {
     sm_str host = text, port = {0};
     const char *close = text.n > 0 && text.p[0] == '[' ? memchr(text.p, ']', text.n) : NULL;
     const char *from = close == NULL ? text.p : close;
     const char *colon = memchr(from, ':', (size_t)(text.p + text.n - from));
+    if (text.n > 0 && text.p[0] == '[' &&
+        (close == NULL || (close + 1 < text.p + text.n && close[1] != ':')))
+        return bad(fault, "has a host that cannot be read");
     if (colon != NULL) {
         host.n = (size_t)(colon - text.p);
         port = (sm_str){colon + 1, text.n - host.n - 1};
     }
     if (close != NULL)
         host = (sm_str){text.p + 1, (size_t)(close - text.p) - 1};
-    c->port = PORT;
-    if (port.p != NULL && (!read_digits(port, 65535, &c->port) || c->port == 0))
+    out->port = PORT;
+    if (port.p != NULL && (!read_digits(port, 65535, &out->port) || out->port == 0))
         return bad(fault, "needs a port from 1 to 65535");
     if (host.n == 0)
         host = SM_STR("localhost");
     semel_err e = sm_url_decode(a, host, &host);
-    c->host = host.p;
+    out->host = host.p;
     return e == SEMEL_OK ? e : bad(fault, "has a host that cannot be read");
+}
+
+static semel_err read_hosts(sm_arena *a, sm_str text, sm_rd_config *c, semel_fault *fault)
+{
+    semel_err e = SEMEL_OK;
+    const char *end = text.p + text.n, *comma = NULL;
+    bool several = text.n > 0 && memchr(text.p, ',', text.n) != NULL;
+    for (const char *p = text.p; e == SEMEL_OK; p = comma + 1) {
+        comma = p == end ? NULL : memchr(p, ',', (size_t)(end - p));
+        sm_str one = {p, (size_t)((comma == NULL ? end : comma) - p)};
+        if (c->n_places == SM_RD_PLACES_MAX)
+            return bad(fault, "names more than 16 hosts");
+        if (several && one.n == 0)
+            return bad(fault, "has a comma without a host beside it");
+        e = read_host(a, one, &c->places[c->n_places++], fault);
+        if (comma == NULL)
+            break;
+    }
+    return e;
+}
+
+void sm_rd_config_where(const sm_rd_config *c, char *out, size_t n)
+{
+    sm_buf b;
+    sm_buf_init(&b, 1 << 16);
+    sm_buf_text(&b, c->places[0].port == 0 ? "redis " : "redis://");
+    for (unsigned i = 0; i < c->n_places; i++) {
+        const sm_rd_place *p = &c->places[i];
+        bool v6 = p->port != 0 && strchr(p->host, ':') != NULL;
+        sm_buf_printf(&b, "%s%s%s%s", i == 0 ? "" : ",", v6 ? "[" : "", p->host, v6 ? "]" : "");
+        if (p->port != 0)
+            sm_buf_printf(&b, ":%d", p->port);
+    }
+    if (c->places[0].port != 0)
+        sm_buf_printf(&b, "/%d", c->db);
+    snprintf(out, n, "%.*s", (int)b.len, b.p == NULL ? "" : b.p);
+    sm_buf_fini(&b);
 }
 
 enum { PREFIX, POOL, TIMEOUT, SOCKET, PASSWORD_FILE, ACCEPT, CLUSTER, OPTIONS };
@@ -131,8 +172,8 @@ static semel_err read_options(sm_arena *a, const sm_url_option *o, sm_rd_config 
         memchr(c->prefix.p, '}', c->prefix.n) != NULL)
         return bad(fault, "needs a prefix of at most 64 bytes without braces");
     if (o[SOCKET].value.p != NULL) {
-        c->host = o[SOCKET].value.p;
-        c->port = 0;
+        c->places[0] = (sm_rd_place){.host = o[SOCKET].value.p};
+        c->n_places = 1;
     }
     if (o[PASSWORD_FILE].value.p == NULL)
         return SEMEL_OK;
@@ -166,7 +207,7 @@ semel_err sm_rd_config_read(sm_arena *a, semel_str url, sm_rd_config *out, semel
         e = read_user(a, user, out, fault);
     }
     if (e == SEMEL_OK)
-        e = read_host(a, authority, out, fault);
+        e = read_hosts(a, authority, out, fault);
     if (e == SEMEL_OK && db.n > 0 && !read_digits(db, DB_MAX, &out->db))
         e = bad(fault, "needs the number of a database after the host");
     return e == SEMEL_OK ? read_options(a, o, out, fault) : e;

@@ -97,6 +97,42 @@ static bool listen_on(semel_store *st, sm_rd_conn *c)
     return stop;
 }
 
+/* Tries both on a connection of its own: one that has subscribed is of no use for questions. An
+ * empty message wakes nobody. */
+bool sm_rd_may_wake(semel_store *st, int64_t deadline_ns)
+{
+    sm_rd_batch b; /* only to make the questions */
+    sm_buf out;
+    sm_rd_conn *c = NULL;
+    redisReply *replies[2] = {0};
+    size_t got = 0;
+    const char *why;
+    sm_rd_batch_init(&b, st);
+    sm_buf_init(&out, 4096);
+    sm_rd_command(&b, SM_RD_GLOBAL, "PUBLISH");
+    sm_rd_key(&b, SM_RD_GLOBAL, "wake");
+    sm_rd_arg_text(&b, "");
+    sm_rd_command(&b, SM_RD_GLOBAL, "SUBSCRIBE");
+    sm_rd_key(&b, SM_RD_GLOBAL, "wake");
+    for (size_t i = 0; i < b.n && b.err == SEMEL_OK; i++) {
+        sm_buf_printf(&out, "*%u\r\n", b.asks[i].argc);
+        sm_buf_bytes(&out, b.bytes.p + b.asks[i].at, b.asks[i].len);
+    }
+    sm_rd_node *node = sm_rd_node_at(st, sm_rd_owner(st, st->slots[SM_RD_GLOBAL]));
+    bool may =
+        b.err == SEMEL_OK && out.err == SM_OK &&
+        sm_rd_conn_open(st, node, deadline_ns, &c, NULL) == SM_RD_FINE &&
+        sm_rd_exchange(c, sm_buf_view(&out), replies, 2, &got, deadline_ns, &why) == SM_RD_FINE;
+    for (size_t i = 0; i < got; i++) {
+        may = may && replies[i]->type != REDIS_REPLY_ERROR;
+        freeReplyObject(replies[i]);
+    }
+    sm_rd_conn_close(c);
+    sm_buf_fini(&out);
+    sm_rd_batch_fini(&b);
+    return may;
+}
+
 static void *listen_main(void *context)
 {
     semel_store *st = context;
@@ -105,7 +141,7 @@ static void *listen_main(void *context)
     for (bool stop = false; !stop;) {
         unsigned masters[SM_RD_NODES_MAX];
         unsigned n = sm_rd_masters(st, masters);
-        const sm_rd_node *node = sm_rd_node_at(st, masters[turn++ % n]);
+        sm_rd_node *node = sm_rd_node_at(st, masters[turn++ % n]);
         sm_rd_conn *c = NULL;
         int64_t began = sm_clock_mono_ns();
         if (sm_rd_conn_open(st, node, began + PING_NS, &c, NULL) == SM_RD_FINE)

@@ -131,7 +131,7 @@ static void put_write(writing *x)
     bool settled = semel_state_settled(r->state), same = !x->claim && !x->next_generation;
     unsigned keys = 10 + !is_zero(&r->group) + !is_zero(&x->before) +
                     (x->next_generation ? 4u : 0u) + (unsigned)w->n_counters;
-    sm_rd_call(b, r->shard, SM_RD_WRITE, keys);
+    sm_rd_call(b, r->shard, same ? SM_RD_RECORD : SM_RD_WRITE, keys);
     put_keys(x);
     sm_rd_arg_text(b, x->claim ? "c" : "a");
     sm_rd_argf(b, "%016llx%016llx", (unsigned long long)w->expect_generation,

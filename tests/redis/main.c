@@ -25,8 +25,8 @@ bool place_of(const char *variable, place *out)
     sm_arena_init(&a, 1 << 20);
     bool good = url != NULL && sm_rd_config_read(&a, sm_str_from(url), &c, NULL) == SM_OK;
     if (good) {
-        snprintf(out->host, sizeof out->host, "%s", c.host);
-        out->port = c.port;
+        snprintf(out->host, sizeof out->host, "%s", c.places[0].host);
+        out->port = c.places[0].port;
     }
     sm_arena_fini(&a);
     return good;
@@ -86,9 +86,11 @@ int main(void)
     there_is_a_server = place_of("SEMEL_STORE_URL", &the_server);
     failed += plain_tests();
     failed += between_tests();
+    failed += finding_tests();
     failed += loss_tests();
     there_is_a_server = place_of("SEMEL_CLUSTER_URL", &the_server);
     failed += cluster_tests();
+    failed += cluster_finding_tests();
     failed += cluster_loss_tests();
     return failed;
 }

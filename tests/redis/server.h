@@ -14,6 +14,8 @@
 int plain_tests(void);
 int between_tests(void);
 int cluster_tests(void);
+int finding_tests(void);
+int cluster_finding_tests(void);
 int loss_tests(void);
 int cluster_loss_tests(void);
 

@@ -31,13 +31,30 @@ static void a_url_says_where_and_who(void **state)
         sm_fault fault = {0};
         sm_err e = sm_rd_config_read(a, sm_str_from(rows[i].url), &c, &fault);
         expect(e == SM_OK, "%s: %s", rows[i].url, fault.text);
-        assert_string_equal(c.host, rows[i].host);
-        assert_int_equal(c.port, rows[i].port);
+        assert_int_equal(c.n_places, 1);
+        assert_string_equal(c.places[0].host, rows[i].host);
+        assert_int_equal(c.places[0].port, rows[i].port);
         assert_int_equal(c.db, rows[i].db);
         expect_text(c.user, rows[i].user);
         expect_text(c.password, rows[i].password);
         expect_text(c.prefix, rows[i].prefix);
     }
+}
+
+static void a_url_may_name_several_hosts(void **state)
+{
+    sm_arena *a = *state;
+    sm_rd_config c;
+    char where[200];
+    assert_int_equal(
+        sm_rd_config_read(a, SM_STR("redis://u:p,w@h1:7000,[::1],[fe80::2]:1,h4/2"), &c, NULL),
+        SM_OK);
+    expect_text(c.password, "p,w");
+    assert_int_equal(c.n_places, 4);
+    sm_rd_config_where(&c, where, sizeof where);
+    assert_string_equal(where, "redis://h1:7000,[::1]:6379,[fe80::2]:1,h4:6379/2");
+    sm_rd_config_where(&c, where, 16);
+    assert_string_equal(where, "redis://h1:7000");
 }
 
 static void options_have_defaults_and_bounds(void **state)
@@ -71,6 +88,12 @@ static void a_bad_url_is_refused_without_its_secret(void **state)
         {"redis://u:hunter2@h:0", "port"},
         {"redis://u:hunter2@h:70000", "port"},
         {"redis://u:hunter2@h/x", "database"},
+        {"redis://u:hunter2@h,", "comma"},
+        {"redis://u:hunter2@,h", "comma"},
+        {"redis://u:hunter2@h,h2:0", "port"},
+        {"redis://u:hunter2@[::1", "host"},
+        {"redis://u:hunter2@[::1]7000", "host"},
+        {"redis://u:hunter2@a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q", "16"},
         {"redis://u:hunter2@h/99999999999999999999", "database"},
         {"redis://u:hunter2%4@h", "password"},
         {"redis://u:hunter2%00@h", "password"},
@@ -345,6 +368,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         with_arena(a_url_says_where_and_who),
+        with_arena(a_url_may_name_several_hosts),
         with_arena(options_have_defaults_and_bounds),
         with_arena(a_bad_url_is_refused_without_its_secret),
         with_arena(a_password_may_be_in_a_file),
