@@ -106,6 +106,8 @@ typedef struct sm_rd_conn {
     struct sm_rd_conn *next; /* in the pool */
     int fd;
     redisReader *reader;
+    redisReplyObjectFunctions make; /* the reader's, but for a bound of arrays */
+    redisReplyObjectFunctions *own; /* the reader's as they were */
     int64_t used_ns;
     bool reused;
     bool replica; /* of a cluster, when it was opened: what it promises was not judged */

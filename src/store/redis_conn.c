@@ -23,8 +23,34 @@
 
 #include "store/redis.h"
 
-#define CHUNK 65536u
-#define NAME  300u /* of a node, for people */
+#define CHUNK     65536u
+#define ARRAY_MAX (1u << 20) /* parts of an answer; no question has more */
+#define NAME      300u       /* of a node, for people */
+
+/* hiredis makes room for as many parts as an answer says that it has, before one has come. */
+#if HIREDIS_MAJOR >= 1
+typedef size_t array_count;
+#else
+typedef int array_count;
+#endif
+static void *make_array(const redisReadTask *task, array_count n)
+{
+    const sm_rd_conn *c = task->privdata;
+    return n > (array_count)ARRAY_MAX ? NULL : c->own->createArray(task, n);
+}
+
+static bool make_reader(sm_rd_conn *c)
+{
+    c->reader = redisReaderCreate();
+    if (c->reader == NULL)
+        return false;
+    c->own = c->reader->fn;
+    c->make = *c->own;
+    c->make.createArray = make_array;
+    c->reader->fn = &c->make;
+    c->reader->privdata = c;
+    return true;
+}
 
 void sm_rd_conn_close(sm_rd_conn *c)
 {
@@ -334,9 +360,7 @@ sm_rd_talk sm_rd_conn_open(semel_store *st, sm_rd_node *node, int64_t deadline_n
     name_node(node, name);
     *out = NULL;
     sm_rd_conn *c = calloc(1, sizeof *c);
-    if (c != NULL)
-        c->reader = redisReaderCreate();
-    if (c == NULL || c->reader == NULL) {
+    if (c == NULL || !make_reader(c)) {
         free(c);
         sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
         return SM_RD_REFUSED;

@@ -260,6 +260,20 @@ static void what_was_said_without_being_asked_is_no_answer(void **state)
     }
 }
 
+static void an_answer_that_claims_to_be_endless_is_none(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    semel_record one = settled(&b->other, 1), got;
+    semel_ref ref = {.id = one.id, .sharded = true, .shard = one.shard};
+    trap t = {.word = "MGET", .answer = "*2147483647\r\n$-1\r\n"};
+    int64_t began = monotonic_ns();
+    atomic_store(&b->x.trap, &t);
+    expect_error(try_get(b->l, &ref, &got), SEMEL_OK); /* asked again, elsewhere */
+    assert_null(atomic_load(&b->x.trap));
+    assert_true(monotonic_ns() - began < 2000000000);
+}
+
 static void what_is_due_has_a_time(void **state)
 {
     needs_server();
@@ -302,6 +316,7 @@ int between_tests(void)
         on_bench(a_reader_of_all_events_looks_no_further_than_where_it_began),
         on_bench(what_is_no_answer_to_the_question_is_not_taken_for_none),
         on_bench(what_was_said_without_being_asked_is_no_answer),
+        on_bench(an_answer_that_claims_to_be_endless_is_none),
         on_bench(what_is_due_has_a_time),
         on_bench(who_wants_no_records_gets_none),
     };
