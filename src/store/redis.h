@@ -108,7 +108,7 @@ typedef struct sm_rd_conn {
     redisReader *reader;
     redisReplyObjectFunctions make; /* the reader's, but for a bound of arrays */
     redisReplyObjectFunctions *own; /* the reader's as they were */
-    int64_t used_ns;
+    int64_t master_ns;              /* when it last said what it is */
     bool reused;
     bool replica; /* of a cluster, when it was opened: what it promises was not judged */
 } sm_rd_conn;
@@ -124,6 +124,10 @@ typedef enum sm_rd_talk {
 sm_rd_talk sm_rd_conn_open(semel_store *st, sm_rd_node *node, int64_t deadline_ns, sm_rd_conn **out,
                            semel_fault *fault);
 void sm_rd_conn_close(sm_rd_conn *c); /* accepts NULL */
+
+/* Whether the server of a connection that was kept is still a master. One of a cluster is not
+ * asked: it sends on what is not its own. */
+bool sm_rd_conn_is_master(const semel_store *st, sm_rd_conn *c, int64_t deadline_ns);
 
 /* Asks a connection that was made long ago what the server promises now. */
 sm_rd_talk sm_rd_conn_check(semel_store *st, const sm_rd_node *node, sm_rd_conn *c,

@@ -140,7 +140,6 @@ sm_rd_talk sm_rd_exchange(sm_rd_conn *c, sm_str out, redisReply **replies, size_
         *why = "it said more than it was asked";
         return SM_RD_LOST;
     }
-    c->used_ns = sm_clock_mono_ns();
     return SM_RD_FINE;
 }
 
@@ -217,6 +216,11 @@ static int connect_host(const char *host, int port, int64_t deadline_ns, const c
 
 /* ---- greeting --------------------------------------------------------------------------------*/
 
+/* What it is. Not everybody may ask for the first, and not every proxy knows it. */
+#define ROLE_QUESTION "*1\r\n$4\r\nROLE\r\n"
+#define INFO_QUESTION "*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n"
+#define ROLE_NS       (1000 * 1000000ll) /* so long a server is taken to be what it was */
+
 static void put_command(sm_buf *b, const sm_str *argv, unsigned argc)
 {
     sm_buf_printf(b, "*%u\r\n", argc);
@@ -262,8 +266,7 @@ static sm_rd_talk greet(semel_store *st, sm_rd_node *node, sm_rd_conn *c, const 
         n++;
     }
     at_role = n;
-    put_command(&out, (sm_str[]){SM_STR("ROLE")}, 1);
-    put_command(&out, (sm_str[]){SM_STR("INFO"), SM_STR("replication")}, 2);
+    sm_buf_text(&out, ROLE_QUESTION INFO_QUESTION);
     sm_rd_settings_put(&out);
     n += 2 + SM_RD_SETTINGS;
     redisReply *replies[4 + SM_RD_SETTINGS] = {0};
@@ -293,6 +296,7 @@ static sm_rd_talk greet(semel_store *st, sm_rd_node *node, sm_rd_conn *c, const 
     }
     atomic_store(&node->modern, sm_rd_settings_major(replies + at_role + 2) >= 7);
     bool master = is_master(replies[at_role], replies[at_role + 1], &known);
+    c->master_ns = sm_clock_mono_ns();
     c->replica = known && !master;
     if (master || st->cluster) {
         talk =
@@ -327,6 +331,24 @@ cleanup:
 static void name_node(const sm_rd_node *node, char out[NAME])
 {
     snprintf(out, NAME, node->port == 0 ? "%s" : "%s:%d", node->host, node->port);
+}
+
+bool sm_rd_conn_is_master(const semel_store *st, sm_rd_conn *c, int64_t deadline_ns)
+{
+    int64_t now = sm_clock_mono_ns();
+    if (st->cluster || now - c->master_ns < ROLE_NS)
+        return true;
+    redisReply *replies[2] = {0};
+    size_t got = 0;
+    const char *why = NULL;
+    bool known = false, master = false;
+    if (sm_rd_exchange(c, SM_STR(ROLE_QUESTION INFO_QUESTION), replies, 2, &got, deadline_ns,
+                       &why) == SM_RD_FINE)
+        master = is_master(replies[0], replies[1], &known) || !known;
+    for (size_t i = 0; i < got; i++)
+        freeReplyObject(replies[i]);
+    c->master_ns = now;
+    return master;
 }
 
 sm_rd_talk sm_rd_conn_check(semel_store *st, const sm_rd_node *node, sm_rd_conn *c,

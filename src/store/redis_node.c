@@ -303,7 +303,7 @@ sm_rd_talk sm_rd_borrow(semel_store *st, sm_rd_node *node, int64_t deadline_ns, 
         if (*out == NULL)
             break;
         (*out)->reused = true;
-        if (still_good(*out)) {
+        if (still_good(*out) && sm_rd_conn_is_master(st, *out, deadline_ns)) {
             if (!is_due(st, node))
                 return SM_RD_FINE;
             sm_rd_talk talk = sm_rd_conn_check(st, node, *out, deadline_ns, &why);

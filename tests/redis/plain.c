@@ -339,6 +339,23 @@ static void a_server_that_became_a_replica_is_not_written_to(void **state)
     redisFree(c);
 }
 
+/* Reads decide too: a replica may not know yet what its master has acknowledged. */
+static void a_server_that_became_a_replica_is_not_read_either(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    reopen(l, &the_server, "timeout=300");
+    semel_record one = settled(l, 1), got;
+    tell_server(c, "REPLICAOF 127.0.0.1 1");
+    pause_ms(1100);
+    semel_err e = try_get(l, &(semel_ref){.id = one.id, .sharded = true, .shard = one.shard}, &got);
+    tell_server(c, "REPLICAOF NO ONE");
+    expect_error(e, SEMEL_E_UNAVAILABLE);
+    reopen(l, &the_server, "");
+    redisFree(c);
+}
+
 /* It is not gone, but says nothing: bounded time, and good again by itself. */
 static void a_server_that_stalls_is_waited_for_no_longer_than_the_timeout(void **state)
 {
@@ -464,6 +481,7 @@ int plain_tests(void)
         on_server(an_older_generation_comes_up_when_the_newest_goes),
         on_server(without_memory_nothing_new_is_begun),
         on_server(a_server_that_became_a_replica_is_not_written_to),
+        on_server(a_server_that_became_a_replica_is_not_read_either),
         on_server(a_server_that_stalls_is_waited_for_no_longer_than_the_timeout),
         on_server(a_user_without_rights_is_told_what_is_missing),
         on_server(what_is_not_a_ledger_is_refused),
