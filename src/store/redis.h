@@ -159,7 +159,6 @@ typedef struct sm_rd_map {
     _Atomic(sm_rd_node *) nodes[SM_RD_NODES_MAX];
     atomic_uint n;
     atomic_ushort owner[SM_RD_SLOTS]; /* index of a node */
-    atomic_llong learned_ns;          /* when it was last read from a server */
 } sm_rd_map;
 
 semel_err sm_rd_map_init(semel_store *st);

@@ -230,8 +230,6 @@ semel_err sm_rd_map_learn(semel_store *st, int64_t deadline_ns, semel_fault *fau
             e = ask_map(st, sm_rd_node_at(st, i), now + (deadline_ns - now) / part, &later, fault);
         }
     }
-    if (e == SEMEL_OK)
-        atomic_store(&st->map.learned_ns, sm_clock_mono_ns());
     return e;
 }
 
@@ -256,15 +254,16 @@ static bool pool_take(semel_store *st, sm_rd_node *node, int64_t deadline_ns, sm
 {
     struct timespec until = {.tv_sec = deadline_ns / 1000000000,
                              .tv_nsec = deadline_ns % 1000000000};
-    bool leave = true;
+    bool in_time = true;
     *c = NULL;
     pthread_mutex_lock(&node->lock);
-    while (node->idle == NULL && node->open >= st->config.pool && leave)
-        leave = pthread_cond_timedwait(&node->freed, &node->lock, &until) != ETIMEDOUT;
+    while (node->idle == NULL && node->open >= st->config.pool && in_time)
+        in_time = pthread_cond_timedwait(&node->freed, &node->lock, &until) != ETIMEDOUT;
+    /* What was freed at the last moment is taken: the signal for it may have gone to this one. */
+    bool leave = node->idle != NULL || node->open < st->config.pool;
     if (node->idle != NULL) {
         *c = node->idle;
         node->idle = node->idle->next;
-        leave = true;
     } else if (leave) {
         node->open++;
     }
