@@ -3,8 +3,8 @@
  *
  * The sets of each shard say which records may have something to give. They are read, and given to
  * a script that takes what is over by the clock of their server, and does so only if the record is
- * still as it was read: it may have begun and ended anew since it was listed. A record that the
- * server has removed by itself leaves its members behind: those go here too.
+ * still as it was read: it may have begun and ended anew since it was listed. A record that is
+ * not there, because a full server has evicted it, leaves its members behind: those go here too.
  *
  * When the newest generation goes and an older one is still there, that one becomes the newest.
  *
@@ -79,7 +79,7 @@ static void put_member(sm_rd_batch *b, const leaving *l)
                (unsigned long long)l->m.generation);
 }
 
-/* The server has removed the record: its members go. */
+/* The record is not there: its members go. */
 static void put_forget(sm_rd_batch *b, const leaving *l)
 {
     static const char *const sets[] = {"all", "due", "gone"};

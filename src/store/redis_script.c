@@ -44,11 +44,11 @@ static const char full_text[] = "#!lua flags=allow-oom\n";
  * ARGV  1 "c" or "a", 2 generation and version expected, 3 key, 4 head, 5 tail, 6 id, 7 generation
  *       as it ends a member, 8 shard, 9 now, 10 slack, 11 event, 12 and 13 how the arguments change
  *       (+ set, = same, - none) and what to, 14 and 15 likewise the outcome, 16 due, 17 gone, 18
- *       when it bars its group (each empty for none), 19 to 21 when the server removes record,
- *       arguments and outcome, 22 "b" if the group may bar this write, "a" if so does who runs, 23
- * group, 24 the group before, 25 the generation before if this is a new one, 26 channel, 27 key for
- * the channel, 28 and 29 the newest tick that the caller has seen (empty for none) and the first;
- * then a change and a cap for each counter.
+ *       when it bars its group (each empty for none), 19 and 20 when the server removes arguments
+ *       and outcome, 21 "b" if the group may bar this write, "a" if so does who runs, 22 group, 23
+ *       the group before, 24 the generation before if this is a new one, 25 channel, 26 key for the
+ *       channel, 27 and 28 the newest tick that the caller has seen (empty for none) and the first;
+ *       then a change and a cap for each counter.
  * Gives a word, the time, the tick, and what belongs to the word. */
 static const char begin_text[] =
     "local K, A, C, sub = KEYS, ARGV, redis.call, string.sub\n"
@@ -62,7 +62,7 @@ static const char begin_text[] =
     "  if first == '' then first = '0' end\n"
     "  last = tonumber(last)\n"
     "end\n"
-    "if A[28] ~= '' and (first ~= A[29] or last < tonumber(A[28])) then\n"
+    "if A[27] ~= '' and (first ~= A[28] or last < tonumber(A[27])) then\n"
     "  return {'lost', now, tick}\n"
     "end\n"
     "local cur = C('GET', K[1])\n"
@@ -84,22 +84,22 @@ static const char write_text[] =
     "  return {'late', now, tick}\n"
     "end\n"
     "local k, group, before, older = 11, nil, nil, nil\n"
-    "if A[23] ~= '' then group, k = K[k], k + 1 end\n"
-    "if A[24] ~= '' then before, k = K[k], k + 1 end\n"
-    "if A[25] ~= '' then older, k = k, k + 4 end\n"
+    "if A[22] ~= '' then group, k = K[k], k + 1 end\n"
+    "if A[23] ~= '' then before, k = K[k], k + 1 end\n"
+    "if A[24] ~= '' then older, k = k, k + 4 end\n"
     "local born, was = nil, nil\n"
     "if cur and not older then\n"
     "  was, born = tonumber(sub(cur, 35, 35), 16), sub(cur, 36, 51)\n"
     "  local g = sub(cur, 84, 115)\n"
     "  if (was ~= 3 and was ~= 4) or g == string.rep('\\0', 32) then before = nil\n"
-    "  elseif g == A[23] then before = group\n"
-    "  elseif g ~= A[24] then return {'group', now, tick, g} end\n"
+    "  elseif g == A[22] then before = group\n"
+    "  elseif g ~= A[23] then return {'group', now, tick, g} end\n"
     "else\n"
     "  before = nil\n"
     "end\n"
-    "if A[22] ~= '' then\n"
+    "if A[21] ~= '' then\n"
     "  local from, m = 0, nil\n"
-    "  local most = A[22] == 'a' and '+inf' or now\n"
+    "  local most = A[21] == 'a' and '+inf' or now\n"
     "  repeat\n"
     "    m = C('ZRANGEBYSCORE', group, '-inf', most, 'LIMIT', from, 8)\n"
     "    for _, v in ipairs(m) do\n"
@@ -112,9 +112,9 @@ static const char write_text[] =
     "  until #m < 8\n"
     "end\n"
     "local high, low, least = {}, {}, {}\n"
-    "local n = (#A - 29) / 2\n"
+    "local n = (#A - 28) / 2\n"
     "for i = 0, n - 1 do\n"
-    "  local name, delta, cap = K[k + i], A[30 + 2 * i], A[31 + 2 * i]\n"
+    "  local name, delta, cap = K[k + i], A[29 + 2 * i], A[30 + 2 * i]\n"
     "  if not high[name] then\n"
     "    high[name], low[name] = whole(split(C('GET', name) or '0'))\n"
     "  end\n"
@@ -148,9 +148,9 @@ static const char write_text[] =
     "      C('RENAME', K[i], K[older + i - 1])\n"
     "    end\n"
     "  end\n"
-    "  C('ZADD', K[older + 3], 0, A[25])\n"
+    "  C('ZADD', K[older + 3], 0, A[24])\n"
     "end\n"
-    "set(K[1], A[4] .. born .. A[5], A[19])\n"
+    "C('SET', K[1], A[4] .. born .. A[5])\n"
     "local function payload(key, how, what, ends)\n"
     "  if how == '+' then\n"
     "    set(key, what, ends)\n"
@@ -163,8 +163,8 @@ static const char write_text[] =
     "  if was == 0 or was >= 5 then C('PERSIST', key) end\n"
     "  return C('EXISTS', key)\n"
     "end\n"
-    "local has_args = payload(K[2], A[12], A[13], A[20])\n"
-    "local has_outcome = payload(K[3], A[14], A[15], A[21])\n"
+    "local has_args = payload(K[2], A[12], A[13], A[19])\n"
+    "local has_outcome = payload(K[3], A[14], A[15], A[20])\n"
     "local is = tonumber(sub(A[4], 35, 35), 16)\n"
     "if not was then C('ZADD', K[5], 0, member) end\n"
     "if was ~= is then\n"
@@ -182,10 +182,10 @@ static const char write_text[] =
     "for i = 0, n - 1 do\n"
     "  local name = K[k + i]\n"
     "  if least[name] then C('SET', name, '-9223372036854775808')\n"
-    "  else C('INCRBY', name, A[30 + 2 * i]) end\n"
+    "  else C('INCRBY', name, A[29 + 2 * i]) end\n"
     "end\n"
     /* Who may not publish still writes: waiters look by themselves. */
-    "if cur and sub(cur, 34, 34) == '1' then redis.pcall('PUBLISH', A[26], A[27]) end\n"
+    "if cur and sub(cur, 34, 34) == '1' then redis.pcall('PUBLISH', A[25], A[26]) end\n"
     "return {'ok', now, tick, has_args, has_outcome}\n";
 
 /* Somebody waits for a record: tells whether it is still the same (1), and that it will be told of
@@ -248,7 +248,6 @@ static const char reap_text[] =
     "  for i = 1, 3 do\n"
     "    if redis.call('EXISTS', K[8 + i]) == 1 then redis.call('RENAME', K[8 + i], K[i]) end\n"
     "  end\n"
-    "  redis.call('PERSIST', K[1])\n"
     "end\n"
     "if string.sub(cur, 34, 34) == '1' then redis.pcall('PUBLISH', A[9], A[10]) end\n"
     "return 1\n";

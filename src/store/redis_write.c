@@ -109,8 +109,8 @@ static void put_group(sm_rd_batch *b, const semel_hash *group)
     sm_rd_arg(b, is_zero(group) ? (sm_str){0} : (sm_str){(const char *)group->b, sizeof group->b});
 }
 
-/* When the server removes what nobody purged. A record that has older generations under it stays:
- * purge puts the one before it in its place. */
+/* When the server removes payloads that nobody purged. The record itself stays until it is purged:
+ * its events are still there, and a key without a record would begin again with the same handle. */
 static void put_ends(writing *x)
 {
     const semel_record *r = &x->w->next;
@@ -118,7 +118,6 @@ static void put_ends(writing *x)
     int64_t outcome_end = r->window_end;
     if (r->result_end > 0 && (outcome_end <= 0 || r->result_end < outcome_end))
         outcome_end = r->result_end;
-    arg_time(&x->batch, over && r->generation == 1 ? r->purge_at : 0, GRACE_MS);
     arg_time(&x->batch, over ? r->window_end : 0, GRACE_MS);
     arg_time(&x->batch, over ? outcome_end : 0, GRACE_MS);
 }
