@@ -58,7 +58,8 @@ static const sm_rd_shape commands[] = {
     {"GET", TEXT | NONE, 0, 0},
     {"HDEL", INTEGER, 0, 0},
     {"HGET", TEXT | NONE, 0, 0},
-    {"HGETALL", ARRAY, TEXT, 0},
+    {"HKEYS", ARRAY, TEXT, 0},
+    {"HMGET", ARRAY, TEXT | NONE, 2},
     {"LRANGE", ARRAY, TEXT, 0},
     {"LREM", INTEGER, 0, 0},
     {"MGET", ARRAY, TEXT | NONE, 1},
@@ -67,13 +68,13 @@ static const sm_rd_shape commands[] = {
     {"ZADD", INTEGER, 0, 0},
     {"ZCARD", INTEGER, 0, 0},
     {"ZLEXCOUNT", INTEGER, 0, 0},
+    {"ZMSCORE", ARRAY, TEXT | NONE, 2},
     {"ZRANGE", ARRAY, TEXT, 0},
     {"ZRANGEBYLEX", ARRAY, TEXT, 0},
     {"ZRANGEBYSCORE", ARRAY, TEXT, 0},
     {"ZREM", INTEGER, 0, 0},
     {"ZREVRANGE", ARRAY, TEXT, 0},
     {"ZREVRANGEBYLEX", ARRAY, TEXT, 0},
-    {"ZSCORE", TEXT | NONE, 0, 0},
 };
 
 static const sm_rd_shape scripts[SM_RD_SCRIPT_COUNT] = {

@@ -67,6 +67,42 @@ static void scripts_that_the_server_forgot_are_sent_again(void **state)
     redisFree(c);
 }
 
+/* A history is read in pages, and one event of a long one costs no more than it has to. */
+static void a_long_history_is_read_in_pages(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    semel_write w = fresh(1);
+    semel_record cur = claim_new(l, &w);
+    const size_t total = 600;
+    for (size_t i = 1; i < total; i++) {
+        sm_arena_reset(&l->desk.arena);
+        cur = get_key(l, 1);
+        w = change(&cur, i % 2 == 0 ? SEMEL_S_RUNNING : SEMEL_S_READY);
+        cur = apply_to(l, &w);
+    }
+    static const size_t limits[] = {1000, 256, 7};
+    seen *s = seen_new();
+    for (size_t i = 0; i < COUNT(limits); i++) {
+        for (uint64_t generation = 0; generation < 2; generation++) {
+            semel_ref of = {.id = cur.id, .generation = generation};
+            uint64_t after = 0;
+            size_t before;
+            seen_clear(s);
+            do {
+                before = s->n;
+                expect_error(l->ops->events(l->st, &of, &after, limits[i], see_event, s, NULL),
+                             SEMEL_OK);
+                assert_true(s->n - before <= limits[i]);
+            } while (s->n > before);
+            assert_int_equal(s->n, total);
+            for (size_t k = 0; k < total; k++)
+                assert_int_equal(s->events[k].index, k + 1);
+        }
+    }
+    seen_free(s);
+}
+
 static void connections_that_were_cut_are_replaced(void **state)
 {
     needs_server();
@@ -475,6 +511,7 @@ int plain_tests(void)
 {
     const struct CMUnitTest tests[] = {
         on_server(scripts_that_the_server_forgot_are_sent_again),
+        on_server(a_long_history_is_read_in_pages),
         on_server(connections_that_were_cut_are_replaced),
         on_server(a_lost_answer_is_no_lost_write),
         on_server(settings_are_told_in_plain_words),
