@@ -117,6 +117,10 @@ static void repeat_first(void *context)
                 &cur) != SEMEL_OK)
         return;
     semel_write w = change(&cur, SEMEL_S_RUNNING);
+    if (try_apply(&b->other, &w, &cur) != SEMEL_OK)
+        return;
+    w = change(&cur, SEMEL_S_SUCCEEDED);
+    set_windows(&w.next, 100000, 100000, 200000);
     try_apply(&b->other, &w, &cur);
 }
 
@@ -137,7 +141,7 @@ static void purge_leaves_what_has_changed_since_it_was_read(void **state)
     assert_null(atomic_load(&b->x.trap));
     assert_int_equal(done, 0);
     cur = get_key(&b->other, 1);
-    assert_int_equal(cur.state, SEMEL_S_RUNNING);
+    assert_int_equal(cur.state, SEMEL_S_SUCCEEDED);
 }
 
 /* ---- barriers --------------------------------------------------------------------------------*/
@@ -182,6 +186,57 @@ static void who_ran_and_has_just_ended_bars_as_one_that_ran(void **state)
     claim_new(b->l, &w); /* nobody is there any more */
 }
 
+static semel_write grouped(semel_write w, int group)
+{
+    memset(&w.next.group, group, sizeof w.next.group);
+    w.barred_by_group = true;
+    return w;
+}
+
+static void who_changes_the_group_leaves_the_old_one(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    ledger *l = &b->other;
+    semel_write w = grouped(fresh(1), 3);
+    semel_record one = claim_new(l, &w), cur;
+    w = grouped(change(&one, SEMEL_S_IN_DOUBT), 4);
+    one = apply_to(l, &w);
+    bool inserted;
+    w = grouped(fresh(2), 4);
+    expect_error(try_claim(l, &w, &cur, &inserted), SEMEL_E_BARRED);
+    assert_int_equal(cur.id, one.id);
+    w = grouped(fresh(2), 3);
+    w.alone = true;
+    claim_new(l, &w);
+}
+
+/* Generations of the key itself do not bar it, however many there are before one that does. */
+static void all_of_a_group_are_looked_at(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    ledger *l = &b->other;
+    semel_write w = grouped(fresh(1), 3);
+    semel_record one = claim_new(l, &w), cur;
+    for (int i = 0; i < 12; i++) {
+        w = grouped(change(&one, SEMEL_S_IN_DOUBT), 3);
+        w.barred_by_group = false;
+        one = apply_to(l, &w);
+        w = grouped(repeat(&one), 3);
+        one = apply_to(l, &w);
+    }
+    w = grouped(fresh(2), 3);
+    w.barred_by_group = false;
+    semel_record two = claim_new(l, &w);
+    w = grouped(change(&two, SEMEL_S_IN_DOUBT), 3);
+    w.barred_by_group = false;
+    two = apply_to(l, &w);
+    w = grouped(change(&one, SEMEL_S_RUNNING), 3);
+    expect_error(try_apply(l, &w, &cur), SEMEL_E_BARRED);
+    assert_int_equal(cur.id, two.id);
+}
+
 /* ---- the order of all events -----------------------------------------------------------------*/
 
 /* Another handle writes an event and seals it, after the order was made and before it is read. */
@@ -214,6 +269,141 @@ static void a_reader_of_all_events_looks_no_further_than_where_it_began(void **s
     expect_error(b->l->ops->events(b->l->st, NULL, &after, 100, see_event, s, NULL), SEMEL_OK);
     assert_int_equal(s->n, 3);
     seen_free(s);
+}
+
+/* Others number the event and remove it, after this one has read it in its queue. */
+static void number_and_purge(void *context)
+{
+    bench *b = context;
+    semel_health h;
+    uint64_t done = 0;
+    bool left;
+    b->other.ops->health(b->other.st, false, &h, NULL);
+    b->other.ops->purge(b->other.st, 100, h.last_seq, 0, &done, &left, NULL);
+}
+
+static void what_was_purged_is_not_numbered_again(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    semel_write w = fresh(1);
+    claim_new(&b->other, &w);
+    trap t = {.word = b->scripts[SM_RD_NUMBER], .meddle = number_and_purge, .context = b};
+    atomic_store(&b->x.trap, &t);
+    assert_int_equal(events_of(b->l, 0, 0), 0);
+    assert_null(atomic_load(&b->x.trap));
+    assert_int_equal(last_seq(b->l), 1);
+}
+
+/* Others have purged something else meanwhile. */
+static void begin_epoch(void *context)
+{
+    bench *b = context;
+    const char *prefix = strstr(b->other.url, "prefix=") + 7;
+    freeReplyObject(redisCommand(b->c, "INCR %s{semel}epoch", prefix));
+}
+
+static void what_was_not_numbered_stays_in_its_queue(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    semel_write w = fresh(1);
+    claim_new(&b->other, &w);
+    trap t = {.word = b->scripts[SM_RD_NUMBER], .meddle = begin_epoch, .context = b};
+    atomic_store(&b->x.trap, &t);
+    assert_int_equal(events_of(b->l, 0, 0), 1);
+    assert_null(atomic_load(&b->x.trap));
+}
+
+static void a_lost_answer_is_no_lost_seal(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    trap t = {.word = b->scripts[SM_RD_SEAL], .lose = true};
+    semel_event seal = {.index = 1, .what = SM_STR("sealed"), .body = SM_STR("{}")};
+    memset(&seal.hash, 7, sizeof seal.hash);
+    expect_error(b->other.ops->seal(b->other.st, &seal, 0, NULL), SEMEL_OK);
+    atomic_store(&b->x.trap, &t);
+    seal.index = 2;
+    memset(&seal.hash, 8, sizeof seal.hash);
+    expect_error(b->l->ops->seal(b->l->st, &seal, 1, NULL), SEMEL_OK);
+    assert_null(atomic_load(&b->x.trap));
+    semel_health h;
+    expect_error(b->l->ops->health(b->l->st, false, &h, NULL), SEMEL_OK);
+    assert_int_equal(h.seal_index, 2);
+    assert_int_equal(h.last_seq, 2);
+    /* ... but another's is not taken for it */
+    atomic_store(&b->x.trap, &t);
+    seal.index = 3;
+    memset(&seal.hash, 9, sizeof seal.hash);
+    expect_error(b->l->ops->seal(b->l->st, &seal, 1, NULL), SEMEL_E_STALE);
+}
+
+/* ---- claims ----------------------------------------------------------------------------------*/
+
+static void claim_first(void *context)
+{
+    bench *b = context;
+    semel_write w = fresh(1);
+    semel_record cur;
+    bool inserted;
+    memset(&w.event.hash, 9, sizeof w.event.hash);
+    w.next.head = w.event.hash;
+    try_claim(&b->other, &w, &cur, &inserted);
+}
+
+/* The answer is lost, and the record that is there is of the same version: it is another's. */
+static void who_sends_a_claim_again_does_not_take_anothers_for_its_own(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    settled(b->l, 2); /* the script is known, so that the question names it */
+    trap t = {.word = b->scripts[SM_RD_WRITE], .meddle = claim_first, .context = b, .lose = true};
+    semel_write w = fresh(1);
+    semel_record cur;
+    bool inserted = true;
+    atomic_store(&b->x.trap, &t);
+    expect_error(try_claim(b->l, &w, &cur, &inserted), SEMEL_OK);
+    assert_null(atomic_load(&b->x.trap));
+    assert_false(inserted);
+    assert_int_equal(cur.head.b[0], 9);
+}
+
+/* What the server is for a moment. */
+typedef struct demotion {
+    bench *b;
+    trap back;
+} demotion;
+
+static void demote(void *context)
+{
+    demotion *d = context;
+    freeReplyObject(redisCommand(d->b->c, "REPLICAOF 127.0.0.1 1"));
+    atomic_store(&d->b->x.trap, &d->back);
+}
+
+static void promote(void *context)
+{
+    const demotion *d = context;
+    freeReplyObject(redisCommand(d->b->c, "REPLICAOF NO ONE"));
+}
+
+static void a_failover_is_waited_for(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    settled(b->l, 2);
+    demotion d = {.b = b, .back = {.word = "ROLE", .meddle = promote, .context = &d}};
+    trap t = {.word = b->scripts[SM_RD_WRITE], .meddle = demote, .context = &d};
+    semel_write w = fresh(1);
+    semel_record cur;
+    bool inserted = false;
+    atomic_store(&b->x.trap, &t);
+    semel_err e = try_claim(b->l, &w, &cur, &inserted);
+    tell_server(b->c, "REPLICAOF NO ONE");
+    expect_error(e, SEMEL_OK);
+    assert_true(inserted);
+    assert_null(atomic_load(&b->x.trap));
 }
 
 /* ---- answers that are none -------------------------------------------------------------------*/
@@ -313,7 +503,14 @@ int between_tests(void)
         on_bench(purge_takes_only_what_is_over_when_it_takes_it),
         on_bench(purge_leaves_what_has_changed_since_it_was_read),
         on_bench(who_ran_and_has_just_ended_bars_as_one_that_ran),
+        on_bench(who_changes_the_group_leaves_the_old_one),
+        on_bench(all_of_a_group_are_looked_at),
         on_bench(a_reader_of_all_events_looks_no_further_than_where_it_began),
+        on_bench(what_was_purged_is_not_numbered_again),
+        on_bench(what_was_not_numbered_stays_in_its_queue),
+        on_bench(a_lost_answer_is_no_lost_seal),
+        on_bench(who_sends_a_claim_again_does_not_take_anothers_for_its_own),
+        on_bench(a_failover_is_waited_for),
         on_bench(what_is_no_answer_to_the_question_is_not_taken_for_none),
         on_bench(what_was_said_without_being_asked_is_no_answer),
         on_bench(an_answer_that_claims_to_be_endless_is_none),

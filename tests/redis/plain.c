@@ -479,6 +479,28 @@ static void a_user_without_rights_is_told_what_is_missing(void **state)
     redisFree(c);
 }
 
+static void the_database_of_the_url_is_used(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    const char *prefix = strstr(l->url, "prefix=");
+    char url[512], name[256];
+    snprintf(url, sizeof url, "redis://%s:%d/3?%s", the_server.host, the_server.port, prefix);
+    ledger_close(l);
+    snprintf(l->url, sizeof l->url, "%s", url);
+    expect_error(ledger_open(l, false, NULL), SEMEL_OK);
+    semel_record one = settled(l, 1);
+    key_name(l, name, "r:", one.id);
+    for (int db = 0; db < 4; db += 3) {
+        tell_server(c, "SELECT %d", db);
+        redisReply *r = ask_server(c, "EXISTS %s", name);
+        assert_int_equal(r->integer, db == 3);
+        freeReplyObject(r);
+    }
+    redisFree(c);
+}
+
 static void what_is_not_a_ledger_is_refused(void **state)
 {
     needs_server();
@@ -523,6 +545,7 @@ int plain_tests(void)
         on_server(a_server_that_became_a_replica_is_not_read_either),
         on_server(a_server_that_stalls_is_waited_for_no_longer_than_the_timeout),
         on_server(a_user_without_rights_is_told_what_is_missing),
+        on_server(the_database_of_the_url_is_used),
         on_server(what_is_not_a_ledger_is_refused),
     };
     return cmocka_run_group_tests_name("plain", tests, NULL, NULL);
