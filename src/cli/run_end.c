@@ -56,6 +56,11 @@ static int conclude_own(work *w, semel_err e)
                  "doubt",
                  a->code == SEMEL_C_NONE ? semel_err_name(e) : semel_code_name(a->code),
                  end->status);
+        if (a->message.p != NULL) {
+            fputs("  ", stderr);
+            cli_print(stderr, a->message);
+            fputc('\n', stderr);
+        }
         return tell_doubt(w->effect);
     }
     if (sm_str_is(a->result, "late_evidence")) {

@@ -199,9 +199,9 @@ const cli_command cli_store_migrate = {
         "Usage: semel store migrate [--partitions N]\n\n"
         "  --partitions N           Postgres: split the tables of a new ledger into N parts;\n"
         "                           0, the default: do not\n" CLI_LEDGER_HELP CLI_JSON_HELP
-        "\nEvery command makes a ledger that is not there yet, so this is needed only if those\n"
-        "who use it may not create tables, for partitions, after an upgrade that says so, and\n"
-        "after a database was restored from a dump. It may be run again at any time, while\n"
-        "others use the ledger.\n",
+        "\n`run`, `begin` and `import` make a ledger that is not there yet. This is for making it\n"
+        "without using it, if those who use it may not create tables, for partitions, after an\n"
+        "upgrade that says so, and after a database was restored from a dump. It may be run again\n"
+        "at any time, while others use the ledger.\n",
     .run = run_migrate,
 };

@@ -30,6 +30,10 @@
  *   its failure that was applied, settles the effect: running it again would do it twice.
  *   An effect in doubt of which some attempt is known to have been applied is held.
  *
+ * withdraw, by the fence of an attempt that nobody was told to run: running, or in doubt for
+ * nothing else: none, and the key is free; in doubt for others too, or while another one runs: its
+ * own doubt is cleared. In any other state it changes nothing.
+ *
  * The others: renew in running by its own fence; approve and deny in pending, by the newest
  * request; cancel in pending and ready; resolve, step and probed in in_doubt; forget in settled
  * states. Anything else is ILLEGAL_STATE and changes nothing.
@@ -262,6 +266,33 @@ static void on_commit(sm_making *m)
     }
 }
 
+/* As if it had never been: unless something is known or in doubt of other attempts, the key is
+ * free. */
+static void on_withdraw(sm_making *m)
+{
+    sm_effect *e = m->e;
+    bool current = e->state == SEMEL_S_RUNNING && m->ev->fence == e->fence;
+    bool doubted = (e->state == SEMEL_S_RUNNING || e->state == SEMEL_S_IN_DOUBT) &&
+                   sm_life_doubts_fence(e, m->ev->fence);
+    if (!current && !doubted) {
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_ILLEGAL_STATE);
+        return;
+    }
+    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
+    sm_life_note(m, SM_N_WITHDRAWN);
+    if (doubted)
+        sm_life_remove_doubt(m, m->ev->fence);
+    if (e->doubt_count > 0 || e->late != 0 || e->applied) {
+        if (current || (e->state == SEMEL_S_IN_DOUBT && e->doubt_count == 0))
+            sm_life_end_not_applied(m);
+    } else if (current || e->state == SEMEL_S_IN_DOUBT) {
+        sm_life_clear_doubts(e);
+        e->state = SEMEL_S_NONE;
+        e->lease_end = 0;
+        e->resending = false;
+    }
+}
+
 static void on_renew(sm_making *m)
 {
     sm_effect *e = m->e;
@@ -436,10 +467,10 @@ static void make(const sm_effect *e, const sm_event *ev, const sm_contract *c, i
                  sm_step *out)
 {
     static void (*const on[])(sm_making *) = {
-        [SM_EV_BEGIN] = on_begin,   [SM_EV_RENEW] = on_renew,   [SM_EV_COMMIT] = on_commit,
-        [SM_EV_STEP] = on_step,     [SM_EV_PROBED] = on_probed, [SM_EV_APPROVE] = on_approve,
-        [SM_EV_DENY] = on_deny,     [SM_EV_CANCEL] = on_cancel, [SM_EV_RESOLVE] = on_resolve,
-        [SM_EV_FORGET] = on_forget,
+        [SM_EV_BEGIN] = on_begin,   [SM_EV_RENEW] = on_renew,       [SM_EV_COMMIT] = on_commit,
+        [SM_EV_STEP] = on_step,     [SM_EV_PROBED] = on_probed,     [SM_EV_APPROVE] = on_approve,
+        [SM_EV_DENY] = on_deny,     [SM_EV_CANCEL] = on_cancel,     [SM_EV_RESOLVE] = on_resolve,
+        [SM_EV_FORGET] = on_forget, [SM_EV_WITHDRAW] = on_withdraw,
     };
     memset(out, 0, offsetof(sm_step, next));
     out->answer = SM_DONE;

@@ -27,12 +27,13 @@ typedef enum sm_found_kind { SM_FOUND_APPLIED, SM_FOUND_ABSENT, SM_FOUND_UNKNOWN
 
 /*  X(code, text) */
 #define SM_EVENTS(X)                                                                               \
-    X(BEGIN, "begin")   /* somebody wants the action done */                                       \
-    X(LOOK, "look")     /* somebody looks: only time is applied */                                 \
-    X(RENEW, "renew")   /* an attempt is still at it */                                            \
-    X(COMMIT, "commit") /* an attempt ended */                                                     \
-    X(STEP, "step")     /* Semel takes the next step of on_in_doubt */                             \
-    X(PROBED, "probed") /* what a probe found */                                                   \
+    X(BEGIN, "begin")       /* somebody wants the action done */                                   \
+    X(LOOK, "look")         /* somebody looks: only time is applied */                             \
+    X(RENEW, "renew")       /* an attempt is still at it */                                        \
+    X(COMMIT, "commit")     /* an attempt ended */                                                 \
+    X(WITHDRAW, "withdraw") /* an attempt never began: nobody was told to run it */                \
+    X(STEP, "step")         /* Semel takes the next step of on_in_doubt */                         \
+    X(PROBED, "probed")     /* what a probe found */                                               \
     X(APPROVE, "approve")                                                                          \
     X(DENY, "deny")                                                                                \
     X(CANCEL, "cancel")                                                                            \
@@ -56,7 +57,7 @@ typedef struct sm_event {
     bool barred;         /* another effect of this tool and scope is in doubt */
     bool gone;           /* any event: whoever runs the attempt is known to be no more */
     int64_t lease_ms;    /* begin, renew, step */
-    /* renew, commit */
+    /* renew, commit, withdraw */
     uint64_t fence;
     semel_kind outcome;
     semel_applied applied;
@@ -97,6 +98,7 @@ typedef enum sm_answer {
     X(DOUBLE_EFFECT, "double_effect")                                                              \
     X(RESOLVED, "resolved")                                                                        \
     X(IMPORTED, "imported")                                                                        \
+    X(WITHDRAWN, "withdrawn")                                                                      \
     X(FORGOTTEN, "forgotten")                                                                      \
     X(WINDOW_OVER, "window_over")
 

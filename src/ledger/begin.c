@@ -220,11 +220,33 @@ static sm_err replay(begin *b, semel_code code)
     return SM_OK;
 }
 
+/* What is left of the lease. The answer may have been long under way, and if it took longer than
+ * the lease, others have decided already: nobody is told to run it any more. */
+static sm_err check_lease(begin *b, const sm_handle *claim, int64_t *left_ms)
+{
+    *left_ms = b->w->memo.effect.lease_end - sm_now(b->s);
+    if (*left_ms > b->lease_ms - b->lease_ms / 10)
+        *left_ms = b->lease_ms; /* as good as whole */
+    if (*left_ms > 0 || b->id.contract->mode == SM_MODE_OBSERVE)
+        return SM_OK;
+    sm_withdraw(b->s, claim);
+    return sm_fault_set(&b->w->fault, SEMEL_E_UNAVAILABLE,
+                        "the ledger took longer to answer than the lease lasts, so nothing is run");
+}
+
 static sm_err execute(begin *b, const uint8_t *secret)
 {
     sm_work *w = b->w;
     semel_answer *a = b->a;
-    sm_err e = sm_answer_about(w, a);
+    sm_handle h = {.shard = w->cur.shard,
+                   .id = w->cur.id,
+                   .generation = w->cur.generation,
+                   .fence = w->memo.effect.fence};
+    memcpy(h.secret, secret, sizeof h.secret);
+    int64_t left_ms;
+    sm_err e = check_lease(b, &h, &left_ms);
+    if (e == SM_OK)
+        e = sm_answer_about(w, a);
     sm_down_key down;
     if (e == SM_OK)
         e = sm_down_key_make(&w->keyer, &(sm_key){w->cur.key}, w->memo.effect.generation,
@@ -235,15 +257,10 @@ static sm_err execute(begin *b, const uint8_t *secret)
         e = SEMEL_E_NOMEM;
     if (e != SM_OK)
         return sm_answer_error(w, a, e);
-    sm_handle h = {.shard = w->cur.shard,
-                   .id = w->cur.id,
-                   .generation = w->cur.generation,
-                   .fence = w->memo.effect.fence};
-    memcpy(h.secret, secret, sizeof h.secret);
     a->claim = (sm_str){claim, sm_handle_claim(&h, claim)};
     sm_hash_text(&down.hash, key);
     a->idempotency_key = (sm_str){key, SM_HASH_TEXT};
-    a->lease_ms = b->lease_ms;
+    a->lease_ms = left_ms;
     a->verdict = SEMEL_EXECUTE;
     if (w->step.observed != SEMEL_C_NONE) {
         a->observed = sm_str_from(semel_code_name(w->step.observed));

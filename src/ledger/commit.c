@@ -120,6 +120,35 @@ semel_err semel_renew(semel *s, semel_str claim, int64_t lease_ms, semel_answer 
     return bad_claim(sm_work_start(a), a);
 }
 
+/* ---- withdraw --------------------------------------------------------------------------------*/
+
+sm_err sm_unclaim(semel *s, const sm_handle *claim, semel_answer *a, bool *absent)
+{
+    sm_work *w = sm_work_start(a);
+    *absent = false;
+    for (int races = 0; races < SM_RACES_MAX; races++) {
+        bool good;
+        sm_err e = load_claim(s, w, claim, &good);
+        if (e != SM_OK)
+            return e;
+        *absent = !good;
+        /* What began anew since has nothing to do with it. */
+        if (!good || claim->generation != w->cur.generation)
+            return SM_OK;
+        sm_judge(s, w, &(sm_event){.kind = SM_EV_WITHDRAW, .fence = claim->fence});
+        if (w->step.answer != SM_DONE)
+            return SM_OK;
+        sm_body_start(w);
+        sm_body_number(w, "fence", claim->fence);
+        e = sm_write(s, w,
+                     &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0}),
+                                  .drop_args = w->step.next.state == SEMEL_S_NONE});
+        if (e != SEMEL_E_STALE && e != SEMEL_E_NOT_FOUND)
+            return e;
+    }
+    return SEMEL_E_UNAVAILABLE;
+}
+
 /* ---- commit ----------------------------------------------------------------------------------*/
 
 /* A tool that answered "I failed" has answered, and did nothing; nobody knows of one whose effect

@@ -90,8 +90,8 @@ sm_err sm_ledger_fits(const semel *s, const sm_contract *c, semel_fault *fault);
  * own, what its last answer said and what has passed since. */
 int64_t sm_now(semel *s);
 
-/* What the store said its time is. */
-void sm_learn(semel *s, int64_t now);
+/* What the store said its time is, when asked at that time of sm_clock_boot_ms. */
+void sm_learn(semel *s, int64_t now, int64_t asked_ms);
 
 /* Asks the store for its time, where it has one. */
 sm_err sm_learn_first(semel *s, semel_fault *fault);
@@ -196,6 +196,9 @@ sm_err sm_barrier_find(semel *s, sm_work *w, const sm_call *call, const sm_hash 
 
 /* Remembers a claim that may or may not have been recorded, and under which nothing runs. */
 void sm_withdraw(semel *s, const sm_handle *claim);
+
+/* Takes one back, in one write or not at all. *absent: there is no such claim, or not yet. */
+sm_err sm_unclaim(semel *s, const sm_handle *claim, semel_answer *a, bool *absent); /* commit.c */
 
 /* Takes back what can be taken back now. */
 void sm_withdraw_all(semel *s, semel_answer *a);

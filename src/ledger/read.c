@@ -1,4 +1,5 @@
 /* Reading records: by key, by handle, by name; and what the life cycle makes of them now. */
+#include "base/clock.h"
 #include "base/limits.h"
 #include "ledger/holder.h"
 #include "ledger/ledger.h"
@@ -17,9 +18,10 @@ static sm_err load(semel *s, sm_work *w, const semel_ref *ref)
 {
     sm_work_drop(w);
     w->cur.version = 0;
+    int64_t asked_ms = sm_clock_boot_ms();
     sm_err e = s->ops->get(s->store, ref, &w->room, &w->cur, &w->now, &w->fault);
     if (e == SM_OK || e == SEMEL_E_NOT_FOUND)
-        sm_learn(s, w->now);
+        sm_learn(s, w->now, asked_ms);
     return e == SM_OK ? sm_load_cur(w) : e;
 }
 

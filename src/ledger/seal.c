@@ -245,21 +245,35 @@ static sm_err retire_events(semel *s, sm_work *w, uint64_t *to, semel_fault *fau
     return e == SEMEL_E_STALE ? SM_OK : e;
 }
 
+/* Purges up to an event's number until nothing is left, or until somebody has enough. */
+static sm_err purge_to(semel *s, uint64_t events_to, semel_progress_fn *progress, void *context,
+                       uint64_t *done, bool *enough, semel_fault *fault)
+{
+    int64_t notes_before = sm_now(s) - s->o.audit_retention_ms;
+    sm_err e = SM_OK;
+    for (bool left = true; left && e == SM_OK && !*enough;) {
+        e = s->ops->purge(s->store, PURGE_BATCH, events_to, notes_before, done, &left, fault);
+        *enough = progress != NULL && !progress(context, *done, 0);
+    }
+    return e;
+}
+
+/* Records first: removing events begins with writing a seal, which a store that is full refuses. */
 semel_err semel_purge(semel *s, semel_progress_fn *progress, void *context, uint64_t *done,
                       semel_fault *fault)
 {
     *done = 0;
+    bool enough = false;
+    uint64_t events_to = 0;
+    sm_err e = purge_to(s, 0, progress, context, done, &enough, fault);
+    if (e != SM_OK || enough)
+        return e;
     semel_answer *a = semel_answer_new();
     if (a == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
-    uint64_t events_to = 0;
-    sm_err e = retire_events(s, sm_work_start(a), &events_to, fault);
+    e = retire_events(s, sm_work_start(a), &events_to, fault);
     semel_answer_free(a);
-    int64_t notes_before = sm_now(s) - s->o.audit_retention_ms;
-    for (bool left = true; left && e == SM_OK;) {
-        e = s->ops->purge(s->store, PURGE_BATCH, events_to, notes_before, done, &left, fault);
-        if (progress != NULL && !progress(context, *done, 0))
-            break;
-    }
+    if (e == SM_OK && events_to > 0)
+        e = purge_to(s, events_to, progress, context, done, &enough, fault);
     return e;
 }

@@ -5,6 +5,9 @@
  * of this machine that nobody sets, is all that is ever reckoned with: what this machine believes
  * the date to be does not matter. The store itself refuses what was reckoned with a time that is
  * far from its own.
+ *
+ * The store looked at its clock at some moment between question and answer. What is known stays as
+ * it is if that agrees with it, so that an answer that was long under way teaches nothing wrong.
  */
 #include "base/clock.h"
 #include "ledger/ledger.h"
@@ -16,10 +19,14 @@ int64_t sm_now(semel *s)
     return sm_clock_boot_ms() + atomic_load_explicit(&s->ahead_ms, memory_order_relaxed);
 }
 
-void sm_learn(semel *s, int64_t now)
+void sm_learn(semel *s, int64_t now, int64_t asked_ms)
 {
-    if ((s->caps & SEMEL_STORE_CLOCK) != 0)
-        atomic_store_explicit(&s->ahead_ms, now - sm_clock_boot_ms(), memory_order_relaxed);
+    if ((s->caps & SEMEL_STORE_CLOCK) == 0)
+        return;
+    int64_t least = now - sm_clock_boot_ms(), most = now - asked_ms;
+    int64_t known = atomic_load_explicit(&s->ahead_ms, memory_order_relaxed);
+    if (known < least || known > most)
+        atomic_store_explicit(&s->ahead_ms, known < least ? least : most, memory_order_relaxed);
 }
 
 sm_err sm_learn_first(semel *s, semel_fault *fault)

@@ -4,10 +4,13 @@
  * A store that does not answer in time may have recorded a claim all the same, or may record it
  * yet. Whoever asked was refused, so nothing runs under it; left alone it would be called in doubt
  * when its lease ends, and a person would have to find out that nothing happened. So such a claim
- * is remembered here and taken back as soon as the store can be asked: an attempt that did nothing.
+ * is remembered here and taken back as soon as the store can be asked: as if it had never been.
+ * That is one compare-and-swap, so what others have done since is never undone. An approval that
+ * the claim used up is gone, and will be asked for again.
  *
- * A store refuses a write that was reckoned with a time long ago, so after a while a claim that is
- * not there will not come any more. What cannot be taken back in this process's life ends in doubt.
+ * A store refuses a write that was reckoned with a time long ago, so a claim that is not there will
+ * not come any more after a while; it is looked for ever more seldom. What cannot be taken back in
+ * this process's life ends in doubt.
  */
 #include <stdlib.h>
 
@@ -15,12 +18,14 @@
 #include "ledger/ledger.h"
 
 #define KEPT_MAX 4096u
-#define COMES_MS (2 * SEMEL_CLOCK_SLACK_MS) /* it may still appear */
+#define COMES_MS 600000 /* it may still appear */
+#define PAUSE_MS 60000  /* between two looks, at most */
 
 struct sm_withdrawal {
     sm_withdrawal *next;
     sm_handle claim;
-    int64_t until_ns;
+    int64_t until_ns, next_ns;
+    int64_t pause_ms;
 };
 
 void sm_withdraw(semel *s, const sm_handle *claim)
@@ -29,7 +34,8 @@ void sm_withdraw(semel *s, const sm_handle *claim)
     sm_withdrawal *w = malloc(sizeof *w);
     if (w == NULL)
         return;
-    *w = (sm_withdrawal){.claim = *claim, .until_ns = sm_clock_deadline_ns(COMES_MS)};
+    *w = (sm_withdrawal){
+        .claim = *claim, .until_ns = sm_clock_deadline_ns(COMES_MS), .pause_ms = 500};
     pthread_mutex_lock(&k->lock);
     bool room = k->withdrawals < KEPT_MAX;
     if (room) {
@@ -43,27 +49,17 @@ void sm_withdraw(semel *s, const sm_handle *claim)
 }
 
 /* Takes one back. False if that is to be tried again. */
-static bool take_back(semel *s, semel_answer *a, const sm_withdrawal *w)
+static bool take_back(semel *s, semel_answer *a, sm_withdrawal *w, sm_err *e)
 {
-    char text[SM_HANDLE_TEXT], effect[SM_HANDLE_TEXT];
-    sm_str claim = {text, sm_handle_claim(&w->claim, text)};
-    semel_outcome o = {
-        .size = sizeof o,
-        .kind = SEMEL_FAILURE,
-        .applied = SEMEL_APPLIED_NO,
-        .value = SM_STR("{\"error\":\"the ledger did not answer in time, so this was not run\"}")};
-    sm_err e = semel_commit(s, claim, &o, a);
-    if (e == SEMEL_E_UNAVAILABLE)
+    bool absent;
+    if (sm_clock_mono_ns() < w->next_ns)
         return false;
-    bool absent = e != SM_OK || a->code == SEMEL_C_BAD_CLAIM || a->code == SEMEL_C_NOT_FOUND;
-    if (absent)
-        return sm_clock_mono_ns() >= w->until_ns;
-    /* Nothing ever ran: the key is free again, whatever the contract says about failures. */
-    if (a->verdict == SEMEL_DONE && a->state == SEMEL_S_FAILED && a->attempt == 1) {
-        sm_str name = {effect, sm_handle_effect(&w->claim, effect)};
-        semel_forget(s, name, (sm_str){0}, SM_STR("it was never run"), a);
-    }
-    return true;
+    *e = sm_unclaim(s, &w->claim, a, &absent);
+    if (*e == SEMEL_E_UNAVAILABLE)
+        return false;
+    w->pause_ms = w->pause_ms * 2 < PAUSE_MS ? w->pause_ms * 2 : PAUSE_MS;
+    w->next_ns = sm_clock_deadline_ns(w->pause_ms);
+    return !absent || sm_clock_mono_ns() >= w->until_ns;
 }
 
 void sm_withdraw_all(semel *s, semel_answer *a)
@@ -75,16 +71,15 @@ void sm_withdraw_all(semel *s, semel_answer *a)
     pthread_mutex_unlock(&k->lock);
     sm_withdrawal *left = NULL;
     size_t done = 0;
-    bool answers = true;
+    sm_err e = SM_OK;
     while (list != NULL) {
         sm_withdrawal *w = list;
         list = w->next;
-        if (answers && take_back(s, a, w)) {
+        if (e != SEMEL_E_UNAVAILABLE && take_back(s, a, w, &e)) {
             explicit_bzero(w, sizeof *w);
             free(w);
             done++;
         } else {
-            answers = a->code != SEMEL_C_LEDGER_UNAVAILABLE;
             w->next = left;
             left = w;
         }

@@ -6,6 +6,7 @@
  */
 #include <assert.h>
 
+#include "base/clock.h"
 #include "base/duration.h"
 #include "base/limits.h"
 #include "ledger/ledger.h"
@@ -311,13 +312,16 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
     wr.barred_by_group = change->barrier;
     wr.alone = change->alone;
     bool inserted = true;
+    int64_t asked_ms = sm_clock_boot_ms();
     if (w->cur.version == 0)
         e = s->ops->claim(s->store, &wr, &w->room, &w->cur, &w->now, &inserted, &w->fault);
     else
         e = s->ops->apply(s->store, &wr, &w->room, &w->cur, &w->now, &w->fault);
     if (e == SM_OK && !inserted)
         e = SEMEL_E_STALE;
-    if (e == SEMEL_E_UNAVAILABLE && change->secret != NULL && noted(&w->step, SM_N_STARTED)) {
+    /* In observe mode the call runs all the same. */
+    if (e == SEMEL_E_UNAVAILABLE && change->secret != NULL && noted(&w->step, SM_N_STARTED) &&
+        change->identity->contract->mode != SM_MODE_OBSERVE) {
         sm_handle claim = {.shard = wr.next.shard,
                            .id = wr.next.id,
                            .generation = wr.next.generation,
@@ -326,7 +330,7 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
         sm_withdraw(s, &claim);
     }
     if (e == SM_OK || e == SEMEL_E_STALE || e == SEMEL_E_BARRED)
-        sm_learn(s, w->now);
+        sm_learn(s, w->now, asked_ms);
     if (e == SEMEL_E_STALE && w->cur.version == 0)
         return e; /* only our idea of the store's time was wrong */
     if (e == SM_OK)

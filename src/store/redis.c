@@ -56,6 +56,11 @@ static semel_err meet(semel_store *st, int64_t deadline_ns, semel_fault *fault)
     }
     if (e != SEMEL_OK)
         return e;
+    if (known && c->cluster != SM_RD_FIND_OUT && is != (c->cluster == SM_RD_CLUSTER))
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                            "the Redis server %s a cluster; take cluster=%s out of the ledger's "
+                            "URL",
+                            is ? "belongs to" : "does not belong to", is ? "no" : "yes");
     st->cluster = c->cluster == SM_RD_FIND_OUT ? is : c->cluster == SM_RD_CLUSTER;
     /* Connections that were opened before that was known may lead to a replica. */
     for (unsigned i = 0; i < n && !st->cluster; i++)
@@ -76,7 +81,8 @@ static semel_err find_ledger(semel_store *st, bool must_exist, int64_t deadline_
                              semel_fault *fault)
 {
     sm_rd_batch b;
-    char mine[SM_RD_NAME];
+    char mine[SM_RD_NAME], where[256];
+    sm_rd_config_where(&st->config, where, sizeof where);
     /* What was made anew under the same prefix is another ledger. */
     snprintf(mine, sizeof mine, MARK "%u %016llx", SM_RD_SCHEMA, (unsigned long long)st->tag);
     sm_rd_batch_init(&b, st);
@@ -102,15 +108,16 @@ static semel_err find_ledger(semel_store *st, bool must_exist, int64_t deadline_
             e = sm_rd_explain((sm_str){r->str, r->len}, fault);
         else if (r->type == REDIS_REPLY_NIL)
             e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                             "there is no ledger with the prefix %.*s on the Redis server",
-                             SM_FMT(st->config.prefix));
+                             "there is no ledger with the prefix %.*s in %s; if that is the right "
+                             "place, `semel store migrate` makes one",
+                             SM_FMT(st->config.prefix), where);
         else if (version < 1)
-            e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                             "what has the prefix %.*s on the Redis server is not a ledger; choose "
-                             "another prefix",
-                             SM_FMT(st->config.prefix));
+            e = sm_fault_set(
+                fault, SEMEL_E_BAD_ARGUMENTS,
+                "what has the prefix %.*s in %s is not a ledger; choose another prefix",
+                SM_FMT(st->config.prefix), where);
         else if (version > (long)SM_RD_SCHEMA)
-            e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+            e = sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                              "the ledger was made by a newer version of Semel (schema %ld)",
                              version);
         else
@@ -127,7 +134,7 @@ static semel_err check_version(const char *version, semel_fault *fault)
     if (sscanf(version, "Redis %u.%u", &major, &minor) != 2 || major > 6 ||
         (major == 6 && minor >= 2))
         return SEMEL_OK;
-    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+    return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                         "the ledger needs Redis 6.2 or newer; this is %s", version);
 }
 
@@ -162,6 +169,13 @@ static semel_err prepare(semel_store *st, semel_fault *fault)
     return SEMEL_OK;
 }
 
+/* Whatever is wrong, there is no ledger to use. The fault keeps the code of a mistake, so that
+ * callers can tell that trying again does not help. */
+static semel_err unopened(semel_err e)
+{
+    return e == SEMEL_E_BAD_ARGUMENTS || e == SEMEL_E_LIMIT ? SEMEL_E_UNAVAILABLE : e;
+}
+
 static semel_err redis_open(semel_str url, const semel_store_env *env, semel_store **out,
                             uint32_t *caps, semel_fault *fault)
 {
@@ -189,7 +203,7 @@ static semel_err redis_open(semel_str url, const semel_store_env *env, semel_sto
         e = find_ledger(st, env->must_exist, deadline_ns, fault);
     if (e != SEMEL_OK) {
         redis_close(st);
-        return e;
+        return unopened(e);
     }
     *caps = SEMEL_STORE_SHARED | SEMEL_STORE_CLOCK;
     if (sm_rd_may_wake(st, deadline_ns))
@@ -211,9 +225,10 @@ static semel_err rediss_open(semel_str url, const semel_store_env *env, semel_st
     (void)env;
     *out = NULL;
     *caps = 0;
-    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                        "rediss:// is not supported: this build's Redis client has no TLS. Run a "
-                        "TLS tunnel such as stunnel beside it, and use redis:// to the tunnel");
+    return unopened(
+        sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                     "rediss:// is not supported: this build's Redis client has no TLS. Run a "
+                     "TLS tunnel such as stunnel beside it, and use redis:// to the tunnel"));
 }
 
 static void rediss_close(semel_store *st)

@@ -117,6 +117,7 @@ typedef struct sm_rd_conn {
 typedef enum sm_rd_talk {
     SM_RD_FINE,
     SM_RD_LOST,    /* it is gone, or did not answer in time */
+    SM_RD_BUSY,    /* it is there, and says that it will answer later */
     SM_RD_REFUSED, /* it answered, and asking again now will not help */
 } sm_rd_talk;
 

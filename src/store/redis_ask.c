@@ -353,7 +353,7 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
     semel_err e = SEMEL_OK;
     sm_rd_talk talk = SM_RD_FINE;
     int64_t now = sm_clock_mono_ns(), until = p->deadline_ns;
-    if (sm_rd_has_others(b->st) && (until - now) / NODE_SHARE > LEAST_NS)
+    if (b->st->opened && sm_rd_has_others(b->st) && (until - now) / NODE_SHARE > LEAST_NS)
         until = now + (until - now) / NODE_SHARE;
 
     sm_buf_init(&out, SM_RD_BATCH_MAX * 2);
@@ -375,7 +375,8 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
     talk = sm_rd_borrow(b->st, node, until, &c, &p->why);
     if (talk != SM_RD_FINE) {
         p->refused += talk == SM_RD_REFUSED;
-        p->relearn = p->pause = true;
+        p->pause = true;
+        p->relearn = p->relearn || talk != SM_RD_BUSY;
         for (size_t i = 0; i < n; i++)
             forget_redirection(b, which[i]);
         goto cleanup;
@@ -456,10 +457,12 @@ static semel_err give_up(const sm_rd_batch *b, const pass *p, semel_fault *fault
         unsure =
             unsure || (b->asks[i].reply == NULL && b->asks[i].unsure &&
                        (b->asks[i].script == SM_RD_WRITE || b->asks[i].script == SM_RD_RECORD));
-    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%s%s",
-                        p->why.text[0] == '\0' ? "the Redis server did not answer in time"
-                                               : p->why.text,
-                        unsure ? "; the write may or may not have been recorded" : "");
+    sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%s%s",
+                 p->why.text[0] == '\0' ? "the Redis server did not answer in time" : p->why.text,
+                 unsure ? "; the write may or may not have been recorded" : "");
+    if (fault != NULL && p->why.code == SEMEL_E_BAD_ARGUMENTS)
+        fault->code = p->why.code; /* trying again does not help */
+    return SEMEL_E_UNAVAILABLE;
 }
 
 static semel_err first_error(const sm_rd_batch *b, semel_fault *fault)

@@ -242,8 +242,80 @@ static bool is_master(const redisReply *role, const redisReply *info, bool *know
     return *known && strstr(text.p, "role:master") != NULL;
 }
 
-/* The user, the database, and whether it may be written to. Reads for decisions never use a
- * replica; in a cluster the servers themselves send such questions on. */
+/* Answers to the greeting; those of the user and the database may be absent. */
+typedef struct greeting {
+    const redisReply *auth, *select, *role, *replication;
+    redisReply *const *settings;
+} greeting;
+
+/* A server's error, with the server's name. */
+static sm_rd_talk refused(const redisReply *r, const char *name, semel_fault *fault)
+{
+    semel_fault why = {0};
+    sm_rd_explain((sm_str){r->str, r->len}, &why);
+    sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%s (%s)", why.text, name);
+    return SM_RD_REFUSED;
+}
+
+static bool is_error(const redisReply *r)
+{
+    return r != NULL && r->type == REDIS_REPLY_ERROR;
+}
+
+/* Whether a server says "not now" to anything; it says so to everything, or to some only. */
+static const char *busy_with(const greeting *g)
+{
+    const redisReply *replies[] = {g->auth, g->select, g->role};
+    for (size_t i = 0; i < sizeof replies / sizeof *replies; i++) {
+        if (is_error(replies[i]) && strncmp(replies[i]->str, "LOADING", 7) == 0)
+            return "it is loading its data";
+        if (is_error(replies[i]) && strncmp(replies[i]->str, "BUSY", 4) == 0)
+            return "a script runs on it";
+    }
+    return NULL;
+}
+
+/* Whether it may be written to. Reads for decisions never use a replica; in a cluster the servers
+ * themselves send such questions on. */
+static sm_rd_talk judge_greeting(semel_store *st, const greeting *g, sm_rd_conn *c,
+                                 const char *name, semel_fault *fault)
+{
+    bool known = false;
+    const char *busy = busy_with(g);
+    if (busy != NULL) {
+        sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "the Redis server at %s is busy: %s", name, busy);
+        return SM_RD_BUSY;
+    }
+    if (is_error(g->auth))
+        return refused(g->auth, name, fault);
+    if (is_error(g->select) && strstr(g->select->str, "cluster") != NULL) {
+        sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                     "the Redis server at %s belongs to a cluster, which has no other database "
+                     "than 0; take /%d out of the ledger's URL",
+                     name, st->config.db);
+        return SM_RD_REFUSED;
+    }
+    if (is_error(g->select) && strncmp(g->select->str, "ERR", 3) == 0) {
+        sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the Redis server at %s has no database %d",
+                     name, st->config.db);
+        return SM_RD_REFUSED;
+    }
+    if (is_error(g->select))
+        return refused(g->select, name, fault);
+    bool master = is_master(g->role, g->replication, &known);
+    c->replica = known && !master;
+    if (st->cluster && c->replica)
+        return SM_RD_FINE;
+    if (master || st->cluster)
+        return sm_rd_settings_judge(st, g->settings, name, fault);
+    if (!known)
+        return refused(g->role, name, fault);
+    sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                 "the Redis server at %s is a replica; the ledger needs the master", name);
+    return SM_RD_LOST; /* it may become one */
+}
+
+/* The user, the database, whether it is a master and what it promises: in one round trip. */
 static sm_rd_talk greet(semel_store *st, sm_rd_node *node, sm_rd_conn *c, const char *name,
                         int64_t deadline_ns, semel_fault *fault)
 {
@@ -253,26 +325,20 @@ static sm_rd_talk greet(semel_store *st, sm_rd_node *node, sm_rd_conn *c, const 
     sm_buf out;
     sm_buf_init(&out, 3 * 4096 + 2048);
     bool named = config->user.n > 0, auth = named || config->password.p != NULL;
-    size_t n = 0, got = 0;
+    bool selects = config->db != 0;
+    size_t role = (size_t)auth + selects, n = role + 2 + SM_RD_SETTINGS, got = 0;
+    redisReply *replies[4 + SM_RD_SETTINGS] = {0};
+    const char *why = NULL;
+    sm_rd_talk talk = SM_RD_REFUSED;
     if (auth) {
         sm_str argv[3] = {SM_STR("AUTH"), named ? config->user : config->password,
                           config->password};
         put_command(&out, argv, named ? 3 : 2);
-        n++;
     }
-    size_t at_db = n, at_role;
-    if (config->db != 0) {
+    if (selects)
         put_command(&out, (sm_str[]){SM_STR("SELECT"), sm_str_from(db)}, 2);
-        n++;
-    }
-    at_role = n;
     sm_buf_text(&out, ROLE_QUESTION INFO_QUESTION);
     sm_rd_settings_put(&out);
-    n += 2 + SM_RD_SETTINGS;
-    redisReply *replies[4 + SM_RD_SETTINGS] = {0};
-    const char *why = NULL;
-    sm_rd_talk talk = SM_RD_REFUSED;
-    bool known = false;
     if (out.err != SM_OK) {
         sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
         goto cleanup;
@@ -283,41 +349,14 @@ static sm_rd_talk greet(semel_store *st, sm_rd_node *node, sm_rd_conn *c, const 
                      why);
         goto cleanup;
     }
-    talk = SM_RD_REFUSED;
-    for (size_t i = 0; i < at_role; i++) {
-        if (replies[i]->type != REDIS_REPLY_ERROR)
-            continue;
-        if (i == at_db && config->db != 0)
-            sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "the Redis server at %s has no database %d",
-                         name, config->db);
-        else
-            sm_rd_explain((sm_str){replies[i]->str, replies[i]->len}, fault);
-        goto cleanup;
-    }
-    atomic_store(&node->modern, sm_rd_settings_major(replies + at_role + 2) >= 7);
-    bool master = is_master(replies[at_role], replies[at_role + 1], &known);
+    greeting g = {.auth = auth ? replies[0] : NULL,
+                  .select = selects ? replies[role - 1] : NULL,
+                  .role = replies[role],
+                  .replication = replies[role + 1],
+                  .settings = replies + role + 2};
     c->master_ns = sm_clock_mono_ns();
-    c->replica = known && !master;
-    if (master || st->cluster) {
-        talk =
-            c->replica ? SM_RD_FINE : sm_rd_settings_judge(st, replies + at_role + 2, name, fault);
-        goto cleanup;
-    }
-    if (known) {
-        talk = SM_RD_LOST; /* it may become one */
-        sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                     "the Redis server at %s is a replica; the ledger needs the master", name);
-    } else if (replies[at_role]->type == REDIS_REPLY_ERROR &&
-               (strncmp(replies[at_role]->str, "LOADING", 7) == 0 ||
-                strncmp(replies[at_role]->str, "BUSY", 4) == 0)) {
-        talk = SM_RD_LOST;
-        sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "the Redis server at %s is busy: %s", name,
-                     replies[at_role]->str[0] == 'L' ? "it is loading its data"
-                                                     : "a script runs on it");
-    } else {
-        talk = SM_RD_REFUSED;
-        sm_rd_explain((sm_str){replies[at_role]->str, replies[at_role]->len}, fault);
-    }
+    atomic_store(&node->modern, sm_rd_settings_major(g.settings) >= 7);
+    talk = judge_greeting(st, &g, c, name, fault);
 
 cleanup:
     for (size_t i = 0; i < got; i++)

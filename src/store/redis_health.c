@@ -4,11 +4,37 @@
 
 #include "store/redis.h"
 
-#define CHECK_PAGE 100u
+#define CHECK_PAGE     100u
+#define SAMPLE_SHARDS  8u
+#define SAMPLE_RECORDS 8 /* of each of them */
 
 /* ---- health ----------------------------------------------------------------------------------*/
 
-static semel_err count_records(semel_store *st, semel_health *out, int64_t deadline_ns,
+/* The shards with the most records, and how many those are. */
+typedef struct sample {
+    unsigned shards[SAMPLE_SHARDS], n;
+    uint64_t records[SAMPLE_SHARDS];
+} sample;
+
+static void sample_add(sample *s, unsigned shard, uint64_t records)
+{
+    unsigned at = s->n;
+    if (records == 0)
+        return;
+    while (at > 0 && s->records[at - 1] < records)
+        at--;
+    if (at == SAMPLE_SHARDS)
+        return;
+    s->n = s->n < SAMPLE_SHARDS ? s->n + 1 : SAMPLE_SHARDS;
+    for (unsigned i = s->n - 1; i > at; i--) {
+        s->shards[i] = s->shards[i - 1];
+        s->records[i] = s->records[i - 1];
+    }
+    s->shards[at] = shard;
+    s->records[at] = records;
+}
+
+static semel_err count_records(semel_store *st, semel_health *out, sample *s, int64_t deadline_ns,
                                semel_fault *fault)
 {
     sm_rd_batch sizes, b;
@@ -22,7 +48,9 @@ static semel_err count_records(semel_store *st, semel_health *out, int64_t deadl
     }
     semel_err e = sm_rd_run(&sizes, deadline_ns, fault);
     for (unsigned shard = 0; e == SEMEL_OK && shard < SM_RD_SHARDS; shard++) {
-        out->records += (uint64_t)sm_rd_number(sm_rd_reply(&sizes, 2 * shard));
+        uint64_t records = (uint64_t)sm_rd_number(sm_rd_reply(&sizes, 2 * shard));
+        out->records += records;
+        sample_add(s, shard, records);
         if (sm_rd_number(sm_rd_reply(&sizes, 2 * shard + 1)) == 0)
             continue;
         for (unsigned state = 0; state <= SEMEL_S_IN_DOUBT; state++) {
@@ -40,6 +68,104 @@ static semel_err count_records(semel_store *st, semel_health *out, int64_t deadl
     sm_rd_batch_fini(&sizes);
     return e;
 }
+
+/* ---- memory ----------------------------------------------------------------------------------*/
+
+static void put_usage(sm_rd_batch *b, unsigned shard)
+{
+    sm_rd_command(b, shard, "MEMORY");
+    if (b->n > 0)
+        b->asks[b->n - 1].tolerant = true;
+    sm_rd_arg_text(b, "USAGE");
+}
+
+/* All answers together; false: one of them was refused. A key that is not there takes nothing. */
+static bool add_usage(const sm_rd_batch *b, uint64_t *sum)
+{
+    *sum = 0;
+    for (size_t i = 0; i < b->n; i++) {
+        if (sm_rd_reply(b, i)->type == REDIS_REPLY_ERROR)
+            return false;
+        *sum += (uint64_t)sm_rd_number(sm_rd_reply(b, i));
+    }
+    return true;
+}
+
+/* Some of the records of a sample's shards: their keys. Returns how many records. */
+static uint64_t put_records(sm_rd_batch *b, const sample *s, const sm_rd_batch *lists)
+{
+    static const char *const kinds[] = {"r:", "a:", "o:", "h:"};
+    uint64_t n = 0;
+    for (unsigned i = 0; i < s->n; i++) {
+        const redisReply *list = sm_rd_reply(lists, i);
+        for (size_t k = 0; k < sm_rd_elements(list); k++) {
+            sm_rd_member m;
+            if (!sm_rd_member_read(sm_rd_text(sm_rd_element(list, k)), &m))
+                continue;
+            n++;
+            for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+                put_usage(b, s->shards[i]);
+                sm_rd_key_id(b, s->shards[i], kinds[kind], m.id, 0);
+            }
+        }
+    }
+    return n;
+}
+
+/* About how much memory the ledger takes: what the whole has one of, and for each record as much as
+ * those of a sample take on the average, with their part of their shards' sets. 0: it may not be
+ * asked. */
+static semel_err estimate_bytes(semel_store *st, const sample *s, semel_health *out,
+                                int64_t deadline_ns, semel_fault *fault)
+{
+    static const char *const sets[] = {"all", "open", "due", "gone", "log", "notes"};
+    static const char *const global[] = {"meta", "seq", "log", "epoch", "sealed", "seals"};
+    uint64_t whole = 0, shared = 0, own = 0, counted = 0;
+    sm_rd_batch b, lists;
+    sm_rd_batch_init(&b, st);
+    sm_rd_batch_init(&lists, st);
+    for (size_t i = 0; i < sizeof global / sizeof *global; i++) {
+        put_usage(&b, SM_RD_GLOBAL);
+        sm_rd_key(&b, SM_RD_GLOBAL, global[i]);
+    }
+    semel_err e = sm_rd_run(&b, deadline_ns, fault);
+    bool may = e == SEMEL_OK && add_usage(&b, &whole);
+    sm_rd_batch_clear(&b);
+    for (unsigned i = 0; i < s->n; i++) {
+        counted += s->records[i];
+        sm_rd_command(&lists, s->shards[i], "ZRANGE");
+        sm_rd_key(&lists, s->shards[i], "all");
+        sm_rd_arg_int(&lists, 0);
+        sm_rd_arg_int(&lists, SAMPLE_RECORDS - 1);
+        for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
+            put_usage(&b, s->shards[i]);
+            sm_rd_key(&b, s->shards[i], sets[k]);
+        }
+    }
+    if (!may || s->n == 0)
+        goto cleanup;
+    e = sm_rd_run(&b, deadline_ns, fault);
+    may = e == SEMEL_OK && add_usage(&b, &shared);
+    if (may)
+        e = sm_rd_run(&lists, deadline_ns, fault);
+    if (!may || e != SEMEL_OK)
+        goto cleanup;
+    sm_rd_batch_clear(&b);
+    uint64_t looked_at = put_records(&b, s, &lists);
+    e = sm_rd_run(&b, deadline_ns, fault);
+    may = e == SEMEL_OK && add_usage(&b, &own);
+    if (looked_at > 0)
+        whole += (uint64_t)((double)out->records *
+                            ((double)own / (double)looked_at + (double)shared / (double)counted));
+
+cleanup:
+    out->bytes = may ? whole : 0;
+    sm_rd_batch_fini(&lists);
+    sm_rd_batch_fini(&b);
+    return e;
+}
+
+/* ---- the log ---------------------------------------------------------------------------------*/
 
 static bool take_at(void *context, const semel_event *e)
 {
@@ -162,6 +288,7 @@ semel_err sm_rd_health(semel_store *st, bool thorough, semel_health *out, semel_
 {
     int64_t deadline_ns = sm_rd_deadline(st);
     char where[400];
+    sample s = {0};
     memset(out, 0, sizeof *out);
     out->schema = SM_RD_SCHEMA;
     sm_rd_config_where(&st->config, where, sizeof where);
@@ -171,7 +298,9 @@ semel_err sm_rd_health(semel_store *st, bool thorough, semel_health *out, semel_
     if (e == SEMEL_OK)
         e = sm_rd_collate(st, &out->last_seq, deadline_ns, fault);
     if (e == SEMEL_OK)
-        e = count_records(st, out, deadline_ns, fault);
+        e = count_records(st, out, &s, deadline_ns, fault);
+    if (e == SEMEL_OK)
+        e = estimate_bytes(st, &s, out, deadline_ns, fault);
     if (e == SEMEL_OK)
         e = look_at_log(st, out, deadline_ns, fault);
     for (unsigned shard = 0; thorough && e == SEMEL_OK && shard < SM_RD_SHARDS; shard++) {

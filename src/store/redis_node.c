@@ -174,7 +174,7 @@ static bool take_slots(semel_store *st, const sm_rd_node *from, const redisReply
     return any;
 }
 
-/* What one node says about the slots. *later: it will say more when it has loaded its data. */
+/* What one node says about the slots. *later: it will say more, once it has loaded its data. */
 static semel_err ask_map(semel_store *st, sm_rd_node *node, int64_t until_ns, bool *later,
                          semel_fault *fault)
 {
@@ -184,7 +184,9 @@ static semel_err ask_map(semel_store *st, sm_rd_node *node, int64_t until_ns, bo
     size_t got = 0;
     const char *why = NULL;
     semel_err e = SEMEL_E_UNAVAILABLE;
-    if (sm_rd_borrow(st, node, until_ns, &c, fault) != SM_RD_FINE)
+    sm_rd_talk talk = sm_rd_borrow(st, node, until_ns, &c, fault);
+    *later = *later || talk == SM_RD_BUSY;
+    if (talk != SM_RD_FINE)
         return e;
     if (!st->cluster) { /* who could be greeted is the master */
         sm_rd_return(node, c);

@@ -101,23 +101,28 @@ semel_err sm_rd_trust(semel_store *st, uint8_t shard, int64_t deadline_ns, semel
     uint64_t last = 0, first = 0;
     sm_rd_batch b;
     sm_rd_batch_init(&b, st);
-    /* Where loss is to be expected, the name is made again, so that others find the ledger. */
-    sm_rd_command(&b, SM_RD_GLOBAL, st->durable ? "GET" : "SETNX");
+    sm_rd_command(&b, SM_RD_GLOBAL, "GET");
     sm_rd_key(&b, SM_RD_GLOBAL, "meta");
-    if (!st->durable)
-        sm_rd_arg_text(&b, st->name);
     if (known > 0) {
         sm_rd_command(&b, other, "GET");
         sm_rd_key(&b, other, "tick");
     }
     semel_err e = sm_rd_run(&b, deadline_ns, fault);
+    sm_str name = e == SEMEL_OK ? sm_rd_text(sm_rd_reply(&b, 0)) : (sm_str){0};
     if (e == SEMEL_OK && st->durable) {
-        bool same = sm_str_is(sm_rd_text(sm_rd_reply(&b, 0)), st->name);
+        bool same = sm_str_is(name, st->name);
         if (known > 0)
             same = same && tick_read(sm_rd_reply(&b, 1), &last, &first) && last >= known &&
                    first == atomic_load(&st->seen[other].first);
         if (!same)
             e = sm_rd_bereft(st, fault);
+    } else if (e == SEMEL_OK && name.p == NULL) {
+        /* Where loss is to be expected the name is made again, so that others find the ledger. */
+        sm_rd_batch_clear(&b);
+        sm_rd_command(&b, SM_RD_GLOBAL, "SETNX");
+        sm_rd_key(&b, SM_RD_GLOBAL, "meta");
+        sm_rd_arg_text(&b, st->name);
+        e = sm_rd_run(&b, deadline_ns, fault);
     }
     sm_rd_batch_fini(&b);
     return e;

@@ -57,11 +57,100 @@ static void another_host_takes_over(void **state)
     settled(l, 3);
 }
 
+/* ---- sentences -------------------------------------------------------------------------------*/
+
+typedef struct attempt {
+    const char *rest; /* of the URL */
+    semel_err code;   /* a mistake, or something that may pass */
+    const char *says;
+} attempt;
+
+static void expect_told(const ledger *l, const attempt *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        ledger other = {.ops = l->ops};
+        semel_fault fault = {0};
+        snprintf(other.url, sizeof other.url, "redis://%s:%d%s", the_server.host, the_server.port,
+                 list[i].rest);
+        expect_error(ledger_open(&other, true, &fault), SEMEL_E_UNAVAILABLE);
+        expect(strstr(fault.text, list[i].says) != NULL, "%s: %s", other.url, fault.text);
+        expect(fault.code == list[i].code, "%s: %s", other.url, semel_err_name(fault.code));
+    }
+}
+
+static void what_cannot_be_opened_is_told(void **state)
+{
+    needs_server();
+    char at[160];
+    snprintf(at, sizeof at, "in redis://%s:%d/0; if", the_server.host, the_server.port);
+    const attempt list[] = {
+        {"?prefix=nothing:", SEMEL_E_UNAVAILABLE, at},
+        {"?prefix=nothing:", SEMEL_E_UNAVAILABLE, "semel store migrate"},
+        {"?prefix=nothing:&accept_data_loss=no", SEMEL_E_UNAVAILABLE, "semel store migrate"},
+        {"?cluster=yes", SEMEL_E_BAD_ARGUMENTS, "take cluster=yes out"},
+        {"/9999", SEMEL_E_BAD_ARGUMENTS, "has no database 9999"},
+        {"?nonsense=1", SEMEL_E_BAD_ARGUMENTS, "not known"},
+        {"/x", SEMEL_E_BAD_ARGUMENTS, "database"},
+    };
+    expect_told(*state, list, COUNT(list));
+}
+
+static void what_is_wrong_with_a_url_of_a_cluster_is_told(void **state)
+{
+    needs_server();
+    const attempt list[] = {
+        {"?cluster=no", SEMEL_E_BAD_ARGUMENTS, "take cluster=no out"},
+        {"/1", SEMEL_E_BAD_ARGUMENTS, "take /1 out"},
+        {"/1?cluster=yes", SEMEL_E_BAD_ARGUMENTS, "no other database than 0"},
+        {"?prefix=nothing:", SEMEL_E_UNAVAILABLE, "semel store migrate"},
+    };
+    expect_told(*state, list, COUNT(list));
+}
+
+/* ---- not now ---------------------------------------------------------------------------------*/
+
+/* One keeps the server busy, one ends that after a while, and one opens the ledger meanwhile. */
+static void open_meanwhile(worker *w)
+{
+    redisContext *c = call_server(&the_server);
+    if (w->index == 0) {
+        freeReplyObject(redisCommand(c, "EVAL %s 0", "while true do end"));
+    } else if (w->index == 1) {
+        pause_ms(600);
+        freeReplyObject(redisCommand(c, "SCRIPT KILL"));
+    } else {
+        ledger other = {.ops = w->ledger.ops};
+        semel_fault fault = {0};
+        memcpy(other.url, w->ledger.url, sizeof other.url);
+        pause_ms(200);
+        int64_t began = monotonic_ns();
+        if (ledger_open(&other, true, &fault) != SEMEL_OK)
+            w->wrong = "it did not wait for a server that is busy";
+        else if (monotonic_ns() - began < 200000000)
+            w->wrong = "the server was not busy at all";
+        ledger_close(&other);
+    }
+    redisFree(c);
+}
+
+static void opening_waits_for_a_server_that_is_busy(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    tell_server(c, "CONFIG SET lua-time-limit 50");
+    run_workers(l, 3, open_meanwhile, NULL);
+    tell_server(c, "CONFIG SET lua-time-limit 5000");
+    redisFree(c);
+}
+
 int finding_tests(void)
 {
     const struct CMUnitTest tests[] = {
         on_server(a_host_that_is_dead_does_not_matter_if_another_is_named),
         on_server(another_host_takes_over),
+        on_server(what_cannot_be_opened_is_told),
+        on_server(opening_waits_for_a_server_that_is_busy),
     };
     return cmocka_run_group_tests_name("finding", tests, NULL, NULL);
 }
@@ -70,6 +159,7 @@ int cluster_finding_tests(void)
 {
     const struct CMUnitTest tests[] = {
         on_server(a_host_that_is_dead_does_not_matter_if_another_is_named),
+        on_server(what_is_wrong_with_a_url_of_a_cluster_is_told),
     };
     return cmocka_run_group_tests_name("finding a cluster", tests, NULL, NULL);
 }

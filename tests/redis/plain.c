@@ -303,6 +303,28 @@ static void an_older_generation_comes_up_when_the_newest_goes(void **state)
     apply_to(l, &w);
 }
 
+/* What others keep on the server is not the ledger's. */
+static void the_memory_of_the_ledger_is_its_own(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    char name[64];
+    semel_health before, after, beside;
+    snprintf(name, sizeof name, "other-%lld", (long long)monotonic_ns());
+    expect_error(l->ops->health(l->st, false, &before, NULL), SEMEL_OK);
+    fill(l, 1, 300);
+    expect_error(l->ops->health(l->st, false, &after, NULL), SEMEL_OK);
+    tell_server(c, "SETRANGE %s 20000000 x", name);
+    expect_error(l->ops->health(l->st, false, &beside, NULL), SEMEL_OK);
+    tell_server(c, "DEL %s", name);
+    expect(before.bytes < 10000, "%llu", (unsigned long long)before.bytes);
+    expect(after.bytes > 300 * 500 && after.bytes < 300 * 20000, "%llu",
+           (unsigned long long)after.bytes);
+    expect(beside.bytes < after.bytes + 100000, "%llu", (unsigned long long)beside.bytes);
+    redisFree(c);
+}
+
 /* ---- a server in trouble ---------------------------------------------------------------------*/
 
 static void expect_unavailable(ledger *l, uint64_t n, const char *says)
@@ -429,7 +451,8 @@ static void a_user_without_rights_is_told_what_is_missing(void **state)
     char url[512], prefix[64];
     semel_fault fault = {0};
     snprintf(prefix, sizeof prefix, "%.63s", strstr(l->url, "prefix=") + 7);
-    tell_server(c, "ACL SETUSER semel-test reset on >s%%cret ~%s* +@all -config -publish", prefix);
+    tell_server(c, "ACL SETUSER semel-test reset on >s%%cret ~%s* +@all -config -publish -memory",
+                prefix);
     snprintf(url, sizeof url, "redis://semel-test:s%%25cret@%s:%d?prefix=%s", the_server.host,
              the_server.port, prefix);
     ledger_close(l);
@@ -441,6 +464,7 @@ static void a_user_without_rights_is_told_what_is_missing(void **state)
     semel_health h;
     expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_OK);
     assert_non_null(strstr(h.durability, "not known"));
+    assert_int_equal(h.bytes, 0);
     assert_null(strstr(h.where, "cret"));
     /* It may not publish: waiters find out by themselves. */
     semel_record cur = settled(l, 1);
@@ -469,6 +493,7 @@ static void a_user_without_rights_is_told_what_is_missing(void **state)
     expect_error(ledger_open(&wrong, false, &fault), SEMEL_E_UNAVAILABLE);
     assert_null(strstr(fault.text, "wr0ng"));
     expect(strstr(fault.text, "does not accept") != NULL, "it says: %s", fault.text);
+    expect(strstr(fault.text, the_server.host) != NULL, "it says: %s", fault.text);
     snprintf(wrong.url, sizeof wrong.url, "redis://semel-test:s%%25cret@%s:%d?prefix=other",
              the_server.host, the_server.port);
     expect_error(ledger_open(&wrong, false, &fault), SEMEL_E_UNAVAILABLE);
@@ -524,6 +549,7 @@ static void what_is_not_a_ledger_is_refused(void **state)
                  the_server.port, prefix);
         expect_error(ledger_open(&other, false, &fault), SEMEL_E_UNAVAILABLE);
         expect(strstr(fault.text, rows[i].says) != NULL, "it says: %s", fault.text);
+        assert_int_equal(fault.code, SEMEL_E_BAD_ARGUMENTS);
         tell_server(c, "DEL %s", meta);
     }
     redisFree(c);
@@ -540,6 +566,7 @@ int plain_tests(void)
         on_server(a_failover_to_a_replica_may_lose_what_was_acknowledged),
         on_server(payloads_of_what_is_settled_are_removed_by_the_server),
         on_server(an_older_generation_comes_up_when_the_newest_goes),
+        on_server(the_memory_of_the_ledger_is_its_own),
         on_server(without_memory_nothing_new_is_begun),
         on_server(a_server_that_became_a_replica_is_not_written_to),
         on_server(a_server_that_became_a_replica_is_not_read_either),

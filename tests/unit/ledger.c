@@ -151,9 +151,9 @@ static void a_running_call_is_in_flight_and_then_in_doubt(void **state)
 static void a_commit_after_the_lease_is_in_time_while_nobody_has_looked(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 10ms}}}");
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 100ms}}}");
     begin(&l, "t", "{}");
-    usleep(20000);
+    usleep(120000);
     commit(&l, "1");
     expect_text(l.a->result, "committed");
     end_ledger(&l);
@@ -241,9 +241,9 @@ static void a_person_resolves_what_is_in_doubt(void **state)
 {
     (void)state;
     for (int how = 0; how < 3; how++) {
-        ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 1ms}}}");
+        ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 200ms}}}");
         begin(&l, "t", "{}");
-        usleep(3000);
+        usleep(250000);
         begin(&l, "t", "{}");
         expect_refused(&l, SEMEL_C_IN_DOUBT);
         semel_outcome o = {.size = sizeof o, .value = SM_STR("{\"found\": 1}")};
@@ -270,12 +270,12 @@ static void the_doubt_barrier_holds_other_keys_of_the_tool(void **state)
 {
     (void)state;
     ledger l = new_ledger("{version: 1, tools: {wire: {class: irreversible, key: {fields: [/to]}, "
-                          "lease: 1ms}, mail: {class: write}}}");
+                          "lease: 200ms}, mail: {class: write}}}");
     begin(&l, "wire", "{\"to\": \"ann\"}");
     expect_execute(&l);
     char effect[128];
     strcpy(effect, l.effect);
-    usleep(3000);
+    usleep(250000);
     begin(&l, "wire", "{\"to\": \"anne\"}");
     expect_refused(&l, SEMEL_C_IN_DOUBT);
     expect_text(l.a->blocked_by, effect);
@@ -557,13 +557,13 @@ static bool count_flaws(void *context, semel_str text)
 static void the_trail_of_all_this_verifies(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write_idempotent, lease: 1ms}}}");
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write_idempotent, lease: 100ms}}}");
     for (int i = 0; i < 50; i++) {
         char args[32];
         snprintf(args, sizeof args, "{\"i\": %d}", i);
         begin(&l, "t", args);
-        if (i % 3 == 0) {
-            usleep(2000);
+        if (i % 7 == 0) {
+            usleep(130000);
             begin(&l, "t", args);
         }
         if (i % 5 != 4)

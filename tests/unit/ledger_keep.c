@@ -337,14 +337,14 @@ static void what_is_forgotten_elsewhere_is_not_imported(void **state)
 static void an_imported_success_settles_what_is_in_doubt_here(void **state)
 {
     (void)state;
-    static const char contract[] = "{version: 1, tools: {t: {class: write, lease: 1ms}}}";
+    static const char contract[] = "{version: 1, tools: {t: {class: write, lease: 200ms}}}";
     ledger l = new_ledger(contract), m = new_ledger(contract);
     begin(&l, "t", "{}");
     commit(&l, "\"it was done\"");
     lines kept = {.count = 0};
     assert_int_equal(semel_export(l.s, (sm_str){0}, keep_line, &kept, NULL), SEMEL_OK);
     begin(&m, "t", "{}");
-    usleep(5000);
+    usleep(250000);
     begin(&m, "t", "{}");
     expect_refused(&m, SEMEL_C_IN_DOUBT);
     semel_imported count = {0};
@@ -363,7 +363,7 @@ static void purging_keeps_what_is_open_and_what_still_informs(void **state)
     (void)state;
     ledger l = new_ledger("{version: 1, tools: {w: {class: write, window: 10ms}, i: {class: "
                           "irreversible, key: {fields: [/a]}, window: 10ms}, d: {class: write, "
-                          "lease: 1ms, window: 10ms}}}");
+                          "lease: 200ms, window: 10ms}}}");
     begin(&l, "w", "{}");
     commit(&l, "1");
     begin(&l, "i", "{\"a\": 1}");
@@ -371,7 +371,7 @@ static void purging_keeps_what_is_open_and_what_still_informs(void **state)
     strcpy(tombstone, l.effect);
     commit(&l, "\"payload\"");
     begin(&l, "d", "{}");
-    usleep(30000);
+    usleep(250000);
     begin(&l, "d", "{}");
     expect_refused(&l, SEMEL_C_IN_DOUBT);
     uint64_t done;

@@ -170,6 +170,7 @@ static semel_store_ops odd;
 static uint32_t odd_caps;
 static int64_t odd_ms;
 static unsigned odd_claims, odd_gets;
+static int64_t odd_takes_ms; /* from a claim to its answer */
 static enum { LOSES_NOTHING, LOSES_ANSWER, LOSES_WRITE } odd_loses;
 
 static semel_err odd_open(semel_str url, const semel_store_env *env, semel_store **out,
@@ -180,13 +181,17 @@ static semel_err odd_open(semel_str url, const semel_store_env *env, semel_store
     return e;
 }
 
+/* So many answers say that there is nothing, although there is: it has not arrived yet. */
+static atomic_int odd_hides;
+
 static semel_err odd_get(semel_store *st, const semel_ref *ref, semel_room *room, semel_record *cur,
                          int64_t *now, semel_fault *fault)
 {
     odd_gets++;
     semel_err e = sm_store_memory.get(st, ref, room, cur, now, fault);
     *now = sm_clock_ms() + odd_ms;
-    return e;
+    return atomic_load(&odd_hides) > 0 && atomic_fetch_sub(&odd_hides, 1) > 0 ? SEMEL_E_NOT_FOUND
+                                                                              : e;
 }
 
 static semel_err odd_claim(semel_store *st, const semel_write *fresh, semel_room *room,
@@ -205,6 +210,7 @@ static semel_err odd_claim(semel_store *st, const semel_write *fresh, semel_room
     }
     semel_err e = sm_store_memory.claim(st, fresh, room, cur, now, inserted, fault);
     *now = sm_clock_ms() + odd_ms;
+    usleep((useconds_t)(odd_takes_ms * 1000));
     return e;
 }
 
@@ -271,6 +277,14 @@ static void the_stores_clock_counts_not_ours(void **state)
     end_ledger(&l);
 }
 
+static bool count_item(void *context, const semel_answer *a, const semel_record *r)
+{
+    (void)a;
+    (void)r;
+    ++*(unsigned *)context;
+    return true;
+}
+
 static void a_claim_that_nobody_was_told_of_is_taken_back(void **state)
 {
     (void)state;
@@ -297,6 +311,80 @@ static void a_claim_that_nobody_was_told_of_is_taken_back(void **state)
         expect_replay(&l, "1");
         end_ledger(&l);
     }
+}
+
+static void a_claim_that_arrives_late_is_taken_back_too(void **state)
+{
+    (void)state;
+    ledger l = {.a = semel_answer_new()};
+    semel_fault fault = {0};
+    assert_int_equal(open_odd(NULL, 0, 0, &l.s, &fault), SEMEL_OK);
+    odd_loses = LOSES_ANSWER;
+    begin(&l, "t", "{}");
+    atomic_store(&odd_hides, 2); /* the keeper looks twice in vain */
+    odd_loses = LOSES_NOTHING;
+    int64_t end = sm_clock_deadline_ns(10000);
+    while (atomic_load(&odd_hides) > 0 && sm_clock_mono_ns() < end)
+        usleep(10000);
+    do {
+        usleep(20000);
+        begin(&l, "t", "{}");
+    } while (l.a->verdict != SEMEL_EXECUTE && sm_clock_mono_ns() < end);
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
+/* Observe mode runs the call although the ledger does not answer. So nobody may say that it did not
+ * run. */
+static void who_is_told_after_the_leases_end_runs_nothing(void **state)
+{
+    (void)state;
+    for (int clock = 0; clock < 2; clock++) {
+        ledger l = {.a = semel_answer_new()};
+        semel_fault fault = {0};
+        assert_int_equal(open_odd("{version: 1, tools: {t: {class: write, lease: 1s}}}",
+                                  clock ? SEMEL_STORE_CLOCK : 0, 0, &l.s, &fault),
+                         SEMEL_OK);
+        odd_takes_ms = 1100;
+        assert_int_equal(begin(&l, "t", "{}"), SEMEL_E_UNAVAILABLE);
+        expect_refused(&l, SEMEL_C_LEDGER_UNAVAILABLE);
+        odd_takes_ms = 0;
+        int64_t end = sm_clock_deadline_ns(10000); /* and it is taken back */
+        do {
+            usleep(20000);
+            begin(&l, "t", "{}");
+        } while (l.a->verdict != SEMEL_EXECUTE && sm_clock_mono_ns() < end);
+        expect_execute(&l);
+        assert_int_equal(l.a->lease_ms,
+                         1000); /* a slow answer has not made the next lease shorter */
+        commit(&l, "1");
+        odd_takes_ms = 400;
+        begin(&l, "t", "{\"slow\":1}");
+        expect_execute(&l);
+        expect(l.a->lease_ms > 300 && l.a->lease_ms <= 600, "%lld", (long long)l.a->lease_ms);
+        odd_takes_ms = 0;
+        end_ledger(&l);
+    }
+}
+
+static void what_is_observed_is_not_taken_back(void **state)
+{
+    (void)state;
+    ledger l = {.a = semel_answer_new()};
+    semel_fault fault = {0};
+    assert_int_equal(open_odd("{version: 1, tools: {t: {class: write, mode: observe, lease: 1h}}}",
+                              0, 0, &l.s, &fault),
+                     SEMEL_OK);
+    odd_loses = LOSES_ANSWER;
+    begin(&l, "t", "{}");
+    odd_loses = LOSES_NOTHING;
+    assert_int_equal(l.a->verdict, SEMEL_EXECUTE);
+    usleep(1500000); /* one round of the keeper and more */
+    semel_query q = {.size = sizeof q, .filter = {.states = 1u << SEMEL_S_RUNNING}};
+    unsigned running = 0;
+    assert_int_equal(semel_list(l.s, &q, count_item, &running, &fault), SEMEL_OK);
+    assert_int_equal(running, 1);
+    end_ledger(&l);
 }
 
 static void nothing_irreversible_is_begun_where_it_may_be_forgotten(void **state)
@@ -337,6 +425,9 @@ int main(void)
         cmocka_unit_test(many_callers_try_seldom),
         cmocka_unit_test(the_stores_clock_counts_not_ours),
         cmocka_unit_test(a_claim_that_nobody_was_told_of_is_taken_back),
+        cmocka_unit_test(a_claim_that_arrives_late_is_taken_back_too),
+        cmocka_unit_test(who_is_told_after_the_leases_end_runs_nothing),
+        cmocka_unit_test(what_is_observed_is_not_taken_back),
         cmocka_unit_test(nothing_irreversible_is_begun_where_it_may_be_forgotten),
     };
     return cmocka_run_group_tests_name("store_remote", tests, NULL, NULL);

@@ -211,6 +211,16 @@ static void every_event_in_every_state(void **state)
          {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING), TO(FAILED, DONE, NONE),
           ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL), ILLEGAL(DENIED), ILLEGAL(EXPIRED),
           ILLEGAL(CANCELED)}},
+        {{.kind = SM_EV_WITHDRAW, .fence = 1},
+         "withdraw",
+         {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), TO(NONE, DONE, NONE),
+          TO(NONE, DONE, NONE), ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL),
+          ILLEGAL(DENIED), ILLEGAL(EXPIRED), ILLEGAL(CANCELED)}},
+        {{.kind = SM_EV_WITHDRAW, .fence = 2},
+         "withdraw what is not there",
+         {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING), ILLEGAL(IN_DOUBT),
+          ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL), ILLEGAL(DENIED), ILLEGAL(EXPIRED),
+          ILLEGAL(CANCELED)}},
         {{.kind = SM_EV_FORGET},
          "forget",
          {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING), ILLEGAL(IN_DOUBT),
@@ -654,6 +664,8 @@ static void learn(walk *w, const sm_effect *before, const sm_event *ev, const sm
         else if (ev->applied == SEMEL_APPLIED_NO && !a->succeeded)
             a->over = true;
     }
+    if (ev->kind == SM_EV_WITHDRAW && s->answer == SM_DONE && !w->attempts[ev->fence].succeeded)
+        w->attempts[ev->fence].over = true; /* it never began */
     bool cleared = (ev->kind == SM_EV_RESOLVE && ev->resolution == SEMEL_RESOLVE_NOT_APPLIED) ||
                    (ev->kind == SM_EV_PROBED && ev->found == SM_FOUND_ABSENT);
     if (cleared && s->answer == SM_DONE && before->state == SEMEL_S_IN_DOUBT &&
@@ -670,10 +682,12 @@ static void check_step(walk *w, const sm_effect *before, const sm_event *ev, con
     expect(flaw == NULL, "%s", flaw);
     if (s->answer == SM_EXECUTE && !s->unclaimed)
         check_execution(w, before, ev, s);
-    if (ev->kind == SM_EV_COMMIT && semel_state_settled(before->state))
+    if ((ev->kind == SM_EV_COMMIT || ev->kind == SM_EV_WITHDRAW) &&
+        semel_state_settled(before->state))
         expect(after->state == before->state && after->settled_at == before->settled_at,
                "I5: a late commit changed what was settled");
-    if (ev->kind == SM_EV_COMMIT && before->state == SEMEL_S_RUNNING && ev->fence != before->fence)
+    if ((ev->kind == SM_EV_COMMIT || ev->kind == SM_EV_WITHDRAW) &&
+        before->state == SEMEL_S_RUNNING && ev->fence != before->fence)
         expect(after->state == SEMEL_S_RUNNING && after->fence == before->fence,
                "I5: a stale fence ended the running attempt");
     if (ev->kind == SM_EV_BEGIN && ev->drift == SM_CONFLICTS && before->state != SEMEL_S_NONE &&
@@ -684,6 +698,12 @@ static void check_step(walk *w, const sm_effect *before, const sm_event *ev, con
         ev->kind == SM_EV_COMMIT && !after->applied) {
         for (uint32_t i = 0; i < before->doubt_count; i++)
             expect(before->doubts[i] == ev->fence, "I16: a doubt was dropped");
+    }
+    if (ev->kind == SM_EV_WITHDRAW && after->state == SEMEL_S_NONE &&
+        before->state != SEMEL_S_NONE && !semel_state_settled(before->state)) {
+        for (uint32_t i = 0; i < before->doubt_count; i++)
+            expect(before->doubts[i] == ev->fence, "I16: a doubt was dropped by withdrawing");
+        expect(before->late == 0, "a success was dropped by withdrawing");
     }
     if (s->answer == SM_REPLAY)
         w->replays++;
