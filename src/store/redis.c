@@ -68,6 +68,14 @@ static semel_err meet(semel_store *st, int64_t deadline_ns, semel_fault *fault)
     return sm_rd_map_learn(st, deadline_ns, fault);
 }
 
+static void put_get_mark(sm_rd_batch *b)
+{
+    sm_rd_command(b, SM_RD_GLOBAL, "GET");
+    sm_rd_key(b, SM_RD_GLOBAL, "meta");
+    if (b->n > 0)
+        b->asks[b->n - 1].tolerant = true;
+}
+
 /* Looks for the ledger under the prefix, and makes it if that is allowed. */
 static semel_err find_ledger(semel_store *st, bool must_exist, int64_t deadline_ns,
                              semel_fault *fault)
@@ -78,16 +86,17 @@ static semel_err find_ledger(semel_store *st, bool must_exist, int64_t deadline_
     /* What was made anew under the same prefix is another ledger. */
     snprintf(mine, sizeof mine, MARK "%u %016llx", SM_RD_SCHEMA, (unsigned long long)st->tag);
     sm_rd_batch_init(&b, st);
-    if (!must_exist) {
+    put_get_mark(&b);
+    semel_err e = sm_rd_run(&b, deadline_ns, fault);
+    /* A ledger that is there is not written to: a server without memory can be read. */
+    if (e == SEMEL_OK && !must_exist && sm_rd_reply(&b, 0)->type == REDIS_REPLY_NIL) {
+        sm_rd_batch_clear(&b);
         sm_rd_command(&b, SM_RD_GLOBAL, "SETNX");
         sm_rd_key(&b, SM_RD_GLOBAL, "meta");
         sm_rd_arg_text(&b, mine);
+        put_get_mark(&b);
+        e = sm_rd_run(&b, deadline_ns, fault);
     }
-    sm_rd_command(&b, SM_RD_GLOBAL, "GET");
-    sm_rd_key(&b, SM_RD_GLOBAL, "meta");
-    if (b.n > 0)
-        b.asks[b.n - 1].tolerant = true;
-    semel_err e = sm_rd_run(&b, deadline_ns, fault);
     if (e == SEMEL_OK) {
         const redisReply *r = sm_rd_reply(&b, b.n - 1);
         sm_str there = sm_rd_text(r);

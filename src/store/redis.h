@@ -6,6 +6,7 @@
  *     redis_conn.c    one connection: sockets, deadlines, the greeting
  *     redis_node.c    servers, their pools of connections, the map of a cluster's slots
  *     redis_ask.c     questions in batches: sent by node, followed, asked again
+ *     redis_reply.c   answers: what is in them, and whether they are such
  *     redis_script.c  the Lua scripts: every transition is one
  *     redis_row.c     records, events and notes as bytes
  *     redis_write.c   claim, apply, counters
@@ -105,7 +106,9 @@ typedef struct sm_rd_conn {
     struct sm_rd_conn *next; /* in the pool */
     int fd;
     redisReader *reader;
-    int64_t used_ns;
+    redisReplyObjectFunctions make; /* the reader's, but for a bound of arrays */
+    redisReplyObjectFunctions *own; /* the reader's as they were */
+    int64_t master_ns;              /* when it last said what it is */
     bool reused;
     bool replica; /* of a cluster, when it was opened: what it promises was not judged */
 } sm_rd_conn;
@@ -122,6 +125,10 @@ typedef enum sm_rd_talk {
 sm_rd_talk sm_rd_conn_open(semel_store *st, sm_rd_node *node, int64_t deadline_ns, sm_rd_conn **out,
                            semel_fault *fault);
 void sm_rd_conn_close(sm_rd_conn *c); /* accepts NULL */
+
+/* Whether the server of a connection that was kept is still a master. One of a cluster is not
+ * asked: it sends on what is not its own. */
+bool sm_rd_conn_is_master(const semel_store *st, sm_rd_conn *c, int64_t deadline_ns);
 
 /* Asks a connection that was made long ago what the server promises now. */
 sm_rd_talk sm_rd_conn_check(semel_store *st, const sm_rd_node *node, sm_rd_conn *c,
@@ -153,7 +160,6 @@ typedef struct sm_rd_map {
     _Atomic(sm_rd_node *) nodes[SM_RD_NODES_MAX];
     atomic_uint n;
     atomic_ushort owner[SM_RD_SLOTS]; /* index of a node */
-    atomic_llong learned_ns;          /* when it was last read from a server */
 } sm_rd_map;
 
 semel_err sm_rd_map_init(semel_store *st);
@@ -214,9 +220,12 @@ semel_err sm_rd_script_names(char names[SM_RD_SCRIPT_COUNT][SM_RD_SHA + 1]);
 
 /* ---- questions: redis_ask.c ------------------------------------------------------------------*/
 
+typedef struct sm_rd_shape sm_rd_shape;
+
 typedef struct sm_rd_ask {
-    sm_rd_script script; /* or SM_RD_NO_SCRIPT */
-    size_t at, len;      /* the arguments, in the batch's bytes */
+    sm_rd_script script;      /* or SM_RD_NO_SCRIPT */
+    const sm_rd_shape *shape; /* what is an answer to it; NULL: anything */
+    size_t at, len;           /* the arguments, in the batch's bytes */
     unsigned argc;
     uint16_t slot;
     int node;          /* asks this node and no other; -1: the owner of the slot */
@@ -264,7 +273,14 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault);
 /* What a server's error means for the caller, in a sentence. */
 semel_err sm_rd_explain(sm_str error, semel_fault *fault);
 
-/* Answers, looked at with care: what is not as expected is absent. */
+/* ---- answers: redis_reply.c ------------------------------------------------------------------*/
+
+/* What a command, or a script, is answered with; NULL: anything. Whether it was. */
+const sm_rd_shape *sm_rd_shape_of(const char *command);
+const sm_rd_shape *sm_rd_shape_of_script(sm_rd_script script);
+bool sm_rd_fits(const sm_rd_ask *ask);
+
+/* Looked at with care: what is not there is absent. */
 static inline const redisReply *sm_rd_reply(const sm_rd_batch *b, size_t i)
 {
     return b->asks[i].reply;
@@ -414,7 +430,7 @@ semel_err sm_rd_durability(semel_store *st, char *out, size_t n, char *version, 
 
 /* The same for one connection: the questions, as many as there are answers to judge. Refused if the
  * store was opened as durable and this server is not. */
-#define SM_RD_SETTINGS 5u
+#define SM_RD_SETTINGS 7u
 void sm_rd_settings_put(sm_buf *out);
 unsigned sm_rd_settings_major(redisReply *const *replies); /* version; 0 if it is not known */
 sm_rd_talk sm_rd_settings_judge(semel_store *st, redisReply *const *replies, const char *name,

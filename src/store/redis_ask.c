@@ -7,7 +7,8 @@
  *     MOVED            the map learns it, and the question goes there
  *     ASK              this once, after ASKING
  *     NOSCRIPT         the same with the script's text, which the server then keeps
- *     TRYAGAIN LOADING BUSY CLUSTERDOWN MASTERDOWN      again after a pause
+ *     TRYAGAIN LOADING BUSY MASTERDOWN                  again after a pause
+ *     CLUSTERDOWN      the same, and a new map: the server may have left the cluster
  *     READONLY         failed over: new connections, a new map
  *     a lost connection                                 again, by another connection
  *
@@ -27,10 +28,18 @@
 #define FOLLOW_MAX     5u /* redirections in a row without a pause */
 #define REFUSALS_MAX   4u
 #define NODE_SHARE     2 /* where there are several, one server gets this part of the time */
+#define LEAST_NS       (20 * 1000000ll) /* with less time left nothing is asked */
 
 int64_t sm_rd_deadline(const semel_store *st)
 {
     return sm_clock_deadline_ns(st->config.timeout_ms);
+}
+
+/* Whether there is time to hear an answer. A write that is sent without is in doubt for nothing. */
+static bool in_time(const semel_store *st, int64_t deadline_ns)
+{
+    int64_t part = st->config.timeout_ms * 1000000 / 4;
+    return deadline_ns - sm_clock_mono_ns() > (part < LEAST_NS ? part : LEAST_NS);
 }
 
 /* ---- making a batch --------------------------------------------------------------------------*/
@@ -82,6 +91,7 @@ void sm_rd_command(sm_rd_batch *b, unsigned shard, const char *name)
     if (ask == NULL)
         return;
     ask->slot = b->st->slots[shard];
+    ask->shape = sm_rd_shape_of(name);
     sm_rd_arg_text(b, name);
 }
 
@@ -101,6 +111,7 @@ void sm_rd_call(sm_rd_batch *b, unsigned shard, sm_rd_script script, unsigned ke
         return;
     ask->slot = b->st->slots[shard];
     ask->script = script;
+    ask->shape = sm_rd_shape_of_script(script);
     sm_rd_arg_int(b, keys);
 }
 
@@ -180,38 +191,7 @@ void sm_rd_key_id(sm_rd_batch *b, unsigned shard, const char *kind, uint64_t id,
     sm_rd_key_name(b, shard, kind, (sm_str){name, (size_t)n});
 }
 
-/* ---- looking at answers ----------------------------------------------------------------------*/
-
-size_t sm_rd_elements(const redisReply *r)
-{
-    return r != NULL && r->type == REDIS_REPLY_ARRAY ? r->elements : 0;
-}
-
-const redisReply *sm_rd_element(const redisReply *r, size_t i)
-{
-    return i < sm_rd_elements(r) ? r->element[i] : NULL;
-}
-
-sm_str sm_rd_text(const redisReply *r)
-{
-    if (r == NULL || (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS))
-        return (sm_str){0};
-    return (sm_str){r->str, r->len};
-}
-
-int64_t sm_rd_number(const redisReply *r)
-{
-    if (r != NULL && r->type == REDIS_REPLY_INTEGER)
-        return r->integer;
-    sm_str text = sm_rd_text(r);
-    return text.p == NULL ? 0 : strtoll(text.p, NULL, 10);
-}
-
-bool sm_rd_time(const redisReply *r, int64_t *now_ms)
-{
-    *now_ms = sm_rd_number(sm_rd_element(r, 0)) * 1000 + sm_rd_number(sm_rd_element(r, 1)) / 1000;
-    return sm_rd_elements(r) == 2 && *now_ms > 0;
-}
+/* ---- what errors mean -------------------------------------------------------------------------*/
 
 static bool says(const redisReply *r, const char *word)
 {
@@ -264,6 +244,7 @@ typedef struct pass {
     bool pause;   /* somebody said "not now" */
     bool moved;   /* the map has changed */
     bool relearn; /* a server is gone or is no master any more */
+    bool down;    /* a server is fine, but does not know who has the slot */
     unsigned refused;
     semel_fault why;
 } pass;
@@ -342,6 +323,7 @@ static void judge(sm_rd_batch *b, sm_rd_ask *ask, redisReply *r, const sm_rd_nod
         if (says(r, later[i]))
             again = p->pause = true;
     }
+    p->down = p->down || says(r, "CLUSTERDOWN");
     if (again && !p->moved)
         sm_rd_explain((sm_str){r->str, r->len}, &p->why);
     if (again)
@@ -371,7 +353,7 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
     semel_err e = SEMEL_OK;
     sm_rd_talk talk = SM_RD_FINE;
     int64_t now = sm_clock_mono_ns(), until = p->deadline_ns;
-    if (b->st->opened && sm_rd_has_others(b->st) && until > now)
+    if (b->st->opened && sm_rd_has_others(b->st) && (until - now) / NODE_SHARE > LEAST_NS)
         until = now + (until - now) / NODE_SHARE;
 
     sm_buf_init(&out, SM_RD_BATCH_MAX * 2);
@@ -397,6 +379,11 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
         p->relearn = p->relearn || talk != SM_RD_BUSY;
         for (size_t i = 0; i < n; i++)
             forget_redirection(b, which[i]);
+        goto cleanup;
+    }
+    if (!in_time(b->st, p->deadline_ns)) {
+        p->pause = true;
+        sm_rd_return(node, c);
         goto cleanup;
     }
     bool before = p->relearn;
@@ -484,6 +471,9 @@ static semel_err first_error(const sm_rd_batch *b, semel_fault *fault)
         const redisReply *r = b->asks[i].reply;
         if (r->type == REDIS_REPLY_ERROR && !b->asks[i].tolerant)
             return sm_rd_explain((sm_str){r->str, r->len}, fault);
+        if (r->type != REDIS_REPLY_ERROR && !sm_rd_fits(&b->asks[i]))
+            return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                                "the Redis server gave an unexpected answer");
     }
     return SEMEL_OK;
 }
@@ -498,25 +488,26 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     if (sm_rd_lost(b->st, fault))
         return SEMEL_E_UNAVAILABLE;
-    if (sm_clock_mono_ns() >= deadline_ns) /* no server is to blame for that */
+    if (!in_time(b->st, deadline_ns)) /* no server is to blame for that */
         return give_up(b, &p, fault);
     for (unsigned follow = 0; next_node(b, 0) < SM_RD_NODES_MAX; follow++) {
-        p.pause = p.moved = p.relearn = false;
+        p.pause = p.moved = p.relearn = p.down = false;
         for (unsigned i = next_node(b, 0); i < SM_RD_NODES_MAX; i = next_node(b, i + 1)) {
             if (ask_node(b, i, &p) != SEMEL_OK)
                 return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
         }
         if (next_node(b, 0) == SM_RD_NODES_MAX)
             break;
-        if (sm_clock_mono_ns() >= deadline_ns || p.refused > refusals ||
-            (!b->st->opened && p.relearn))
+        if (p.refused > refusals || (!b->st->opened && p.relearn))
             return give_up(b, &p, fault);
         if (p.pause || follow >= FOLLOW_MAX) {
             take_a_pause(pause_ns, deadline_ns);
             pause_ns = pause_ns * 2 < PAUSE_MOST_NS ? pause_ns * 2 : PAUSE_MOST_NS;
         }
-        if (p.relearn && sm_rd_has_others(b->st))
+        if ((p.relearn || p.down) && sm_rd_has_others(b->st))
             sm_rd_map_learn(b->st, deadline_ns, NULL);
+        if (!in_time(b->st, deadline_ns))
+            return give_up(b, &p, fault);
     }
     return first_error(b, fault);
 }

@@ -23,8 +23,34 @@
 
 #include "store/redis.h"
 
-#define CHUNK 65536u
-#define NAME  300u /* of a node, for people */
+#define CHUNK     65536u
+#define ARRAY_MAX (1u << 20) /* parts of an answer; no question has more */
+#define NAME      300u       /* of a node, for people */
+
+/* hiredis makes room for as many parts as an answer says that it has, before one has come. */
+#if HIREDIS_MAJOR >= 1
+typedef size_t array_count;
+#else
+typedef int array_count;
+#endif
+static void *make_array(const redisReadTask *task, array_count n)
+{
+    const sm_rd_conn *c = task->privdata;
+    return n > (array_count)ARRAY_MAX ? NULL : c->own->createArray(task, n);
+}
+
+static bool make_reader(sm_rd_conn *c)
+{
+    c->reader = redisReaderCreate();
+    if (c->reader == NULL)
+        return false;
+    c->own = c->reader->fn;
+    c->make = *c->own;
+    c->make.createArray = make_array;
+    c->reader->fn = &c->make;
+    c->reader->privdata = c;
+    return true;
+}
 
 void sm_rd_conn_close(sm_rd_conn *c)
 {
@@ -106,7 +132,14 @@ sm_rd_talk sm_rd_exchange(sm_rd_conn *c, sm_str out, redisReply **replies, size_
             return SM_RD_LOST;
         }
     }
-    c->used_ns = sm_clock_mono_ns();
+    /* What is left over would be taken for the answer to the next question; which of these belongs
+     * to which question is not certain either. Who asked for no answer reads them elsewhere. */
+    if (n > 0 && c->reader->pos < c->reader->len) {
+        while (*got > 0)
+            freeReplyObject(replies[--*got]);
+        *why = "it said more than it was asked";
+        return SM_RD_LOST;
+    }
     return SM_RD_FINE;
 }
 
@@ -182,6 +215,11 @@ static int connect_host(const char *host, int port, int64_t deadline_ns, const c
 }
 
 /* ---- greeting --------------------------------------------------------------------------------*/
+
+/* What it is. Not everybody may ask for the first, and not every proxy knows it. */
+#define ROLE_QUESTION "*1\r\n$4\r\nROLE\r\n"
+#define INFO_QUESTION "*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n"
+#define ROLE_NS       (1000 * 1000000ll) /* so long a server is taken to be what it was */
 
 static void put_command(sm_buf *b, const sm_str *argv, unsigned argc)
 {
@@ -299,8 +337,7 @@ static sm_rd_talk greet(semel_store *st, sm_rd_node *node, sm_rd_conn *c, const 
     }
     if (selects)
         put_command(&out, (sm_str[]){SM_STR("SELECT"), sm_str_from(db)}, 2);
-    put_command(&out, (sm_str[]){SM_STR("ROLE")}, 1);
-    put_command(&out, (sm_str[]){SM_STR("INFO"), SM_STR("replication")}, 2);
+    sm_buf_text(&out, ROLE_QUESTION INFO_QUESTION);
     sm_rd_settings_put(&out);
     if (out.err != SM_OK) {
         sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
@@ -317,6 +354,7 @@ static sm_rd_talk greet(semel_store *st, sm_rd_node *node, sm_rd_conn *c, const 
                   .role = replies[role],
                   .replication = replies[role + 1],
                   .settings = replies + role + 2};
+    c->master_ns = sm_clock_mono_ns();
     atomic_store(&node->modern, sm_rd_settings_major(g.settings) >= 7);
     talk = judge_greeting(st, &g, c, name, fault);
 
@@ -332,6 +370,24 @@ cleanup:
 static void name_node(const sm_rd_node *node, char out[NAME])
 {
     snprintf(out, NAME, node->port == 0 ? "%s" : "%s:%d", node->host, node->port);
+}
+
+bool sm_rd_conn_is_master(const semel_store *st, sm_rd_conn *c, int64_t deadline_ns)
+{
+    int64_t now = sm_clock_mono_ns();
+    if (st->cluster || now - c->master_ns < ROLE_NS)
+        return true;
+    redisReply *replies[2] = {0};
+    size_t got = 0;
+    const char *why = NULL;
+    bool known = false, master = false;
+    if (sm_rd_exchange(c, SM_STR(ROLE_QUESTION INFO_QUESTION), replies, 2, &got, deadline_ns,
+                       &why) == SM_RD_FINE)
+        master = is_master(replies[0], replies[1], &known) || !known;
+    for (size_t i = 0; i < got; i++)
+        freeReplyObject(replies[i]);
+    c->master_ns = now;
+    return master;
 }
 
 sm_rd_talk sm_rd_conn_check(semel_store *st, const sm_rd_node *node, sm_rd_conn *c,
@@ -365,9 +421,7 @@ sm_rd_talk sm_rd_conn_open(semel_store *st, sm_rd_node *node, int64_t deadline_n
     name_node(node, name);
     *out = NULL;
     sm_rd_conn *c = calloc(1, sizeof *c);
-    if (c != NULL)
-        c->reader = redisReaderCreate();
-    if (c == NULL || c->reader == NULL) {
+    if (c == NULL || !make_reader(c)) {
         free(c);
         sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
         return SM_RD_REFUSED;

@@ -16,7 +16,9 @@
  * of the set. Who read a queue in an older epoch reads again.
  *
  * An event's reference is shard, id and stamp. Numbers grow, and are given out by one server: an
- * event that is numbered later is always behind those that were seen.
+ * event that is numbered later is always behind those that were seen. Who reads looks no further
+ * than the last number at which it began: two questions are not one, and what the second one finds
+ * beyond it may be behind something that came after the first.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,28 +197,28 @@ static int by_seq(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void put_range(sm_rd_batch *b, const char *set, uint64_t after, size_t limit)
+static void put_range(sm_rd_batch *b, const char *set, uint64_t after, uint64_t last, size_t limit)
 {
     sm_rd_command(b, SM_RD_GLOBAL, "ZRANGEBYSCORE");
     sm_rd_key(b, SM_RD_GLOBAL, set);
     sm_rd_argf(b, "(%llu", (unsigned long long)after);
-    sm_rd_arg_text(b, "+inf");
+    sm_rd_argf(b, "%llu", (unsigned long long)last);
     sm_rd_arg_text(b, "WITHSCORES");
     sm_rd_arg_text(b, "LIMIT");
     sm_rd_arg_int(b, 0);
     sm_rd_arg_int(b, (int64_t)limit);
 }
 
-/* The next events and seals after a seq, at most `limit`. */
-static semel_err list_page(semel_store *st, uint64_t after, size_t limit, listed *out, size_t *n,
-                           int64_t deadline_ns, semel_fault *fault)
+/* The next events and seals after a seq and up to `last`, at most `limit`. */
+static semel_err list_page(semel_store *st, uint64_t after, uint64_t last, size_t limit,
+                           listed *out, size_t *n, int64_t deadline_ns, semel_fault *fault)
 {
     sm_rd_batch b;
     listed all[2 * PAGE];
     *n = 0;
     sm_rd_batch_init(&b, st);
-    put_range(&b, "log", after, limit);
-    put_range(&b, "sealed", after, limit);
+    put_range(&b, "log", after, last, limit);
+    put_range(&b, "sealed", after, last, limit);
     semel_err e = sm_rd_run(&b, deadline_ns, fault);
     for (size_t i = 0; e == SEMEL_OK && i < 2; i++) {
         const redisReply *r = sm_rd_reply(&b, i);
@@ -266,7 +268,7 @@ static semel_err events_of_all(semel_store *st, uint64_t *after, size_t limit,
     while (e == SEMEL_OK && on && given < limit && n > 0) {
         deadline_ns = sm_rd_deadline(st); /* a sink may take its time */
         size_t want = limit - given < PAGE ? limit - given : PAGE;
-        e = list_page(st, at, want, page, &n, deadline_ns, fault);
+        e = list_page(st, at, last, want, page, &n, deadline_ns, fault);
         sm_rd_batch_clear(&b);
         for (size_t i = 0; e == SEMEL_OK && i < n; i++)
             put_event(&b, &page[i]);
@@ -293,7 +295,7 @@ static semel_err events_of_all(semel_store *st, uint64_t *after, size_t limit,
 /* ---- events of one effect --------------------------------------------------------------------*/
 
 typedef struct own_event {
-    sm_str stamp, bytes;
+    sm_str stamp;
     uint64_t seq;
 } own_event;
 
@@ -303,20 +305,83 @@ static int by_own_seq(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Their numbers; those that have none came after this call began and get 0. */
-static semel_err look_up(semel_store *st, uint8_t shard, uint64_t id, own_event *list, size_t n,
-                         int64_t deadline_ns, semel_fault *fault)
+/* Which events of an effect have a number after `after` and up to `last`, in their order. Only
+ * stamps and numbers are read: a history is read in pages, and each page comes by here. The stamps
+ * are borrowed from the batch. */
+static semel_err list_own(sm_rd_batch *b, uint8_t shard, uint64_t id, uint64_t after, uint64_t last,
+                          own_event **out, size_t *n, int64_t deadline_ns, semel_fault *fault)
+{
+    sm_rd_batch scores;
+    *n = 0;
+    sm_rd_batch_init(&scores, b->st);
+    sm_rd_command(b, shard, "HKEYS");
+    sm_rd_key_id(b, shard, "h:", id, 0);
+    semel_err e = sm_rd_run(b, deadline_ns, fault);
+    const redisReply *r = e == SEMEL_OK ? sm_rd_reply(b, 0) : NULL;
+    size_t total = sm_rd_elements(r);
+    if (e != SEMEL_OK || total == 0)
+        goto cleanup;
+    *out = calloc(total, sizeof **out);
+    if (*out == NULL) {
+        e = sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+        goto cleanup;
+    }
+    sm_rd_command(&scores, SM_RD_GLOBAL, "ZMSCORE");
+    sm_rd_key(&scores, SM_RD_GLOBAL, "log");
+    for (size_t i = 0; i < total; i++) {
+        sm_str stamp = sm_rd_text(sm_rd_element(r, i));
+        if (stamp.n != SM_RD_STAMP)
+            e = sm_fault_set(fault, SEMEL_E_CORRUPT, "the events of an effect are damaged");
+        else
+            sm_rd_argf(&scores, "%02x%016llx%.*s", shard, (unsigned long long)id, SM_FMT(stamp));
+    }
+    if (e == SEMEL_OK)
+        e = sm_rd_run(&scores, deadline_ns, fault);
+    for (size_t i = 0; e == SEMEL_OK && i < total; i++) {
+        uint64_t seq = (uint64_t)sm_rd_number(sm_rd_element(sm_rd_reply(&scores, 0), i));
+        if (seq > after && seq <= last)
+            (*out)[(*n)++] = (own_event){sm_rd_text(sm_rd_element(r, i)), seq};
+    }
+    qsort(*out, *n, sizeof **out, by_own_seq);
+
+cleanup:
+    sm_rd_batch_fini(&scores);
+    return e;
+}
+
+/* Reads events of one effect in pages and gives those of the generation, at most `limit`. */
+static semel_err give_own(semel_store *st, const semel_ref *of, uint8_t shard, uint64_t id,
+                          const own_event *list, size_t n, uint64_t *after, size_t limit,
+                          semel_event_sink *sink, void *context, semel_fault *fault)
 {
     sm_rd_batch b;
+    semel_err e = SEMEL_OK;
+    bool on = true;
     sm_rd_batch_init(&b, st);
-    for (size_t i = 0; i < n; i++) {
-        sm_rd_command(&b, SM_RD_GLOBAL, "ZSCORE");
-        sm_rd_key(&b, SM_RD_GLOBAL, "log");
-        sm_rd_argf(&b, "%02x%016llx%.*s", shard, (unsigned long long)id, SM_FMT(list[i].stamp));
+    for (size_t from = 0, given = 0; e == SEMEL_OK && on && from < n && given < limit;) {
+        size_t to = n - from < PAGE ? n : from + PAGE;
+        if (of->generation == 0 && to - from > limit - given)
+            to = from + limit - given;
+        sm_rd_batch_clear(&b);
+        sm_rd_command(&b, shard, "HMGET");
+        sm_rd_key_id(&b, shard, "h:", id, 0);
+        for (size_t i = from; i < to; i++)
+            sm_rd_arg(&b, list[i].stamp);
+        e = sm_rd_run(&b, sm_rd_deadline(st), fault); /* a sink may take its time */
+        for (size_t i = from; e == SEMEL_OK && on && i < to && given < limit; i++) {
+            semel_event event;
+            sm_str bytes = sm_rd_text(sm_rd_element(sm_rd_reply(&b, 0), i - from));
+            if (bytes.p == NULL)
+                continue; /* purged meanwhile */
+            e = sm_rd_event_unpack(bytes, &event, fault);
+            if (e != SEMEL_OK || (of->generation != 0 && event.generation != of->generation))
+                continue;
+            event.seq = *after = list[i].seq;
+            given++;
+            on = sink(context, &event);
+        }
+        from = to;
     }
-    semel_err e = sm_rd_run(&b, deadline_ns, fault);
-    for (size_t i = 0; e == SEMEL_OK && i < n; i++)
-        list[i].seq = (uint64_t)sm_rd_number(sm_rd_reply(&b, i));
     sm_rd_batch_fini(&b);
     return e;
 }
@@ -328,53 +393,19 @@ static semel_err events_of_one(semel_store *st, const semel_ref *of, uint64_t *a
     uint64_t id, last;
     uint8_t shard;
     own_event *list = NULL;
+    size_t n = 0;
     sm_rd_batch b;
     sm_rd_batch_init(&b, st);
     semel_err e = sm_rd_collate(st, &last, deadline_ns, fault);
     if (e == SEMEL_OK)
         e = sm_rd_find(st, of, &id, &shard, deadline_ns, fault);
-    if (e != SEMEL_OK) {
-        e = e == SEMEL_E_NOT_FOUND ? SEMEL_OK : e;
-        goto cleanup;
-    }
-    sm_rd_command(&b, shard, "HGETALL");
-    sm_rd_key_id(&b, shard, "h:", id, 0);
-    e = sm_rd_run(&b, deadline_ns, fault);
-    if (e != SEMEL_OK)
-        goto cleanup;
-    const redisReply *r = sm_rd_reply(&b, 0);
-    size_t n = sm_rd_elements(r) / 2;
-    list = calloc(n + 1, sizeof *list);
-    if (list == NULL) {
-        e = sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
-        goto cleanup;
-    }
-    for (size_t i = 0; i < n; i++)
-        list[i] = (own_event){.stamp = sm_rd_text(sm_rd_element(r, 2 * i)),
-                              .bytes = sm_rd_text(sm_rd_element(r, 2 * i + 1))};
-    e = look_up(st, shard, id, list, n, deadline_ns, fault);
-    if (e != SEMEL_OK)
-        goto cleanup;
-    qsort(list, n, sizeof *list, by_own_seq);
-    bool on = true;
-    for (size_t i = 0, given = 0; i < n && on && given < limit; i++) {
-        semel_event event;
-        if (list[i].seq <= *after)
-            continue;
-        e = sm_rd_event_unpack(list[i].bytes, &event, fault);
-        if (e != SEMEL_OK)
-            break;
-        if (of->generation != 0 && event.generation != of->generation)
-            continue;
-        event.seq = *after = list[i].seq;
-        given++;
-        on = sink(context, &event);
-    }
-
-cleanup:
+    if (e == SEMEL_OK)
+        e = list_own(&b, shard, id, *after, last, &list, &n, deadline_ns, fault);
+    if (e == SEMEL_OK)
+        e = give_own(st, of, shard, id, list, n, after, limit, sink, context, fault);
     free(list);
     sm_rd_batch_fini(&b);
-    return e;
+    return e == SEMEL_E_NOT_FOUND ? SEMEL_OK : e;
 }
 
 semel_err sm_rd_events(semel_store *st, const semel_ref *of, uint64_t *after, size_t limit,

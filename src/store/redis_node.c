@@ -14,7 +14,6 @@
 
 #include "store/redis.h"
 
-#define FRESH_NS (1000 * 1000000ll) /* a connection that was used since is taken to be good */
 #define JUDGE_NS                                                                                   \
     (60000 * 1000000ll) /* so long the settings of a server are taken to be the same               \
                          */
@@ -233,8 +232,6 @@ semel_err sm_rd_map_learn(semel_store *st, int64_t deadline_ns, semel_fault *fau
             e = ask_map(st, sm_rd_node_at(st, i), now + (deadline_ns - now) / part, &later, fault);
         }
     }
-    if (e == SEMEL_OK)
-        atomic_store(&st->map.learned_ns, sm_clock_mono_ns());
     return e;
 }
 
@@ -245,12 +242,11 @@ bool sm_rd_has_others(const semel_store *st)
 
 /* ---- pools -----------------------------------------------------------------------------------*/
 
-/* A connection that lay idle for a while may have been closed by the other side. */
+/* A connection that lay idle may have been closed by the other side, which must not have said
+ * anything either: nobody had asked. */
 static bool still_good(const sm_rd_conn *c)
 {
     char byte;
-    if (sm_clock_mono_ns() - c->used_ns < FRESH_NS)
-        return true;
     ssize_t n = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
@@ -260,15 +256,16 @@ static bool pool_take(semel_store *st, sm_rd_node *node, int64_t deadline_ns, sm
 {
     struct timespec until = {.tv_sec = deadline_ns / 1000000000,
                              .tv_nsec = deadline_ns % 1000000000};
-    bool leave = true;
+    bool in_time = true;
     *c = NULL;
     pthread_mutex_lock(&node->lock);
-    while (node->idle == NULL && node->open >= st->config.pool && leave)
-        leave = pthread_cond_timedwait(&node->freed, &node->lock, &until) != ETIMEDOUT;
+    while (node->idle == NULL && node->open >= st->config.pool && in_time)
+        in_time = pthread_cond_timedwait(&node->freed, &node->lock, &until) != ETIMEDOUT;
+    /* What was freed at the last moment is taken: the signal for it may have gone to this one. */
+    bool leave = node->idle != NULL || node->open < st->config.pool;
     if (node->idle != NULL) {
         *c = node->idle;
         node->idle = node->idle->next;
-        leave = true;
     } else if (leave) {
         node->open++;
     }
@@ -307,7 +304,7 @@ sm_rd_talk sm_rd_borrow(semel_store *st, sm_rd_node *node, int64_t deadline_ns, 
         if (*out == NULL)
             break;
         (*out)->reused = true;
-        if (still_good(*out)) {
+        if (still_good(*out) && sm_rd_conn_is_master(st, *out, deadline_ns)) {
             if (!is_due(st, node))
                 return SM_RD_FINE;
             sm_rd_talk talk = sm_rd_conn_check(st, node, *out, deadline_ns, &why);

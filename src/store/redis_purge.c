@@ -1,9 +1,10 @@
 /*
  * Housekeeping: what the windows of settled effects allow to go, in small batches.
  *
- * The sets of each shard say which records have something to give. They are read, judged here, and
- * taken by a script that does so only if the record is still as it was read. A record that the
- * server has removed by itself leaves its members behind: those go here too.
+ * The sets of each shard say which records may have something to give. They are read, and given to
+ * a script that takes what is over by the clock of their server, and does so only if the record is
+ * still as it was read: it may have begun and ended anew since it was listed. A record that is
+ * not there, because a full server has evicted it, leaves its members behind: those go here too.
  *
  * When the newest generation goes and an older one is still there, that one becomes the newest.
  *
@@ -16,7 +17,7 @@
 #include "store/redis.h"
 
 #define LIMIT_MAX   1000u
-#define PAGE        32u /* records that are read at once: they come with their payloads */
+#define PAGE        32u /* records that are read at once */
 #define REF         (2 + SM_RD_ID + SM_RD_STAMP)
 #define NOTE_SERIAL 32u
 
@@ -36,11 +37,6 @@ typedef struct leaving {
     bool newest;
     uint64_t before; /* the generation that takes its place */
 } leaving;
-
-static bool over(int64_t at, int64_t now)
-{
-    return at > 0 && at <= now;
-}
 
 /* ---- records ---------------------------------------------------------------------------------*/
 
@@ -83,7 +79,7 @@ static void put_member(sm_rd_batch *b, const leaving *l)
                (unsigned long long)l->m.generation);
 }
 
-/* The server has removed the record: its members go. */
+/* The record is not there: its members go. */
 static void put_forget(sm_rd_batch *b, const leaving *l)
 {
     static const char *const sets[] = {"all", "due", "gone"};
@@ -98,12 +94,19 @@ static void put_forget(sm_rd_batch *b, const leaving *l)
                (unsigned long long)l->m.id, (unsigned long long)l->m.generation);
 }
 
-static void put_reap(sm_rd_batch *b, const leaving *l, const semel_record *r, int64_t now)
+static void put_end(sm_rd_batch *b, int64_t at)
+{
+    if (at <= 0 || at == INT64_MAX)
+        sm_rd_arg(b, (sm_str){0});
+    else
+        sm_rd_arg_int(b, at);
+}
+
+static void put_reap(sm_rd_batch *b, const leaving *l, const semel_record *r)
 {
     static const char *const sets[] = {"all", "gone", "open", "due"};
     static const char *const kinds[] = {"r:", "a:", "o:"};
     uint64_t own = l->newest ? 0 : l->m.generation;
-    bool record = over(r->purge_at, now), window = over(r->window_end, now);
     sm_rd_call(b, l->shard, SM_RD_REAP, l->before == 0 ? 8 : 11);
     for (unsigned i = 0; i < 3; i++)
         sm_rd_key_id(b, l->shard, kinds[i], l->m.id, own);
@@ -115,16 +118,9 @@ static void put_reap(sm_rd_batch *b, const leaving *l, const semel_record *r, in
     sm_rd_argf(b, "%016llx%016llx", (unsigned long long)r->generation,
                (unsigned long long)r->version);
     put_member(b, l);
-    sm_rd_arg_text(b, record ? "r" : window ? "ao" : "o");
-    semel_record rest = *r;
-    rest.outcome = (semel_str){0};
-    if (window)
-        rest.args = (semel_str){0};
-    int64_t next = sm_rd_next_purge(&rest);
-    if (next > 0)
-        sm_rd_arg_int(b, next);
-    else
-        sm_rd_arg(b, (sm_str){0});
+    put_end(b, r->result_end);
+    put_end(b, r->window_end);
+    put_end(b, r->purge_at);
     sm_rd_argf(b, "%016llx", (unsigned long long)l->m.generation);
     sm_rd_arg_text(b, l->newest ? "n" : "");
     sm_rd_argf(b, "%016llx", (unsigned long long)l->before);
@@ -138,20 +134,11 @@ static void put_look(sm_rd_batch *b, const leaving *l)
     sm_rd_command(b, l->shard, "MGET");
     sm_rd_key_id(b, l->shard, "r:", l->m.id, 0);
     sm_rd_key_id(b, l->shard, "r:", l->m.id, l->m.generation);
-    for (unsigned older = 0; older < 2; older++) {
-        for (unsigned outcome = 0; outcome < 2; outcome++) {
-            sm_rd_command(b, l->shard, "EXISTS");
-            sm_rd_key_id(b, l->shard, outcome ? "o:" : "a:", l->m.id, older ? l->m.generation : 0);
-        }
-    }
 }
-#define LOOKS 5u
 
-/* The record of a member, with payloads that only say that they are there. */
-static semel_err take_look(const sm_rd_batch *b, size_t i, leaving *l, semel_record *r,
-                           semel_fault *fault)
+/* The record of a member, without payloads. */
+static semel_err take_look(const redisReply *mget, leaving *l, semel_record *r, semel_fault *fault)
 {
-    const redisReply *mget = sm_rd_reply(b, i * LOOKS);
     for (unsigned older = 0; older < 2; older++) {
         char birth[SM_RD_BIRTH];
         sm_str bytes = sm_rd_text(sm_rd_element(mget, older));
@@ -162,11 +149,6 @@ static semel_err take_look(const sm_rd_batch *b, size_t i, leaving *l, semel_rec
             return e;
         if (memcmp(birth, l->m.birth, sizeof birth) != 0)
             continue;
-        const size_t at = i * LOOKS + 1 + 2 * older;
-        if (sm_rd_number(sm_rd_reply(b, at)) != 0)
-            r->args = SM_STR("");
-        if (sm_rd_number(sm_rd_reply(b, at + 1)) != 0)
-            r->outcome = SM_STR("");
         l->newest = older == 0;
         return SEMEL_OK;
     }
@@ -185,11 +167,11 @@ static semel_err reap_page(purging *p, leaving *page, size_t n)
         put_look(&looks, &page[i]);
     semel_err e = sm_rd_run(&looks, p->deadline_ns, p->fault);
     for (size_t i = 0; e == SEMEL_OK && i < n; i++) {
-        semel_err read = take_look(&looks, i, &page[i], &records[i], p->fault);
+        semel_err read = take_look(sm_rd_reply(&looks, i), &page[i], &records[i], p->fault);
         asked[i] = SIZE_MAX;
         if (read == SEMEL_OK) {
             asked[i] = b.n;
-            put_reap(&b, &page[i], &records[i], p->now);
+            put_reap(&b, &page[i], &records[i]);
         } else if (read == SEMEL_E_NOT_FOUND) {
             put_forget(&b, &page[i]);
             p->done++;
@@ -210,7 +192,7 @@ static semel_err reap_page(purging *p, leaving *page, size_t n)
             bool good = true;
             sm_rd_batch_init(&again, p->st);
             page[i].before = sm_rd_hex(before.p, before.n, &good);
-            put_reap(&again, &page[i], &records[i], p->now);
+            put_reap(&again, &page[i], &records[i]);
             e = sm_rd_run(&again, p->deadline_ns, p->fault);
             p->done += e == SEMEL_OK && sm_rd_number(sm_rd_reply(&again, 0)) == 1;
             sm_rd_batch_fini(&again);

@@ -434,7 +434,7 @@ semel_err sm_rd_query(semel_store *st, const semel_filter *filter, uint64_t *cur
         goto cleanup;
     if (seen == young && (young < n || !more))
         *cursor = 0;
-    else
+    else if (seen > 0)
         *cursor = sm_rd_hex(all[seen - 1].m.birth, SM_RD_BIRTH, &good);
 
 cleanup:

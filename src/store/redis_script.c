@@ -44,11 +44,11 @@ static const char full_text[] = "#!lua flags=allow-oom\n";
  * ARGV  1 "c" or "a", 2 generation and version expected, 3 key, 4 head, 5 tail, 6 id, 7 generation
  *       as it ends a member, 8 shard, 9 now, 10 slack, 11 event, 12 and 13 how the arguments change
  *       (+ set, = same, - none) and what to, 14 and 15 likewise the outcome, 16 due, 17 gone, 18
- *       when it bars its group (each empty for none), 19 to 21 when the server removes record,
- *       arguments and outcome, 22 "b" if the group may bar this write, "a" if so does who runs, 23
- * group, 24 the group before, 25 the generation before if this is a new one, 26 channel, 27 key for
- * the channel, 28 and 29 the newest tick that the caller has seen (empty for none) and the first;
- * then a change and a cap for each counter.
+ *       when it bars its group (each empty for none), 19 and 20 when the server removes arguments
+ *       and outcome, 21 "b" if the group may bar this write, "a" if so does who runs, 22 group, 23
+ *       the group before, 24 the generation before if this is a new one, 25 channel, 26 key for the
+ *       channel, 27 and 28 the newest tick that the caller has seen (empty for none) and the first;
+ *       then a change and a cap for each counter.
  * Gives a word, the time, the tick, and what belongs to the word. */
 static const char begin_text[] =
     "local K, A, C, sub = KEYS, ARGV, redis.call, string.sub\n"
@@ -62,7 +62,7 @@ static const char begin_text[] =
     "  if first == '' then first = '0' end\n"
     "  last = tonumber(last)\n"
     "end\n"
-    "if A[28] ~= '' and (first ~= A[29] or last < tonumber(A[28])) then\n"
+    "if A[27] ~= '' and (first ~= A[28] or last < tonumber(A[27])) then\n"
     "  return {'lost', now, tick}\n"
     "end\n"
     "local cur = C('GET', K[1])\n"
@@ -84,34 +84,37 @@ static const char write_text[] =
     "  return {'late', now, tick}\n"
     "end\n"
     "local k, group, before, older = 11, nil, nil, nil\n"
-    "if A[23] ~= '' then group, k = K[k], k + 1 end\n"
-    "if A[24] ~= '' then before, k = K[k], k + 1 end\n"
-    "if A[25] ~= '' then older, k = k, k + 4 end\n"
+    "if A[22] ~= '' then group, k = K[k], k + 1 end\n"
+    "if A[23] ~= '' then before, k = K[k], k + 1 end\n"
+    "if A[24] ~= '' then older, k = k, k + 4 end\n"
     "local born, was = nil, nil\n"
     "if cur and not older then\n"
     "  was, born = tonumber(sub(cur, 35, 35), 16), sub(cur, 36, 51)\n"
     "  local g = sub(cur, 84, 115)\n"
     "  if (was ~= 3 and was ~= 4) or g == string.rep('\\0', 32) then before = nil\n"
-    "  elseif g == A[23] then before = group\n"
-    "  elseif g ~= A[24] then return {'group', now, tick, g} end\n"
+    "  elseif g == A[22] then before = group\n"
+    "  elseif g ~= A[23] then return {'group', now, tick, g} end\n"
     "else\n"
     "  before = nil\n"
     "end\n"
-    "if A[22] ~= '' then\n"
+    "if A[21] ~= '' then\n"
     "  local from, m = 0, nil\n"
-    "  local most = A[22] == 'a' and '+inf' or now\n"
+    "  local most = A[21] == 'a' and '+inf' or now\n"
     "  repeat\n"
     "    m = C('ZRANGEBYSCORE', group, '-inf', most, 'LIMIT', from, 8)\n"
     "    for _, v in ipairs(m) do\n"
-    "      if sub(v, 17, 32) ~= A[6] then return {'barred', now, tick, v} end\n"
+    "      if sub(v, 17, 32) ~= A[6] then\n"
+    "        local runs = tonumber(C('ZSCORE', group, v)) > now and 1 or 0\n"
+    "        return {'barred', now, tick, v, runs}\n"
+    "      end\n"
     "    end\n"
     "    from = from + 8\n"
     "  until #m < 8\n"
     "end\n"
     "local high, low, least = {}, {}, {}\n"
-    "local n = (#A - 29) / 2\n"
+    "local n = (#A - 28) / 2\n"
     "for i = 0, n - 1 do\n"
-    "  local name, delta, cap = K[k + i], A[30 + 2 * i], A[31 + 2 * i]\n"
+    "  local name, delta, cap = K[k + i], A[29 + 2 * i], A[30 + 2 * i]\n"
     "  if not high[name] then\n"
     "    high[name], low[name] = whole(split(C('GET', name) or '0'))\n"
     "  end\n"
@@ -145,9 +148,9 @@ static const char write_text[] =
     "      C('RENAME', K[i], K[older + i - 1])\n"
     "    end\n"
     "  end\n"
-    "  C('ZADD', K[older + 3], 0, A[25])\n"
+    "  C('ZADD', K[older + 3], 0, A[24])\n"
     "end\n"
-    "set(K[1], A[4] .. born .. A[5], A[19])\n"
+    "C('SET', K[1], A[4] .. born .. A[5])\n"
     "local function payload(key, how, what, ends)\n"
     "  if how == '+' then\n"
     "    set(key, what, ends)\n"
@@ -160,8 +163,8 @@ static const char write_text[] =
     "  if was == 0 or was >= 5 then C('PERSIST', key) end\n"
     "  return C('EXISTS', key)\n"
     "end\n"
-    "local has_args = payload(K[2], A[12], A[13], A[20])\n"
-    "local has_outcome = payload(K[3], A[14], A[15], A[21])\n"
+    "local has_args = payload(K[2], A[12], A[13], A[19])\n"
+    "local has_outcome = payload(K[3], A[14], A[15], A[20])\n"
     "local is = tonumber(sub(A[4], 35, 35), 16)\n"
     "if not was then C('ZADD', K[5], 0, member) end\n"
     "if was ~= is then\n"
@@ -179,10 +182,10 @@ static const char write_text[] =
     "for i = 0, n - 1 do\n"
     "  local name = K[k + i]\n"
     "  if least[name] then C('SET', name, '-9223372036854775808')\n"
-    "  else C('INCRBY', name, A[30 + 2 * i]) end\n"
+    "  else C('INCRBY', name, A[29 + 2 * i]) end\n"
     "end\n"
     /* Who may not publish still writes: waiters look by themselves. */
-    "if cur and sub(cur, 34, 34) == '1' then redis.pcall('PUBLISH', A[26], A[27]) end\n"
+    "if cur and sub(cur, 34, 34) == '1' then redis.pcall('PUBLISH', A[25], A[26]) end\n"
     "return {'ok', now, tick, has_args, has_outcome}\n";
 
 /* Somebody waits for a record: tells whether it is still the same (1), and that it will be told of
@@ -195,49 +198,58 @@ static const char watch_text[] = "local head = redis.call('GETRANGE', KEYS[1], 0
                                  "if type(r) == 'table' and r.err then return 1 end\n"
                                  "return 2\n";
 
-/* Purge takes from a record what C has found to be over, if it is still as C has seen it.
+/* Purge takes from a record what is over by the clock of the record's own server, if the record is
+ * still as C has seen it: which of a cluster's servers asks for the purge must not matter.
  * KEYS  1 record, 2 arguments, 3 outcome, 4 all, 5 gone, 6 open, 7 due, 8 older generations; and
  *       record, arguments and outcome of the generation before that takes its place, if there is
  *       one.
- * ARGV  1 generation and version, 2 member, 3 what to drop ("o", "ao", "r"), 4 when to come again
- *       or nothing, 5 the generation, 6 "n" if it is the newest, 7 the generation before, 8
- *       channel, 9 key for the channel.
- * Gives 1 if it was done, 0 if the record is another one, or the generation before. */
+ * ARGV  1 generation and version, 2 member, 3 to 5 when outcome, arguments and record may go (each
+ *       empty for never), 6 the generation, 7 "n" if it is the newest, 8 the generation before, 9
+ *       channel, 10 key for the channel.
+ * Gives 1 if it was done, 0 if the record is another one or nothing is over, or the generation
+ * before. */
 static const char reap_text[] =
     "local K, A = KEYS, ARGV\n"
     "local cur = redis.call('GET', K[1])\n"
     "if not cur or string.sub(cur, 2, 33) ~= A[1] then return 0 end\n"
-    "if A[3] ~= 'r' then\n"
+    "local state = string.sub(cur, 35, 35)\n"
+    "if state ~= '0' and tonumber(state, 16) < 5 then return 0 end\n"
+    "local t = redis.call('TIME')\n"
+    "local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+    "local function over(at) return at ~= '' and tonumber(at) <= now end\n"
+    "if not over(A[5]) then\n"
+    "  if not over(A[3]) and not over(A[4]) then return 0 end\n"
+    "  local again = A[5]\n"
     "  redis.call('DEL', K[3])\n"
-    "  if A[3] == 'ao' then redis.call('DEL', K[2]) end\n"
-    "  if A[4] ~= '' then redis.call('ZADD', K[5], A[4], A[2])\n"
+    "  if over(A[4]) then redis.call('DEL', K[2])\n"
+    "  elseif A[4] ~= '' and redis.call('EXISTS', K[2]) == 1 and\n"
+    "      (again == '' or tonumber(A[4]) < tonumber(again)) then again = A[4] end\n"
+    "  if again ~= '' then redis.call('ZADD', K[5], again, A[2])\n"
     "  else redis.call('ZREM', K[5], A[2]) end\n"
     "  return 1\n"
     "end\n"
     "local before = nil\n"
-    "if A[6] == 'n' then\n"
+    "if A[7] == 'n' then\n"
     "  before = redis.call('ZREVRANGEBYLEX', K[8], '+', '-', 'LIMIT', 0, 1)[1]\n"
-    "  if before and before ~= A[7] then return before end\n"
+    "  if before and before ~= A[8] then return before end\n"
     "  if before and redis.call('EXISTS', K[9]) == 0 then\n"
     "    redis.call('ZREM', K[8], before)\n"
     "    return 0\n"
     "  end\n"
     "end\n"
-    "local state = string.sub(cur, 35, 35)\n"
     "redis.call('DEL', K[1], K[2], K[3])\n"
     "redis.call('ZREM', K[4], A[2])\n"
     "redis.call('ZREM', K[5], A[2])\n"
     "redis.call('ZREM', K[6], state .. A[2])\n"
     "redis.call('ZREM', K[7], A[2])\n"
-    "if A[6] ~= 'n' then redis.call('ZREM', K[8], A[5]) end\n"
+    "if A[7] ~= 'n' then redis.call('ZREM', K[8], A[6]) end\n"
     "if before then\n"
     "  redis.call('ZREM', K[8], before)\n"
     "  for i = 1, 3 do\n"
     "    if redis.call('EXISTS', K[8 + i]) == 1 then redis.call('RENAME', K[8 + i], K[i]) end\n"
     "  end\n"
-    "  redis.call('PERSIST', K[1])\n"
     "end\n"
-    "if string.sub(cur, 34, 34) == '1' then redis.pcall('PUBLISH', A[8], A[9]) end\n"
+    "if string.sub(cur, 34, 34) == '1' then redis.pcall('PUBLISH', A[9], A[10]) end\n"
     "return 1\n";
 
 /* Gives events their seq, those that have none yet.

@@ -2,7 +2,9 @@
  * What a server's settings promise.
  *
  * A Redis server acknowledges writes that a crash may lose, unless it is set up not to: an
- * append-only file that is synced before every answer, and no eviction. The settings are asked of
+ * append-only file that is synced before every answer, and no eviction. Nor may it have replicas:
+ * they get every write a moment later, so that a failover loses what was acknowledged last. The
+ * settings are asked of
  * every master when the store is opened, and told in plain words; of each server again with every
  * new connection, and about once a minute, for others may change them or another server may take
  * over. What may not be asked counts as not durable (I3).
@@ -12,14 +14,16 @@
 
 #include "store/redis.h"
 
-enum { APPENDONLY, APPENDFSYNC, POLICY, PERSISTENCE, SERVER, QUESTIONS };
+enum { APPENDONLY, APPENDFSYNC, NO_SYNC, POLICY, PERSISTENCE, REPLICATION, SERVER, QUESTIONS };
 _Static_assert(QUESTIONS == SM_RD_SETTINGS, "each has an answer");
 
 static const char *const asked[SM_RD_SETTINGS][3] = {
     [APPENDONLY] = {"CONFIG", "GET", "appendonly"},
     [APPENDFSYNC] = {"CONFIG", "GET", "appendfsync"},
+    [NO_SYNC] = {"CONFIG", "GET", "no-appendfsync-on-rewrite"},
     [POLICY] = {"CONFIG", "GET", "maxmemory-policy"},
     [PERSISTENCE] = {"INFO", "persistence"},
+    [REPLICATION] = {"INFO", "replication"},
     [SERVER] = {"INFO", "server"},
 };
 
@@ -67,15 +71,35 @@ static sm_str setting(const redisReply *config)
     return sm_rd_text(sm_rd_element(config, 1));
 }
 
+/* Whether a replica is connected that could take over. A copy for a backup has no port. */
+static bool has_replicas(const redisReply *info)
+{
+    sm_str count = info_value(info, "connected_slaves");
+    long n = count.p == NULL ? 0 : atol(count.p);
+    for (long i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "slave%ld", i);
+        sm_str line = info_value(info, name);
+        const char *port = line.p == NULL ? NULL : memmem(line.p, line.n, ",port=", 6);
+        if (line.p == NULL)
+            break;
+        if (port == NULL || atoi(port + 6) != 0)
+            return true;
+    }
+    return false;
+}
+
 /* What one server's settings mean. */
 static void say_what_may_be_lost(redisReply *const *replies, sm_buf *out)
 {
     sm_str aof = setting(replies[APPENDONLY]), sync = setting(replies[APPENDFSYNC]);
-    sm_str policy = setting(replies[POLICY]);
+    sm_str policy = setting(replies[POLICY]), no_sync = setting(replies[NO_SYNC]);
+    sm_str role = info_value(replies[REPLICATION], "connected_slaves");
     sm_str status = info_value(replies[PERSISTENCE], "aof_last_write_status");
-    if (aof.p == NULL || sync.p == NULL || policy.p == NULL) {
+    if (aof.p == NULL || sync.p == NULL || policy.p == NULL || no_sync.p == NULL ||
+        role.p == NULL) {
         sm_buf_text(out, "what a crash of the server may lose is not known: the ledger's user may "
-                         "not read its settings (CONFIG GET); ");
+                         "not read its settings (CONFIG GET, INFO); ");
         return;
     }
     if (!sm_str_is(aof, "yes"))
@@ -89,11 +113,17 @@ static void say_what_may_be_lost(redisReply *const *replies, sm_buf *out)
                       "a crash of the server's machine may lose the last half minute or more: "
                       "appendfsync is %.*s; ",
                       SM_FMT(sync));
+    else if (!sm_str_is(no_sync, "no"))
+        sm_buf_text(out, "a crash of the server's machine while it rewrites its append-only file "
+                         "may lose what was written meanwhile: no-appendfsync-on-rewrite is yes; ");
     if (sm_str_is(aof, "yes") && status.p != NULL && !sm_str_is(status, "ok"))
         sm_buf_text(out, "the server's last write to its append-only file failed; ");
     if (!sm_str_is(policy, "noeviction"))
         sm_buf_printf(out, "maxmemory-policy is %.*s: a full server may evict effects; ",
                       SM_FMT(policy));
+    if (has_replicas(replies[REPLICATION]))
+        sm_buf_text(out, "the server has replicas, which get every write a moment later: a "
+                         "failover may lose what was acknowledged last; ");
 }
 
 sm_rd_talk sm_rd_settings_judge(semel_store *st, redisReply *const *replies, const char *name,

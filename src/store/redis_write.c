@@ -13,7 +13,7 @@
 
 /* Purge has the first turn; what nobody purges, the server removes by itself. */
 #define GRACE_MS   60000
-#define BARRED_MAX 50u /* times that the effect that barred was gone when it was read */
+#define BARRED_MAX 50u /* times that the effect that barred did so no more when it was read */
 
 static bool is_zero(const semel_hash *h)
 {
@@ -48,6 +48,7 @@ typedef struct writing {
     sm_rd_batch batch;
     semel_record written;
     bool unsure; /* an earlier try may have done it */
+    bool real;   /* an effect that barred was there when it was read */
 } writing;
 
 /* A time as a score or an expiry; empty for none. */
@@ -108,8 +109,8 @@ static void put_group(sm_rd_batch *b, const semel_hash *group)
     sm_rd_arg(b, is_zero(group) ? (sm_str){0} : (sm_str){(const char *)group->b, sizeof group->b});
 }
 
-/* When the server removes what nobody purged. A record that has older generations under it stays:
- * purge puts the one before it in its place. */
+/* When the server removes payloads that nobody purged. The record itself stays until it is purged:
+ * its events are still there, and a key without a record would begin again with the same handle. */
 static void put_ends(writing *x)
 {
     const semel_record *r = &x->w->next;
@@ -117,7 +118,6 @@ static void put_ends(writing *x)
     int64_t outcome_end = r->window_end;
     if (r->result_end > 0 && (outcome_end <= 0 || r->result_end < outcome_end))
         outcome_end = r->result_end;
-    arg_time(&x->batch, over && r->generation == 1 ? r->purge_at : 0, GRACE_MS);
     arg_time(&x->batch, over ? r->window_end : 0, GRACE_MS);
     arg_time(&x->batch, over ? outcome_end : 0, GRACE_MS);
 }
@@ -189,7 +189,8 @@ static bool is_ours(const writing *x, const semel_record *cur)
 }
 
 /* The effect that bars. NOT_FOUND if it is gone or bars no more, so that the write may be tried
- * again. */
+ * again. One that only ran is given as it was when it barred: under load there is always another
+ * one, and who wanted to be alone has to look at all of them anyway. */
 static semel_err take_barring(writing *x, const redisReply *reply, int64_t now, semel_room *room,
                               semel_record *cur, semel_fault *fault)
 {
@@ -202,6 +203,12 @@ static semel_err take_barring(writing *x, const redisReply *reply, int64_t now, 
     semel_err e = sm_rd_get(x->st, &ref, room, cur, &then, fault);
     if (e != SEMEL_OK)
         return e;
+    x->real = true;
+    if (x->w->alone && sm_rd_number(sm_rd_element(reply, 4)) == 1 && bars_at(cur) < 0) {
+        cur->state = SEMEL_S_RUNNING;
+        cur->lease_end = INT64_MAX;
+        return SEMEL_E_BARRED;
+    }
     int64_t bars = bars_at(cur);
     bool still = bars >= 0 && (x->w->alone || bars <= (then > now ? then : now));
     return still ? SEMEL_E_BARRED : SEMEL_E_NOT_FOUND;
@@ -322,7 +329,10 @@ static semel_err write_record(writing *x, semel_room *room, semel_record *cur, i
         *now = sm_rd_number(sm_rd_element(reply, 1));
         e = judge(x, reply, room, cur, *now, inserted, &again, fault);
     }
-    if (again)
+    if (again && x->real)
+        e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                         "the effects of this tool and scope come and go too fast; try again");
+    else if (again)
         e = sm_fault_set(fault, SEMEL_E_CORRUPT,
                          "the barrier of a group names an effect that is not there");
     sm_rd_batch_fini(&x->batch);

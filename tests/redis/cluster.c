@@ -171,6 +171,30 @@ static void nothing_is_lost_while_a_slot_moves(void **state)
     assert_non_null(strstr(h.server, "cluster of"));
 }
 
+/* What is not there any more is asked for where the slot goes, which answers only who says so. */
+static void a_slot_that_moves_is_asked_for_on_both_sides(void **state)
+{
+    if (!there_is_a_server)
+        skip();
+    ledger *l = *state;
+    moving m = {0};
+    find_empty_slot(&m);
+    node nodes[NODES_MAX];
+    size_t n = find_nodes(nodes, m.slot), from = 0;
+    while (!nodes[from].owner)
+        from++;
+    node *a = &nodes[from], *b = &nodes[(from + 1) % n];
+    tell_server(b->c, "CLUSTER SETSLOT %u IMPORTING %s", m.slot, a->id);
+    tell_server(a->c, "CLUSTER SETSLOT %u MIGRATING %s", m.slot, b->id);
+    int64_t value = -1;
+    semel_err e = l->ops->counter(l->st, m.shard, SM_STR("spent"), &value, NULL);
+    tell_server(a->c, "CLUSTER SETSLOT %u STABLE", m.slot);
+    tell_server(b->c, "CLUSTER SETSLOT %u STABLE", m.slot);
+    free_nodes(nodes, n);
+    expect_error(e, SEMEL_OK);
+    assert_int_equal(value, 0);
+}
+
 static void the_order_of_all_events_may_move_too(void **state)
 {
     if (!there_is_a_server)
@@ -214,6 +238,7 @@ int cluster_tests(void)
     const struct CMUnitTest tests[] = {
         on_cluster(every_node_gets_the_scripts),
         on_cluster(nothing_is_lost_while_a_slot_moves),
+        on_cluster(a_slot_that_moves_is_asked_for_on_both_sides),
         on_cluster(the_order_of_all_events_may_move_too),
     };
     return cmocka_run_group_tests_name("cluster", tests, NULL, NULL);

@@ -85,6 +85,7 @@ int main(void)
     int failed = 0;
     there_is_a_server = place_of("SEMEL_STORE_URL", &the_server);
     failed += plain_tests();
+    failed += between_tests();
     failed += finding_tests();
     failed += loss_tests();
     there_is_a_server = place_of("SEMEL_CLUSTER_URL", &the_server);

@@ -67,6 +67,42 @@ static void scripts_that_the_server_forgot_are_sent_again(void **state)
     redisFree(c);
 }
 
+/* A history is read in pages, and one event of a long one costs no more than it has to. */
+static void a_long_history_is_read_in_pages(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    semel_write w = fresh(1);
+    semel_record cur = claim_new(l, &w);
+    const size_t total = 600;
+    for (size_t i = 1; i < total; i++) {
+        sm_arena_reset(&l->desk.arena);
+        cur = get_key(l, 1);
+        w = change(&cur, i % 2 == 0 ? SEMEL_S_RUNNING : SEMEL_S_READY);
+        cur = apply_to(l, &w);
+    }
+    static const size_t limits[] = {1000, 256, 7};
+    seen *s = seen_new();
+    for (size_t i = 0; i < COUNT(limits); i++) {
+        for (uint64_t generation = 0; generation < 2; generation++) {
+            semel_ref of = {.id = cur.id, .generation = generation};
+            uint64_t after = 0;
+            size_t before;
+            seen_clear(s);
+            do {
+                before = s->n;
+                expect_error(l->ops->events(l->st, &of, &after, limits[i], see_event, s, NULL),
+                             SEMEL_OK);
+                assert_true(s->n - before <= limits[i]);
+            } while (s->n > before);
+            assert_int_equal(s->n, total);
+            for (size_t k = 0; k < total; k++)
+                assert_int_equal(s->events[k].index, k + 1);
+        }
+    }
+    seen_free(s);
+}
+
 static void connections_that_were_cut_are_replaced(void **state)
 {
     needs_server();
@@ -137,6 +173,7 @@ static void settings_are_told_in_plain_words(void **state)
     } rows[] = {
         {"appendfsync", "everysec", "last second"},
         {"appendfsync", "no", "appendfsync is no"},
+        {"no-appendfsync-on-rewrite", "yes", "rewrites"},
         {"appendonly", "no", "append-only file"},
         {"maxmemory-policy", "allkeys-lru", "evict"},
     };
@@ -168,7 +205,31 @@ static void settings_are_told_in_plain_words(void **state)
     redisFree(c);
 }
 
-static void what_is_settled_is_removed_by_the_server(void **state)
+static void a_failover_to_a_replica_may_lose_what_was_acknowledged(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    semel_health h;
+    for (int port = 0; port < 2; port++) { /* without a port it is a copy for a backup */
+        redisContext *replica = call_server(&the_server);
+        tell_server(replica, "REPLCONF listening-port %d", port);
+        assert_int_equal(redisAppendCommand(replica, "PSYNC ? -1"), REDIS_OK);
+        for (int done = 0; done == 0;)
+            assert_int_equal(redisBufferWrite(replica, &done), REDIS_OK);
+        pause_ms(50);
+        reopen(l, &the_server, "");
+        assert_int_equal((l->caps & SEMEL_STORE_DURABLE) != 0, port == 0);
+        assert_int_equal((l->caps & SEMEL_STORE_LOSSY) != 0, port != 0);
+        expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_OK);
+        expect((strstr(h.durability, "failover") != NULL) == (port != 0), "<%s>", h.durability);
+        redisFree(replica);
+        pause_ms(50);
+    }
+    reopen(l, &the_server, "");
+    assert_int_not_equal(l->caps & SEMEL_STORE_DURABLE, 0);
+}
+
+static void payloads_of_what_is_settled_are_removed_by_the_server(void **state)
 {
     needs_server();
     ledger *l = *state;
@@ -181,7 +242,9 @@ static void what_is_settled_is_removed_by_the_server(void **state)
     set_windows(&w.next, 100000, 200000, 300000);
     cur = apply_to(l, &w);
     static const char *const kinds[] = {"o:", "a:", "r:"};
-    for (int i = 0; i < 3; i++) { /* a minute later than its time: purge has the first turn */
+    assert_int_equal(ttl_of(c, l, "r:", cur.id),
+                     -1);         /* its events are there: only purge takes it */
+    for (int i = 0; i < 2; i++) { /* a minute later than its time: purge has the first turn */
         long long left = ttl_of(c, l, kinds[i], cur.id), most = 100000 * (i + 1) + 60000;
         expect(left > most - 30000 && left <= most, "%s goes in %lld ms", kinds[i], left);
     }
@@ -199,7 +262,7 @@ static void what_is_settled_is_removed_by_the_server(void **state)
     set_windows(&w.next, 100000, 200000, 300000);
     apply_to(l, &w);
 
-    /* The server removes them: nothing is damaged, and purge tidies up. */
+    /* The server evicts them: nothing is damaged, and purge tidies up. */
     for (int i = 0; i < 6; i++) {
         char name[256];
         key_name(l, name, kinds[i % 3], i < 3 ? cur.id : none.id);
@@ -296,7 +359,13 @@ static void without_memory_nothing_new_is_begun(void **state)
     w = change(&running, SEMEL_S_SUCCEEDED);
     semel_err e = try_apply(l, &w, &done);
     semel_err read = try_get(l, &(semel_ref){.id = one.id}, &got);
+    ledger other = {.ops = l->ops};
+    memcpy(other.url, l->url, sizeof other.url);
+    semel_err opens = ledger_open(&other, false, NULL);
+    if (opens == SEMEL_OK)
+        ledger_close(&other);
     tell_server(c, "CONFIG SET maxmemory 0");
+    expect_error(opens, SEMEL_OK);
     expect_error(again, SEMEL_E_UNAVAILABLE);
     expect_error(e, SEMEL_OK);
     expect_written(&done, &w, 2);
@@ -327,6 +396,23 @@ static void a_server_that_became_a_replica_is_not_written_to(void **state)
     reopen(l, &the_server, "");
     semel_write w = fresh(2);
     claim_new(l, &w);
+    redisFree(c);
+}
+
+/* Reads decide too: a replica may not know yet what its master has acknowledged. */
+static void a_server_that_became_a_replica_is_not_read_either(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    reopen(l, &the_server, "timeout=300");
+    semel_record one = settled(l, 1), got;
+    tell_server(c, "REPLICAOF 127.0.0.1 1");
+    pause_ms(1100);
+    semel_err e = try_get(l, &(semel_ref){.id = one.id, .sharded = true, .shard = one.shard}, &got);
+    tell_server(c, "REPLICAOF NO ONE");
+    expect_error(e, SEMEL_E_UNAVAILABLE);
+    reopen(l, &the_server, "");
     redisFree(c);
 }
 
@@ -418,6 +504,28 @@ static void a_user_without_rights_is_told_what_is_missing(void **state)
     redisFree(c);
 }
 
+static void the_database_of_the_url_is_used(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    const char *prefix = strstr(l->url, "prefix=");
+    char url[512], name[256];
+    snprintf(url, sizeof url, "redis://%s:%d/3?%s", the_server.host, the_server.port, prefix);
+    ledger_close(l);
+    snprintf(l->url, sizeof l->url, "%s", url);
+    expect_error(ledger_open(l, false, NULL), SEMEL_OK);
+    semel_record one = settled(l, 1);
+    key_name(l, name, "r:", one.id);
+    for (int db = 0; db < 4; db += 3) {
+        tell_server(c, "SELECT %d", db);
+        redisReply *r = ask_server(c, "EXISTS %s", name);
+        assert_int_equal(r->integer, db == 3);
+        freeReplyObject(r);
+    }
+    redisFree(c);
+}
+
 static void what_is_not_a_ledger_is_refused(void **state)
 {
     needs_server();
@@ -451,16 +559,20 @@ int plain_tests(void)
 {
     const struct CMUnitTest tests[] = {
         on_server(scripts_that_the_server_forgot_are_sent_again),
+        on_server(a_long_history_is_read_in_pages),
         on_server(connections_that_were_cut_are_replaced),
         on_server(a_lost_answer_is_no_lost_write),
         on_server(settings_are_told_in_plain_words),
-        on_server(what_is_settled_is_removed_by_the_server),
+        on_server(a_failover_to_a_replica_may_lose_what_was_acknowledged),
+        on_server(payloads_of_what_is_settled_are_removed_by_the_server),
         on_server(an_older_generation_comes_up_when_the_newest_goes),
         on_server(the_memory_of_the_ledger_is_its_own),
         on_server(without_memory_nothing_new_is_begun),
         on_server(a_server_that_became_a_replica_is_not_written_to),
+        on_server(a_server_that_became_a_replica_is_not_read_either),
         on_server(a_server_that_stalls_is_waited_for_no_longer_than_the_timeout),
         on_server(a_user_without_rights_is_told_what_is_missing),
+        on_server(the_database_of_the_url_is_used),
         on_server(what_is_not_a_ledger_is_refused),
     };
     return cmocka_run_group_tests_name("plain", tests, NULL, NULL);

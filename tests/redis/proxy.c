@@ -42,6 +42,18 @@ static void pass_on(proxy *x, pair *p, bool from_client)
         atomic_fetch_sub(&x->armed, 1);
         p->doomed = true;
     }
+    const trap *t = atomic_load(&x->trap);
+    if (n > 0 && from_client && t != NULL && memmem(bytes, (size_t)n, t->word, strlen(t->word))) {
+        atomic_store(&x->trap, NULL);
+        if (t->meddle != NULL)
+            t->meddle(t->context);
+        p->doomed = p->doomed || t->lose;
+        if (t->answer != NULL) {
+            if (send(p->client, t->answer, strlen(t->answer), MSG_NOSIGNAL) < 0)
+                cut(p);
+            return;
+        }
+    }
     bool lost = n <= 0 || (!from_client && p->doomed);
     int to = from_client ? p->server : p->client;
     if (lost || send(to, bytes, (size_t)n, MSG_NOSIGNAL) != n)

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 int plain_tests(void);
+int between_tests(void);
 int cluster_tests(void);
 int finding_tests(void);
 int cluster_finding_tests(void);
@@ -36,12 +37,24 @@ void tell_server(redisContext *c, const char *format, ...) __attribute__((format
 redisReply *ask_server(redisContext *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* What a proxy does when a question has that word in it, once: something of the test's own before
+ * it passes the question on (in its thread, so nothing may be asserted), and it may lose the answer
+ * then, or give one of its own instead of asking. */
+typedef struct trap {
+    const char *word;
+    void (*meddle)(void *context);
+    void *context;
+    bool lose;
+    const char *answer;
+} trap;
+
 /* A proxy in front of a server. When it is armed, it passes on one question, and closes the
  * connection instead of passing on the answer. */
 typedef struct proxy {
     place to;
     int port, listener;
     atomic_int armed;
+    _Atomic(const trap *) trap; /* NULL again when it has snapped */
     atomic_bool stop;
     pthread_t thread;
 } proxy;
