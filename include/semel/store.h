@@ -193,7 +193,8 @@ typedef struct semel_store_ops {
 
     /* Opens what `url` names (the whole URL, scheme included), making it where that is possible and
      * allowed. SEMEL_E_UNAVAILABLE: it is not there, is something else, cannot be written, or was
-     * made by a newer version. Sets *caps. May block on I/O. */
+     * made by a newer version; if the fault's code is SEMEL_E_BAD_ARGUMENTS, a person has to put
+     * something right. Sets *caps. May block on I/O. */
     semel_err (*open)(semel_str url, const semel_store_env *env, semel_store **out, uint32_t *caps,
                       semel_fault *fault);
 
