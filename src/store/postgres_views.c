@@ -1,8 +1,8 @@
 /*
  * Views for people with psql: effects, approvals, in_doubt, history, notes.
  *
- * Texts that the ledger has checked are shown as text. What a tool returned may be any bytes and is
- * shown with escapes. A time that is never is infinity.
+ * Texts that the ledger has checked are shown as text, where the database can hold them. What a
+ * tool returned may be any bytes and is shown with escapes. A time that is never is infinity.
  */
 #include "store/postgres.h"
 
@@ -14,13 +14,19 @@ static void put_time(sm_buf *b, const char *column, const char *name)
                   column, (long long)SM_PG_NEVER, column, name);
 }
 
-/* A text of ours. Such a text may hold a NUL, which the server's texts cannot. */
+/* A text of ours, or what it is with escapes: it may hold a NUL, which the server's texts cannot,
+ * or a character that the database's encoding lacks, which the server would refuse to convert. That
+ * a text has no such character is only known of some encodings, so in the others it is shown as
+ * text if it is ASCII. */
 static void put_text(sm_buf *b, const char *column, const char *name)
 {
     sm_buf_printf(b,
-                  ", CASE WHEN position(decode('00', 'hex') IN %s) > 0 THEN encode(%s, 'escape')"
-                  " ELSE convert_from(%s, 'UTF8') END AS %s",
-                  column, column, column, name);
+                  ", CASE WHEN position(decode('00', 'hex') IN %s) = 0"
+                  " AND (getdatabaseencoding() IN ('UTF8', 'SQL_ASCII')"
+                  " OR encode(%s, 'hex') ~ '^([0-7].)*$' OR getdatabaseencoding() = 'LATIN1'"
+                  " AND encode(%s, 'hex') ~ '^([0-7].|c[23]..)*$')"
+                  " THEN convert_from(%s, 'UTF8') ELSE encode(%s, 'escape') END AS %s",
+                  column, column, column, column, column, name);
 }
 
 /* The handle ef_..., as core/handle.h describes it. */

@@ -202,9 +202,10 @@ static semel_err try_word(sm_pg_opening *o, sm_pg_conn *c, int64_t deadline_ns)
         if (way == SM_PG_DONE && hears(c, word))
             return SEMEL_OK;
     }
-    return way == SM_PG_DONE ? misled(o, "leads to another database or server than the ledger's: "
-                                         "what is told there is not heard here")
-                             : e;
+    if (way != SM_PG_DONE)
+        return e;
+    return misled(o, "leads to another database or server than the ledger's: what is told in the "
+                     "ledger's is not heard there");
 }
 
 semel_err sm_pg_listen_try(sm_pg_opening *o)

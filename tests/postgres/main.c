@@ -52,7 +52,8 @@ void place_url_at(place *p, const char *hosts, const char *ports, const char *se
     snprintf(p->ledger.url, sizeof p->ledger.url,
              "postgres:host='%.200s' port=%s application_name=%s dbname='%.40s' user='%.40s'"
              " password='%.40s' options='%s'%s?schema=%s%s",
-             hosts, ports, p->schema, option("dbname"), option("user"), option("password"), session,
+             hosts, ports, p->schema, p->database[0] != '\0' ? p->database : option("dbname"),
+             option("user"), option("password"), session,
              p->proxy != NULL ? " sslmode=disable gssencmode=disable" : "", p->schema, more);
 }
 

@@ -222,6 +222,44 @@ static void who_listens_elsewhere_is_told(void **state)
     expect_refused(p, "leads to a pooler");
 }
 
+/* What a view in a database of that encoding shows of these arguments. */
+static void expect_shown(place *p, const char *encoding, const char *args, const char *shown)
+{
+    char text[256];
+    semel_write w = fresh(1);
+    w.next.args = w.next.caller = sm_str_from(args);
+    snprintf(p->database, sizeof p->database, "%.20s_db", p->schema);
+    snprintf(text, sizeof text, "CREATE DATABASE %s ENCODING %s LOCALE 'C' TEMPLATE template0",
+             p->database, encoding);
+    sql_run(p, text);
+    place_url(p, "", "");
+    must_open(p);
+    claim_new(&p->ledger, &w);
+    ledger_close(&p->ledger);
+    snprintf(text, sizeof text, "host=%s port=%s user=%s password=%s dbname=%s", PQhost(p->beside),
+             PQport(p->beside), PQuser(p->beside), PQpass(p->beside), p->database);
+    place there = {.beside = PQconnectdb(text)};
+    assert_int_equal(PQsetClientEncoding(there.beside, "UTF8"), 0);
+    memcpy(there.schema, p->schema, sizeof there.schema);
+    char *got = sql_text(&there, "SELECT args FROM @effects WHERE caller_key = args");
+    assert_string_equal(got, shown);
+    free(got);
+    assert_int_equal(sql_number(&there, "SELECT count(body) FROM @history"), 1);
+    PQfinish(there.beside);
+    snprintf(text, sizeof text, "DROP DATABASE %s WITH (FORCE)", p->database);
+    sql_run(p, text);
+}
+
+static void views_show_what_the_database_cannot_hold(void **state)
+{
+    place *p = *state;
+    expect_shown(p, "LATIN1", "{\"a\":\"b\\n\"}", "{\"a\":\"b\\n\"}");
+    expect_shown(p, "LATIN1", "caf\303\251", "caf\303\251");
+    expect_shown(p, "LATIN1", "5 \342\202\254", "5 \\342\\202\\254");
+    expect_shown(p, "LATIN2", "\342\202\254", "\\342\\202\\254");
+    expect_shown(p, "UTF8", "5 \342\202\254", "5 \342\202\254");
+}
+
 static void *open_in_thread(void *context)
 {
     place *p = context;
@@ -287,6 +325,7 @@ int making_tests(void)
         on_place(a_session_that_cannot_write_is_refused),
         on_place(a_pooled_session_without_sync_is_refused_and_a_direct_one_set),
         on_place(who_listens_elsewhere_is_told),
+        on_place(views_show_what_the_database_cannot_hold),
         on_place(many_who_open_make_one_ledger),
         on_place(a_password_is_not_repeated),
     };

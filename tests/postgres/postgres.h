@@ -21,8 +21,9 @@ int resending_tests(void);
 typedef struct place {
     ledger ledger;
     char schema[32];
-    PGconn *beside; /* another client of the same database */
-    proxy *proxy;   /* NULL: the ledger's URL leads straight to the server */
+    char database[40]; /* empty: the server's URL has it */
+    PGconn *beside;    /* another client of the same database */
+    proxy *proxy;      /* NULL: the ledger's URL leads straight to the server */
 } place;
 
 /* A ledger that is not there yet; one that is open; one that is open through a proxy, with a
