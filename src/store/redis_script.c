@@ -2,8 +2,9 @@
  * The scripts: every change of the ledger is one, and a script runs alone on its server.
  *
  * Rules that all of them keep:
- *   - every key that a script touches is among its KEYS: while a cluster moves a slot, that is how
- *     the server knows that some of them are not here;
+ *   - every key that a script decides by is among its KEYS: while a cluster moves a slot, that is
+ *     how the server knows that some of them are not here. The one other is the effect that bars a
+ *     write, which is in the same slot: if it cannot be read here, the caller asks for it;
  *   - all questions come before the first change, and the first change is one that a server without
  *     memory refuses. So a script is done in all its parts or in none;
  *   - numbers that may be over 2^53 stay texts: Lua knows only doubles.
@@ -68,6 +69,14 @@ static const char begin_text[] =
     "local cur = C('GET', K[1])\n"
     "local function see(word)\n"
     "  return {word, now, tick, cur, C('GET', K[2]), C('GET', K[3])}\n"
+    "end\n"
+    "local function barred(v)\n"
+    "  local said = {'barred', now, tick, v}\n"
+    "  for i = 1, 3 do\n"
+    "    local x = redis.pcall('GET', sub(K[i], 1, -17) .. sub(v, 17, 32))\n"
+    "    said[4 + i] = type(x) == 'string' and x\n"
+    "  end\n"
+    "  return said\n"
     "end\n";
 
 /* Everything that may refuse, and then the change. */
@@ -103,10 +112,7 @@ static const char write_text[] =
     "  repeat\n"
     "    m = C('ZRANGEBYSCORE', group, '-inf', most, 'LIMIT', from, 8)\n"
     "    for _, v in ipairs(m) do\n"
-    "      if sub(v, 17, 32) ~= A[6] then\n"
-    "        local runs = tonumber(C('ZSCORE', group, v)) > now and 1 or 0\n"
-    "        return {'barred', now, tick, v, runs}\n"
-    "      end\n"
+    "      if sub(v, 17, 32) ~= A[6] then return barred(v) end\n"
     "    end\n"
     "    from = from + 8\n"
     "  until #m < 8\n"

@@ -171,13 +171,13 @@ static void put_write(writing *x)
 
 /* ---- what came of it -------------------------------------------------------------------------*/
 
-/* What is there now, from an answer that has it behind a word, the time and the tick. */
-static semel_err take_current(const redisReply *reply, semel_record *out, semel_fault *fault)
+/* A record that an answer has from this part on. */
+static semel_err take_current(const redisReply *reply, size_t at, semel_record *out,
+                              char birth[SM_RD_BIRTH], semel_fault *fault)
 {
-    char birth[SM_RD_BIRTH];
-    semel_err e = sm_rd_record_unpack(sm_rd_text(sm_rd_element(reply, 3)), out, birth, fault);
-    out->args = sm_rd_text(sm_rd_element(reply, 4));
-    out->outcome = sm_rd_text(sm_rd_element(reply, 5));
+    semel_err e = sm_rd_record_unpack(sm_rd_text(sm_rd_element(reply, at)), out, birth, fault);
+    out->args = sm_rd_text(sm_rd_element(reply, at + 1));
+    out->outcome = sm_rd_text(sm_rd_element(reply, at + 2));
     return e;
 }
 
@@ -189,8 +189,8 @@ static bool is_ours(const writing *x, const semel_record *cur)
 }
 
 /* The effect that bars. NOT_FOUND if it is gone or bars no more, so that the write may be tried
- * again. One that only ran is given as it was when it barred: under load there is always another
- * one, and who wanted to be alone has to look at all of them anyway. */
+ * again. The script gives it as it was then, for what only ran has often ended a moment later; it
+ * cannot if the newest generation is another, or if the slot moves. */
 static semel_err take_barring(writing *x, const redisReply *reply, int64_t now, semel_room *room,
                               semel_record *cur, semel_fault *fault)
 {
@@ -198,17 +198,23 @@ static semel_err take_barring(writing *x, const redisReply *reply, int64_t now, 
     int64_t then;
     if (!sm_rd_member_read(sm_rd_text(sm_rd_element(reply, 3)), &m))
         return sm_fault_set(fault, SEMEL_E_CORRUPT, "the barrier of a group cannot be read");
+    semel_record there;
+    char birth[SM_RD_BIRTH];
+    if (sm_rd_text(sm_rd_element(reply, 4)).p != NULL) {
+        semel_err read = take_current(reply, 4, &there, birth, fault);
+        if (read == SEMEL_OK && memcmp(birth, m.birth, sizeof birth) == 0) {
+            read = sm_rd_record_copy(&there, room, cur);
+            return read == SEMEL_OK ? SEMEL_E_BARRED : read;
+        }
+        if (read != SEMEL_OK)
+            return read;
+    }
     semel_ref ref = {
         .id = m.id, .generation = m.generation, .sharded = true, .shard = x->w->next.shard};
     semel_err e = sm_rd_get(x->st, &ref, room, cur, &then, fault);
     if (e != SEMEL_OK)
         return e;
     x->real = true;
-    if (x->w->alone && sm_rd_number(sm_rd_element(reply, 4)) == 1 && bars_at(cur) < 0) {
-        cur->state = SEMEL_S_RUNNING;
-        cur->lease_end = INT64_MAX;
-        return SEMEL_E_BARRED;
-    }
     int64_t bars = bars_at(cur);
     bool still = bars >= 0 && (x->w->alone || bars <= (then > now ? then : now));
     return still ? SEMEL_E_BARRED : SEMEL_E_NOT_FOUND;
@@ -238,7 +244,8 @@ static semel_err judge(writing *x, const redisReply *reply, semel_room *room, se
     }
     if (sm_str_is(word, "found") || sm_str_is(word, "stale")) {
         semel_record there;
-        semel_err e = take_current(reply, &there, fault);
+        char birth[SM_RD_BIRTH];
+        semel_err e = take_current(reply, 3, &there, birth, fault);
         if (e == SEMEL_OK)
             e = sm_rd_record_copy(&there, room, cur);
         if (e != SEMEL_OK)
