@@ -123,13 +123,16 @@ unit_finish() {
 # source is gone is not run.
 unit_programs() {
     local source program
-    # A locale with a decimal comma, for the test that it changes nothing.
+    # A locale with a decimal comma, for the test that it changes nothing. Only for that: the C library
+    # loses some memory if there is such a path and somebody makes a locale of his own, as libraries
+    # that libpq is linked with do.
     mkdir "$scratch/locale" &&
-        localedef -i de_DE -f UTF-8 --no-archive "$scratch/locale/de_DE.UTF-8" >/dev/null 2>&1 &&
-        export LOCPATH=$scratch/locale
+        localedef -i de_DE -f UTF-8 --no-archive "$scratch/locale/de_DE.UTF-8" >/dev/null 2>&1
     for source in "$SEMEL_ROOT"/tests/unit/*.c; do
         program=$1/tests/unit_$(basename "$source" .c)
-        if [ -x "$program" ]; then
+        if [ "${program##*/}" = unit_json_number ]; then
+            LOCPATH=$scratch/locale unit_program "$program"
+        elif [ -x "$program" ]; then
             unit_program "$program"
         else
             not_ok "${program##*/}: is not built; name it in tests/meson.build"

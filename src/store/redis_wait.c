@@ -251,6 +251,11 @@ semel_err sm_rd_wait(semel_store *st, const semel_ref *of, uint64_t version, int
             e = SEMEL_E_TIMEOUT;
             break;
         }
+        if (e == SEMEL_E_UNAVAILABLE && deadline_ns - now < SHORT_NS / 2) {
+            /* There was no time for another look: that says nothing about the server. */
+            e = sm_bell_sleep(bucket, turn, deadline_ns) != turn ? SEMEL_OK : SEMEL_E_TIMEOUT;
+            break;
+        }
         if (e != SEMEL_OK)
             break;
         int64_t pause = of == NULL                              ? EVENTS_NS
