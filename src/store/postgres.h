@@ -40,6 +40,7 @@
 #include "base/error.h"
 #include "semel/store.h"
 #include "store/bell.h"
+#include "store/copy.h"
 #include "store/gate.h"
 #include "store/postgres_sql.h"
 

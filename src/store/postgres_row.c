@@ -247,24 +247,5 @@ void sm_pg_record_view(const PGresult *r, int row, int column, semel_record *out
 semel_err sm_pg_record_copy(const semel_record *from, semel_room *room, semel_record *to,
                             semel_fault *fault)
 {
-    size_t n = from->scope.n + from->step.n + from->tool.n + from->caller.n + from->args.n +
-               from->life.n + from->outcome.n;
-    char *p = n == 0 ? NULL : room->alloc(room, n);
-    if (n > 0 && p == NULL)
-        return sm_pg_nomem(fault);
-    *to = *from;
-    semel_str *const texts[] = {&to->scope, &to->step, &to->tool,   &to->caller,
-                                &to->args,  &to->life, &to->outcome};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (texts[i]->p == NULL)
-            continue;
-        if (texts[i]->n == 0) {
-            texts[i]->p = ""; /* what it pointed to is borrowed */
-            continue;
-        }
-        memcpy(p, texts[i]->p, texts[i]->n);
-        texts[i]->p = p;
-        p += texts[i]->n;
-    }
-    return SEMEL_OK;
+    return sm_record_copy(from, room, to) == SEMEL_OK ? SEMEL_OK : sm_pg_nomem(fault);
 }

@@ -59,6 +59,7 @@
 #include "base/str.h"
 #include "semel/store.h"
 #include "store/bell.h"
+#include "store/copy.h"
 #include "store/gate.h"
 
 #define SM_RD_SHARDS     256u
@@ -304,9 +305,6 @@ void sm_rd_record_pack(const semel_record *r, uint64_t version, char head[SM_RD_
  * it. SEMEL_E_CORRUPT. */
 semel_err sm_rd_record_unpack(sm_str bytes, semel_record *out, char birth[SM_RD_BIRTH],
                               semel_fault *fault);
-
-/* A copy whose texts are in one piece of the room. */
-semel_err sm_rd_record_copy(const semel_record *from, semel_room *room, semel_record *to);
 
 void sm_rd_event_pack(const semel_event *e, sm_buf *out);
 semel_err sm_rd_event_unpack(sm_str bytes, semel_event *out, semel_fault *fault);

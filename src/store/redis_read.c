@@ -139,7 +139,7 @@ semel_err sm_rd_get(semel_store *st, const semel_ref *ref, semel_room *room, sem
             e = sm_fault_set(fault, SEMEL_E_CORRUPT,
                              "two keys have one id; give one of the calls another scope or step");
         if (e == SEMEL_OK)
-            e = sm_rd_record_copy(&r, room, cur);
+            e = sm_record_copy(&r, room, cur);
         if (e != SEMEL_E_NOT_FOUND || generation == 0)
             break;
     }

@@ -208,28 +208,6 @@ semel_err sm_rd_record_unpack(sm_str bytes, semel_record *out, char birth[SM_RD_
     return good ? SEMEL_OK : corrupt(fault, "a record");
 }
 
-semel_err sm_rd_record_copy(const semel_record *from, semel_room *room, semel_record *to)
-{
-    semel_record copy = *from;
-    semel_str *const texts[] = {&copy.scope, &copy.step, &copy.tool,   &copy.caller,
-                                &copy.args,  &copy.life, &copy.outcome};
-    size_t n = 0;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        n += texts[i]->n;
-    char *p = room->alloc(room, n == 0 ? 1 : n); /* an empty text is not an absent one */
-    if (p == NULL)
-        return SEMEL_E_NOMEM;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (texts[i]->p == NULL)
-            continue;
-        memcpy(p, texts[i]->p, texts[i]->n);
-        texts[i]->p = p;
-        p += texts[i]->n;
-    }
-    *to = copy;
-    return SEMEL_OK;
-}
-
 int64_t sm_rd_next_purge(const semel_record *r)
 {
     int64_t at = INT64_MAX;

@@ -203,7 +203,7 @@ static semel_err take_barring(writing *x, const redisReply *reply, int64_t now, 
     if (sm_rd_text(sm_rd_element(reply, 4)).p != NULL) {
         semel_err read = take_current(reply, 4, &there, birth, fault);
         if (read == SEMEL_OK && memcmp(birth, m.birth, sizeof birth) == 0) {
-            read = sm_rd_record_copy(&there, room, cur);
+            read = sm_record_copy(&there, room, cur);
             return read == SEMEL_OK ? SEMEL_E_BARRED : read;
         }
         if (read != SEMEL_OK)
@@ -247,7 +247,7 @@ static semel_err judge(writing *x, const redisReply *reply, semel_room *room, se
         char birth[SM_RD_BIRTH];
         semel_err e = take_current(reply, 3, &there, birth, fault);
         if (e == SEMEL_OK)
-            e = sm_rd_record_copy(&there, room, cur);
+            e = sm_record_copy(&there, room, cur);
         if (e != SEMEL_OK)
             return e;
         sm_rd_hint(x->st, cur->id, cur->shard);
@@ -322,7 +322,7 @@ static semel_err write_record(writing *x, semel_room *room, semel_record *cur, i
     sm_rd_batch_init(&x->batch, x->st);
     sm_rd_record_pack(&next, x->version, x->head, &x->tail);
     sm_rd_event_pack(&event, &x->event);
-    semel_err e = sm_rd_record_copy(&next, room, &x->written);
+    semel_err e = sm_record_copy(&next, room, &x->written);
     if (e == SEMEL_OK && (x->tail.err != SM_OK || x->event.err != SM_OK))
         e = SEMEL_E_NOMEM;
     bool again = e == SEMEL_OK;

@@ -204,7 +204,7 @@ static semel_err submit_write(semel_store *st, sm_sq_kind kind, const semel_writ
                               semel_fault *fault)
 {
     sm_sq_request r = {.kind = kind,
-                       .bytes = sm_sq_record_bytes(&w->next) + w->event.body.n + 512,
+                       .bytes = sm_record_bytes(&w->next) + w->event.body.n + 512,
                        .w = w,
                        .room = room,
                        .cur = cur,
@@ -213,7 +213,7 @@ static semel_err submit_write(semel_store *st, sm_sq_kind kind, const semel_writ
     *now = r.now != 0 ? r.now : sm_clock_ms();
     *wrote = r.wrote;
     if (e == SEMEL_OK && r.wrote) {
-        if (sm_sq_record_copy(&w->next, room, cur) != SEMEL_OK)
+        if (sm_record_copy(&w->next, room, cur) != SEMEL_OK)
             return sm_sq_nomem(fault);
         cur->version = r.version;
     }

@@ -37,6 +37,7 @@
 #include "base/error.h"
 #include "semel/store.h"
 #include "store/bell.h"
+#include "store/copy.h"
 #include "store/sqlite_sql.h"
 
 #define SM_SQ_SCHEMA         1          /* the newest version of the file that this code knows */
@@ -294,12 +295,6 @@ bool sm_sq_hash_is_zero(const semel_hash *h);
 
 /* A row of SM_SQ_RECORD; texts are borrowed until the statement moves. */
 void sm_sq_record_view(sqlite3_stmt *stmt, semel_record *out);
-
-/* A copy whose texts are one piece of memory from `room`. */
-semel_err sm_sq_record_copy(const semel_record *from, semel_room *room, semel_record *to);
-
-/* Bytes that the texts of a record take. */
-size_t sm_sq_record_bytes(const semel_record *r);
 
 /* Binds the 28 parameters of EFFECT_ADD and EFFECT_SET. */
 int sm_sq_record_bind(sqlite3_stmt *stmt, int64_t n, uint64_t version, const semel_record *r);

@@ -163,7 +163,7 @@ static void *behind_alloc(semel_room *room, size_t n)
 void sm_sq_cache_put(semel_store *st, const semel_record *r, uint64_t stamp)
 {
     sm_sq_cache *c = &st->cache;
-    size_t bytes = sizeof(sm_sq_entry) + sm_sq_record_bytes(r);
+    size_t bytes = sizeof(sm_sq_entry) + sm_record_bytes(r);
     /* Not worth the malloc if it is void already, nor if it would push out all others. */
     if (!semel_state_settled(r->state) || bytes > c->stripe_bytes || sm_sq_cache_stamp(st) != stamp)
         return;
@@ -172,7 +172,7 @@ void sm_sq_cache_put(semel_store *st, const semel_record *r, uint64_t stamp)
         return;
     *e = (sm_sq_entry){.stamp = stamp, .bytes = bytes};
     behind rest = {{behind_alloc}, e + 1};
-    sm_sq_record_copy(r, &rest.room, &e->record);
+    sm_record_copy(r, &rest.room, &e->record);
 
     sm_sq_stripe *s = stripe_of(c, &r->key);
     pthread_mutex_lock(&s->lock);
@@ -304,7 +304,7 @@ semel_err sm_sq_peek(semel_store *st, const semel_hash *key, semel_room *room, s
         take_out(s, at);
     } else if (*at != NULL) {
         (*at)->hit = true;
-        err = sm_sq_record_copy(&(*at)->record, room, cur);
+        err = sm_record_copy(&(*at)->record, room, cur);
     }
     pthread_mutex_unlock(&s->lock);
     int64_t checked_at = atomic_load_explicit(&c->checked_at, memory_order_relaxed);

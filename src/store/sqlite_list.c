@@ -61,7 +61,7 @@ static semel_err give(semel_store *st, sm_sq_conn *c, int64_t n, const semel_fil
         semel_record view;
         sm_sq_record_view(stmt, &view);
         wanted = filter == NULL ? !semel_state_settled(view.state) : matches(filter, &view);
-        if (wanted && sm_sq_record_copy(&view, &scratch->room, &r) != SEMEL_OK)
+        if (wanted && sm_record_copy(&view, &scratch->room, &r) != SEMEL_OK)
             e = sm_sq_nomem(fault);
     } else if (rc != SQLITE_DONE) {
         e = sm_sq_fault(st, rc, fault);
@@ -214,7 +214,7 @@ static semel_err next_event(semel_store *st, sm_sq_conn *c, int64_t n, uint64_t 
         semel_record view = {.step = sm_sq_text(stmt, 5),
                              .caller = sm_sq_text(stmt, 6),
                              .args = sm_sq_text(stmt, 7)};
-        if (sm_sq_record_copy(&view, &scratch->room, &view) != SEMEL_OK)
+        if (sm_record_copy(&view, &scratch->room, &view) != SEMEL_OK)
             err = sm_sq_nomem(fault);
         *e = (semel_event){.seq = (uint64_t)sm_sq_int(stmt, 0),
                            .id = (uint64_t)sm_sq_int(stmt, 1),

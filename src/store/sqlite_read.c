@@ -21,7 +21,7 @@ static semel_err read_row(semel_store *st, sqlite3_stmt *stmt, const semel_hash 
         sm_sq_record_view(stmt, &view);
         if (key != NULL && memcmp(key, &view.key, sizeof view.key) != 0)
             e = sm_sq_collision(st, fault);
-        else if (sm_sq_record_copy(&view, room, out) != SEMEL_OK)
+        else if (sm_record_copy(&view, room, out) != SEMEL_OK)
             e = sm_sq_nomem(fault);
     } else if (rc == SQLITE_DONE) {
         e = sm_fault_set(fault, SEMEL_E_NOT_FOUND, "there is no such record");
@@ -114,7 +114,7 @@ static semel_err read_note(semel_store *st, sm_sq_conn *c, sm_sq_statement which
         semel_record view = {
             .step = sm_sq_text(stmt, 6), .scope = sm_sq_text(stmt, 7), .tool = sm_sq_text(stmt, 8)};
         *seq = sm_sq_int(stmt, 0);
-        if (sm_sq_record_copy(&view, &scratch->room, &view) != SEMEL_OK)
+        if (sm_record_copy(&view, &scratch->room, &view) != SEMEL_OK)
             e = sm_sq_nomem(fault);
         *note = (semel_note){.id = (uint64_t)sm_sq_int(stmt, 1),
                              .generation = (uint64_t)sm_sq_int(stmt, 2),

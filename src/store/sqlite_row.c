@@ -85,34 +85,6 @@ void sm_sq_record_view(sqlite3_stmt *stmt, semel_record *r)
     r->outcome = sm_sq_text(stmt, 26);
 }
 
-size_t sm_sq_record_bytes(const semel_record *r)
-{
-    return r->scope.n + r->step.n + r->tool.n + r->caller.n + r->args.n + r->life.n + r->outcome.n;
-}
-
-semel_err sm_sq_record_copy(const semel_record *from, semel_room *room, semel_record *to)
-{
-    size_t n = sm_sq_record_bytes(from);
-    char *p = n == 0 ? NULL : room->alloc(room, n);
-    if (n > 0 && p == NULL)
-        return SEMEL_E_NOMEM;
-    *to = *from;
-    semel_str *const texts[] = {&to->scope, &to->step, &to->tool,   &to->caller,
-                                &to->args,  &to->life, &to->outcome};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (texts[i]->p == NULL)
-            continue;
-        if (texts[i]->n == 0) {
-            texts[i]->p = ""; /* what it pointed to is borrowed */
-            continue;
-        }
-        memcpy(p, texts[i]->p, texts[i]->n);
-        texts[i]->p = p;
-        p += texts[i]->n;
-    }
-    return SEMEL_OK;
-}
-
 int64_t sm_sq_sweep_at(int64_t result_end, int64_t window_end, int64_t purge_at, bool has_outcome,
                        bool has_args)
 {

@@ -69,7 +69,7 @@ static int give_row(semel_store *st, sm_sq_request *r, int64_t n, semel_err answ
     if (rc == SQLITE_ROW) {
         semel_record view;
         sm_sq_record_view(stmt, &view);
-        r->err = sm_sq_record_copy(&view, r->room, r->cur);
+        r->err = sm_record_copy(&view, r->room, r->cur);
         if (r->err == SEMEL_OK)
             r->err = answer;
         else

@@ -12,11 +12,6 @@ static int teardown(void **state)
 }
 
 #define on_server(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-#define needs_server()                                                                             \
-    do {                                                                                           \
-        if (!there_is_a_server)                                                                    \
-            skip();                                                                                \
-    } while (0)
 
 /* The server behind another host, which is asked first. */
 static place behind(int port)

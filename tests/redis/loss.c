@@ -17,11 +17,6 @@ static int teardown(void **state)
 }
 
 #define on_server(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-#define needs_server()                                                                             \
-    do {                                                                                           \
-        if (!there_is_a_server)                                                                    \
-            skip();                                                                                \
-    } while (0)
 
 /* A claim of a scope that no other test has: a shard of its own, most likely. */
 static semel_write elsewhere(uint64_t n)

@@ -16,11 +16,6 @@ static int teardown(void **state)
 }
 
 #define on_server(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-#define needs_server()                                                                             \
-    do {                                                                                           \
-        if (!there_is_a_server)                                                                    \
-            skip();                                                                                \
-    } while (0)
 
 /* The same ledger with other options, in place of the handle. */
 static void reopen(ledger *l, const place *p, const char *options)

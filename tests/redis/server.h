@@ -61,4 +61,11 @@ typedef struct proxy {
 void proxy_start(proxy *x, const place *to);
 void proxy_stop(proxy *x);
 
+/* Skips a test that has no server to run on. */
+#define needs_server()                                                                             \
+    do {                                                                                           \
+        if (!there_is_a_server)                                                                    \
+            skip();                                                                                \
+    } while (0)
+
 #endif
