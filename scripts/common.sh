@@ -10,7 +10,7 @@ me=${0##*/}
 
 # What a build of Semel needs, by the names Debian gives it.
 core_packages="gcc libc6-dev meson ninja-build pkg-config libssl-dev libyaml-dev libsqlite3-dev"
-core_packages="$core_packages libpq-dev libhiredis-dev"
+core_packages="$core_packages libpq-dev libhiredis-dev libmicrohttpd-dev libcurl4-openssl-dev"
 
 # server_packages WORD: what starting a server for tests or benchmarks needs.
 server_packages() {
@@ -34,6 +34,8 @@ package_here() {
     libsqlite3-dev) pkg-config --exists 'sqlite3 >= 3.40' ;;
     libpq-dev) pkg-config --exists 'libpq >= 14' ;;
     libhiredis-dev) pkg-config --exists hiredis ;;
+    libmicrohttpd-dev) pkg-config --exists 'libmicrohttpd >= 0.9.71' ;;
+    libcurl4-openssl-dev) pkg-config --exists 'libcurl >= 7.75' ;;
     libcmocka-dev) pkg-config --exists cmocka ;;
     libclang-rt-14-dev) compgen -G '/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.asan-*.a' ;;
     llvm-14) command -v llvm-symbolizer-14 ;;

@@ -1,0 +1,2 @@
+/* semel serve. */
+#include "cli/cli.h"

@@ -1,0 +1,2 @@
+/* semel token. */
+#include "cli/cli.h"

@@ -1,0 +1,2 @@
+/* To come. */
+#include "effect/upstream.h"

@@ -1,0 +1,112 @@
+/*
+ * The gateway's configuration: a YAML file, read by tables like contracts are, so that every
+ * mistake in it is found at once, with its place and what was probably meant.
+ *
+ * A configuration is immutable once read. Values of ${NAME} come from the environment and are put
+ * in when they are used, so that secrets are in no structure that anything prints.
+ */
+#ifndef SM_GATEWAY_CONFIG_H
+#define SM_GATEWAY_CONFIG_H
+
+#include "core/contract.h"
+#include "core/report.h"
+
+/* Where to listen. */
+typedef struct gw_listen {
+    sm_str text;   /* as written: 127.0.0.1:8787, [::1]:8787, unix:/run/semel/semel.sock */
+    sm_str host;   /* an address; absent for a Unix socket */
+    uint16_t port; /* 0: any that is free */
+    sm_str path;   /* of a Unix socket; absent: TCP */
+    bool loopback;
+} gw_listen;
+
+typedef struct gw_listens {
+    const gw_listen *v;
+    uint32_t n;
+} gw_listens;
+
+typedef struct gw_texts {
+    const sm_str *v;
+    uint32_t n;
+} gw_texts;
+
+typedef struct gw_tls {
+    bool on;
+    sm_str certificate, key; /* files */
+} gw_tls;
+
+/* One API behind /proxy/NAME/. Its unsafe calls are calls of the tool proxy.NAME, with the
+ * arguments method, path, query, content_type and body or body_sha256. */
+typedef struct gw_upstream_api {
+    sm_str name;
+    sm_str url; /* the base: scheme, host, and a path without a slash at its end */
+    sm_headers headers;
+    int64_t timeout_ms;
+    sm_idempotency idempotency; /* the header that the upstream takes a key in */
+    sm_retry retry;
+    bool rejects_before_work;
+} gw_upstream_api;
+
+typedef struct gw_apis {
+    const gw_upstream_api *v;
+    uint32_t n;
+} gw_apis;
+
+typedef struct gw_limits {
+    int64_t body_bytes;              /* of a request; 1 MiB */
+    int64_t result_bytes;            /* of an upstream's answer that is passed on; 16 MiB */
+    int64_t connections;             /* 12000 */
+    int64_t connections_per_address; /* 0: no bound */
+    int64_t in_flight;               /* executions at once; 2000 */
+    int64_t waiting;                 /* requests that wait for something; 10000 */
+    int64_t streams;                 /* of events at once; 64 */
+    int64_t request_ms;              /* for a request to arrive whole; 10 s */
+    int64_t idle_ms;                 /* of a connection between requests; 75 s */
+    int64_t wait_ms;                 /* the most that wait_ms may ask for; 5 min */
+} gw_limits;
+
+typedef enum gw_log_format { GW_LOG_TEXT, GW_LOG_JSON } gw_log_format;
+typedef enum gw_log_requests { GW_LOG_WRITES, GW_LOG_ALL, GW_LOG_NONE } gw_log_requests;
+
+typedef struct gw_log_rule {
+    int format;   /* gw_log_format */
+    int level;    /* 0 debug, 1 info, 2 warn, 3 error */
+    int requests; /* which requests get a line: those that ran something or failed, all, none */
+} gw_log_rule;
+
+typedef struct gw_config {
+    sm_arena arena;
+    sm_pattern *patterns;
+    sm_str file; /* its name; absent: the built-in configuration */
+    gw_listens listen;
+    gw_tls tls;
+    bool behind_proxy; /* a reverse proxy in front of us speaks TLS */
+    gw_texts hosts;    /* names that Host may have, beside addresses that we listen on */
+    gw_texts origins;  /* of pages that may call us */
+    sm_str ledger;     /* a URL; may hold ${NAME} */
+    sm_str contract;   /* a file, as seen from the configuration's directory */
+    sm_str tokens;     /* likewise */
+    sm_str seal_key;   /* likewise */
+    sm_str ca_file;    /* certificates to trust for upstreams; absent: the system's */
+    gw_apis proxies;
+    gw_limits limits;
+    gw_log_rule log;
+    int64_t drain_ms; /* how long SIGTERM waits for what is under way; 30 s */
+    int64_t threads;  /* of the HTTP server; 0: as many as processors, at most 4 */
+} gw_config;
+
+/* Reads a file's text. On failure *out is NULL; `report` must have been made with the same text. */
+sm_err gw_config_read(sm_str name, sm_str text, gw_config **out, sm_report *report);
+
+/* What applies without a file: 127.0.0.1:8787, the user's own ledger and tokens. */
+sm_err gw_config_default(gw_config **out);
+
+void gw_config_free(gw_config *c); /* accepts NULL */
+
+/* What must not be started: a non-loopback address without TLS or a stated reverse proxy. */
+sm_err gw_config_safe(const gw_config *c, sm_fault *fault);
+
+/* A text with its ${NAME}s put in. SEMEL_E_INVALID, naming the variable, if one is not set. */
+sm_err gw_expand(sm_str text, sm_buf *out, sm_fault *fault);
+
+#endif

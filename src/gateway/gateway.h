@@ -1,0 +1,115 @@
+/*
+ * The gateway's insides: what its files share.
+ *
+ *     server.c    connections, limits, TLS; request.c: requests and replies; route.c: who may go
+ *                 where
+ *     call.c      POST /v1/call; proxy.c: /proxy/NAME/...; both make runs (run.h)
+ *     run.c       a call that the gateway executes, from asking to answering; park.c: those who
+ *                 wait
+ *     remedy.c    effects in doubt, and approved ones whose caller does not come back
+ *     api_*.c     everything else under /v1; stream.c: server-sent events
+ *
+ * Threads: those of the HTTP server, which never block; workers (pool.h), which block on the ledger
+ * only; one of the HTTP client; one that watches held connections; one that keeps time for those
+ * who wait; those of the ledger. No lock is held across a call of the ledger or a callback.
+ */
+#ifndef SM_GATEWAY_GATEWAY_H
+#define SM_GATEWAY_GATEWAY_H
+
+#include "effect/http.h"
+#include "gateway/config.h"
+#include "gateway/log.h"
+#include "gateway/pool.h"
+#include "gateway/request.h"
+#include "gateway/tokens.h"
+#include "semel/semel.h"
+
+typedef struct gw_server gw_server;   /* server.c */
+typedef struct gw_metrics gw_metrics; /* metrics.c */
+typedef struct gw_stream gw_stream;   /* stream.c */
+typedef struct gw_runs gw_runs;       /* run.c */
+
+struct gateway {
+    const gw_config *config;
+    gw_log log;
+    semel *ledger;
+    sm_http *http;
+    gw_tokens *tokens;
+    gw_pool *pool;
+    gw_metrics *metrics;
+    gw_stream *stream;
+    gw_runs *runs;
+    gw_server *server;
+    atomic_bool draining; /* SIGTERM came: no new work */
+};
+
+/* Opens the ledger and everything above it, and listens. On failure *out is NULL. `contract_text`
+ * is used if the configuration names no file; absent: none. */
+sm_err gw_start(const gw_config *config, sm_str contract_text, gateway **out, sm_fault *fault);
+
+/* The address that listener number `i` really has, such as http://127.0.0.1:8787. */
+sm_str gw_address(const gateway *g, uint32_t i);
+
+/* Contracts and tokens are read again: all or nothing. On failure the old ones stay. */
+sm_err gw_reload(gateway *g, sm_fault *fault);
+
+/* No new work from now on; waits up to the configured time for what is under way, then stops.
+ * What has not ended is left as a claim, and is in doubt for whoever looks next. Accepts NULL. */
+void gw_stop(gateway *g);
+
+/* ---- the server (server.c) -------------------------------------------------------------------*/
+
+sm_err gw_server_start(gateway *g, gw_server **out, sm_fault *fault);
+void gw_server_quiesce(gw_server *s); /* no new connections; those that are open get an answer */
+void gw_server_stop(gw_server *s);    /* accepts NULL */
+
+/* ---- routes (route.c) ------------------------------------------------------------------------*/
+
+enum {
+    GW_OPEN = 1,  /* no token needed */
+    GW_WHOLE = 2, /* only for tokens that are bound to no scope */
+    GW_WORKS = 4, /* refused while draining: it could start something */
+    GW_ANY_METHOD = 8,
+};
+
+typedef struct gw_route {
+    gw_method method;
+    const char *path; /* "/v1/effects/{id}/events": one {segment} at most, given as `rest`; or
+                         ending in a slash and a star: the rest of the path is given as it came */
+    unsigned roles;   /* bits of gw_role */
+    unsigned flags;
+    void (*handle)(gw_request *r);
+} gw_route;
+
+/* The route of a method and path; if there is none, *allowed lists the methods that the path has
+ * ("" if it is no path of ours). Sets *rest. */
+const gw_route *gw_route_find(gw_method method, sm_str path, sm_str *rest, char allowed[64]);
+
+/* ---- handlers --------------------------------------------------------------------------------*/
+
+void gw_on_call(gw_request *r);  /* call.c */
+void gw_on_proxy(gw_request *r); /* proxy.c */
+
+void gw_on_begin(gw_request *r); /* api_claims.c */
+void gw_on_commit(gw_request *r);
+void gw_on_renew(gw_request *r);
+
+void gw_on_effects(gw_request *r); /* api_effects.c */
+void gw_on_effect(gw_request *r);
+void gw_on_events(gw_request *r);
+void gw_on_approvals(gw_request *r);
+void gw_on_tools(gw_request *r);
+
+void gw_on_approve(gw_request *r); /* api_people.c */
+void gw_on_deny(gw_request *r);
+void gw_on_cancel(gw_request *r);
+void gw_on_resolve(gw_request *r);
+void gw_on_forget(gw_request *r);
+
+void gw_on_stream(gw_request *r);  /* stream.c */
+void gw_on_metrics(gw_request *r); /* metrics.c */
+void gw_on_health(gw_request *r);  /* api_health.c */
+void gw_on_ready(gw_request *r);
+void gw_on_openapi(gw_request *r);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * The log: one line for each thing, as text for people or JSON for machines, on stderr.
+ *
+ * A line has a time, a level, a message and named fields. Values are made visible: no line feed or
+ * control character of a client reaches the terminal. Secrets are never passed in: no headers, no
+ * bodies, no queries, no keys, no claims.
+ */
+#ifndef SM_GATEWAY_LOG_H
+#define SM_GATEWAY_LOG_H
+
+#include "gateway/config.h"
+
+typedef enum gw_level { GW_DEBUG, GW_INFO, GW_WARN, GW_ERROR } gw_level;
+
+typedef struct gw_log {
+    gw_log_rule rule;
+    int fd;
+} gw_log;
+
+/* Fields are pairs of a name and a value, ended by NULL; numbers go as text made by the caller.
+ * One write(2) for each line, from any thread. */
+void gw_say(const gw_log *log, gw_level level, const char *message, ...) __attribute__((sentinel));
+
+/* The same with values that are not NUL-terminated. */
+typedef struct gw_log_field {
+    const char *name;
+    sm_str value; /* absent: left out */
+    bool is_number;
+} gw_log_field;
+void gw_say_fields(const gw_log *log, gw_level level, const char *message,
+                   const gw_log_field *fields, size_t n);
+
+#endif

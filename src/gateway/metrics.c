@@ -1,0 +1,7 @@
+/* GET /metrics. */
+#include "gateway/gateway.h"
+
+void gw_on_metrics(gw_request *r)
+{
+    gw_problem(r, 501, "NO_ROUTE", NULL, "not built yet");
+}

@@ -1,0 +1,2 @@
+/* Those who wait. */
+#include "gateway/run.h"

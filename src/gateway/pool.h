@@ -1,0 +1,31 @@
+/*
+ * Worker threads: where the gateway blocks on the ledger, so that its server never does.
+ *
+ * Threads are made when there is work and none is idle, up to a bound, and end after a while
+ * without any. Many of them waiting for one sync is what makes a group commit, so the bound is well
+ * above the number of processors. Jobs are taken in the order in which they came.
+ */
+#ifndef SM_GATEWAY_POOL_H
+#define SM_GATEWAY_POOL_H
+
+#include "semel/semel.h"
+
+typedef struct gw_pool gw_pool;
+
+/* A job lives in whatever it is about. It may be added again once it runs. */
+typedef struct gw_job {
+    struct gw_job *next;
+    void (*run)(struct gw_job *job, semel_answer *a); /* the answer is the thread's own */
+} gw_job;
+
+semel_err gw_pool_new(unsigned threads_max, gw_pool **out);
+
+/* From any thread; never blocks. If no thread at all can be made, the caller's thread runs it. */
+void gw_pool_add(gw_pool *pool, gw_job *job);
+
+size_t gw_pool_waiting(gw_pool *pool); /* jobs that no thread has taken yet */
+
+/* Runs what is left, and ends the threads. Accepts NULL. */
+void gw_pool_free(gw_pool *pool);
+
+#endif

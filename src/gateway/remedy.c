@@ -1,0 +1,2 @@
+/* Effects that nobody asks for any more. */
+#include "gateway/run.h"

@@ -1,0 +1,121 @@
+/*
+ * One HTTP request of a client, from its first byte to the end of its answer.
+ *
+ * A handler runs on a thread of the HTTP server, which must not block: it answers at once
+ * (gw_reply...), or hands the request to a worker (gw_work), or keeps it and answers later from any
+ * thread (gw_hold, then one of the replies). Exactly one reply is made for each request.
+ *
+ * Life: the connection owns one reference, and whoever holds the request another one (gw_hold takes
+ * it, the reply gives it back). When the client hangs up while the request is held, `gone` becomes
+ * true and on_gone, if set, is called once, on a thread that must not block; a reply that is made
+ * afterwards goes nowhere and is still to be made.
+ */
+#ifndef SM_GATEWAY_REQUEST_H
+#define SM_GATEWAY_REQUEST_H
+
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "gateway/tokens.h"
+#include "semel/semel.h"
+
+typedef struct gateway gateway;
+typedef struct gw_request gw_request;
+
+struct MHD_Connection;
+
+typedef enum gw_method {
+    GW_GET,
+    GW_HEAD,
+    GW_POST,
+    GW_PUT,
+    GW_PATCH,
+    GW_DELETE,
+    GW_OPTIONS,
+    GW_OTHER
+} gw_method;
+
+/* W3C trace context: what came, or what was made for this request. */
+typedef struct gw_trace {
+    char id[33];     /* 32 hexadecimal digits */
+    char parent[17]; /* of whoever called us; empty: the trace began here */
+    char span[17];   /* ours */
+    bool sampled;
+    sm_str state; /* tracestate as it came, or absent */
+} gw_trace;
+
+struct gw_request {
+    gateway *g;
+    gw_method method;
+    const char *method_text;
+    sm_str path;  /* as sent, without the query */
+    sm_str rest;  /* of the path, behind the route's prefix; decoded if the route says so */
+    sm_str query; /* as sent, without the question mark; absent: none */
+    sm_buf body;  /* the whole of it, at most the configured limit */
+    gw_who who;   /* who asks; all zero on routes that are open to everybody */
+    gw_trace trace;
+    int64_t began_ns;
+    sm_str effect; /* for the log: the handle that the answer names */
+    void *own;     /* the handler's */
+    void (*on_gone)(gw_request *r);
+    atomic_bool gone;
+};
+
+/* A header by its name, or a query parameter (decoded); absent if there is none. Valid until the
+ * reply. A header that came more than once gives its first value; gw_header_count tells. */
+sm_str gw_header(const gw_request *r, const char *name);
+unsigned gw_header_count(const gw_request *r, const char *name);
+sm_str gw_query(const gw_request *r, const char *name);
+
+/* Told each header (or query parameter) in turn; false stops. */
+typedef bool gw_pair_fn(void *context, sm_str name, sm_str value);
+void gw_headers_each(const gw_request *r, gw_pair_fn *each, void *context);
+void gw_query_each(const gw_request *r, gw_pair_fn *each, void *context);
+
+/* ---- answering -------------------------------------------------------------------------------*/
+
+/* A header of the answer; before the reply. */
+void gw_set(gw_request *r, const char *name, sm_str value);
+
+/* The reply. The body is copied. */
+void gw_reply(gw_request *r, int status, const char *content_type, sm_str body);
+void gw_reply_json(gw_request *r, int status, sm_str json);
+
+/* What the ledger refused, or an error of ours, as problem+json (RFC 9457): type, title, status,
+ * detail, and the fields code, retriable, retry_after_ms, message, corrective_action, effect.
+ * Retry-After is set where it applies. */
+void gw_reply_refusal(gw_request *r, const semel_answer *a);
+
+/* An answer of the ledger: a refusal as above, else the answer's JSON with status 200. */
+void gw_reply_answer(gw_request *r, const semel_answer *a);
+
+/* A problem that is the gateway's own. `code` is one of the codes of semel.h by name, or one of the
+ * gateway's: UNAUTHENTICATED, NOT_ALLOWED, TOO_LARGE, OVERLOADED, DRAINING, NO_ROUTE. The message
+ * says what is wrong, `advice` (may be NULL) what to do instead. */
+void gw_problem(gw_request *r, int status, const char *code, const char *advice, const char *format,
+                ...) __attribute__((format(printf, 5, 6)));
+
+/* The HTTP status of a code. */
+int gw_status_of(semel_code code);
+
+/* An answer whose body comes piece by piece, from any thread, until gw_flow_end. The request is
+ * held from gw_flow_start on.
+ *
+ * gw_flow_push takes a piece, or returns false if more is waiting than the bound allows: then
+ * nothing was taken, and `on_room` (may be NULL) is called once there is room again. After the
+ * client has hung up pieces are taken and dropped. */
+void gw_flow_start(gw_request *r, int status, size_t bound, void (*on_room)(gw_request *r));
+bool gw_flow_push(gw_request *r, sm_str piece);
+void gw_flow_end(gw_request *r, bool whole); /* not whole: the connection is cut */
+
+/* ---- elsewhere -------------------------------------------------------------------------------*/
+
+/* Runs on a worker thread, with an answer to work with that is the thread's own. It may block on
+ * the ledger. The function must reply, or have handed the request on. */
+typedef void gw_work_fn(gw_request *r, semel_answer *a);
+void gw_work(gw_request *r, gw_work_fn *work);
+
+/* Keeps the request beyond the handler's return. Called on the server's thread. */
+void gw_hold(gw_request *r);
+
+#endif

@@ -1,0 +1,2 @@
+/* Runs. */
+#include "gateway/run.h"

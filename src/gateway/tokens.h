@@ -1,0 +1,79 @@
+/*
+ * Who may do what: bearer tokens, in a file that holds only their hashes.
+ *
+ * A token's text is semel_ID_SECRET: eight characters that name it and 43 that prove it. The file
+ * has for each its id, a name, a role, a scope prefix, the SHA-256 of the text, when it was made
+ * and when it ends. Whoever can read the file cannot make a token from it.
+ *
+ * The file is written whole, under a lock and by renaming, so that a reader sees all of an old one
+ * or all of a new one. A running gateway notices a change within a second.
+ */
+#ifndef SM_GATEWAY_TOKENS_H
+#define SM_GATEWAY_TOKENS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/digest.h"
+
+/* What the holder of a token may do. Numbers are bits of a route's set of roles. */
+typedef enum gw_role {
+    GW_AGENT = 1,    /* calls tools, and reads what became of it */
+    GW_APPROVER = 2, /* reads, approves and denies */
+    GW_OPERATOR = 4, /* that, and cancels, resolves and forgets */
+    GW_ADMIN = 8,    /* everything */
+} gw_role;
+
+#define GW_ID_TEXT    8u
+#define GW_TOKEN_TEXT 64u /* room for any token and its NUL */
+#define GW_NAME_MAX   64u
+#define GW_TOKENS_MAX 10000u
+
+const char *gw_role_name(gw_role role);
+bool gw_role_parse(sm_str text, gw_role *out);
+
+/* Somebody who has shown a token. The texts live as long as the request. */
+typedef struct gw_who {
+    gw_role role;                 /* 0: nobody */
+    char id[GW_ID_TEXT + 1];      /* of the token */
+    char actor[GW_NAME_MAX + 16]; /* for the audit trail: "NAME (token ID)" */
+    char scope[513];              /* prefix of the scopes that are theirs; empty: all */
+} gw_who;
+
+/* Whether a scope is theirs: equal to the prefix, or below it by whole segments. */
+bool gw_who_owns(const gw_who *who, sm_str scope);
+
+typedef struct gw_token {
+    char id[GW_ID_TEXT + 1];
+    char name[GW_NAME_MAX + 1];
+    gw_role role;
+    char scope[513];
+    sm_hash hash;
+    int64_t made_at, ends_at; /* ends_at 0: never */
+} gw_token;
+
+typedef struct gw_tokens gw_tokens;
+
+/* Opens a file for checking tokens; it need not exist yet. */
+sm_err gw_tokens_open(const char *path, gw_tokens **out, sm_fault *fault);
+void gw_tokens_close(gw_tokens *t); /* accepts NULL */
+
+/* Reads the file again if it has changed. On failure the old tokens stay. */
+sm_err gw_tokens_refresh(gw_tokens *t, sm_fault *fault);
+
+size_t gw_tokens_count(gw_tokens *t);
+
+/* Who a token's text stands for; false if nobody. Compares in constant time. Any thread. */
+bool gw_tokens_check(gw_tokens *t, sm_str text, int64_t now_ms, gw_who *out);
+
+/* Changes to a file, whole or not at all. `text` gets the new token, which is nowhere else. */
+sm_err gw_token_create(const char *path, const gw_token *what, char text[GW_TOKEN_TEXT],
+                       gw_token *made, sm_fault *fault);
+sm_err gw_token_revoke(const char *path, sm_str id, sm_fault *fault);
+
+/* Told each token of a file. */
+typedef bool gw_token_fn(void *context, const gw_token *t);
+sm_err gw_token_each(const char *path, gw_token_fn *each, void *context, sm_fault *fault);
+
+#endif

@@ -1,0 +1,2 @@
+/* To come. */
+#include "ledger/service.h"

@@ -1,0 +1,95 @@
+/*
+ * What a server needs of a ledger beyond semel.h: asking without waiting, changing contracts, and
+ * effects that nobody asks for any more.
+ */
+#ifndef SM_LEDGER_SERVICE_H
+#define SM_LEDGER_SERVICE_H
+
+#include "core/contract.h"
+#include "core/handle.h"
+#include "core/transition.h"
+#include "ledger/ledger.h"
+#include "semel/semel.h"
+
+/*
+ * A call that is asked for without blocking a thread until it can be answered. Asked for the first
+ * time it joins what is under way, if anything is; asked again it gets the end of what it joined,
+ * a failure too, and never runs that again.
+ */
+typedef struct sm_asking {
+    semel_call call;  /* wait_ms is not looked at */
+    sm_str actor;     /* who asks, for the audit trail; absent: the ledger's */
+    bool upstream;    /* whoever asks executes it here: what is left over is for sm_on_due */
+    int64_t lease_ms; /* 0: the contract's */
+
+    /* Called once the call has its contract and full arguments, before the ledger is asked for
+     * anything. A failure refuses the call. May be NULL. */
+    sm_err (*prepare)(void *context, const sm_contract *c, const sm_json *args, sm_fault *fault);
+    void *context;
+
+    /* Results. `waits`: the answer is a refusal for now, and worth asking again when the record
+     * `of` is no longer of this version, or after look_ms at the latest. */
+    bool waits;
+    sm_hash key;
+    semel_ref of; /* of.key is &key */
+    uint64_t version;
+    int64_t look_ms;
+
+    /* What was joined; zero before the first time. */
+    uint64_t joined_generation, joined_fence, joined_request;
+} sm_asking;
+
+/* Never waits. Otherwise as semel_begin. */
+sm_err sm_ask(semel *s, sm_asking *q, semel_answer *a);
+
+/* Answers from this process' memory alone, if that can tell: true if the answer is a replay. False
+ * says nothing. Does no I/O. */
+bool sm_ask_memory(semel *s, sm_asking *q, semel_answer *a);
+
+/* Blocks until q->of has changed, or until then. */
+void sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns);
+
+/* Gives a claim back under which nothing was done: the key is free again. */
+sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a);
+
+/* ---- contracts -------------------------------------------------------------------------------*/
+
+/* Replaces the contracts by those of a file's text, if they are right and this ledger may hold
+ * them. Calls under way end under the old ones. `report` (made with the same text) gets what is
+ * wrong, and warnings about tools whose retries will not be recognised. */
+sm_err sm_contracts_replace(semel *s, sm_str name, sm_str text, sm_report *report, sm_fault *fault);
+
+/* The contracts in use, until the answer is used again or freed. */
+const sm_contracts *sm_contracts_now(semel *s, semel_answer *a);
+
+/* ---- what is left over -----------------------------------------------------------------------*/
+
+/* Called from the ledger's background thread, about once a second for each effect that was begun
+ * with `upstream` and is in doubt at a step that Semel takes, or approved and not begun: must not
+ * block. Set before the first call. */
+typedef void sm_due_fn(void *context, const sm_handle *effect);
+void sm_on_due(semel *s, sm_due_fn *fn, void *context);
+
+/* What is to be done about such an effect. The texts live in the answer. */
+typedef struct sm_remedy {
+    semel_state state; /* IN_DOUBT or READY; anything else: nothing is to be done */
+    sm_doubt step;     /* in doubt: RESEND, PROBE, RERUN or HOLD */
+    semel_call call;   /* the recorded one; READY and RERUN ask with it again */
+    uint64_t attempt;
+    int64_t doubt_age_ms;
+} sm_remedy;
+sm_err sm_remedy_of(semel *s, const sm_handle *effect, semel_answer *a, sm_remedy *out);
+
+/* Starts the resend that the effect's chain is at. The answer is execute with a claim, or a
+ * refusal if it is not. */
+sm_err sm_resend(semel *s, const sm_handle *effect, int64_t lease_ms, semel_answer *a);
+
+/* What a probe found. With APPLIED `outcome` becomes the effect's. The answer's state says where
+ * it is now; waits (state in doubt and code UPSTREAM_TIMEOUT) if it is too early to tell. */
+sm_err sm_probed(semel *s, const sm_handle *effect, sm_found_kind found,
+                 const semel_outcome *outcome, semel_answer *a);
+
+/* sm_due_fn is not called about this effect for so long. */
+sm_err sm_put_off(semel *s, const sm_handle *effect, int64_t pause_ms, semel_answer *a);
+
+#endif
