@@ -334,6 +334,17 @@ bool sm_header_secret(const sm_header *h);
 const char *sm_class_name(int class_);
 const char *sm_strategy_name(int strategy);
 
+/* For other files that say how something is reached over HTTP: the same tables and readers. The
+ * last complains unless every "${" of a text is a whole "${NAME}". */
+extern const sm_group sm_idempotency_group, sm_retry_group;
+void sm_read_http_url(sm_loader *l, const sm_json *value, void *out); /* sm_str */
+void sm_read_headers(sm_loader *l, const sm_json *value, void *out);  /* sm_headers */
+void sm_check_variables(sm_loader *l, const sm_json *value);
+
+/* A file's text as a tree: JSON if it is JSON, YAML otherwise; one that is called .json has to be
+ * JSON. Bounded as contract files are. */
+sm_err sm_tree_read(sm_arena *a, sm_str name, sm_str text, const sm_json **root, sm_fault *fault);
+
 /* Internal to the contract files: the tool's table, the index, checks of what fits together. */
 extern const sm_group sm_contract_group;
 bool sm_contracts_index(sm_contracts *set); /* false when out of memory */

@@ -330,9 +330,7 @@ static bool ends_with(sm_str s, const char *end)
     return s.n >= n && memcmp(s.p + s.n - n, end, n) == 0;
 }
 
-/* JSON if it is JSON, YAML otherwise. A file that is called .json has to be JSON. */
-static sm_err read_tree(sm_arena *a, sm_str name, sm_str text, const sm_json **root,
-                        sm_fault *fault)
+sm_err sm_tree_read(sm_arena *a, sm_str name, sm_str text, const sm_json **root, sm_fault *fault)
 {
     size_t i = 0;
     while (i < text.n && strchr(" \t\r\n", text.p[i]) != NULL && text.p[i] != '\0')
@@ -398,7 +396,7 @@ sm_err sm_contracts_read(sm_str name, sm_str text, sm_contracts **out, sm_report
     sm_loader l = {.arena = &set->arena, .report = report};
     const sm_json *root;
     sm_fault fault;
-    sm_err e = read_tree(l.arena, name, text, &root, &fault);
+    sm_err e = sm_tree_read(l.arena, name, text, &root, &fault);
     if (e == SEMEL_E_NOMEM)
         l.failed = true;
     if (e != SM_OK) {
