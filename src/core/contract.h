@@ -13,6 +13,8 @@
 #ifndef SM_CORE_CONTRACT_H
 #define SM_CORE_CONTRACT_H
 
+#include <stdatomic.h>
+
 #include "core/condition.h"
 #include "core/field.h"
 #include "core/key.h"
@@ -272,6 +274,7 @@ typedef struct sm_tool {
 
 /* A file of contracts. */
 typedef struct sm_contracts {
+    atomic_uint holders;
     sm_arena arena;
     sm_str name; /* the file's */
     sm_str text;
@@ -292,6 +295,8 @@ sm_err sm_contracts_read(sm_str name, sm_str text, sm_contracts **out, sm_report
 /* What applies where there is no file: nothing is listed, everything is a `write`. */
 sm_err sm_contracts_none(sm_contracts **out);
 
+/* One more who holds the set, and one less: it goes with the last. */
+sm_contracts *sm_contracts_hold(sm_contracts *set);
 void sm_contracts_free(sm_contracts *set); /* accepts NULL */
 
 /* The entry that a tool's name comes under (an exact name before any pattern, then the pattern

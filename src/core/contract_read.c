@@ -349,6 +349,7 @@ static sm_contracts *contracts_new(sm_str name, sm_str text)
     sm_contracts *set = calloc(1, sizeof *set);
     if (set == NULL)
         return NULL;
+    atomic_init(&set->holders, 1);
     sm_arena_init(&set->arena, 4 * SM_ARENA_MAX);
     set->name = sm_arena_text(&set->arena, name);
     set->text = sm_arena_text(&set->arena, text);
@@ -359,9 +360,15 @@ static sm_contracts *contracts_new(sm_str name, sm_str text)
     return NULL;
 }
 
+sm_contracts *sm_contracts_hold(sm_contracts *set)
+{
+    atomic_fetch_add(&set->holders, 1);
+    return set;
+}
+
 void sm_contracts_free(sm_contracts *set)
 {
-    if (set == NULL)
+    if (set == NULL || atomic_fetch_sub(&set->holders, 1) > 1)
         return;
     sm_pattern_fini_all(set->patterns);
     sm_arena_fini(&set->arena);
