@@ -12,7 +12,7 @@ sm_err sm_scope_of(semel *s, const sm_handle *effect, semel_answer *a, sm_str *s
     return e;
 }
 
-void sm_wait_events(semel *s, uint64_t after, int64_t deadline_ns)
+bool sm_wait_events(semel *s, uint64_t after, int64_t deadline_ns)
 {
-    s->ops->wait(s->store, NULL, after, deadline_ns, NULL);
+    return s->ops->wait(s->store, NULL, after, deadline_ns, NULL) == SM_OK;
 }

@@ -59,9 +59,9 @@ sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a);
 sm_err sm_scope_of(semel *s, const sm_handle *effect, semel_answer *a, sm_str *scope,
                    sm_fault *fault);
 
-/* Blocks until there is an event after seq `after`, or until then; may return early for no reason.
- */
-void sm_wait_events(semel *s, uint64_t after, int64_t deadline_ns);
+/* Blocks until there is an event after seq `after`: true, and at times for no reason; or until
+ * then, or as long as the ledger can be asked: false. */
+bool sm_wait_events(semel *s, uint64_t after, int64_t deadline_ns);
 
 /* ---- contracts -------------------------------------------------------------------------------*/
 
