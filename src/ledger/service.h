@@ -62,6 +62,13 @@ sm_err sm_contracts_replace(semel *s, sm_str name, sm_str text, sm_report *repor
 /* The contracts in use, until the answer is used again or freed. */
 const sm_contracts *sm_contracts_now(semel *s, semel_answer *a);
 
+/* ---- people whom the caller has authenticated ------------------------------------------------*/
+
+/* As semel_approve and semel_deny, also where the contract wants approvals through the gateway; and
+ * whoever asked for an approval cannot give it, unless the contract says so (I7). */
+sm_err sm_approve(semel *s, semel_str request, semel_str actor, semel_answer *a);
+sm_err sm_deny(semel *s, semel_str request, semel_str actor, semel_str reason, semel_answer *a);
+
 /* ---- what is left over -----------------------------------------------------------------------*/
 
 /* Called from the ledger's background thread, about once a second for each effect that was begun
