@@ -13,7 +13,7 @@ const gw = await Gateway.start({
     config: {
         hosts: ['gateway.example'],
         origins: ['https://console.example'],
-        limits: { body_bytes: '64KiB' },
+        limits: { body: '64KiB' },
     },
 });
 const good = () => ({ scope: 'shop/1', tool: 'charge', args: { order_id: newOrder(), amount: 1 } });
