@@ -53,6 +53,17 @@ bool sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns);
 /* Gives a claim back under which nothing was done: the key is free again. */
 sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a);
 
+/* ---- following -------------------------------------------------------------------------------*/
+
+/* The scope that an effect was made in, whatever its generation. The text lives in the answer.
+ * SEMEL_E_NOT_FOUND if there is no such effect. */
+sm_err sm_scope_of(semel *s, const sm_handle *effect, semel_answer *a, sm_str *scope,
+                   sm_fault *fault);
+
+/* Blocks until there is an event after seq `after`: true, and at times for no reason; or until
+ * then, or as long as the ledger can be asked: false. */
+bool sm_wait_events(semel *s, uint64_t after, int64_t deadline_ns);
+
 /* ---- contracts -------------------------------------------------------------------------------*/
 
 /* Replaces the contracts by those of a file's text, if they are right and this ledger may hold
