@@ -125,11 +125,20 @@ typedef struct sm_retry {
     int64_t max_backoff_ms;
 } sm_retry;
 
+typedef enum sm_method {
+    SM_METHOD_GET,
+    SM_METHOD_POST,
+    SM_METHOD_PUT,
+    SM_METHOD_PATCH,
+    SM_METHOD_DELETE
+} sm_method;
+typedef enum sm_body { SM_BODY_JSON, SM_BODY_FORM, SM_BODY_NONE } sm_body;
+
 typedef struct sm_upstream {
-    sm_str url;
-    int method; /* GET, POST, PUT, PATCH, DELETE */
+    sm_str url; /* a template: see core/wire.h */
+    int method; /* sm_method */
     sm_headers headers;
-    int body; /* 0 json, 1 form, 2 none */
+    int body; /* sm_body */
     int64_t timeout_ms;
     sm_idempotency idempotency;
     sm_retry retry;
@@ -328,6 +337,7 @@ bool sm_header_secret(const sm_header *h);
 
 const char *sm_class_name(int class_);
 const char *sm_strategy_name(int strategy);
+const char *sm_method_name(int method);
 
 /* Internal to the contract files: the tool's table, the index, checks of what fits together. */
 extern const sm_group sm_contract_group;
