@@ -471,13 +471,24 @@ static sm_err ask(sm_begun *b)
     return sm_answer_error(w, b->a, e);
 }
 
+/* Whoever asks learns of what, and makes ready, before anything is asked. */
+static sm_err prepare(sm_begun *b)
+{
+    sm_asking *q = b->asking;
+    q->key = b->id.key.hash;
+    sm_err e = sm_effect_id(&b->w->keyer.digest, &q->key, &q->id);
+    return e == SM_OK && q->prepare != NULL
+               ? q->prepare(q, b->id.contract, b->id.filled, &b->w->fault)
+               : e;
+}
+
 static sm_err begin(sm_begun *b)
 {
     semel *s = b->s;
     count(&s->begins);
     sm_err e = sm_begun_read(b);
-    if (e == SM_OK && b->asking != NULL && b->asking->prepare != NULL)
-        e = b->asking->prepare(b->asking->context, b->id.contract, b->id.filled, &b->w->fault);
+    if (e == SM_OK && b->asking != NULL)
+        e = prepare(b);
     if (e != SM_OK) {
         count(&s->refused);
         return sm_answer_error(b->w, b->a, e);

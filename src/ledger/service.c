@@ -4,9 +4,9 @@
 
 #include "core/report.h"
 
-void sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns)
+bool sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns)
 {
-    s->ops->wait(s->store, &q->of, q->version, deadline_ns, NULL);
+    return s->ops->wait(s->store, &q->of, q->version, deadline_ns, NULL) != SEMEL_E_TIMEOUT;
 }
 
 sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a)
@@ -20,6 +20,12 @@ sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a)
 const sm_contracts *sm_contracts_now(semel *s, semel_answer *a)
 {
     return sm_contracts_of(s, sm_work_of(a));
+}
+
+sm_contracts *sm_contracts_keep(semel *s, semel_answer *a)
+{
+    sm_contracts_of(s, sm_work_of(a));
+    return sm_contracts_hold(sm_work_of(a)->contracts);
 }
 
 /* Retries across a change of identity are not recognised: whoever changes it is told. */
