@@ -17,6 +17,7 @@ server_packages() {
     case $1 in
     postgres) echo postgresql procps ;;
     redis) echo redis-server redis-tools procps ;;
+    wrk) echo wrk ;;
     esac
 }
 

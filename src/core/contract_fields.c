@@ -68,8 +68,8 @@ static bool check_no_variable(sm_loader *l, const sm_json *value)
     if (memmem(s.p, s.n, "${", 2) == NULL)
         return true;
     sm_complain(l, value,
-                "environment variables (${...}) are filled in only in values under "
-                "upstream.headers; write the text out");
+                "environment variables (${...}) are filled in only in the values of headers; write "
+                "the text out");
     return false;
 }
 
@@ -80,7 +80,7 @@ static void read_literal(sm_loader *l, const sm_json *value, void *out)
         check_no_variable(l, value);
 }
 
-static void read_url(sm_loader *l, const sm_json *value, void *out)
+void sm_read_http_url(sm_loader *l, const sm_json *value, void *out)
 {
     static const sm_field text = {.name = "url", .kind = SM_KIND_STRING};
     sm_fault fault;
@@ -241,15 +241,19 @@ static void read_header_name(sm_loader *l, const sm_json *value, void *out)
         check_header_name(l, value);
 }
 
-/* A value is visible text; a "${" must be a whole "${NAME}". */
-static void check_header_value(sm_loader *l, const sm_json *value)
+/* An argument of the request: a name, or a pointer. */
+static void read_argument(sm_loader *l, const sm_json *value, void *out)
+{
+    sm_pointer pointer;
+    read_literal(l, value, out);
+    if (value->type == SM_JSON_STRING && value->len > 0 && value->text[0] == '/')
+        sm_read_pointer(l, value, &pointer);
+}
+
+void sm_check_variables(sm_loader *l, const sm_json *value)
 {
     sm_str s = sm_json_text(value);
     for (size_t i = 0; i < s.n; i++) {
-        if ((unsigned char)s.p[i] < 0x20 || s.p[i] == 0x7F) {
-            sm_complain(l, value, "a header's value must not contain control characters");
-            return;
-        }
         if (s.p[i] != '$' || i + 1 == s.n || s.p[i + 1] != '{')
             continue;
         size_t n = i + 2;
@@ -265,7 +269,19 @@ static void check_header_value(sm_loader *l, const sm_json *value)
     }
 }
 
-static void read_headers(sm_loader *l, const sm_json *value, void *out)
+static void check_header_value(sm_loader *l, const sm_json *value)
+{
+    sm_str s = sm_json_text(value);
+    for (size_t i = 0; i < s.n; i++) {
+        if ((unsigned char)s.p[i] < 0x20 || s.p[i] == 0x7F) {
+            sm_complain(l, value, "a header's value must not contain control characters");
+            return;
+        }
+    }
+    sm_check_variables(l, value);
+}
+
+void sm_read_headers(sm_loader *l, const sm_json *value, void *out)
 {
     if (!check_mapping(l, value, "headers: expected a mapping of names to values"))
         return;
@@ -343,13 +359,13 @@ static const sm_group approval_group = {approval_fields, COUNT(approval_fields),
 static const sm_field idempotency_fields[] = {
     {"header", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, header), .read = read_header_name},
     {"meta", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, meta), .read = read_literal},
-    {"argument", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, argument), .read = read_literal},
+    {"argument", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, argument), .read = read_argument},
     {"style", SM_KIND_ENUM, SM_FIELD(sm_idempotency, style), .names = style_names},
     {"window", SM_KIND_DURATION, SM_FIELD(sm_idempotency, window_ms), SM_FIELD_FOREVER},
 };
 static const sm_idempotency idempotency_defaults = {.window_ms = SECONDS(24 * 3600)};
-static const sm_group idempotency_group = {idempotency_fields, COUNT(idempotency_fields),
-                                           &idempotency_defaults, .size = sizeof(sm_idempotency)};
+const sm_group sm_idempotency_group = {idempotency_fields, COUNT(idempotency_fields),
+                                       &idempotency_defaults, .size = sizeof(sm_idempotency)};
 
 static const sm_field retry_fields[] = {
     {"attempts", SM_KIND_COUNT, SM_FIELD(sm_retry, attempts), .min = 1, .max = 100},
@@ -361,18 +377,20 @@ static const sm_field retry_fields[] = {
         .attempts = 3, .backoff_ms = 200, .max_backoff_ms = SECONDS(5)                             \
     }
 static const sm_retry retry_defaults = RETRY_DEFAULTS;
-static const sm_group retry_group = {retry_fields, COUNT(retry_fields), &retry_defaults,
-                                     .size = sizeof(sm_retry)};
+const sm_group sm_retry_group = {retry_fields, COUNT(retry_fields), &retry_defaults,
+                                 .size = sizeof(sm_retry)};
 
 static const sm_field upstream_fields[] = {
-    {"url", SM_KIND_CUSTOM, SM_FIELD(sm_upstream, url), SM_FIELD_REQUIRED, .read = read_url},
+    {"url", SM_KIND_CUSTOM, SM_FIELD(sm_upstream, url), SM_FIELD_REQUIRED,
+     .read = sm_read_http_url},
     {"method", SM_KIND_ENUM, SM_FIELD(sm_upstream, method), .names = method_names},
-    {"headers", SM_KIND_CUSTOM, SM_FIELD(sm_upstream, headers), .read = read_headers,
+    {"headers", SM_KIND_CUSTOM, SM_FIELD(sm_upstream, headers), .read = sm_read_headers,
      .show = show_headers},
     {"body", SM_KIND_ENUM, SM_FIELD(sm_upstream, body), .names = body_names},
     {"timeout", SM_KIND_DURATION, SM_FIELD(sm_upstream, timeout_ms)},
-    {"idempotency", SM_KIND_GROUP, SM_FIELD(sm_upstream, idempotency), .group = &idempotency_group},
-    {"retry", SM_KIND_GROUP, SM_FIELD(sm_upstream, retry), .group = &retry_group},
+    {"idempotency", SM_KIND_GROUP, SM_FIELD(sm_upstream, idempotency),
+     .group = &sm_idempotency_group},
+    {"retry", SM_KIND_GROUP, SM_FIELD(sm_upstream, retry), .group = &sm_retry_group},
     {"rejects_before_work", SM_KIND_SWITCH, SM_FIELD(sm_upstream, rejects_before_work)},
 };
 static const sm_upstream upstream_defaults = {
@@ -472,7 +490,7 @@ static const sm_field contract_fields[] = {
     [SM_F_UPSTREAM] = {"upstream", SM_KIND_GROUP, SM_FIELD(sm_contract, upstream),
                        .group = &upstream_group},
     [SM_F_IDEMPOTENCY] = {"idempotency", SM_KIND_GROUP, SM_FIELD(sm_contract, idempotency),
-                          .group = &idempotency_group},
+                          .group = &sm_idempotency_group},
     [SM_F_REDACT] = {"redact", SM_KIND_POINTERS, SM_FIELD(sm_contract, redact)},
     [SM_F_COST] = {"cost", SM_KIND_MONEY, SM_FIELD(sm_contract, cost)},
     [SM_F_BUDGET] = {"budget", SM_KIND_CUSTOM, SM_FIELD(sm_contract, budget), .read = read_budget},

@@ -63,6 +63,13 @@ sm_err gw_server_start(gateway *g, gw_server **out, sm_fault *fault);
 void gw_server_quiesce(gw_server *s); /* no new connections; those that are open get an answer */
 void gw_server_stop(gw_server *s);    /* accepts NULL */
 
+/* ---- streams of events (stream.c) ------------------------------------------------------------*/
+
+sm_err gw_stream_start(gateway *g, gw_stream **out, sm_fault *fault);
+void gw_stream_quiesce(gw_stream *s); /* ends all streams and takes no more; accepts NULL */
+void gw_stream_stop(gw_stream *s);    /* once the server has stopped; accepts NULL */
+size_t gw_stream_count(gw_stream *s); /* how many are open */
+
 /* ---- routes (route.c) ------------------------------------------------------------------------*/
 
 enum {
