@@ -231,7 +231,7 @@ static void mistakes_are_placed_and_told_with_what_is_right(void **state)
         {V "proxies: { a: http://x }\n", "2:15", "a proxy is a mapping"},
         {V "proxies: { a: {} }\n", "2:15", "needs the field \"url\""},
         {V "proxies: { a: { url: ftp://x } }\n", "2:22", "expected http://"},
-        {V "proxies: { a: { url: 'http:///' } }\n", "2:22", "the host is missing"},
+        {V "proxies: { a: { url: 'http:///' } }\n", "2:22", "comes a host"},
         {V "proxies: { a: { url: 'http://x/?q=1' } }\n", "2:22", "neither a query nor"},
         {V "proxies: { a: { url: 'http://x/{id}' } }\n", "2:22", "neither a query nor"},
         {V "proxies: { a: { url: 'http://u:p@x' } }\n", "2:22", "password"},
