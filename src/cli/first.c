@@ -81,6 +81,7 @@ static void print_call(const char *told, sm_str address, unsigned run, const cha
 {
     printf("  %s# %s%s\n"
            "  curl -sSi %.*s/v1/call -H \"Authorization: Bearer $SEMEL_TOKEN\" \\\n"
+           "    -H Content-Type:application/json \\\n"
            "    -d '{\"scope\":\"demo/%u\",\"tool\":\"demo.charge\",\"args\":{%s}}' \\\n"
            "    | grep -iE '^HTTP|replayed|charge'\n\n",
            cli_color(stdout, CLI_DIM), told, plain(), SM_FMT(address), run, args);

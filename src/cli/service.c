@@ -63,6 +63,10 @@ int cli_service_start(const gw_config *config, sm_str contract_text, gateway **o
     sm_err e = gw_config_safe(config, &fault);
     if (e == SM_OK)
         e = gw_start(config, contract_text, out, &fault);
+    for (uint32_t i = 0; e == SM_OK && i < config->listen.n; i++) {
+        const gw_log_field at = {"address", gw_address(*out, i), false};
+        gw_say_fields(&(*out)->log, GW_INFO, "listening", &at, 1);
+    }
     if (e == SM_OK)
         return CLI_OK;
     return cli_fail(cli_code(e), "%s", fault.text[0] != '\0' ? fault.text : semel_err_text(e));
@@ -77,11 +81,15 @@ static void reload(gateway *g)
     snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%lld",
              (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
     notify(text);
-    if (gw_reload(g, &fault) == SM_OK)
-        gw_say(&g->log, GW_INFO, "reloaded contracts and tokens", NULL);
-    else
-        gw_say(&g->log, GW_ERROR, "not reloaded, the old contracts and tokens stay", "error",
-               fault.text, NULL);
+    if (gw_reload(g, &fault) == SM_OK) {
+        snprintf(text, sizeof text, "%zu", gw_tokens_count(g->tokens));
+        gw_log_field fields[] = {{"contract", g->config->contract, false},
+                                 {"tokens", sm_str_from(text), true}};
+        gw_say_fields(&g->log, GW_INFO, "reloaded", fields, 2);
+    } else {
+        gw_say(&g->log, GW_ERROR, "not reloaded: the old contracts stay", "reason", fault.text,
+               NULL);
+    }
     notify("READY=1");
 }
 
