@@ -118,6 +118,7 @@ static inline bool semel_state_settled(semel_state s)
     X(RETRY_IN_FLIGHT, 75, true)                                                                   \
     X(AWAITING_APPROVAL, 75, true)                                                                 \
     X(UPSTREAM_TIMEOUT, 75, true)                                                                  \
+    X(UPSTREAM_FAILED, 75, true)                                                                   \
     X(IN_DOUBT, 76, false)                                                                         \
     X(KEY_CONFLICT, 65, false)                                                                     \
     X(BAD_ARGUMENTS, 65, false)                                                                    \

@@ -6,6 +6,7 @@
  * no attempt of this story, or to one that had said already how it ended, has a line of its own: it
  * changed nothing, so it must not look as if it had.
  */
+#include "base/stamp.h"
 #include "cli/story.h"
 #include "cli/when.h"
 
@@ -95,7 +96,7 @@ static void put_time(cli_table *t, sm_str text)
 {
     int64_t ms;
     char when[CLI_WHEN_TEXT] = "";
-    if (text.p != NULL && cli_when_parse(text, &ms))
+    if (text.p != NULL && sm_stamp_parse(text, &ms))
         cli_when_text(ms, when);
     cli_table_cell(t, CLI_PLAIN, sm_str_from(when));
 }

@@ -67,7 +67,7 @@ static bool read_since(const char *text, int64_t *since)
         *since = ms < now ? now - ms : 1;
         return true;
     }
-    return cli_when_parse(sm_str_from(text), since);
+    return sm_stamp_parse(sm_str_from(text), since);
 }
 
 /* One option of our own. */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/limits.h"
+#include "base/stamp.h"
 #include "cli/ledger.h"
 #include "cli/story.h"
 #include "cli/when.h"
@@ -45,7 +46,7 @@ static void put_time(sm_buf *b, const char *label, sm_str text)
 {
     int64_t ms;
     char when[CLI_WHEN_TEXT], age[CLI_WHEN_TEXT];
-    if (text.p == NULL || !cli_when_parse(text, &ms)) {
+    if (text.p == NULL || !sm_stamp_parse(text, &ms)) {
         cli_row(b, label, text); /* "never", or nothing */
         return;
     }

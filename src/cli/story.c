@@ -3,6 +3,7 @@
 
 #include "base/digest.h"
 #include "base/limits.h"
+#include "base/stamp.h"
 #include "cli/when.h"
 #include "json/canon.h"
 
@@ -29,7 +30,7 @@ void cli_put_value(sm_buf *out, const sm_json *v)
     int64_t ms;
     char when[CLI_WHEN_TEXT];
     /* A date alone is rather somebody's text than one of our times. */
-    if (v->type == SM_JSON_STRING && v->len > 10 && cli_when_parse(sm_json_text(v), &ms)) {
+    if (v->type == SM_JSON_STRING && v->len > 10 && sm_stamp_parse(sm_json_text(v), &ms)) {
         cli_when_text(ms, when);
         sm_buf_text(out, when);
     } else if (v->type == SM_JSON_STRING || v->type == SM_JSON_NUMBER) {

@@ -1,4 +1,4 @@
-/* Times for people and from people. A time is milliseconds since 1970, UTC. */
+/* Times for people; base/stamp.h reads theirs. A time is milliseconds since 1970, UTC. */
 #ifndef SM_CLI_WHEN_H
 #define SM_CLI_WHEN_H
 
@@ -6,10 +6,6 @@
 #include <stdint.h>
 
 #include "base/str.h"
-
-/* An RFC 3339 time with any offset, as people write it (base/stamp.h reads and writes our own), or
- * a date alone, which is its midnight in UTC. False for anything else. */
-bool cli_when_parse(sm_str text, int64_t *ms);
 
 /* "2026-03-01 12:00:03 UTC", or "never". Room for any time. */
 #define CLI_WHEN_TEXT 40u

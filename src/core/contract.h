@@ -13,6 +13,8 @@
 #ifndef SM_CORE_CONTRACT_H
 #define SM_CORE_CONTRACT_H
 
+#include <stdatomic.h>
+
 #include "core/condition.h"
 #include "core/field.h"
 #include "core/key.h"
@@ -125,11 +127,20 @@ typedef struct sm_retry {
     int64_t max_backoff_ms;
 } sm_retry;
 
+typedef enum sm_method {
+    SM_METHOD_GET,
+    SM_METHOD_POST,
+    SM_METHOD_PUT,
+    SM_METHOD_PATCH,
+    SM_METHOD_DELETE
+} sm_method;
+typedef enum sm_body { SM_BODY_JSON, SM_BODY_FORM, SM_BODY_NONE } sm_body;
+
 typedef struct sm_upstream {
-    sm_str url;
-    int method; /* GET, POST, PUT, PATCH, DELETE */
+    sm_str url; /* a template: see core/wire.h */
+    int method; /* sm_method */
     sm_headers headers;
-    int body; /* 0 json, 1 form, 2 none */
+    int body; /* sm_body */
     int64_t timeout_ms;
     sm_idempotency idempotency;
     sm_retry retry;
@@ -272,6 +283,7 @@ typedef struct sm_tool {
 
 /* A file of contracts. */
 typedef struct sm_contracts {
+    atomic_uint holders;
     sm_arena arena;
     sm_str name; /* the file's */
     sm_str text;
@@ -292,6 +304,8 @@ sm_err sm_contracts_read(sm_str name, sm_str text, sm_contracts **out, sm_report
 /* What applies where there is no file: nothing is listed, everything is a `write`. */
 sm_err sm_contracts_none(sm_contracts **out);
 
+/* One more who holds the set, and one less: it goes with the last. */
+sm_contracts *sm_contracts_hold(sm_contracts *set);
 void sm_contracts_free(sm_contracts *set); /* accepts NULL */
 
 /* The entry that a tool's name comes under (an exact name before any pattern, then the pattern
@@ -328,6 +342,18 @@ bool sm_header_secret(const sm_header *h);
 
 const char *sm_class_name(int class_);
 const char *sm_strategy_name(int strategy);
+const char *sm_method_name(int method);
+
+/* For other files that say how something is reached over HTTP: the same tables and readers. The
+ * last complains unless every "${" of a text is a whole "${NAME}". */
+extern const sm_group sm_idempotency_group, sm_retry_group;
+void sm_read_http_url(sm_loader *l, const sm_json *value, void *out); /* sm_str */
+void sm_read_headers(sm_loader *l, const sm_json *value, void *out);  /* sm_headers */
+void sm_check_variables(sm_loader *l, const sm_json *value);
+
+/* A file's text as a tree: JSON if it is JSON, YAML otherwise; one that is called .json has to be
+ * JSON. Bounded as contract files are. */
+sm_err sm_tree_read(sm_arena *a, sm_str name, sm_str text, const sm_json **root, sm_fault *fault);
 
 /* Internal to the contract files: the tool's table, the index, checks of what fits together. */
 extern const sm_group sm_contract_group;

@@ -330,9 +330,7 @@ static bool ends_with(sm_str s, const char *end)
     return s.n >= n && memcmp(s.p + s.n - n, end, n) == 0;
 }
 
-/* JSON if it is JSON, YAML otherwise. A file that is called .json has to be JSON. */
-static sm_err read_tree(sm_arena *a, sm_str name, sm_str text, const sm_json **root,
-                        sm_fault *fault)
+sm_err sm_tree_read(sm_arena *a, sm_str name, sm_str text, const sm_json **root, sm_fault *fault)
 {
     size_t i = 0;
     while (i < text.n && strchr(" \t\r\n", text.p[i]) != NULL && text.p[i] != '\0')
@@ -351,6 +349,7 @@ static sm_contracts *contracts_new(sm_str name, sm_str text)
     sm_contracts *set = calloc(1, sizeof *set);
     if (set == NULL)
         return NULL;
+    atomic_init(&set->holders, 1);
     sm_arena_init(&set->arena, 4 * SM_ARENA_MAX);
     set->name = sm_arena_text(&set->arena, name);
     set->text = sm_arena_text(&set->arena, text);
@@ -361,9 +360,15 @@ static sm_contracts *contracts_new(sm_str name, sm_str text)
     return NULL;
 }
 
+sm_contracts *sm_contracts_hold(sm_contracts *set)
+{
+    atomic_fetch_add(&set->holders, 1);
+    return set;
+}
+
 void sm_contracts_free(sm_contracts *set)
 {
-    if (set == NULL)
+    if (set == NULL || atomic_fetch_sub(&set->holders, 1) > 1)
         return;
     sm_pattern_fini_all(set->patterns);
     sm_arena_fini(&set->arena);
@@ -391,7 +396,7 @@ sm_err sm_contracts_read(sm_str name, sm_str text, sm_contracts **out, sm_report
     sm_loader l = {.arena = &set->arena, .report = report};
     const sm_json *root;
     sm_fault fault;
-    sm_err e = read_tree(l.arena, name, text, &root, &fault);
+    sm_err e = sm_tree_read(l.arena, name, text, &root, &fault);
     if (e == SEMEL_E_NOMEM)
         l.failed = true;
     if (e != SM_OK) {

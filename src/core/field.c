@@ -8,6 +8,7 @@
 
 #include "base/duration.h"
 #include "base/limits.h"
+#include "base/size.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "json/canon.h"
@@ -183,6 +184,21 @@ static bool read_count(sm_loader *l, const sm_field *f, const sm_json *value, in
     return false;
 }
 
+static bool read_size(sm_loader *l, const sm_field *f, const sm_json *value, int64_t *out)
+{
+    char least[SM_SIZE_TEXT], most[SM_SIZE_TEXT];
+    if ((value->type == SM_JSON_NUMBER || value->type == SM_JSON_STRING) &&
+        sm_size_parse(sm_json_text(value), out) && *out >= f->min && *out <= f->max)
+        return true;
+    sm_size_text(f->min, least);
+    sm_size_text(f->max, most);
+    sm_complain(l, value,
+                "%s: expected a size from %s to %s, such as 64KiB, 1MiB or 1000000 (bytes), found "
+                "%s",
+                f->name, least, most, sm_found(l, value));
+    return false;
+}
+
 static bool read_money(sm_loader *l, const sm_field *f, const sm_json *value, sm_money *out)
 {
     if (value->type == SM_JSON_NUMBER || value->type == SM_JSON_STRING) {
@@ -296,6 +312,7 @@ bool sm_field_read(sm_loader *l, const sm_field *f, const sm_json *value, void *
     case SM_KIND_LABEL: return read_string(l, f, value, out);
     case SM_KIND_SWITCH: return read_switch(l, f, value, out);
     case SM_KIND_COUNT: return read_count(l, f, value, out);
+    case SM_KIND_SIZE: return read_size(l, f, value, out);
     case SM_KIND_MONEY: return read_money(l, f, value, out);
     case SM_KIND_DURATION: return read_duration(l, f, value, out);
     case SM_KIND_ENUM: return read_enum(l, f, value, out);
@@ -421,6 +438,12 @@ void sm_field_show(const sm_field *f, const char *name, const void *value, const
     case SM_KIND_LABEL: sm_json_put_string(&b, *(const sm_str *)value); break;
     case SM_KIND_SWITCH: sm_buf_text(&b, *(const bool *)value ? "\"on\"" : "\"off\""); break;
     case SM_KIND_COUNT: sm_buf_printf(&b, "%" PRId64, *(const int64_t *)value); break;
+    case SM_KIND_SIZE: {
+        char text[SM_SIZE_TEXT];
+        sm_size_text(*(const int64_t *)value, text);
+        sm_json_put_string(&b, sm_str_from(text));
+        break;
+    }
     case SM_KIND_MONEY: sm_json_put_string(&b, ((const sm_money *)value)->text); break;
     case SM_KIND_DURATION: {
         char text[SM_DURATION_TEXT];

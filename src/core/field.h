@@ -32,6 +32,7 @@ typedef enum sm_kind {
     SM_KIND_LABEL,    /* sm_str, from a string or a number's text */
     SM_KIND_SWITCH,   /* bool, from true, false, on, off */
     SM_KIND_COUNT,    /* int64_t from .min to .max */
+    SM_KIND_SIZE,     /* int64_t bytes from .min to .max */
     SM_KIND_MONEY,    /* sm_money, from a number or a decimal string, not negative */
     SM_KIND_DURATION, /* int64_t ms */
     SM_KIND_ENUM,     /* int, index into .names */

@@ -118,13 +118,14 @@ WALK walk_terms(codec *c, sm_terms *t)
     span(c, &t->down_window_ms);
     span(c, &t->settle_ms);
     uint8_t bits = (uint8_t)(t->authoritative | t->asks << 1 | t->self << 2 | t->barrier << 3 |
-                             (t->via & 1) << 4);
+                             (t->via & 1) << 4 | t->upstream << 5);
     NARROW(c, bits);
     t->authoritative = bits & 1;
     t->asks = bits & 2;
     t->self = bits & 4;
     t->barrier = bits & 8;
     t->via = bits >> 4 & 1;
+    t->upstream = bits >> 5 & 1;
     if (t->asks) {
         number(c, &t->quorum);
         span(c, &t->expires_ms);
@@ -199,6 +200,8 @@ WALK walk(codec *c, sm_memo *m)
     NARROW(c, e->abandoned);
     walk_request(c, m);
     walk_terms(c, &m->terms);
+    if (m->terms.upstream)
+        span(c, &m->next_at);
 }
 
 sm_err sm_memo_pack(const sm_memo *m, semel_record *r, sm_buf *life)

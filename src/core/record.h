@@ -26,6 +26,7 @@ typedef struct sm_terms {
     bool self;   /* the requester may approve */
     uint8_t via; /* 1: not on a local ledger */
     bool barrier;
+    bool upstream; /* Semel itself executes it: what is left over is looked after */
     uint64_t quorum;
     int64_t expires_ms;
 } sm_terms;
@@ -48,6 +49,7 @@ typedef struct sm_memo {
     uint64_t told;                /* the newest request of which somebody was told */
     uint64_t notices;             /* tries to tell somebody of the newest request */
     int64_t notice_at;            /* when to try next */
+    int64_t next_at; /* upstream: what is left over is looked at again then; 0: no time was set */
     int64_t keep_until; /* an older generation stays so long: this one must not go first */
     sm_effect effect;   /* last, so that its lists are */
 } sm_memo;

@@ -56,6 +56,7 @@ static void apply_time(sm_making *m)
         (m->ev->kind == SM_EV_RENEW || m->ev->kind == SM_EV_COMMIT) && m->ev->fence == e->fence;
     bool lost = m->now >= e->lease_end, settled = semel_state_settled(e->state);
     if (e->state == SEMEL_S_RUNNING && (lost || m->ev->gone) && !own) {
+        e->resending = false; /* it did not end, and so says nothing about resending */
         sm_life_enter_doubt(m, lost ? e->lease_end : m->now);
     } else if ((e->state == SEMEL_S_PENDING || (e->state == SEMEL_S_READY && e->approved)) &&
                m->now >= e->request_end) {
@@ -283,6 +284,7 @@ static void on_withdraw(sm_making *m)
     if (doubted)
         sm_life_remove_doubt(m, m->ev->fence);
     if (e->doubt_count > 0 || e->late != 0 || e->applied) {
+        e->resending = false; /* it may be tried again */
         if (current || (e->state == SEMEL_S_IN_DOUBT && e->doubt_count == 0))
             sm_life_end_not_applied(m);
     } else if (current || e->state == SEMEL_S_IN_DOUBT) {

@@ -1,17 +1,143 @@
-/* POST /v1/begin, /v1/commit and /v1/renew: for agents that execute their tools themselves. */
-#include "gateway/gateway.h"
+/*
+ * POST /v1/begin, /v1/commit and /v1/renew: for agents that execute their tools themselves.
+ *
+ * A claim is given to whoever may run, and outlives the gateway: it belongs to the agent's process,
+ * which this machine knows nothing of. It is a secret, but a token of another tenant cannot use it
+ * all the same, and is not told that it exists.
+ */
+#include "gateway/api.h"
+
+#include <stddef.h>
+
+#include "ledger/service.h"
+
+/* ---- begin -----------------------------------------------------------------------------------*/
+
+static void begin(gw_request *r, semel_answer *a)
+{
+    sm_arena arena;
+    sm_arena_init(&arena, SM_ARENA_MAX);
+    sm_asking ask = {.actor = sm_str_from(r->who.actor)};
+    if (gw_read_call(r, &arena, GW_FORM_BEGIN, &ask.call)) {
+        ask.call.flags = SEMEL_CALL_DETACHED;
+        sm_ask(r->g->ledger, &ask, a);
+        gw_reply_answer(r, a);
+    }
+    sm_arena_fini(&arena);
+}
 
 void gw_on_begin(gw_request *r)
 {
-    gw_problem(r, 501, "NO_ROUTE", NULL, "not built yet");
+    gw_work(r, begin);
+}
+
+/* ---- commit ----------------------------------------------------------------------------------*/
+
+typedef struct commit_body {
+    gw_outcome_body outcome; /* first: its members are read in place */
+    sm_str claim;
+    int kind, applied;
+    sm_str corrective_action;
+} commit_body;
+
+static const char *const kinds[] = {"success", "failure", "partial", NULL};
+static const char *const applieds[] = {"no", "yes", "unknown", NULL};
+_Static_assert(SEMEL_SUCCESS == 0 && SEMEL_FAILURE == 1 && SEMEL_PARTIAL == 2, "see kinds");
+_Static_assert(SEMEL_APPLIED_NO == 1 && SEMEL_APPLIED_YES == 2 && SEMEL_APPLIED_UNKNOWN == 3,
+               "see applieds: the default comes before them");
+_Static_assert(offsetof(commit_body, outcome) == 0, "GW_OUTCOME_MEMBERS says so");
+
+#define MEMBER(type, n) .name = #n, .offset = offsetof(type, n)
+static const gw_member commit_members[] = {
+    {MEMBER(commit_body, claim), .kind = GW_M_TEXT, .required = true},
+    {MEMBER(commit_body, kind), .kind = GW_M_CHOICE, .names = kinds, .required = true},
+    {MEMBER(commit_body, applied), .kind = GW_M_CHOICE, .names = applieds},
+    {MEMBER(commit_body, corrective_action), .kind = GW_M_TEXT},
+    GW_OUTCOME_MEMBERS,
+};
+
+static bool read_commit(gw_request *r, sm_arena *arena, sm_str *claim, semel_outcome *o)
+{
+    commit_body b = {.applied = -1};
+    if (!gw_body_read(r, arena, commit_members, sizeof commit_members / sizeof commit_members[0],
+                      &b))
+        return false;
+    *claim = b.claim;
+    *o = (semel_outcome){
+        .size = sizeof *o,
+        .kind = (semel_kind)b.kind,
+        .applied = (semel_applied)(b.applied + 1),
+        .corrective_action = b.corrective_action,
+    };
+    sm_fault fault = {0};
+    sm_err e = gw_outcome_take(arena, &b.outcome, o, &fault);
+    if (e == SM_OK && o->kind != SEMEL_FAILURE && o->applied > SEMEL_APPLIED_DEFAULT &&
+        o->applied != SEMEL_APPLIED_YES)
+        e = sm_fault_set(&fault, SEMEL_E_BAD_ARGUMENTS,
+                         "\"applied\": \"%s\" does not go with \"kind\": \"%s\"; it is for "
+                         "failures",
+                         applieds[b.applied], kinds[b.kind]);
+    if (e != SM_OK)
+        gw_body_refuse(r, &fault);
+    return e == SM_OK;
+}
+
+/* Whether the claim's effect is in the token's scope; else the request has its answer, which is the
+ * same as for a claim that nobody was given. */
+static bool may_use(gw_request *r, semel_answer *a, sm_str claim)
+{
+    sm_handle h;
+    if (sm_handle_parse("cl_", claim, &h))
+        return r->who.scope[0] == '\0' || gw_may_see(r, a, &h, SEMEL_C_BAD_CLAIM);
+    gw_reply_code(r, a, SEMEL_C_BAD_CLAIM);
+    return false;
+}
+
+static void commit(gw_request *r, semel_answer *a)
+{
+    sm_arena arena;
+    sm_arena_init(&arena, SM_ARENA_MAX);
+    sm_str claim;
+    semel_outcome o;
+    if (read_commit(r, &arena, &claim, &o) && may_use(r, a, claim)) {
+        semel_commit(r->g->ledger, claim, &o, a);
+        gw_reply_answer(r, a);
+    }
+    sm_arena_fini(&arena);
 }
 
 void gw_on_commit(gw_request *r)
 {
-    gw_problem(r, 501, "NO_ROUTE", NULL, "not built yet");
+    gw_work(r, commit);
+}
+
+/* ---- renew -----------------------------------------------------------------------------------*/
+
+typedef struct renew_body {
+    sm_str claim;
+    int64_t lease_ms;
+} renew_body;
+
+static const gw_member renew_members[] = {
+    {MEMBER(renew_body, claim), .kind = GW_M_TEXT, .required = true},
+    {MEMBER(renew_body, lease_ms), .kind = GW_M_COUNT, .min = 1, .max = SM_LEASE_MAX_MS},
+};
+
+static void renew(gw_request *r, semel_answer *a)
+{
+    sm_arena arena;
+    sm_arena_init(&arena, SM_ARENA_MAX);
+    renew_body b = {0};
+    if (gw_body_read(r, &arena, renew_members, sizeof renew_members / sizeof renew_members[0],
+                     &b) &&
+        may_use(r, a, b.claim)) {
+        semel_renew(r->g->ledger, b.claim, b.lease_ms, a);
+        gw_reply_answer(r, a);
+    }
+    sm_arena_fini(&arena);
 }
 
 void gw_on_renew(gw_request *r)
 {
-    gw_problem(r, 501, "NO_ROUTE", NULL, "not built yet");
+    gw_work(r, renew);
 }

@@ -1,7 +1,68 @@
-/* POST /v1/call. */
-#include "gateway/gateway.h"
+/*
+ * POST /v1/call: the gateway executes a tool whose contract has an upstream, and answers with what
+ * it said, byte for byte.
+ *
+ * What was settled before is answered here on the server's own thread, if the ledger knows it
+ * without looking anything up; everything else is a run.
+ */
+#include "base/clock.h"
+#include "base/limits.h"
+#include "gateway/body.h"
+#include "gateway/run.h"
+
+static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault)
+{
+    if (c->origin[SM_F_UPSTREAM].given == NULL) {
+        run->own = run; /* see answer */
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the tool has no upstream");
+    }
+    return sm_upstream_make(&run->arena, c, args, &run->up, fault);
+}
+
+static void answer(gw_run *run, gw_request *r, const semel_answer *a)
+{
+    if (run->own != NULL)
+        gw_problem(r, 422, "BAD_ARGUMENTS",
+                   "Use POST /v1/begin, execute the tool yourself, then POST /v1/commit; or give "
+                   "the tool an upstream in its contract.",
+                   "The contract of %.*s has no upstream, so the gateway cannot execute it.",
+                   SM_FMT(run->ask.call.tool));
+    else
+        gw_reply_outcome(r, a);
+}
+
+static const gw_run_ops ops = {.prepare = prepare, .answer = answer};
+
+static void out_of_memory(gw_request *r)
+{
+    gw_problem(r, 503, "OVERLOADED", "Try again later.", "The gateway is out of memory.");
+}
 
 void gw_on_call(gw_request *r)
 {
-    gw_problem(r, 501, "NO_ROUTE", NULL, "not built yet");
+    gw_own *own = gw_own_get();
+    if (own == NULL) {
+        out_of_memory(r);
+        return;
+    }
+    sm_asking known = {.actor = sm_str_from(r->who.actor)};
+    if (!gw_read_call(r, &own->arena, GW_FORM_CALL, &known.call))
+        return;
+    if (sm_ask_memory(r->g->ledger, &known, own->answer)) {
+        gw_reply_outcome(r, own->answer);
+        return;
+    }
+    gw_run *run = gw_run_new(r->g, r);
+    if (run == NULL || !gw_run_call(run, &known.call)) {
+        if (run != NULL)
+            gw_run_free(run);
+        out_of_memory(r);
+        return;
+    }
+    run->ops = &ops;
+    run->ask.upstream = true;
+    run->ask.actor = sm_arena_text(&run->arena, known.actor);
+    run->deadline_ns = sm_clock_deadline_ns(known.call.wait_ms);
+    gw_hold(r);
+    gw_run_start(run);
 }

@@ -76,16 +76,17 @@ typedef struct gw_log_rule {
 
 typedef struct gw_config {
     sm_arena arena;
-    sm_pattern *patterns;
-    sm_str file; /* its name; absent: the built-in configuration */
+    sm_str file;     /* its name; absent: the built-in configuration */
+    int64_t version; /* of the file's form: 1 */
     gw_listens listen;
     gw_tls tls;
     bool behind_proxy; /* a reverse proxy in front of us speaks TLS */
     gw_texts hosts;    /* names that Host may have, beside addresses that we listen on */
     gw_texts origins;  /* of pages that may call us */
     sm_str ledger;     /* a URL; may hold ${NAME} */
-    sm_str contract;   /* a file, as seen from the configuration's directory */
-    sm_str tokens;     /* likewise */
+    sm_str contract;   /* a file; names of files end with a NUL, and those that the configuration
+                          gives are seen from its directory */
+    sm_str tokens;     /* likewise; absent only if there is no home directory either */
     sm_str seal_key;   /* likewise */
     sm_str ca_file;    /* certificates to trust for upstreams; absent: the system's */
     gw_apis proxies;
@@ -93,6 +94,7 @@ typedef struct gw_config {
     gw_log_rule log;
     int64_t drain_ms; /* how long SIGTERM waits for what is under way; 30 s */
     int64_t threads;  /* of the HTTP server; 0: as many as processors, at most 4 */
+    bool demo;        /* the built-in demonstration: there is an upstream to try, /demo/charge */
 } gw_config;
 
 /* Reads a file's text. On failure *out is NULL; `report` must have been made with the same text. */
@@ -103,10 +105,26 @@ sm_err gw_config_default(gw_config **out);
 
 void gw_config_free(gw_config *c); /* accepts NULL */
 
-/* What must not be started: a non-loopback address without TLS or a stated reverse proxy. */
+/* Reads one address as it is written under `listen`. The texts are made in the arena and end with a
+ * NUL; the path of a Unix socket is seen from `directory`. SEMEL_E_INVALID with a sentence. */
+sm_err gw_listen_read(sm_arena *a, sm_str text, sm_str directory, gw_listen *out, sm_fault *fault);
+
+/* A file's name as seen from a directory (absent or empty: as it is); `p` is NULL when out of
+ * memory. */
+sm_str gw_path_from(sm_arena *a, sm_str directory, sm_str path);
+
+/* What must not be started: a non-loopback address without TLS or a stated reverse proxy; anything
+ * without a place for tokens. */
 sm_err gw_config_safe(const gw_config *c, sm_fault *fault);
 
 /* A text with its ${NAME}s put in. SEMEL_E_INVALID, naming the variable, if one is not set. */
 sm_err gw_expand(sm_str text, sm_buf *out, sm_fault *fault);
+
+/* Internal to the configuration's files: the table of a whole file, and what its readers need. */
+typedef struct gw_loader {
+    sm_loader l;      /* first: readers are given this */
+    sm_str directory; /* of the file; names of files are seen from it */
+} gw_loader;
+extern const sm_group gw_config_group;
 
 #endif

@@ -64,6 +64,13 @@ void gw_server_quiesce(gw_server *s); /* no new connections; those that are open
 void gw_server_stop(gw_server *s);    /* accepts NULL */
 size_t gw_server_busy(gw_server *s);  /* requests that somebody holds */
 
+/* ---- streams of events (stream.c) ------------------------------------------------------------*/
+
+sm_err gw_stream_start(gateway *g, gw_stream **out, sm_fault *fault);
+void gw_stream_quiesce(gw_stream *s); /* ends all streams and takes no more; accepts NULL */
+void gw_stream_stop(gw_stream *s);    /* once the server has stopped; accepts NULL */
+size_t gw_stream_count(gw_stream *s); /* how many are open */
+
 /* ---- routes (route.c) ------------------------------------------------------------------------*/
 
 enum {

@@ -33,6 +33,7 @@ int gw_status_of(semel_code code)
     case SEMEL_C_ALREADY_DONE: return 409;
     case SEMEL_C_RESULT_EXPIRED: return 410;
     case SEMEL_C_KEY_CONFLICT: return 422;
+    case SEMEL_C_UPSTREAM_FAILED: return 502;
     case SEMEL_C_LEDGER_UNAVAILABLE: return 503;
     case SEMEL_C_UPSTREAM_TIMEOUT: return 504;
     case SEMEL_C_COUNT: break;

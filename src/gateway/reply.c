@@ -22,10 +22,17 @@ void gw_set(gw_request *r, const char *name, sm_str value)
     sm_str value_text = sm_arena_text(&q->arena, value);
     if (h == NULL || name_text.p == NULL || value_text.p == NULL)
         return;
-    *h = (gw_set_header){.next = q->set, .name = name_text.p, .value = value_text.p};
-    q->set = h;
+    *h = (gw_set_header){.name = name_text.p, .value = value_text.p};
+    if (q->set == NULL)
+        q->set = h;
+    else
+        q->last_set->next = h;
+    q->last_set = h;
+    /* For the log. */
     if (strcasecmp(name, "Idempotent-Replayed") == 0)
         q->replayed = true;
+    else if (strcasecmp(name, "Semel-Effect") == 0)
+        r->effect = value_text;
 }
 
 /* What libmicrohttpd says itself, and what belongs to one connection only. */

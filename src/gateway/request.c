@@ -166,7 +166,7 @@ void gw_inner_unref(gw_inner *q)
         return;
     gw_server *s = q->server;
     bool held = q->held;
-    if (atomic_load_explicit(&q->r.gone, memory_order_relaxed))
+    if (atomic_load_explicit(&q->r.gone, memory_order_relaxed) && q->r.method != GW_HEAD)
         q->status = GONE_STATUS;
     if (to_be_logged(q))
         log_request(q, sm_clock_mono_ns() - q->r.began_ns);

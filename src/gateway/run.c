@@ -1,2 +1,523 @@
-/* Runs. */
+/*
+ * The way of a run: run.h draws it.
+ *
+ * Every exchange is judged by what was on the wire (effect/upstream.h). Within one attempt only
+ * what surely was not applied is sent again, with the same key (I15); a resend may also repeat what
+ * nobody knows of, because the upstream recognises its key.
+ */
 #include "gateway/run.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "gateway/runs.h"
+#include "json/canon.h"
+
+#define COMMIT_PAUSE_MS 100
+
+static void work(gw_job *job, semel_answer *a);
+static void send(gw_run *run, int64_t pause_ms);
+
+/* ---- making and ending -----------------------------------------------------------------------*/
+
+gw_run *gw_run_new(gateway *g, gw_request *r)
+{
+    gw_run *run = calloc(1, sizeof *run);
+    if (run == NULL)
+        return NULL;
+    run->job.run = work;
+    run->g = g;
+    run->request = r;
+    run->ask.call.size = sizeof run->ask.call;
+    sm_arena_init(&run->arena, SM_ARENA_MAX);
+    if (r != NULL) {
+        run->trace = r->trace;
+        run->traced = true;
+        if (r->trace.state.p != NULL)
+            run->trace.state = sm_arena_text(&run->arena, r->trace.state);
+    }
+    sm_buf_init(&run->body, (size_t)g->config->limits.result_bytes + 1);
+    sm_buf_init(&run->headers, SM_ARENA_MAX);
+    return run;
+}
+
+bool gw_run_call(gw_run *run, const semel_call *call)
+{
+    semel_call *to = &run->ask.call;
+    *to = *call;
+    sm_str *const texts[] = {&to->scope, &to->step, &to->tool, &to->args, &to->key, &to->after};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (texts[i]->p == NULL)
+            continue;
+        *texts[i] = sm_arena_text(&run->arena, *texts[i]);
+        if (texts[i]->p == NULL)
+            return false;
+    }
+    return true;
+}
+
+void gw_run_free(gw_run *run)
+{
+    sm_buf_fini(&run->body);
+    sm_buf_fini(&run->headers);
+    sm_arena_fini(&run->arena);
+    free(run);
+}
+
+void gw_run_end(gw_run *run)
+{
+    gw_runs *s = run->g->runs;
+    pthread_mutex_lock(&s->lock);
+    if (--s->alive == 0)
+        pthread_cond_broadcast(&s->quiet);
+    pthread_mutex_unlock(&s->lock);
+    gw_run_free(run);
+}
+
+/* Answers whoever still waits, and ends the run. */
+static void finish(gw_run *run, const semel_answer *a)
+{
+    gw_request *r = gw_run_take(run);
+    if (r != NULL)
+        run->ops->answer(run, r, a);
+    gw_run_end(run);
+}
+
+/* Counts a run that starts or stops executing; false if there are too many already. */
+static bool count_in_flight(gw_run *run, bool starts)
+{
+    gw_runs *s = run->g->runs;
+    pthread_mutex_lock(&s->lock);
+    bool room = !starts || s->in_flight < (size_t)run->g->config->limits.in_flight;
+    if (room)
+        s->in_flight += starts ? 1 : (size_t)-1;
+    pthread_mutex_unlock(&s->lock);
+    return room;
+}
+
+/* ---- the exchange ----------------------------------------------------------------------------*/
+
+/* What the exchange was like, for people. */
+static void tell_why(gw_run *run, const sm_http_result *res)
+{
+    run->why[0] = '\0';
+    if (res->complete && run->ruling.kind == SEMEL_FAILURE)
+        snprintf(run->why, sizeof run->why, "the upstream answered %d", res->status);
+    else if (!res->complete)
+        snprintf(run->why, sizeof run->why, "%s%s", res->error,
+                 res->sent ? "" : "; nothing was sent");
+}
+
+/* Keeps what came back, beyond the return of the callback. */
+static void keep_outcome(gw_run *run, const sm_http_result *res)
+{
+    sm_buf_clear(&run->body);
+    sm_buf_clear(&run->headers);
+    run->cut = res->cut;
+    semel_outcome *o = &run->outcome;
+    *o = (semel_outcome){.size = sizeof *o, .kind = run->ruling.kind};
+    o->applied = o->kind == SEMEL_FAILURE ? run->ruling.applied : SEMEL_APPLIED_DEFAULT;
+    if (res->complete) {
+        o->status = res->status;
+        sm_buf_str(&run->body, res->body);
+        sm_upstream_keep_headers(res, &run->headers);
+    } else {
+        sm_buf_text(&run->body, "{\"error\":");
+        sm_json_put_string(&run->body, sm_str_from(run->why));
+        sm_buf_byte(&run->body, '}');
+    }
+    if (run->body.err != SM_OK)
+        run->cut = true;
+    o->value = run->body.len == 0 ? SM_STR("") : sm_buf_view(&run->body);
+    o->bytes = o->value.n + run->cut; /* there is more, nobody knows how much */
+    if (run->headers.len > 0 && run->headers.err == SM_OK)
+        o->headers = sm_buf_view(&run->headers);
+}
+
+static bool worth_another(const gw_run *run, const sm_http_result *res)
+{
+    if (run->tries >= run->up.retry.attempts || atomic_load(&run->g->draining))
+        return false;
+    return run->ruling.passing || (run->read && !res->complete) ||
+           (run->resend && run->ruling.kind == SEMEL_FAILURE &&
+            run->ruling.applied == SEMEL_APPLIED_UNKNOWN);
+}
+
+static void on_done(void *context, const sm_http_result *res)
+{
+    gw_run *run = context;
+    sm_upstream_judge(run->up.rejects_before_work, res, sm_clock_ms(), &run->ruling);
+    tell_why(run, res);
+    if (worth_another(run, res)) {
+        send(run, sm_upstream_pause(&run->up.retry, run->tries, run->ruling.retry_after_ms,
+                                    (uint64_t)sm_clock_mono_ns() * 0x9E3779B97F4A7C15u));
+        return;
+    }
+    keep_outcome(run, res);
+    gw_pool_add(run->g->pool, &run->job);
+}
+
+static void send(gw_run *run, int64_t pause_ms)
+{
+    sm_http_callbacks callbacks = {.done = on_done, .context = run};
+    run->tries++;
+    sm_err e = sm_http_send(run->g->http, &run->up.request, pause_ms, &callbacks, NULL);
+    if (e == SM_OK)
+        return;
+    sm_http_result nothing = {.error = semel_err_text(e)};
+    run->tries = run->up.retry.attempts;
+    on_done(run, &nothing);
+}
+
+/* ---- the attempt -----------------------------------------------------------------------------*/
+
+static void copy_text(char out[SM_HANDLE_TEXT], sm_str text)
+{
+    size_t n = text.n < SM_HANDLE_TEXT ? text.n : SM_HANDLE_TEXT - 1;
+    if (n > 0)
+        memcpy(out, text.p, n);
+    out[n] = '\0';
+}
+
+static sm_err add_trace(gw_run *run)
+{
+    if (!run->traced)
+        return SM_OK;
+    sm_str parent = sm_arena_printf(&run->arena, "00-%s-%s-%s", run->trace.id, run->trace.span,
+                                    run->trace.sampled ? "01" : "00");
+    if (parent.p == NULL)
+        return SEMEL_E_NOMEM;
+    sm_err e = sm_upstream_header(&run->arena, &run->up, SM_STR("traceparent"), parent);
+    if (e == SM_OK && run->trace.state.p != NULL)
+        e = sm_upstream_header(&run->arena, &run->up, SM_STR("tracestate"), run->trace.state);
+    return e;
+}
+
+/* The attempt is ours. What cannot be sent after all is given back: nothing was done. */
+static void execute(gw_run *run, semel_answer *a)
+{
+    run->read = a->claim.p == NULL;
+    copy_text(run->handle, a->effect);
+    copy_text(run->claim, a->claim);
+    run->ask.joined_generation = a->generation;
+    run->ask.joined_fence = a->fence;
+    run->ask.joined_request = 0;
+    sm_fault fault = {0};
+    sm_err e =
+        run->read ? SM_OK : sm_upstream_key(&run->arena, &run->up, a->idempotency_key, &fault);
+    bool room = e == SM_OK && count_in_flight(run, true);
+    if (room) {
+        run->ran = true;
+        run->tries = 0;
+        run->phase = GW_COMMITS;
+        gw_park_time(run);
+        if (!run->read && sm_handle_parse("cl_", sm_str_from(run->claim), &run->lease.claim))
+            sm_keeper_add(run->g->ledger, &run->lease);
+        send(run, 0);
+        return;
+    }
+    if (!run->read)
+        sm_give_back(run->g->ledger, sm_str_from(run->claim), a);
+    semel_answer refusal = {
+        .verdict = SEMEL_REFUSED,
+        .code = SEMEL_C_LEDGER_UNAVAILABLE,
+        .retriable = true,
+        .retry_after_ms = 1000,
+        .message = SM_STR("The gateway executes as much as it may already; nothing was done."),
+        .corrective_action = SM_STR("Try again later."),
+    };
+    finish(run, &refusal);
+}
+
+/* ---- asking ----------------------------------------------------------------------------------*/
+
+static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, sm_fault *fault)
+{
+    gw_run *run = (gw_run *)((char *)q - offsetof(gw_run, ask));
+    run->rung = gw_park_heard(run->g->runs, q->id);
+    run->replays_failures = c->failures == SM_FAILURES_REPLAY;
+    if (run->ran || run->ops->prepare == NULL)
+        return SM_OK; /* it is only asked what became of it */
+    sm_err e = run->ops->prepare(run, c, args, fault);
+    return e == SM_OK && !run->ops->hands_over ? add_trace(run) : e;
+}
+
+/* Our attempt has ended in doubt: what is said of that says why. */
+static void explain_doubt(const gw_run *run, semel_answer *a, char text[512])
+{
+    if (!run->ran || run->why[0] == '\0' ||
+        (a->code != SEMEL_C_IN_DOUBT && a->code != SEMEL_C_UPSTREAM_TIMEOUT) ||
+        a->blocked_by.p != NULL)
+        return;
+    snprintf(text, 512, "The call may or may not have taken effect: %s.", run->why);
+    a->message = sm_str_from(text);
+}
+
+static void ask(gw_run *run, semel_answer *a)
+{
+    gw_run_ops const *ops = run->ops;
+    run->phase = GW_ASKS;
+    for (;;) {
+        sm_ask(run->g->ledger, &run->ask, a);
+        if (a->verdict == SEMEL_EXECUTE && !ops->hands_over) {
+            execute(run, a);
+            return;
+        }
+        if (!run->ask.waits || sm_clock_mono_ns() >= run->deadline_ns)
+            break;
+        gw_park_time(run);
+        gw_parked parked = gw_park(run);
+        if (parked == GW_PARKED)
+            return;
+        if (parked == GW_OVER)
+            break;
+    }
+    char text[512];
+    explain_doubt(run, a, text);
+    gw_request *r = gw_run_take(run);
+    if (r != NULL)
+        ops->answer(run, r, a);
+    else if (a->verdict == SEMEL_EXECUTE && a->claim.p != NULL) { /* nobody was told to run it */
+        copy_text(run->claim, a->claim);
+        sm_give_back(run->g->ledger, sm_str_from(run->claim), a);
+        gw_ring(run->g, run->ask.id);
+    }
+    gw_run_end(run);
+}
+
+/* ---- committing ------------------------------------------------------------------------------*/
+
+static sm_err commit(gw_run *run, semel_answer *a)
+{
+    int64_t deadline = sm_clock_deadline_ns(SM_RUN_LEASE_MS);
+    for (;;) {
+        sm_err e = semel_commit(run->g->ledger, sm_str_from(run->claim), &run->outcome, a);
+        if (e != SEMEL_E_UNAVAILABLE || sm_clock_mono_ns() >= deadline)
+            return e;
+        usleep(COMMIT_PAUSE_MS * 1000);
+    }
+}
+
+/* The answer to whoever waited for this very attempt: with the result as it came, also if it was
+ * too large to be recorded. */
+static void answer_result(gw_run *run, semel_answer *a)
+{
+    a->verdict = SEMEL_EXECUTE;
+    a->executed = true;
+    a->has_outcome = true;
+    a->effect = run->read ? (sm_str){0} : sm_str_from(run->handle);
+    a->code = a->state == SEMEL_S_PARTIAL ? SEMEL_C_PARTIAL_SUCCESS : SEMEL_C_NONE;
+    a->outcome = run->outcome;
+    a->outcome.kept = !run->cut;
+    finish(run, a);
+}
+
+/* Not applied, for a reason that passes, and the contract replays failures: the tool has not
+ * answered, and the key stays free. A resend is tried again later. */
+static bool gives_back(const gw_run *run)
+{
+    return run->ruling.passing && (run->replays_failures || run->resend);
+}
+
+static void settle(gw_run *run, semel_answer *a)
+{
+    gateway *g = run->g;
+    uint64_t id = run->resend ? run->effect.id : run->ask.id;
+    sm_err e;
+    bool back = gives_back(run);
+    if (back) {
+        e = sm_give_back(g->ledger, sm_str_from(run->claim), a);
+        if (run->resend)
+            gw_remedy_later(g, &run->effect, a);
+    } else {
+        e = commit(run, a);
+    }
+    sm_keeper_remove(g->ledger, &run->lease);
+    count_in_flight(run, false);
+    gw_ring(g, id);
+    if (run->resend) {
+        gw_run_end(run);
+        return;
+    }
+    bool settled =
+        e == SM_OK && (back || (a->verdict == SEMEL_DONE && sm_str_is(a->result, "committed") &&
+                                semel_state_settled(a->state)));
+    if (settled) {
+        answer_result(run, a);
+    } else if (e == SM_OK) { /* in doubt, or decided by others meanwhile: the ledger tells */
+        ask(run, a);
+    } else {
+        a->message = SM_STR("The call has run, and its outcome could not be recorded.");
+        a->corrective_action = SM_STR("Make the same call again to learn what became of it.");
+        finish(run, a);
+    }
+}
+
+/* ---- the worker's turn -----------------------------------------------------------------------*/
+
+static void resend(gw_run *run, semel_answer *a)
+{
+    sm_err e = sm_resend(run->g->ledger, &run->effect, SM_RUN_LEASE_MS, a);
+    if (e == SM_OK && a->verdict == SEMEL_EXECUTE)
+        execute(run, a);
+    else
+        gw_run_end(run); /* somebody else was faster, or it is to be tried later */
+}
+
+static void work(gw_job *job, semel_answer *a)
+{
+    gw_run *run = (gw_run *)((char *)job - offsetof(gw_run, job));
+    switch (run->phase) {
+    case GW_ASKS: ask(run, a); break;
+    case GW_RESENDS: resend(run, a); break;
+    case GW_COMMITS:
+        if (run->read) {
+            count_in_flight(run, false);
+            *a = (semel_answer){.work = a->work};
+            answer_result(run, a);
+        } else {
+            settle(run, a);
+        }
+        break;
+    }
+}
+
+static void start(gw_run *run)
+{
+    gw_runs *s = run->g->runs;
+    pthread_mutex_lock(&s->lock);
+    s->alive++;
+    if (run->request != NULL) {
+        run->request->own = run;
+        run->request->on_gone = gw_run_gone;
+    }
+    pthread_mutex_unlock(&s->lock);
+    gw_pool_add(run->g->pool, &run->job);
+}
+
+void gw_run_start(gw_run *run)
+{
+    run->phase = GW_ASKS;
+    run->ask.prepare = prepare;
+    run->ask.lease_ms = run->ops->hands_over ? 0 : SM_RUN_LEASE_MS;
+    start(run);
+}
+
+void gw_run_resend(gw_run *run, const sm_handle *effect)
+{
+    run->phase = GW_RESENDS;
+    run->resend = true;
+    run->effect = *effect;
+    start(run);
+}
+
+/* ---- answers ---------------------------------------------------------------------------------*/
+
+static pthread_key_t own_key;
+static pthread_once_t own_once = PTHREAD_ONCE_INIT;
+
+static void free_own(void *context)
+{
+    gw_own *own = context;
+    semel_answer_free(own->answer);
+    sm_arena_fini(&own->arena);
+    free(own);
+}
+
+static void make_own(void)
+{
+    pthread_key_create(&own_key, free_own);
+}
+
+gw_own *gw_own_get(void)
+{
+    pthread_once(&own_once, make_own);
+    gw_own *own = pthread_getspecific(own_key);
+    if (own == NULL && (own = calloc(1, sizeof *own)) != NULL) {
+        own->answer = semel_answer_new();
+        sm_arena_init(&own->arena, SM_ARENA_MAX);
+        if (own->answer == NULL || pthread_setspecific(own_key, own) != 0) {
+            free_own(own);
+            return NULL;
+        }
+    }
+    if (own != NULL)
+        sm_arena_reset(&own->arena);
+    return own;
+}
+
+static void set_headers(gw_request *r, const semel_answer *a, sm_str *type)
+{
+    sm_work *w = a->work;
+    const sm_json *headers = NULL;
+    if (a->outcome.headers.p == NULL ||
+        sm_json_read(&w->call, a->outcome.headers, &sm_json_default_limits, &headers, NULL) !=
+            SM_OK ||
+        headers->type != SM_JSON_OBJECT)
+        return;
+    const sm_json *name = headers + 1;
+    for (uint32_t i = 0; i < headers->len; i++, name = sm_json_next(name + 1)) {
+        sm_str value = name[1].type == SM_JSON_STRING ? sm_json_text(name + 1) : (sm_str){0};
+        if (value.p == NULL)
+            continue;
+        if (sm_str_is(sm_json_text(name), "content-type"))
+            *type = value;
+        else
+            gw_set(r, sm_json_text(name).p, value);
+    }
+}
+
+/* A tool that gave no answer at all, or one that a begin/commit client recorded as failed. */
+static void reply_failed(gw_request *r, const semel_answer *a)
+{
+    semel_answer refusal = *a;
+    refusal.verdict = SEMEL_REFUSED;
+    refusal.code = SEMEL_C_UPSTREAM_FAILED;
+    refusal.retriable = a->executed;
+    refusal.retry_after_ms = a->executed ? 1000 : 0;
+    refusal.message = SM_STR("The tool failed, and nothing was done.");
+    refusal.corrective_action = SM_STR("Ask again later with the same call.");
+    sm_work *w = a->work;
+    const sm_json *value = NULL, *error = NULL;
+    if (sm_json_read(&w->call, a->outcome.value, &sm_json_default_limits, &value, NULL) == SM_OK)
+        error = sm_json_find(value, SM_STR("error"));
+    if (error != NULL && error->type == SM_JSON_STRING)
+        refusal.message =
+            sm_arena_printf(&w->call, "The tool failed: %.*s.", SM_FMT(sm_json_text(error)));
+    gw_reply_refusal(r, &refusal);
+}
+
+void gw_reply_outcome(gw_request *r, const semel_answer *a)
+{
+    r->effect = a->effect;
+    if (a->verdict == SEMEL_REFUSED || !a->has_outcome) {
+        gw_reply_refusal(r, a);
+        return;
+    }
+    const semel_outcome *o = &a->outcome;
+    if (a->effect.p != NULL)
+        gw_set(r, "Semel-Effect", a->effect);
+    if (!a->executed)
+        gw_set(r, "Idempotent-Replayed", SM_STR("true"));
+    if (!o->kept) {
+        semel_answer refusal = *a;
+        refusal.verdict = SEMEL_REFUSED;
+        refusal.code = SEMEL_C_RESULT_EXPIRED;
+        refusal.message = SM_STR("This was done; its result was too large to keep.");
+        refusal.corrective_action =
+            SM_STR("Go on without the result, or read it from where it took effect.");
+        gw_reply_refusal(r, &refusal);
+        return;
+    }
+    if (o->status == 0 && o->kind == SEMEL_FAILURE) {
+        reply_failed(r, a);
+        return;
+    }
+    sm_str type = o->is_json || o->status == 0 ? SM_STR("application/json") : (sm_str){0};
+    set_headers(r, a, &type);
+    gw_reply(r, o->status == 0 ? 200 : o->status, type.p, o->value);
+}

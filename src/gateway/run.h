@@ -11,8 +11,11 @@
  *                   '- pause --'  only what surely was not applied, or a resend
  *
  * Asking and committing block on the ledger and are done by workers; sending is done by the HTTP
- * client's thread; a run that is parked or under way costs no thread. A client that hangs up is
- * forgotten; its run goes on, and the outcome is recorded for the retry.
+ * client's thread; a run that is parked or under way costs no thread. A run is in one place at a
+ * time, and whoever has it there may use it alone; only its request may be taken from it by others
+ * (the client hangs up, or has waited long enough), under the lock of gw_runs. Without its request
+ * a run that executes goes on, so that the outcome is recorded for the retry; one that only waits
+ * is over.
  */
 #ifndef SM_GATEWAY_RUN_H
 #define SM_GATEWAY_RUN_H
@@ -25,38 +28,124 @@ typedef struct gw_run gw_run;
 
 /* What a front end decides about a run. */
 typedef struct gw_run_ops {
-    /* Makes the request, before the ledger is asked; everything in the run's arena. `c` and `args`
-     * (the full arguments) are borrowed. On failure the call is refused: BAD_ARGUMENTS or
-     * UNKNOWN_TOOL with the fault's words. */
+    /* Makes the request run->up before the ledger is asked; everything in the run's arena. `c` and
+     * `args` (the full arguments) are borrowed. On failure the call is refused, with the fault's
+     * words. It may be called more than once. */
     sm_err (*prepare)(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault);
 
-    /* Answers run->request, which is there. `a` says what became of the call; if it ran just now
-     * and its result was not kept by the ledger, a->outcome has it all the same. */
-    void (*answer)(gw_run *run, const semel_answer *a);
+    /* Answers the request. If the call ran just now and the ledger did not keep its result, the
+     * answer's outcome has it all the same. */
+    void (*answer)(gw_run *run, gw_request *r, const semel_answer *a);
+
+    /* Whoever asks executes it: "execute" is an answer like others. */
+    bool hands_over;
 } gw_run_ops;
+
+/* What a run does next when a worker takes it. */
+typedef enum gw_phase { GW_ASKS, GW_RESENDS, GW_COMMITS } gw_phase;
 
 struct gw_run {
     gw_job job;
     gateway *g;
     const gw_run_ops *ops;
-    gw_request *request; /* NULL: nobody waits for it */
     sm_arena arena;
     sm_asking ask; /* its texts are in the arena */
     sm_upstream_call up;
-    int64_t deadline_ns;        /* until when the client waits for others */
-    void *own;                  /* the front end's */
-    struct gw_run_state *state; /* run.c */
+    int64_t deadline_ns; /* how long the client wants to wait */
+    void *own;           /* the front end's */
+
+    /* From here on it is run.c's and park.c's. */
+    gw_trace trace; /* the request's, which may be gone before it is sent */
+    bool traced;
+    gw_request *request; /* NULL: nobody waits for it; under the lock of gw_runs */
+    _Atomic gw_phase phase;
+    bool read;             /* nothing is recorded of it */
+    bool replays_failures; /* the contract's `failures` */
+    bool resend;
+    bool ran;         /* it has been executed by us */
+    sm_handle effect; /* resend: which one */
+    char handle[SM_HANDLE_TEXT];
+    char claim[SM_HANDLE_TEXT];
+    sm_running lease;
+    int64_t tries;
+    sm_upstream_ruling ruling;
+    semel_outcome outcome; /* of the last exchange */
+    sm_buf body, headers;  /* its texts */
+    bool cut;
+    char why[256]; /* for people: how the last exchange went wrong; empty: it did not */
+
+    uint64_t rung; /* park.c: what its bell had counted before the ledger was asked */
+    struct gw_run *next_parked, *prev_parked;
+    struct gw_watch *watch;
+    size_t timer; /* place in the heap of deadlines, from 1; 0: none */
 };
 
-/* A run with an arena of its own; NULL when out of memory. The front end fills in ask and ops. */
+/* A run with an arena of its own; NULL when out of memory. `r` may be NULL. The front end fills in
+ * ops, ask.call, ask.actor and the deadline. */
 gw_run *gw_run_new(gateway *g, gw_request *r);
 void gw_run_free(gw_run *run); /* one that was not started */
 
-/* Starts it. The run is its own from here on, and the request is held by the caller already. */
+/* Starts it. The request is held by the caller already; the run is its own from here on. */
 void gw_run_start(gw_run *run);
 
-/* Replies with the outcome's own status and bytes, its kept headers, Semel-Effect and
- * Idempotent-Replayed; with a problem where there is none. */
+/* Starts a resend of an effect in doubt; run->up is made. */
+void gw_run_resend(gw_run *run, const sm_handle *effect);
+
+/* Takes the request away to answer it; NULL if somebody else has. */
+gw_request *gw_run_take(gw_run *run);
+
+/* Replies with the outcome's own status and bytes, its kept headers, Semel-Effect and, if it did
+ * not run just now, Idempotent-Replayed; with a problem where there is no outcome to give. */
 void gw_reply_outcome(gw_request *r, const semel_answer *a);
+
+/* What a thread of the server works with, on the path where nothing blocks. */
+typedef struct gw_own {
+    semel_answer *answer;
+    sm_arena arena;
+} gw_own;
+gw_own *gw_own_get(void); /* NULL when out of memory */
+
+/* Copies the texts of a call into the run. False when out of memory. */
+bool gw_run_call(gw_run *run, const semel_call *call);
+
+/* ---- all of them -----------------------------------------------------------------------------*/
+
+sm_err gw_runs_start(gateway *g, gw_runs **out, sm_fault *fault);
+
+/* Waits until nothing is under way or the time is up; true if nothing is. Those who are parked get
+ * their answer at once. */
+bool gw_runs_drain(gw_runs *runs, int64_t deadline_ns);
+void gw_runs_stop(gw_runs *runs); /* accepts NULL */
+
+typedef struct gw_runs_count {
+    size_t in_flight; /* being executed */
+    size_t parked;
+} gw_runs_count;
+gw_runs_count gw_runs_counted(gw_runs *runs);
+
+/* An effect has changed, by whatever this process did: those who wait for it are woken. */
+void gw_ring(gateway *g, uint64_t id);
+void gw_ring_handle(gateway *g, sm_str handle); /* ef_... or ap_...; anything else is ignored */
+
+/* ---- those who wait (park.c) -----------------------------------------------------------------*/
+
+/* What is counted of the effect's bell; to be asked before the ledger is. */
+uint64_t gw_park_heard(gw_runs *runs, uint64_t id);
+
+/* Parks a run until what it asked for changes or its time is up; it is then added to the workers
+ * again. RUNG: it has changed since, so ask again. OVER: nobody waits for the run any more, or it
+ * may not wait. */
+typedef enum gw_parked { GW_PARKED, GW_RUNG, GW_OVER } gw_parked;
+gw_parked gw_park(gw_run *run);
+
+/* The client's deadline, also while the run executes. */
+void gw_park_time(gw_run *run);
+
+/* ---- left over (remedy.c) --------------------------------------------------------------------*/
+
+void gw_on_due(void *context, const sm_handle *effect);
+
+/* A resend came to nothing for now: it is tried again later. */
+void gw_remedy_later(gateway *g, const sm_handle *effect, semel_answer *a);
 
 #endif

@@ -373,7 +373,7 @@ sm_err gw_server_start(gateway *g, gw_server **out, sm_fault *fault)
 
     sm_err e = gw_listen_open(s, fault);
     if (e == SM_OK)
-        e = gw_watch_start(s, fault);
+        e = gw_sentry_start(s, fault);
     if (e == SM_OK)
         e = start_daemons(s, fault);
     if (e == SM_OK)
@@ -434,7 +434,7 @@ void gw_server_stop(gw_server *s)
         MHD_stop_daemon(s->plain);
     if (s->tls != NULL)
         MHD_stop_daemon(s->tls);
-    gw_watch_stop(s);
+    gw_sentry_stop(s);
     free(s->certificate);
     wipe(s->key);
     s->certificate = s->key = NULL;

@@ -32,15 +32,15 @@
 typedef struct gw_conn gw_conn;
 typedef struct gw_inner gw_inner;
 typedef struct gw_flow gw_flow;
-typedef struct gw_watch gw_watch;
+typedef struct gw_sentry gw_sentry;
 typedef struct gw_listener gw_listener;
 
 /* Who an event of the watch is about; the first member of what it points at. */
-typedef enum gw_watched { GW_WATCH_CONNECTION, GW_WATCH_LINGER, GW_WATCH_WAKE } gw_watched;
+typedef enum gw_sentry_kind { GW_WATCH_CONNECTION, GW_WATCH_LINGER, GW_WATCH_WAKE } gw_sentry_kind;
 
 /* One connection. It is freed by the watch, which may still have an event about it. */
 struct gw_conn {
-    gw_watched kind;
+    gw_sentry_kind kind;
     gw_server *server;
     struct MHD_Connection *mhd;
     int fd;
@@ -92,7 +92,7 @@ struct gw_inner {
     const char *flaw; /* what is wrong with the head; NULL: nothing */
     size_t swallowed;
 
-    gw_set_header *set; /* of the answer, the latest first */
+    gw_set_header *set, *last_set; /* of the answer */
     struct MHD_Response *answer;
     int status;
     size_t answer_bytes;
@@ -137,7 +137,7 @@ struct gw_server {
     bool any_address; /* we listen on all addresses: any literal one is ours */
     sm_arena texts;
 
-    gw_watch *watch;
+    gw_sentry *sentry;
     pthread_mutex_t lock;
     gw_conn *conns;
     gw_conn *dead;
@@ -217,8 +217,8 @@ void gw_server_let_go(gw_server *s);
 
 /* ---- watch.c ---------------------------------------------------------------------------------*/
 
-sm_err gw_watch_start(gw_server *s, sm_fault *fault);
-void gw_watch_stop(gw_server *s);
+sm_err gw_sentry_start(gw_server *s, sm_fault *fault);
+void gw_sentry_stop(gw_server *s);
 
 gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd, bool local);
 void gw_conn_closed(gw_conn *c); /* its socket is closed on return of whoever calls this */

@@ -1,2 +1,232 @@
-/* To come. */
+/*
+ * Checking tokens.
+ *
+ * The tokens in force are an array ordered by id, made whole and never changed: a check holds a
+ * lock for reading while it copies one entry, and a refresh holds it for writing while it swaps two
+ * pointers. Files are read outside of it.
+ */
 #include "gateway/tokens.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define PREFIX_TEXT (sizeof GW_TOKEN_PREFIX - 1)
+
+static const struct {
+    gw_role role;
+    const char *name;
+} roles[] = {
+    {GW_AGENT, "agent"}, {GW_APPROVER, "approver"}, {GW_OPERATOR, "operator"}, {GW_ADMIN, "admin"}};
+#define ROLES (sizeof roles / sizeof roles[0])
+
+const char *gw_role_name(gw_role role)
+{
+    for (size_t i = 0; i < ROLES; i++) {
+        if (roles[i].role == role)
+            return roles[i].name;
+    }
+    return "nobody";
+}
+
+bool gw_role_parse(sm_str text, gw_role *out)
+{
+    for (size_t i = 0; i < ROLES; i++) {
+        if (sm_str_is(text, roles[i].name)) {
+            *out = roles[i].role;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool gw_who_owns(const gw_who *who, sm_str scope)
+{
+    size_t n = strlen(who->scope);
+    if (who->role == 0)
+        return false;
+    return n == 0 || (scope.n >= n && memcmp(scope.p, who->scope, n) == 0 &&
+                      (scope.n == n || scope.p[n] == '/'));
+}
+
+/* ---- a hasher for each thread ----------------------------------------------------------------*/
+
+static pthread_once_t hasher_once = PTHREAD_ONCE_INIT;
+static pthread_key_t hasher_key;
+static bool hasher_ready;
+
+static void hasher_free(void *p)
+{
+    sm_digest_fini(p);
+    free(p);
+}
+
+static void hasher_setup(void)
+{
+    hasher_ready = pthread_key_create(&hasher_key, hasher_free) == 0;
+}
+
+/* The thread's own, made once: a check is on the path of every request. NULL on failure. */
+static sm_digest *hasher(void)
+{
+    pthread_once(&hasher_once, hasher_setup);
+    sm_digest *d = hasher_ready ? pthread_getspecific(hasher_key) : NULL;
+    if (d != NULL || !hasher_ready)
+        return d;
+    d = calloc(1, sizeof *d);
+    if (d != NULL && sm_digest_init(d) == SM_OK && pthread_setspecific(hasher_key, d) == 0)
+        return d;
+    if (d != NULL)
+        hasher_free(d);
+    return NULL;
+}
+
+sm_err gw_token_hash(sm_str text, sm_hash *out)
+{
+    sm_digest *d = hasher();
+    return d == NULL ? SEMEL_E_CRYPTO : sm_digest_bytes(d, text.p, text.n, out);
+}
+
+/* ---- the tokens in force ---------------------------------------------------------------------*/
+
+/* What tells that a file is another one, or has been written to. */
+typedef struct version {
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    struct timespec changed;
+    int problem; /* errno, if there is nothing to look at */
+} version;
+
+struct gw_tokens {
+    char *path;
+    pthread_rwlock_t lock; /* for `list` */
+    gw_token_list list;    /* ordered by id */
+    pthread_mutex_t refreshing;
+    version seen; /* of what is in force */
+};
+
+static version look(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return (version){.problem = errno};
+    return (version){st.st_dev, st.st_ino, st.st_size, st.st_ctim, 0};
+}
+
+static bool same(const version *a, const version *b)
+{
+    return a->problem == b->problem && a->device == b->device && a->inode == b->inode &&
+           a->size == b->size && a->changed.tv_sec == b->changed.tv_sec &&
+           a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    return memcmp(((const gw_token *)a)->id, ((const gw_token *)b)->id, GW_ID_TEXT);
+}
+
+sm_err gw_tokens_refresh(gw_tokens *t, sm_fault *fault)
+{
+    sm_err e = SM_OK;
+    pthread_mutex_lock(&t->refreshing);
+    /* Looked at before it is read: what is written meanwhile is found by the next refresh. */
+    version now = look(t->path);
+    if (!same(&now, &t->seen)) {
+        gw_token_list list;
+        e = gw_tokens_read(t->path, &list, fault);
+        if (e == SM_OK) {
+            if (list.n > 0)
+                qsort(list.v, list.n, sizeof *list.v, by_id);
+            pthread_rwlock_wrlock(&t->lock);
+            gw_token_list old = t->list;
+            t->list = list;
+            pthread_rwlock_unlock(&t->lock);
+            free(old.v);
+            t->seen = now;
+        }
+    }
+    pthread_mutex_unlock(&t->refreshing);
+    return e;
+}
+
+sm_err gw_tokens_open(const char *path, gw_tokens **out, sm_fault *fault)
+{
+    *out = NULL;
+    gw_tokens *t = calloc(1, sizeof *t);
+    char *copy = strdup(path);
+    if (t == NULL || copy == NULL) {
+        free(t);
+        free(copy);
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "%s", semel_err_text(SEMEL_E_NOMEM));
+    }
+    t->path = copy;
+    t->seen.problem = -1; /* like nothing that will be seen */
+    pthread_rwlock_init(&t->lock, NULL);
+    pthread_mutex_init(&t->refreshing, NULL);
+    sm_err e = gw_tokens_refresh(t, fault);
+    if (e == SM_OK)
+        *out = t;
+    else
+        gw_tokens_close(t);
+    return e;
+}
+
+void gw_tokens_close(gw_tokens *t)
+{
+    if (t == NULL)
+        return;
+    pthread_rwlock_destroy(&t->lock);
+    pthread_mutex_destroy(&t->refreshing);
+    free(t->list.v);
+    free(t->path);
+    free(t);
+}
+
+size_t gw_tokens_count(gw_tokens *t)
+{
+    pthread_rwlock_rdlock(&t->lock);
+    size_t n = t->list.n;
+    pthread_rwlock_unlock(&t->lock);
+    return n;
+}
+
+/* ---- checking --------------------------------------------------------------------------------*/
+
+/* Ids are no secret; whether a text is well formed, and which id it names, may be told by time. */
+static bool well_formed(sm_str text)
+{
+    return text.n == PREFIX_TEXT + GW_ID_TEXT + 1 + SM_HASH_TEXT &&
+           memcmp(text.p, GW_TOKEN_PREFIX, PREFIX_TEXT) == 0 &&
+           text.p[PREFIX_TEXT + GW_ID_TEXT] == '_';
+}
+
+static void introduce(const gw_token *t, gw_who *out)
+{
+    out->role = t->role;
+    memcpy(out->id, t->id, sizeof out->id);
+    snprintf(out->actor, sizeof out->actor, "%s (token %s)", t->name, t->id);
+    memcpy(out->scope, t->scope, strlen(t->scope) + 1);
+}
+
+bool gw_tokens_check(gw_tokens *t, sm_str text, int64_t now_ms, gw_who *out)
+{
+    *out = (gw_who){0};
+    sm_hash hash;
+    if (!well_formed(text) || gw_token_hash(text, &hash) != SM_OK)
+        return false;
+    gw_token wanted;
+    memcpy(wanted.id, text.p + PREFIX_TEXT, GW_ID_TEXT);
+    pthread_rwlock_rdlock(&t->lock);
+    const gw_token *found =
+        t->list.n == 0 ? NULL : bsearch(&wanted, t->list.v, t->list.n, sizeof wanted, by_id);
+    bool good = found != NULL && CRYPTO_memcmp(found->hash.b, hash.b, SM_HASH_BYTES) == 0 &&
+                (found->ends_at == 0 || now_ms < found->ends_at);
+    if (good)
+        introduce(found, out);
+    pthread_rwlock_unlock(&t->lock);
+    return good;
+}

@@ -6,7 +6,8 @@
  * and when it ends. Whoever can read the file cannot make a token from it.
  *
  * The file is written whole, under a lock and by renaming, so that a reader sees all of an old one
- * or all of a new one. A running gateway notices a change within a second.
+ * or all of a new one. A running gateway notices a change within a second. A file that is not there
+ * holds no tokens; one that somebody else could write to is refused.
  */
 #ifndef SM_GATEWAY_TOKENS_H
 #define SM_GATEWAY_TOKENS_H
@@ -37,7 +38,7 @@ bool gw_role_parse(sm_str text, gw_role *out);
 typedef struct gw_who {
     gw_role role;                 /* 0: nobody */
     char id[GW_ID_TEXT + 1];      /* of the token */
-    char actor[GW_NAME_MAX + 16]; /* for the audit trail: "NAME (token ID)" */
+    char actor[GW_NAME_MAX + 24]; /* for the audit trail: "NAME (token ID)" */
     char scope[513];              /* prefix of the scopes that are theirs; empty: all */
 } gw_who;
 
@@ -59,7 +60,8 @@ typedef struct gw_tokens gw_tokens;
 sm_err gw_tokens_open(const char *path, gw_tokens **out, sm_fault *fault);
 void gw_tokens_close(gw_tokens *t); /* accepts NULL */
 
-/* Reads the file again if it has changed. On failure the old tokens stay. */
+/* Reads the file again if it has changed. On failure the old tokens stay, and the next one says the
+ * same again until the file is right. */
 sm_err gw_tokens_refresh(gw_tokens *t, sm_fault *fault);
 
 size_t gw_tokens_count(gw_tokens *t);
@@ -67,13 +69,27 @@ size_t gw_tokens_count(gw_tokens *t);
 /* Who a token's text stands for; false if nobody. Compares in constant time. Any thread. */
 bool gw_tokens_check(gw_tokens *t, sm_str text, int64_t now_ms, gw_who *out);
 
-/* Changes to a file, whole or not at all. `text` gets the new token, which is nowhere else. */
+/* Changes to a file, whole or not at all. `text` gets the new token, which is nowhere else. Of
+ * `what` the name, role, scope and end are looked at. The file belongs to whom it belonged before,
+ * or to whom its directory belongs, as far as we may give it away. */
 sm_err gw_token_create(const char *path, const gw_token *what, char text[GW_TOKEN_TEXT],
                        gw_token *made, sm_fault *fault);
 sm_err gw_token_revoke(const char *path, sm_str id, sm_fault *fault);
 
-/* Told each token of a file. */
+/* Told each token of a file, in the order in which they were made; false stops. */
 typedef bool gw_token_fn(void *context, const gw_token *t);
 sm_err gw_token_each(const char *path, gw_token_fn *each, void *context, sm_fault *fault);
+
+/* Internal to the files about tokens: a whole file, what may be in it, and a token's hash. */
+#define GW_TOKEN_PREFIX     "semel_"
+#define GW_TOKENS_BYTES_MAX ((size_t)16 << 20)
+typedef struct gw_token_list {
+    gw_token *v; /* to be freed */
+    size_t n;
+} gw_token_list;
+sm_err gw_tokens_read(const char *path, gw_token_list *out, sm_fault *fault);
+sm_err gw_tokens_failed(const char *path, const char *doing, sm_fault *fault); /* from errno */
+sm_err gw_token_right(sm_str name, sm_str scope, sm_fault *fault);
+sm_err gw_token_hash(sm_str text, sm_hash *out);
 
 #endif

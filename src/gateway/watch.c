@@ -34,18 +34,18 @@
 #define TOKENS_CHECK_MS 1000
 
 typedef struct linger {
-    gw_watched kind;
+    gw_sentry_kind kind;
     int fd;
     int64_t until_ns;
     size_t left;
     struct linger *next;
 } linger;
 
-struct gw_watch {
+struct gw_sentry {
     gw_server *server;
     pthread_t thread;
     int epoll, wake;
-    gw_watched wake_kind;
+    gw_sentry_kind wake_kind;
     atomic_bool ending;
     int64_t looked_ns, tokens_ns;
     linger *lingers;       /* under the server's lock */
@@ -75,7 +75,7 @@ gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd, bool loca
 }
 
 /* Keeps the socket open beyond the connection's end. The server's lock is held. */
-static void start_linger(gw_watch *w, const gw_conn *c)
+static void start_linger(gw_sentry *w, const gw_conn *c)
 {
     linger *l = w->linger_count < LINGERS_MAX ? calloc(1, sizeof *l) : NULL;
     if (l == NULL)
@@ -97,7 +97,7 @@ static void start_linger(gw_watch *w, const gw_conn *c)
 void gw_conn_closed(gw_conn *c)
 {
     gw_server *s = c->server;
-    gw_watch *w = s->watch;
+    gw_sentry *w = s->sentry;
     pthread_mutex_lock(&s->lock);
     *c->link = c->next;
     if (c->next != NULL)
@@ -171,7 +171,7 @@ void gw_conns_release(gw_server *s)
 
 /* ---- looking ---------------------------------------------------------------------------------*/
 
-static void arm(gw_watch *w, gw_conn *c, uint32_t events)
+static void arm(gw_sentry *w, gw_conn *c, uint32_t events)
 {
     struct epoll_event e = {.events = events | EPOLLONESHOT, .data.ptr = c};
     c->armed = epoll_ctl(w->epoll, c->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, c->fd, &e) == 0;
@@ -184,7 +184,7 @@ static void cut_off(gw_conn *c)
     shutdown(c->fd, SHUT_RDWR);
 }
 
-static void look_at(gw_watch *w, gw_conn *c, int64_t now)
+static void look_at(gw_sentry *w, gw_conn *c, int64_t now)
 {
     const gw_limits *limits = &w->server->g->config->limits;
     int64_t deadline = atomic_load_explicit(&c->deadline, memory_order_relaxed);
@@ -230,7 +230,7 @@ static bool drained(linger *l, int64_t now)
 }
 
 /* Ends those that are done; all of them if `all`. */
-static void look_at_lingers(gw_watch *w, int64_t now, bool all)
+static void look_at_lingers(gw_sentry *w, int64_t now, bool all)
 {
     for (linger **link = &w->lingers; *link != NULL;) {
         linger *l = *link;
@@ -261,7 +261,7 @@ static gw_inner *on_event(gw_conn *c, uint32_t events, int64_t now)
     return (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 ? held_by(c) : NULL;
 }
 
-static size_t look(gw_watch *w, const struct epoll_event *events, int n, int64_t every_ns,
+static size_t look(gw_sentry *w, const struct epoll_event *events, int n, int64_t every_ns,
                    gw_inner **gone)
 {
     gw_server *s = w->server;
@@ -270,7 +270,7 @@ static size_t look(gw_watch *w, const struct epoll_event *events, int n, int64_t
     int64_t now = sm_clock_mono_ns();
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < n; i++) {
-        const gw_watched *kind = events[i].data.ptr;
+        const gw_sentry_kind *kind = events[i].data.ptr;
         drains = drains || *kind == GW_WATCH_LINGER;
         if (*kind != GW_WATCH_CONNECTION)
             continue;
@@ -293,7 +293,7 @@ static size_t look(gw_watch *w, const struct epoll_event *events, int n, int64_t
 }
 
 /* The file of tokens is looked at here since it is this thread that wakes now and then anyway. */
-static void refresh_tokens(gw_watch *w)
+static void refresh_tokens(gw_sentry *w)
 {
     gateway *g = w->server->g;
     int64_t now = sm_clock_mono_ns();
@@ -308,7 +308,7 @@ static void refresh_tokens(gw_watch *w)
 
 static void *watch(void *context)
 {
-    gw_watch *w = context;
+    gw_sentry *w = context;
     int64_t look_ms = w->server->g->config->limits.request_ms / 4;
     look_ms = look_ms > LOOK_MS ? LOOK_MS : look_ms < LOOK_MIN_MS ? LOOK_MIN_MS : look_ms;
     struct epoll_event events[EVENTS];
@@ -328,9 +328,9 @@ static void *watch(void *context)
 
 /* ---- beginning and end -----------------------------------------------------------------------*/
 
-sm_err gw_watch_start(gw_server *s, sm_fault *fault)
+sm_err gw_sentry_start(gw_server *s, sm_fault *fault)
 {
-    gw_watch *w = calloc(1, sizeof *w);
+    gw_sentry *w = calloc(1, sizeof *w);
     if (w == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     w->server = s;
@@ -340,7 +340,7 @@ sm_err gw_watch_start(gw_server *s, sm_fault *fault)
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = &w->wake_kind};
     if (w->epoll >= 0 && w->wake >= 0 && epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->wake, &e) == 0 &&
         sm_thread_start(&w->thread, watch, w, "semel-watch")) {
-        s->watch = w;
+        s->sentry = w;
         return SM_OK;
     }
     sm_err err =
@@ -353,9 +353,9 @@ sm_err gw_watch_start(gw_server *s, sm_fault *fault)
     return err;
 }
 
-void gw_watch_stop(gw_server *s)
+void gw_sentry_stop(gw_server *s)
 {
-    gw_watch *w = s->watch;
+    gw_sentry *w = s->sentry;
     if (w == NULL)
         return;
     atomic_store(&w->ending, true);
@@ -367,5 +367,5 @@ void gw_watch_stop(gw_server *s)
     close(w->epoll);
     close(w->wake);
     free(w);
-    s->watch = NULL;
+    s->sentry = NULL;
 }

@@ -25,6 +25,9 @@
       "An earlier attempt got no answer. Whoever executes this tool has to find out what became "  \
       "of it.",                                                                                    \
       "Ask again later with the same call; if this lasts, a person has to resolve it.")            \
+    X(UPSTREAM_FAILED,                                                                             \
+      "The tool could not be reached, or turned the call away; nothing was done.",                 \
+      "Ask again later with the same call.")                                                       \
     X(IN_DOUBT, "An earlier attempt may or may not have taken effect; nobody can tell from here.", \
       "Do not try another way. A person has to find out and resolve it.")                          \
     X(KEY_CONFLICT, "This key belongs to a call with other arguments.",                            \

@@ -10,146 +10,27 @@
  * A waiter gets the end of the attempt that it joined, a failure too: it never runs it again. Those
  * who wait for an approval race to claim once it is given, and one of them wins.
  */
-#include <stdlib.h>
+#include "ledger/begin.h"
+
 #include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/limits.h"
 #include "ledger/holder.h"
-#include "ledger/ledger.h"
-#include "json/canon.h"
-#include "json/diff.h"
+#include "ledger/service.h"
 
 /* Somebody else's process is looked at this often while waiting for it: its end wakes nobody. */
 #define HOLDER_CHECK_NS 100000000
 
-typedef struct begin {
-    semel *s;
-    semel_answer *a;
-    sm_work *w;
-    const semel_call *given;
-    sm_call call;
-    sm_identity id;
-    int64_t lease_ms;
-    int64_t deadline_ns;
-    /* what is waited for */
-    uint64_t joined_generation;
-    uint64_t joined_fence;
-    uint64_t joined_request;
-    bool waits;   /* there is something to wait for */
-    bool settled; /* what runs beside it under a barrier was looked at */
-} begin;
-
-/* ---- the call --------------------------------------------------------------------------------*/
-
-static sm_err read_call(begin *b)
-{
-    sm_work *w = b->w;
-    const semel_call *c = b->given;
-    sm_handle after;
-    if (c->size < sizeof *c)
-        return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the call's size is not set");
-    if (c->after.p != NULL && !sm_handle_parse("ef_", c->after, &after))
-        return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS,
-                            "what the call comes after is not an effect's handle (ef_...)");
-    if (c->scope.p == NULL)
-        return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the call has no scope");
-    b->call = (sm_call){.scope = c->scope, .step = c->step, .tool = c->tool, .key = c->key};
-    b->call.args_text = c->args.p == NULL ? SM_STR("{}") : c->args;
-    sm_err e = sm_json_read(&w->call, b->call.args_text, &sm_json_default_limits, &b->call.args,
-                            &w->fault);
-    if (e != SM_OK)
-        return e;
-    uint8_t nonce[SM_NONCE_BYTES] = {0};
-    const sm_contract *contract = sm_contracts_find(b->s->contracts, c->tool);
-    if (contract != NULL && contract->key.strategy == SM_KEY_UNIQUE &&
-        getrandom(nonce, sizeof nonce, 0) != sizeof nonce)
-        return sm_fault_set(&w->fault, SEMEL_E_CRYPTO, "the system gives no random bytes");
-    e = sm_identify(&w->call, &w->keyer, b->s->contracts, &b->call, nonce, &b->id, &w->fault);
-    b->lease_ms = b->lease_ms > 0          ? b->lease_ms
-                  : b->id.contract == NULL ? 0
-                                           : b->id.contract->lease_ms;
-    return e;
-}
-
-/* ---- drift -----------------------------------------------------------------------------------*/
-
-typedef struct drift_list {
-    sm_buf *out;
-    unsigned count;
-} drift_list;
-
-static bool put_pointer(void *context, sm_str pointer, const sm_json *a, const sm_json *b)
-{
-    (void)a;
-    (void)b;
-    drift_list *l = context;
-    if (l->count++ >= 20)
-        return false;
-    sm_buf_byte(l->out, l->count == 1 ? '[' : ',');
-    sm_json_put_string(l->out, pointer);
-    return true;
-}
-
-/* Compares this call with the recorded one of the same key. What is equal as a whole needs no look
- * at its parts: under the strategy `hash` without anything left out, equal keys are equal calls. */
-static sm_err compare(begin *b, sm_drift *out)
-{
-    sm_work *w = b->w;
-    const sm_contract *c = b->id.contract;
-    bool same_variant = w->memo.terms.variant == c->variant;
-    if (b->id.strategy == SM_KEY_HASH && b->id.projected == b->id.filled && same_variant) {
-        *out = SM_SAME;
-        return SM_OK;
-    }
-    sm_fingerprint print;
-    sm_err e = sm_fingerprint_make(&w->keyer, b->call.tool, b->id.filled, b->call.args_text, &print,
-                                   &w->fault);
-    if (e != SM_OK)
-        return e;
-    if (same_variant && memcmp(&print.hash, &w->cur.fingerprint, sizeof print.hash) == 0) {
-        *out = SM_SAME;
-        return SM_OK;
-    }
-    *out = SM_CONFLICTS;
-    if (!sm_str_eq(w->cur.tool, b->call.tool)) {
-        b->a->message = sm_arena_printf(
-            &w->call, "This key belongs to a call of another tool, %.*s.", SM_FMT(w->cur.tool));
-        return SM_OK;
-    }
-    if (w->cur.args.p == NULL)
-        return SM_OK; /* nothing is left to compare with */
-    sm_identity earlier = b->id;
-    /* Among the records, which are dropped at the next look: a waiter looks often. */
-    e = sm_json_read(&w->held, w->cur.args, &sm_json_default_limits, &earlier.filled, &w->fault);
-    if (e != SM_OK)
-        return e;
-    sm_identity later = b->id;
-    e = sm_redact(&w->held, c, b->id.filled, &later.filled);
-    if (e != SM_OK)
-        return e;
-    *out = same_variant ? sm_identity_drift(&earlier, &later) : SM_CONFLICTS;
-    if (*out == SM_SAME) /* only what is redacted differs */
-        *out = SM_CONFLICTS;
-    sm_buf_clear(&w->scratch);
-    drift_list list = {&w->scratch, 0};
-    sm_json_diff(earlier.filled, later.filled, put_pointer, &list);
-    if (list.count > 0) {
-        sm_buf_byte(&w->scratch, ']');
-        b->a->drift = sm_work_copy(w, sm_buf_view(&w->scratch));
-    }
-    return w->scratch.err;
-}
-
 /* ---- judging ---------------------------------------------------------------------------------*/
 
-static bool asks_for_approval(const begin *b)
+static bool asks_for_approval(const sm_begun *b)
 {
     const sm_approval *ap = &b->id.contract->approval;
     return ap->on && (ap->when.n == 0 || sm_conditions_hold(&ap->when, b->id.filled, true));
 }
 
-static sm_err judge(begin *b)
+static sm_err judge(sm_begun *b)
 {
     sm_work *w = b->w;
     sm_event ev = {.kind = SM_EV_BEGIN, .lease_ms = b->lease_ms};
@@ -158,7 +39,7 @@ static sm_err judge(begin *b)
         w->memo = (sm_memo){0};
         w->now = sm_now(b->s);
     } else {
-        sm_err e = compare(b, &ev.drift);
+        sm_err e = sm_begun_compare(b, &ev.drift);
         if (e != SM_OK)
             return e;
         ev.gone =
@@ -186,7 +67,7 @@ static void count(atomic_uint_fast64_t *what)
     atomic_fetch_add_explicit(what, 1, memory_order_relaxed);
 }
 
-static sm_err refuse(begin *b, semel_code code)
+static sm_err refuse(sm_begun *b, semel_code code)
 {
     count(&b->s->refused);
     if (b->w->cur.version != 0) {
@@ -204,7 +85,7 @@ static sm_err refuse(begin *b, semel_code code)
     return sm_answer_refuse(b->w, b->a, code, SM_OK);
 }
 
-static sm_err replay(begin *b, semel_code code)
+static sm_err replay(sm_begun *b, semel_code code)
 {
     sm_work *w = b->w;
     sm_err e = sm_answer_about(w, b->a);
@@ -222,29 +103,28 @@ static sm_err replay(begin *b, semel_code code)
 
 /* What is left of the lease. The answer may have been long under way, and if it took longer than
  * the lease, others have decided already: nobody is told to run it any more. */
-static sm_err check_lease(begin *b, const sm_handle *claim, int64_t *left_ms)
+static sm_err check_lease(semel *s, sm_work *w, const sm_handle *claim, int64_t lease_ms,
+                          int64_t *left_ms)
 {
-    *left_ms = b->w->memo.effect.lease_end - sm_now(b->s);
-    if (*left_ms > b->lease_ms - b->lease_ms / 10)
-        *left_ms = b->lease_ms; /* as good as whole */
-    if (*left_ms > 0 || b->id.contract->mode == SM_MODE_OBSERVE)
+    *left_ms = w->memo.effect.lease_end - sm_now(s);
+    if (*left_ms > lease_ms - lease_ms / 10)
+        *left_ms = lease_ms; /* as good as whole */
+    if (*left_ms > 0 || w->memo.terms.mode == SM_MODE_OBSERVE)
         return SM_OK;
-    sm_withdraw(b->s, claim);
-    return sm_fault_set(&b->w->fault, SEMEL_E_UNAVAILABLE,
+    sm_withdraw(s, claim);
+    return sm_fault_set(&w->fault, SEMEL_E_UNAVAILABLE,
                         "the ledger took longer to answer than the lease lasts, so nothing is run");
 }
 
-static sm_err execute(begin *b, const uint8_t *secret)
+sm_err sm_execute(semel *s, sm_work *w, const uint8_t *secret, int64_t lease_ms, semel_answer *a)
 {
-    sm_work *w = b->w;
-    semel_answer *a = b->a;
     sm_handle h = {.shard = w->cur.shard,
                    .id = w->cur.id,
                    .generation = w->cur.generation,
                    .fence = w->memo.effect.fence};
     memcpy(h.secret, secret, sizeof h.secret);
     int64_t left_ms;
-    sm_err e = check_lease(b, &h, &left_ms);
+    sm_err e = check_lease(s, w, &h, lease_ms, &left_ms);
     if (e == SM_OK)
         e = sm_answer_about(w, a);
     sm_down_key down;
@@ -264,16 +144,16 @@ static sm_err execute(begin *b, const uint8_t *secret)
     a->verdict = SEMEL_EXECUTE;
     if (w->step.observed != SEMEL_C_NONE) {
         a->observed = sm_str_from(semel_code_name(w->step.observed));
-        sm_journal_add(&b->s->journal, SM_JOT_OBSERVED, w->step.observed, w->cur.id,
-                       w->cur.generation, w->now, (sm_str){0}, (sm_str){0});
+        sm_journal_add(&s->journal, SM_JOT_OBSERVED, w->step.observed, w->cur.id, w->cur.generation,
+                       w->now, (sm_str){0}, (sm_str){0});
     }
-    sm_remember(b->s, w);
-    count(&b->s->executes);
+    sm_remember(s, w);
+    count(&s->executes);
     return SM_OK;
 }
 
 /* Execute without a claim: reads, calls without identity, and what observe mode lets by. */
-static sm_err pass(begin *b, sm_jot what)
+static sm_err pass(sm_begun *b, sm_jot what)
 {
     sm_work *w = b->w;
     bool record = w->cur.version != 0;
@@ -290,7 +170,7 @@ static sm_err pass(begin *b, sm_jot what)
     return SM_OK;
 }
 
-static sm_err blocked(begin *b)
+static sm_err blocked(sm_begun *b)
 {
     sm_work *w = b->w;
     semel_answer *a = b->a;
@@ -311,7 +191,7 @@ static bool starts(const sm_step *step)
 
 /* Others run under the same barrier. Those whose holders are gone are put in doubt, then the call
  * is judged once more, and only doubt bars it. */
-static sm_err settle_company(begin *b, bool known, uint8_t shard)
+static sm_err settle_company(sm_begun *b, bool known, uint8_t shard)
 {
     sm_work *w = b->w;
     b->settled = true;
@@ -324,7 +204,7 @@ static sm_err settle_company(begin *b, bool known, uint8_t shard)
 }
 
 /* Writes the step. *again if somebody else was faster. */
-static sm_err write_step(begin *b, uint8_t *secret, bool *again, bool *barred)
+static sm_err write_step(sm_begun *b, uint8_t *secret, bool *again, bool *barred)
 {
     sm_work *w = b->w;
     *again = *barred = false;
@@ -354,7 +234,8 @@ static sm_err write_step(begin *b, uint8_t *secret, bool *again, bool *barred)
         w->memo.terms.asks = asks_for_approval(b);
     sm_body_start(w);
     sm_change change = {
-        .actor = sm_ledger_actor(b->s, (sm_str){0}),
+        .actor = sm_ledger_actor(b->s, b->actor),
+        .upstream = b->asking != NULL && b->asking->upstream,
         .identity = taken ? &b->id : NULL,
         .call = &b->call,
         .drop_outcome = taken && semel_state_settled(w->memo.effect.state),
@@ -380,7 +261,7 @@ static sm_err write_step(begin *b, uint8_t *secret, bool *again, bool *barred)
 /* ---- waiting ---------------------------------------------------------------------------------*/
 
 /* The moment by which the record should be looked at again, whoever writes to it or not. */
-static int64_t look_again_ns(const begin *b)
+static int64_t look_again_ns(const sm_begun *b)
 {
     const sm_effect *e = &b->w->memo.effect;
     int64_t at = e->state == SEMEL_S_RUNNING ? e->lease_end : e->request_end;
@@ -399,7 +280,7 @@ static int64_t look_again_ns(const begin *b)
 }
 
 /* The end of what was waited for, if that has come. */
-static bool joined_ended(begin *b, semel_code *code)
+static bool joined_ended(sm_begun *b, semel_code *code)
 {
     const sm_effect *e = &b->w->memo.effect;
     *code = SEMEL_C_NONE;
@@ -420,23 +301,24 @@ static bool joined_ended(begin *b, semel_code *code)
     return false;
 }
 
-/* Waits for a change, reads it, and lets the clock have its say. */
-static sm_err wait_for_change(begin *b)
+/* Notes what is waited for. */
+static void join(sm_begun *b)
 {
-    semel *s = b->s;
-    sm_work *w = b->w;
-    const sm_effect *e = &w->memo.effect;
+    const sm_effect *e = &b->w->memo.effect;
     b->joined_generation = e->generation;
     b->joined_fence = e->state == SEMEL_S_RUNNING ? e->fence : 0;
     b->joined_request = e->state == SEMEL_S_PENDING ? e->request : 0;
-    sm_hash key = w->cur.key;
-    uint8_t shard = w->cur.shard;
-    semel_ref of = {&key, w->cur.id, w->cur.generation, true, shard};
-    count(&s->waits);
-    sm_err err = s->ops->wait(s->store, &of, w->cur.version, look_again_ns(b), &w->fault);
-    if (err != SM_OK && err != SEMEL_E_TIMEOUT)
-        return err;
-    err = sm_load_key(s, w, &key, &shard);
+}
+
+/* Reads the record again, and lets the clock have its say. */
+static sm_err reread(sm_begun *b)
+{
+    semel *s = b->s;
+    sm_work *w = b->w;
+    uint8_t shard;
+    sm_err err = sm_scope_shard(&w->keyer.digest, b->call.scope, &shard);
+    if (err == SM_OK)
+        err = sm_load_key(s, w, &b->id.key.hash, &shard);
     if (err == SEMEL_E_NOT_FOUND) {
         w->cur.version = 0;
         return SM_OK;
@@ -447,19 +329,61 @@ static sm_err wait_for_change(begin *b)
     if (!w->step.changed || w->step.next.state == SEMEL_S_NONE)
         return SM_OK;
     sm_body_start(w);
-    err = sm_write(s, w, &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0})});
+    err = sm_write(s, w, &(sm_change){.actor = sm_ledger_actor(s, b->actor)});
     return err == SEMEL_E_STALE ? SM_OK : err;
+}
+
+/* Waits for a change, and reads it. */
+static sm_err wait_for_change(sm_begun *b)
+{
+    semel *s = b->s;
+    sm_work *w = b->w;
+    sm_hash key = w->cur.key;
+    semel_ref of = {&key, w->cur.id, w->cur.generation, true, w->cur.shard};
+    count(&s->waits);
+    sm_err err = s->ops->wait(s->store, &of, w->cur.version, look_again_ns(b), &w->fault);
+    return err == SM_OK || err == SEMEL_E_TIMEOUT ? reread(b) : err;
+}
+
+/* Answers with the end of what was joined, if that has come. */
+static sm_err end_of_joined(sm_begun *b, bool *done)
+{
+    semel_code code;
+    *done = b->w->cur.version != 0 && joined_ended(b, &code);
+    if (!*done)
+        return SM_OK;
+    return code == SEMEL_C_NONE || code == SEMEL_C_PARTIAL_SUCCESS ? replay(b, code)
+                                                                   : refuse(b, code);
+}
+
+/* Whoever asks waits elsewhere, and is told for what. */
+static sm_err leave(sm_begun *b)
+{
+    sm_asking *q = b->asking;
+    sm_work *w = b->w;
+    q->waits = true;
+    q->key = w->cur.key;
+    q->of = (semel_ref){&q->key, w->cur.id, w->cur.generation, true, w->cur.shard};
+    q->version = w->cur.version;
+    q->look_ms = (look_again_ns(b) - sm_clock_mono_ns()) / 1000000 + 1;
+    q->joined_generation = b->joined_generation;
+    q->joined_fence = b->joined_fence;
+    q->joined_request = b->joined_request;
+    count(&b->s->waits);
+    return refuse(b, w->step.code);
 }
 
 /* ---- the order of steps ----------------------------------------------------------------------*/
 
 /* What the record says; *done unless there is something to wait for. */
-static sm_err answer_step(begin *b, const uint8_t *secret, bool *done)
+static sm_err answer_step(sm_begun *b, const uint8_t *secret, bool *done)
 {
     sm_work *w = b->w;
     *done = true;
     switch (w->step.answer) {
-    case SM_EXECUTE: return w->step.unclaimed ? pass(b, SM_JOT_OBSERVED) : execute(b, secret);
+    case SM_EXECUTE:
+        return w->step.unclaimed ? pass(b, SM_JOT_OBSERVED)
+                                 : sm_execute(b->s, w, secret, b->lease_ms, b->a);
     case SM_REPLAY: return replay(b, w->step.code);
     case SM_WAIT:
         *done = sm_clock_mono_ns() >= b->deadline_ns;
@@ -472,7 +396,7 @@ static sm_err answer_step(begin *b, const uint8_t *secret, bool *done)
 }
 
 /* One round: judge, write, answer. */
-static sm_err attempt(begin *b, bool *done)
+static sm_err attempt(sm_begun *b, bool *done)
 {
     uint8_t secret[SM_SECRET_BYTES] = {0};
     bool again = false, barred = false;
@@ -499,7 +423,7 @@ static sm_err attempt(begin *b, bool *done)
 /* The record as it is known without writing. A store that answers from this machine is asked even
  * if it has to read: whoever finds a record then waits for nobody's write. Of a distant one the
  * record comes with the attempt to insert it, in the same round trip. */
-static sm_err find(begin *b)
+static sm_err find(sm_begun *b)
 {
     sm_work *w = b->w;
     const semel_store_ops *ops = b->s->ops;
@@ -516,54 +440,117 @@ static sm_err find(begin *b)
     return e;
 }
 
-static sm_err ask(begin *b)
+static sm_err ask(sm_begun *b)
 {
     sm_work *w = b->w;
-    bool done = false;
-    sm_err e = find(b);
+    bool done = false, again = b->joined_generation != 0;
+    sm_err e = again ? reread(b) : find(b);
+    if (e == SM_OK && again)
+        e = end_of_joined(b, &done);
+    if (done)
+        return e;
     for (int races = 0; e == SM_OK && races < SM_RACES_MAX; races++) {
         e = attempt(b, &done);
         if (done)
             return e;
         if (!b->waits)
             continue;
+        join(b);
+        if (b->asking != NULL)
+            return leave(b);
         races = 0;
         b->settled = false;
         e = wait_for_change(b);
-        semel_code code;
-        if (e == SM_OK && w->cur.version != 0 && joined_ended(b, &code))
-            return code == SEMEL_C_NONE || code == SEMEL_C_PARTIAL_SUCCESS ? replay(b, code)
-                                                                           : refuse(b, code);
+        if (e == SM_OK)
+            e = end_of_joined(b, &done);
+        if (done)
+            return e;
     }
     if (e == SM_OK)
         e = sm_fault_set(&w->fault, SEMEL_E_UNAVAILABLE, "the store loses every race");
     return sm_answer_error(w, b->a, e);
 }
 
-sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer *a)
+/* Whoever asks learns of what, and makes ready, before anything is asked. */
+static sm_err prepare(sm_begun *b)
 {
-    begin b = {.s = s, .a = a, .w = sm_work_start(a), .given = call, .lease_ms = lease_ms};
+    sm_asking *q = b->asking;
+    q->key = b->id.key.hash;
+    sm_err e = sm_effect_id(&b->w->keyer.digest, &q->key, &q->id);
+    return e == SM_OK && q->prepare != NULL
+               ? q->prepare(q, b->id.contract, b->id.filled, &b->w->fault)
+               : e;
+}
+
+static sm_err begin(sm_begun *b)
+{
+    semel *s = b->s;
     count(&s->begins);
-    b.deadline_ns = call->wait_ms > 0 ? sm_clock_deadline_ns(call->wait_ms) : 0;
-    sm_err e = read_call(&b);
+    sm_err e = sm_begun_read(b);
+    if (e == SM_OK && b->asking != NULL)
+        e = prepare(b);
     if (e != SM_OK) {
         count(&s->refused);
-        return sm_answer_error(b.w, a, e);
+        return sm_answer_error(b->w, b->a, e);
     }
-    if (b.id.strategy == SM_KEY_NONE)
-        return pass(&b, SM_JOT_PASSED);
-    e = sm_ledger_fits(s, b.id.contract, &b.w->fault);
-    e = e == SM_OK ? ask(&b) : sm_answer_error(b.w, a, e);
-    if (e == SM_OK || b.id.contract->mode != SM_MODE_OBSERVE || e == SEMEL_E_BAD_ARGUMENTS)
+    if (b->id.strategy == SM_KEY_NONE)
+        return pass(b, SM_JOT_PASSED);
+    e = sm_ledger_fits(s, b->id.contract, &b->w->fault);
+    e = e == SM_OK ? ask(b) : sm_answer_error(b->w, b->a, e);
+    if (e == SM_OK || b->id.contract->mode != SM_MODE_OBSERVE || e == SEMEL_E_BAD_ARGUMENTS)
         return e;
     /* Observe mode never refuses, not even for want of a ledger. */
-    *a = (semel_answer){.work = b.w};
-    b.w->cur.version = 0;
-    b.w->step.observed = SEMEL_C_LEDGER_UNAVAILABLE;
-    return pass(&b, SM_JOT_OBSERVED);
+    *b->a = (semel_answer){.work = b->w};
+    b->w->cur.version = 0;
+    b->w->step.observed = SEMEL_C_LEDGER_UNAVAILABLE;
+    return pass(b, SM_JOT_OBSERVED);
+}
+
+sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer *a)
+{
+    sm_begun b = {.s = s, .a = a, .w = sm_work_start(a), .given = call, .lease_ms = lease_ms};
+    b.deadline_ns = call->wait_ms > 0 ? sm_clock_deadline_ns(call->wait_ms) : 0;
+    return begin(&b);
 }
 
 semel_err semel_begin(semel *s, const semel_call *call, semel_answer *a)
 {
     return sm_begin(s, call, 0, a);
+}
+
+/* ---- asking without waiting ------------------------------------------------------------------*/
+
+static sm_begun asked(semel *s, sm_asking *q, semel_answer *a)
+{
+    return (sm_begun){.s = s,
+                      .a = a,
+                      .w = sm_work_start(a),
+                      .given = &q->call,
+                      .asking = q,
+                      .actor = q->actor,
+                      .lease_ms = q->lease_ms,
+                      .deadline_ns = INT64_MAX,
+                      .joined_generation = q->joined_generation,
+                      .joined_fence = q->joined_fence,
+                      .joined_request = q->joined_request};
+}
+
+sm_err sm_ask(semel *s, sm_asking *q, semel_answer *a)
+{
+    sm_begun b = asked(s, q, a);
+    q->waits = false;
+    return begin(&b);
+}
+
+bool sm_ask_memory(semel *s, sm_asking *q, semel_answer *a)
+{
+    sm_begun b = asked(s, q, a);
+    sm_work *w = b.w;
+    if (s->ops->peek == NULL || sm_begun_read(&b) != SM_OK || b.id.strategy == SM_KEY_NONE ||
+        s->ops->peek(s->store, &b.id.key.hash, &w->room, &w->cur, &w->now) != SM_OK ||
+        sm_load_cur(w) != SM_OK || judge(&b) != SM_OK || w->step.answer != SM_REPLAY ||
+        w->step.changed)
+        return false;
+    count(&s->begins);
+    return replay(&b, w->step.code) == SM_OK;
 }

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "ledger/ledger.h"
+#include "ledger/service.h"
 
 #define TICK_MS         1000
 #define HOUSEKEEPING_MS 60000
@@ -144,6 +144,15 @@ static void look_at(semel *s, semel_answer *a, const sm_handle *h)
         return;
     }
     const sm_memo *m = &w->memo;
+    semel_state state = m->effect.state;
+    if (m->terms.upstream && (state == SEMEL_S_IN_DOUBT || state == SEMEL_S_READY)) {
+        sm_due_fn *tell = atomic_load(&s->on_due);
+        sm_handle effect = {
+            .shard = w->cur.shard, .id = w->cur.id, .generation = w->cur.generation};
+        if (tell != NULL && w->cur.due_at != 0 && w->cur.due_at <= w->now)
+            tell(s->on_due_context, &effect);
+        return;
+    }
     if (s->o.on_approval != NULL && m->effect.state == SEMEL_S_PENDING &&
         m->told < m->effect.request && m->notice_at <= w->now)
         notify(s, w, a);
@@ -243,7 +252,7 @@ static void *keep(void *context)
 
 void sm_keeper_stir(semel *s)
 {
-    if (s->o.on_approval == NULL)
+    if (s->o.on_approval == NULL && atomic_load(&s->on_due) == NULL)
         return;
     lock(&s->keeper);
     s->keeper.stir = true;

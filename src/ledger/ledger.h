@@ -6,9 +6,9 @@
  * else was faster it starts over with what is there now. No lock of ours is held across a store's
  * call or a caller's work.
  *
- * Locks: the keeper's, and one for each stripe of the journal. A thread holds one of them at a
- * time, and none across a call of a store or of the program. Stores have locks of their own, which
- * are never held when they call back.
+ * Locks: the keeper's, the contracts', and one for each stripe of the journal. A thread holds one
+ * of them at a time, and none across a call of a store or of the program. Stores have locks of
+ * their own, which are never held when they call back.
  */
 #ifndef SM_LEDGER_LEDGER_H
 #define SM_LEDGER_LEDGER_H
@@ -54,8 +54,9 @@ struct semel {
     const semel_store_ops *ops;
     semel_store *store;
     uint32_t caps;
-    char durability[512]; /* what a crash may lose; empty: nothing */
-    sm_contracts *contracts;
+    char durability[512];              /* what a crash may lose; empty: nothing */
+    _Atomic(sm_contracts *) contracts; /* replaced under the lock; see sm_contracts_of */
+    pthread_mutex_t contracts_lock;
     semel_options o;
     char *actor;
     char *seal_key; /* NULL: seals are not keyed */
@@ -64,6 +65,8 @@ struct semel {
     sm_journal journal;
     sm_recall recall;
     sm_keeper keeper;
+    void (*_Atomic on_due)(void *context, const sm_handle *effect); /* remedy.c; NULL: nobody */
+    void *on_due_context;
     atomic_int_least64_t ahead_ms; /* the store's clock before ours, see time.c */
     atomic_uint_fast64_t written;  /* events since the last seal of this handle */
     atomic_uint_fast64_t begins, executes, replays, refused, waits, commits;
@@ -83,6 +86,11 @@ static inline sm_str sm_ledger_actor(const semel *s, sm_str given)
 /* Whether this ledger may hold what such a contract lets run: nothing irreversible is begun where a
  * crash may lose that it was (I3). */
 sm_err sm_ledger_fits(const semel *s, const sm_contract *c, semel_fault *fault); /* open.c */
+sm_err sm_ledger_fits_all(const semel *s, const sm_contracts *set, semel_fault *fault);
+
+/* The contracts in use. They stay as long as the workspace is not used for another call, whoever
+ * replaces them meanwhile. */
+const sm_contracts *sm_contracts_of(semel *s, sm_work *w); /* open.c */
 
 /* ---- time (time.c) ---------------------------------------------------------------------------*/
 
@@ -131,7 +139,10 @@ typedef struct sm_change {
     const uint8_t *secret;       /* a claim's */
     bool detached;
     bool barrier;
-    bool alone; /* with that: see semel_write */
+    bool alone;    /* with that: see semel_write */
+    bool upstream; /* begin: Semel itself executes it */
+    int64_t
+        next_at; /* when what is left over is looked at next; 0: as it was, in a new state unset */
 } sm_change;
 
 /* Starts the body of the event; the caller may add members in front of what the write adds. */
@@ -180,6 +191,10 @@ void sm_put_stamp(sm_buf *out, const char *name, int64_t ms);
 /* ---- begin (begin.c), used by run ------------------------------------------------------------*/
 
 sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer *a);
+
+/* The answer to whoever starts the attempt that was just written: its claim, the downstream's key,
+ * and what is left of the lease. */
+sm_err sm_execute(semel *s, sm_work *w, const uint8_t *secret, int64_t lease_ms, semel_answer *a);
 sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer *a);
 
 /* ---- the doubt barrier (barrier.c) ------------------------------------------------------------*/

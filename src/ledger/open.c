@@ -146,6 +146,20 @@ sm_err sm_ledger_fits(const semel *s, const sm_contract *c, semel_fault *fault)
 }
 
 /* Every contract that could ever be asked for: a mistake is found before the first call. */
+sm_err sm_ledger_fits_all(const semel *s, const sm_contracts *set, semel_fault *fault)
+{
+    if ((s->caps & SEMEL_STORE_LOSSY) == 0)
+        return SM_OK;
+    sm_err e = sm_ledger_fits(s, &set->unlisted_contract, fault);
+    for (uint32_t i = 0; e == SM_OK && i < set->tool_count; i++) {
+        const sm_contract *c = &set->tools[i].contract;
+        e = sm_ledger_fits(s, c, fault);
+        for (uint32_t v = 0; e == SM_OK && v < c->variant_count; v++)
+            e = sm_ledger_fits(s, &c->variants[v].contract, fault);
+    }
+    return e;
+}
+
 static sm_err check_contracts(semel *s, semel_fault *fault)
 {
     if ((s->caps & SEMEL_STORE_LOSSY) == 0)
@@ -155,15 +169,19 @@ static sm_err check_contracts(semel *s, semel_fault *fault)
     if (e != SM_OK)
         return e;
     memcpy(s->durability, h.durability, sizeof s->durability);
-    const sm_contracts *set = s->contracts;
-    e = sm_ledger_fits(s, &set->unlisted_contract, fault);
-    for (uint32_t i = 0; e == SM_OK && i < set->tool_count; i++) {
-        const sm_contract *c = &set->tools[i].contract;
-        e = sm_ledger_fits(s, c, fault);
-        for (uint32_t v = 0; e == SM_OK && v < c->variant_count; v++)
-            e = sm_ledger_fits(s, &c->variants[v].contract, fault);
-    }
-    return e;
+    return sm_ledger_fits_all(s, s->contracts, fault);
+}
+
+const sm_contracts *sm_contracts_of(semel *s, sm_work *w)
+{
+    if (w->contracts == atomic_load_explicit(&s->contracts, memory_order_acquire))
+        return w->contracts; /* held: it cannot be another one at the same place */
+    sm_contracts *before = w->contracts;
+    pthread_mutex_lock(&s->contracts_lock);
+    w->contracts = sm_contracts_hold(atomic_load(&s->contracts));
+    pthread_mutex_unlock(&s->contracts_lock);
+    sm_contracts_free(before);
+    return w->contracts;
 }
 
 /* ---- contracts, keys, people -----------------------------------------------------------------*/
@@ -215,8 +233,10 @@ static sm_err first_error(const sm_report *r, const char *name, sm_err e, semel_
 static sm_err read_contracts(semel *s, semel_fault *fault)
 {
     const char *path = s->o.contract_path;
+    sm_contracts *set = NULL;
     if (path == NULL && s->o.contract.p == NULL) {
-        sm_err e = sm_contracts_none(&s->contracts);
+        sm_err e = sm_contracts_none(&set);
+        s->contracts = set;
         return e == SM_OK ? e : sm_fault_set(fault, e, "%s", semel_err_text(e));
     }
     sm_buf text = {0};
@@ -227,7 +247,8 @@ static sm_err read_contracts(semel *s, semel_fault *fault)
         sm_str source = path == NULL ? s->o.contract : sm_buf_view(&text);
         e = sm_report_init(&report, source);
         if (e == SM_OK)
-            e = sm_contracts_read(sm_str_from(name), source, &s->contracts, &report);
+            e = sm_contracts_read(sm_str_from(name), source, &set, &report);
+        s->contracts = set;
         if (e != SM_OK)
             first_error(&report, name, e, fault);
     }
@@ -281,6 +302,7 @@ static void release(semel *s)
     sm_contracts_free(s->contracts);
     sm_journal_fini(&s->journal);
     sm_recall_fini(&s->recall);
+    pthread_mutex_destroy(&s->contracts_lock);
     free(s->actor);
     if (s->seal_key != NULL)
         explicit_bzero(s->seal_key, s->seal_key_bytes);
@@ -304,6 +326,7 @@ semel_err semel_open(const semel_options *options, semel **out, semel_fault *fau
     if (s->o.tombstone_ms <= 0)
         s->o.tombstone_ms = RETENTION_MS;
     sm_journal_init(&s->journal);
+    pthread_mutex_init(&s->contracts_lock, NULL);
     sm_holder_self(&s->self);
     sm_err e = read_contracts(s, fault);
     if (e == SM_OK)

@@ -1,7 +1,7 @@
 /* approve, deny, cancel, resolve, forget: what people decide about an effect. */
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "ledger/ledger.h"
+#include "ledger/service.h"
 
 /* One decision, and what it leaves in the record. */
 typedef struct decision {
@@ -9,6 +9,9 @@ typedef struct decision {
     sm_str actor, reason, evidence;
     const semel_outcome *outcome;
     bool forgets;
+    bool known;    /* the actor has been authenticated */
+    bool unproven; /* set: the contract wants that, and it has not */
+    bool own;      /* set: whoever asked approves, which the contract does not let them */
 } decision;
 
 static sm_err check_text(sm_work *w, const char *what, sm_str text)
@@ -47,15 +50,19 @@ static sm_err decide_once(semel *s, sm_work *w, const sm_handle *h, decision *d)
         w->step = (sm_step){.answer = SM_REFUSED, .code = SEMEL_C_ILLEGAL_STATE};
         return h->generation > w->cur.generation ? SEMEL_E_NOT_FOUND : SM_OK;
     }
-    if ((d->ev.kind == SM_EV_APPROVE || d->ev.kind == SM_EV_DENY) && w->memo.terms.via == 1) {
+    e = sm_digest_bytes(&w->keyer.digest, d->actor.p, d->actor.n, &d->ev.actor);
+    if (e != SM_OK)
+        return e;
+    bool approves = d->ev.kind == SM_EV_APPROVE, denies = d->ev.kind == SM_EV_DENY;
+    d->unproven = (approves || denies) && w->memo.terms.via == 1 && !d->known;
+    d->own = approves && d->known && !w->memo.terms.self &&
+             memcmp(&w->memo.requester, &d->ev.actor, sizeof d->ev.actor) == 0;
+    if (d->unproven || d->own) {
         w->step = (sm_step){.answer = SM_REFUSED, .code = SEMEL_C_FORBIDDEN};
         return SM_OK;
     }
     d->ev.needs_approval = w->memo.terms.asks;
     d->ev.digest = w->memo.effect.ran;
-    e = sm_digest_bytes(&w->keyer.digest, d->actor.p, d->actor.n, &d->ev.actor);
-    if (e != SM_OK)
-        return e;
     sm_judge(s, w, &d->ev);
     if (!w->step.changed || (w->step.answer == SM_REFUSED && w->step.next.state == SEMEL_S_NONE))
         return SM_OK;
@@ -114,16 +121,32 @@ static sm_err decide(semel *s, const char *prefix, sm_str name, decision *d, sem
                 a->message =
                     sm_arena_printf(&w->call, "The effect is %s; that cannot be done to it.",
                                     semel_state_name(a->state));
-            if (w->step.code == SEMEL_C_FORBIDDEN)
+            if (d->own)
+                a->message = SM_STR("Whoever asked for an approval cannot give it.");
+            else if (w->step.code == SEMEL_C_FORBIDDEN)
                 a->message = SM_STR("The contract lets only the gateway take approvals.");
             if (w->step.code == SEMEL_C_KEY_CONFLICT)
                 a->message = SM_STR("This request was superseded: other arguments wait now.");
             return sm_answer_refuse(w, a, w->step.code, SM_OK);
         }
+        if (a->state == SEMEL_S_READY)
+            sm_keeper_stir(s); /* it may run without being asked for again */
         a->verdict = SEMEL_DONE;
         return SM_OK;
     }
     return sm_answer_error(w, a, SEMEL_E_UNAVAILABLE);
+}
+
+semel_err sm_approve(semel *s, semel_str request, semel_str actor, semel_answer *a)
+{
+    decision d = {.ev = {.kind = SM_EV_APPROVE}, .actor = actor, .known = true};
+    return decide(s, "ap_", request, &d, a);
+}
+
+semel_err sm_deny(semel *s, semel_str request, semel_str actor, semel_str reason, semel_answer *a)
+{
+    decision d = {.ev = {.kind = SM_EV_DENY}, .actor = actor, .reason = reason, .known = true};
+    return decide(s, "ap_", request, &d, a);
 }
 
 semel_err semel_approve(semel *s, semel_str request, semel_str actor, semel_answer *a)

@@ -1,2 +1,74 @@
-/* To come. */
+/* What a server needs of a ledger: waiting for what was asked, giving claims back, and other
+ * contracts while it runs. */
 #include "ledger/service.h"
+
+#include "core/report.h"
+
+bool sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns)
+{
+    return s->ops->wait(s->store, &q->of, q->version, deadline_ns, NULL) != SEMEL_E_TIMEOUT;
+}
+
+sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a)
+{
+    sm_handle h;
+    bool absent;
+    return sm_handle_parse("cl_", claim, &h) ? sm_unclaim(s, &h, a, &absent)
+                                             : SEMEL_E_BAD_ARGUMENTS;
+}
+
+const sm_contracts *sm_contracts_now(semel *s, semel_answer *a)
+{
+    return sm_contracts_of(s, sm_work_of(a));
+}
+
+sm_contracts *sm_contracts_keep(semel *s, semel_answer *a)
+{
+    sm_contracts_of(s, sm_work_of(a));
+    return sm_contracts_hold(sm_work_of(a)->contracts);
+}
+
+/* Retries across a change of identity are not recognised: whoever changes it is told. */
+static void warn_of_identity(const sm_contracts *old, const sm_contracts *new, sm_report *report)
+{
+    sm_buf before, after;
+    sm_buf_init(&before, SM_ARENA_MAX);
+    sm_buf_init(&after, SM_ARENA_MAX);
+    for (uint32_t i = 0; i < new->tool_count; i++) {
+        const sm_tool *t = &new->tools[i];
+        const sm_contract *known = t->glob ? NULL : sm_contracts_find(old, t->name);
+        if (known == NULL)
+            continue;
+        sm_buf_clear(&before);
+        sm_buf_clear(&after);
+        sm_contract_identity(known, &before);
+        sm_contract_identity(&t->contract, &after);
+        if (!sm_str_eq(sm_buf_view(&before), sm_buf_view(&after)))
+            sm_report_add(report, SM_WARNING, t->given->at,
+                          "the identity of %.*s has changed: retries of calls that were made "
+                          "before are not recognised",
+                          SM_FMT(t->name));
+    }
+    sm_buf_fini(&before);
+    sm_buf_fini(&after);
+}
+
+sm_err sm_contracts_replace(semel *s, sm_str name, sm_str text, sm_report *report, sm_fault *fault)
+{
+    sm_contracts *new;
+    sm_err e = sm_contracts_read(name, text, &new, report);
+    if (e != SM_OK)
+        return sm_fault_set(fault, e, "%.*s: %s", SM_FMT(name), semel_err_text(e));
+    e = sm_ledger_fits_all(s, new, fault);
+    if (e != SM_OK) {
+        sm_contracts_free(new);
+        return e;
+    }
+    pthread_mutex_lock(&s->contracts_lock);
+    sm_contracts *old = atomic_exchange(&s->contracts, sm_contracts_hold(new));
+    pthread_mutex_unlock(&s->contracts_lock);
+    warn_of_identity(old, new, report);
+    sm_contracts_free(old);
+    sm_contracts_free(new);
+    return SM_OK;
+}

@@ -24,13 +24,14 @@ typedef struct sm_asking {
 
     /* Called once the call has its contract and full arguments, before the ledger is asked for
      * anything. A failure refuses the call. May be NULL. */
-    sm_err (*prepare)(void *context, const sm_contract *c, const sm_json *args, sm_fault *fault);
-    void *context;
+    sm_err (*prepare)(struct sm_asking *q, const sm_contract *c, const sm_json *args,
+                      sm_fault *fault);
 
     /* Results. `waits`: the answer is a refusal for now, and worth asking again when the record
      * `of` is no longer of this version, or after look_ms at the latest. */
     bool waits;
-    sm_hash key;
+    sm_hash key;  /* this and `id` are known when `prepare` is called */
+    uint64_t id;  /* of the key's effects */
     semel_ref of; /* of.key is &key */
     uint64_t version;
     int64_t look_ms;
@@ -46,11 +47,22 @@ sm_err sm_ask(semel *s, sm_asking *q, semel_answer *a);
  * says nothing. Does no I/O. */
 bool sm_ask_memory(semel *s, sm_asking *q, semel_answer *a);
 
-/* Blocks until q->of has changed, or until then. */
-void sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns);
+/* Blocks until q->of may have changed (true), or until then. */
+bool sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns);
 
 /* Gives a claim back under which nothing was done: the key is free again. */
 sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a);
+
+/* ---- following -------------------------------------------------------------------------------*/
+
+/* The scope that an effect was made in, whatever its generation. The text lives in the answer.
+ * SEMEL_E_NOT_FOUND if there is no such effect. */
+sm_err sm_scope_of(semel *s, const sm_handle *effect, semel_answer *a, sm_str *scope,
+                   sm_fault *fault);
+
+/* Blocks until there is an event after seq `after`: true, and at times for no reason; or until
+ * then, or as long as the ledger can be asked: false. */
+bool sm_wait_events(semel *s, uint64_t after, int64_t deadline_ns);
 
 /* ---- contracts -------------------------------------------------------------------------------*/
 
@@ -61,6 +73,16 @@ sm_err sm_contracts_replace(semel *s, sm_str name, sm_str text, sm_report *repor
 
 /* The contracts in use, until the answer is used again or freed. */
 const sm_contracts *sm_contracts_now(semel *s, semel_answer *a);
+
+/* The same, held until they are freed. */
+sm_contracts *sm_contracts_keep(semel *s, semel_answer *a);
+
+/* ---- people whom the caller has authenticated ------------------------------------------------*/
+
+/* As semel_approve and semel_deny, also where the contract wants approvals through the gateway; and
+ * whoever asked for an approval cannot give it, unless the contract says so (I7). */
+sm_err sm_approve(semel *s, semel_str request, semel_str actor, semel_answer *a);
+sm_err sm_deny(semel *s, semel_str request, semel_str actor, semel_str reason, semel_answer *a);
 
 /* ---- what is left over -----------------------------------------------------------------------*/
 

@@ -42,6 +42,7 @@ void semel_answer_free(semel_answer *a)
                             &w->what, &w->scratch, &w->json};
     for (size_t i = 0; i < sizeof bufs / sizeof bufs[0]; i++)
         sm_buf_fini(bufs[i]);
+    sm_contracts_free(w->contracts);
     sm_arena_fini(&w->call);
     sm_arena_fini(&w->held);
     sm_keyer_fini(&w->keyer);

@@ -26,6 +26,7 @@ typedef struct sm_work {
     sm_memo memo;     /* its memo */
     sm_step step;
     semel_fault fault;
+    sm_contracts *contracts; /* those in use when they were last asked for; held */
 } sm_work;
 
 static inline sm_work *sm_work_of(semel_answer *a)

@@ -96,8 +96,9 @@ sm_err sm_approval_digest(sm_work *w, const sm_identity *id, const sm_call *call
 
 void sm_outcome_settle(sm_arena *a, semel_outcome *o)
 {
-    o->bytes = o->value.n;
-    o->kept = o->value.n <= SM_OUTCOME_MAX;
+    o->kept = o->value.n <= SM_OUTCOME_MAX && o->bytes <= o->value.n;
+    if (o->bytes < o->value.n)
+        o->bytes = o->value.n;
     o->is_json = false;
     if (!o->kept) {
         o->value = (sm_str){0};
@@ -107,10 +108,30 @@ void sm_outcome_settle(sm_arena *a, semel_outcome *o)
     }
 }
 
-/* When somebody should look at it again. */
-static int64_t due_at(const sm_memo *m)
+/* What Semel executes itself is looked after when its caller does not come back: doubts at a step
+ * that can be taken, what is approved, and what a probe found not to have been applied. */
+static int64_t left_over_at(const sm_memo *m, int64_t now)
 {
     const sm_effect *e = &m->effect;
+    if (e->state == SEMEL_S_IN_DOUBT) {
+        sm_contract terms;
+        sm_terms_contract(&m->terms, &terms);
+        if (sm_effect_doubt_step(e, &terms, now) == SM_DOUBT_HOLD)
+            return 0;
+    } else if (!e->approved && m->next_at == 0) {
+        return 0;
+    }
+    return m->next_at > now ? m->next_at : now;
+}
+
+/* When somebody should look at it again. */
+static int64_t due_at(const sm_memo *m, int64_t now)
+{
+    const sm_effect *e = &m->effect;
+    bool open = e->state == SEMEL_S_IN_DOUBT || e->state == SEMEL_S_READY;
+    int64_t left_over = m->terms.upstream && open ? left_over_at(m, now) : 0;
+    if (left_over != 0 && (!e->approved || left_over < e->request_end))
+        return left_over;
     switch (e->state) {
     case SEMEL_S_PENDING:
         return m->told < e->request && m->notice_at < e->request_end ? m->notice_at
@@ -169,14 +190,36 @@ sm_err sm_group_of(sm_work *w, sm_str scope, sm_str tool, sm_hash *out)
                : sm_digest_bytes(&w->keyer.digest, w->scratch.p, w->scratch.len, out);
 }
 
+/* An attempt that starts: who runs it, and by what claim it will be known. */
+static sm_err take_attempt(semel *s, sm_work *w, const sm_change *change, const semel_record *r)
+{
+    sm_memo *m = &w->memo;
+    sm_hash h, shown = {0};
+    sm_err e = sm_digest_bytes(&w->keyer.digest, change->secret, SM_SECRET_BYTES, &h);
+    memcpy(m->claim, h.b, sizeof m->claim);
+    m->holder = change->detached ? (sm_holder){0} : s->self;
+    memcpy(shown.b, m->claim, sizeof m->claim);
+    sm_body_number(w, "fence", w->step.next.fence);
+    sm_body_number(w, "attempt", w->step.next.attempt);
+    sm_body_hash(w, "claim", &shown);
+    sm_body_hash(w, "fingerprint", &r->fingerprint);
+    if (m->holder.pid != 0)
+        sm_body_number(w, "pid", m->holder.pid);
+    if (w->step.next.resending)
+        sm_body_text(w, "step", SM_STR("resend"));
+    sm_body_number(w, "lease_ms", (uint64_t)(w->step.next.lease_end - w->now));
+    return e;
+}
+
 /* The arguments that run or are asked about, with the terms that go with them. */
-static sm_err take_call(semel *s, sm_work *w, const sm_change *change, semel_record *r)
+static sm_err take_call(sm_work *w, const sm_change *change, semel_record *r)
 {
     const sm_identity *id = change->identity;
     sm_memo *m = &w->memo;
     bool asked = m->terms.asks;
     sm_terms_take(id->contract, &m->terms);
     m->terms.asks = asked;
+    m->terms.upstream = change->upstream;
     r->group = (sm_hash){0};
     sm_fingerprint print;
     sm_err e = sm_fingerprint_make(&w->keyer, change->call->tool, id->filled,
@@ -187,21 +230,6 @@ static sm_err take_call(semel *s, sm_work *w, const sm_change *change, semel_rec
     if (e == SM_OK)
         e = put_args(w, id);
     r->args = w->args.len == 0 ? (sm_str){0} : sm_buf_view(&w->args);
-    if (e == SM_OK && noted(&w->step, SM_N_STARTED)) {
-        sm_hash h;
-        e = sm_digest_bytes(&w->keyer.digest, change->secret, SM_SECRET_BYTES, &h);
-        memcpy(m->claim, h.b, sizeof m->claim);
-        m->holder = change->detached ? (sm_holder){0} : s->self;
-        sm_hash shown = {0};
-        memcpy(shown.b, m->claim, sizeof m->claim);
-        sm_body_number(w, "fence", w->step.next.fence);
-        sm_body_number(w, "attempt", w->step.next.attempt);
-        sm_body_hash(w, "claim", &shown);
-        sm_body_hash(w, "fingerprint", &r->fingerprint);
-        if (m->holder.pid != 0)
-            sm_body_number(w, "pid", m->holder.pid);
-        sm_body_number(w, "lease_ms", (uint64_t)(w->step.next.lease_end - w->now));
-    }
     if (e == SM_OK && noted(&w->step, SM_N_REQUESTED)) {
         e = sm_digest_bytes(&w->keyer.digest, change->actor.p, change->actor.n, &m->requester);
         sm_body_number(w, "request", w->step.next.request);
@@ -261,13 +289,17 @@ static sm_err make_record(semel *s, sm_work *w, const sm_change *change, bool fr
     } else {
         *r = w->cur;
     }
-    bool asks = noted(&w->step, SM_N_REQUESTED);
-    if (e == SM_OK && change->identity != NULL && (asks || noted(&w->step, SM_N_STARTED)))
-        e = take_call(s, w, change, r);
+    bool asks = noted(&w->step, SM_N_REQUESTED), starts = noted(&w->step, SM_N_STARTED);
+    if (e == SM_OK && change->identity != NULL && (asks || starts))
+        e = take_call(w, change, r);
     else
         wr->same_args = !change->drop_args && change->import == NULL;
+    if (e == SM_OK && starts && change->import == NULL)
+        e = take_attempt(s, w, change, r);
     if (change->drop_args)
         r->args = (sm_str){0};
+    if (change->next_at != 0 || w->step.next.state != m->effect.state)
+        m->next_at = change->next_at;
     if (fresh && w->cur.version != 0 && w->cur.purge_at > m->keep_until)
         m->keep_until = w->cur.purge_at;
     m->effect = w->step.next;
@@ -289,7 +321,7 @@ static sm_err make_record(semel *s, sm_work *w, const sm_change *change, bool fr
     if (e == SM_OK)
         e = sm_memo_pack(m, r, &w->life);
     r->updated_at = w->now;
-    r->due_at = due_at(m);
+    r->due_at = due_at(m, w->now);
     r->purge_at = purge_at(s, m, w->now);
     r->tombstone = m->terms.class == SM_CLASS_IRREVERSIBLE;
     return e;
@@ -321,7 +353,7 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
         e = SEMEL_E_STALE;
     /* In observe mode the call runs all the same. */
     if (e == SEMEL_E_UNAVAILABLE && change->secret != NULL && noted(&w->step, SM_N_STARTED) &&
-        change->identity->contract->mode != SM_MODE_OBSERVE) {
+        w->memo.terms.mode != SM_MODE_OBSERVE) {
         sm_handle claim = {.shard = wr.next.shard,
                            .id = wr.next.id,
                            .generation = wr.next.generation,

@@ -243,7 +243,7 @@ static void variables_are_for_header_values_only(void **state)
 {
     static const mistake rows[] = {
         {ONE_TOOL("{ upstream: { url: 'https://${HOST}/x' } }"), "3:25",
-         "filled in only in values under upstream.headers"},
+         "filled in only in the values of headers"},
         {ONE_TOOL("{ upstream: { url: 'http://x', idempotency: { header: '${H}' } } }"), "3:60",
          "filled in only"},
         {ONE_TOOL("{ compensate: { tool: '${T}' } }"), "3:28", "filled in only"},

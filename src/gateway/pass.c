@@ -1,0 +1,117 @@
+/*
+ * An exchange that passes through. It belongs to two: the HTTP client, until it is done, and the
+ * request, whose client may hang up. One lock, over all that pass, keeps them apart; nothing but
+ * the HTTP client's own functions is called with it held, which never call back from there.
+ */
+#include "gateway/pass.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#define BOUND ((size_t)256 << 10)
+
+typedef struct passing {
+    gw_request *r;
+    sm_http_exchange *x; /* NULL: not yet, or over */
+    bool head;           /* the answer has begun */
+    bool gone;           /* the client hung up before the exchange was known */
+} passing;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void on_gone(gw_request *r)
+{
+    pthread_mutex_lock(&lock);
+    passing *p = r->own;
+    if (p != NULL && p->x != NULL)
+        sm_http_cancel(p->x);
+    else if (p != NULL)
+        p->gone = true;
+    pthread_mutex_unlock(&lock);
+}
+
+static void on_room(gw_request *r)
+{
+    pthread_mutex_lock(&lock);
+    passing *p = r->own;
+    if (p != NULL && p->x != NULL)
+        sm_http_resume(p->x);
+    pthread_mutex_unlock(&lock);
+}
+
+static bool own_header(sm_str name)
+{
+    static const char *const names[] = {"content-length", "cache-control",
+                                        "x-content-type-options"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strlen(names[i]) == name.n && strncasecmp(names[i], name.p, name.n) == 0)
+            return true;
+    }
+    return gw_hop_by_hop(name);
+}
+
+static void on_head(void *context, const sm_http_result *head)
+{
+    passing *p = context;
+    char name[256];
+    for (size_t i = 0; i < head->header_count; i++) {
+        const sm_http_field *h = &head->headers[i];
+        if (own_header(h->name) || h->name.n >= sizeof name)
+            continue;
+        memcpy(name, h->name.p, h->name.n);
+        name[h->name.n] = '\0';
+        gw_set(p->r, name, h->value);
+    }
+    p->head = true;
+    gw_flow_start(p->r, head->status, BOUND, on_room);
+}
+
+static bool on_data(void *context, sm_str piece)
+{
+    passing *p = context;
+    return gw_flow_push(p->r, piece);
+}
+
+static void on_done(void *context, const sm_http_result *res)
+{
+    passing *p = context;
+    gw_request *r = p->r;
+    pthread_mutex_lock(&lock);
+    r->own = NULL;
+    p->x = NULL;
+    pthread_mutex_unlock(&lock);
+    if (p->head)
+        gw_flow_end(r, res->complete);
+    else
+        gw_problem(r, res->timed_out ? 504 : 502,
+                   res->timed_out ? "UPSTREAM_TIMEOUT" : "UPSTREAM_FAILED", "Try again later.",
+                   "The upstream gave no answer: %s.", res->error);
+    free(p);
+}
+
+void gw_pass(gw_request *r, const sm_http_request *request)
+{
+    passing *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        gw_problem(r, 503, "OVERLOADED", "Try again later.", "The gateway is out of memory.");
+        return;
+    }
+    p->r = r;
+    r->own = p;
+    r->on_gone = on_gone;
+    gw_hold(r);
+    sm_http_callbacks callbacks = {.done = on_done, .head = on_head, .data = on_data, .context = p};
+    /* It may be over before it is known here: so it is sent under the lock, and `done` waits. */
+    pthread_mutex_lock(&lock);
+    sm_err e = sm_http_send(r->g->http, request, 0, &callbacks, &p->x);
+    if (e == SM_OK && p->gone)
+        sm_http_cancel(p->x);
+    if (e != SM_OK)
+        r->own = NULL;
+    pthread_mutex_unlock(&lock);
+    if (e != SM_OK) {
+        gw_problem(r, 503, "OVERLOADED", "Try again later.", "The request could not be sent.");
+        free(p);
+    }
+}

@@ -1,0 +1,47 @@
+/* All runs of a gateway: what run.c, park.c and remedy.c share. */
+#ifndef SM_GATEWAY_RUNS_H
+#define SM_GATEWAY_RUNS_H
+
+#include <pthread.h>
+
+#include "gateway/run.h"
+
+#define GW_BUCKETS      4096u
+#define GW_WATCHERS_MAX 16u
+
+typedef struct gw_watch gw_watch; /* park.c */
+
+struct gw_runs {
+    gateway *g;
+    pthread_mutex_t lock;
+    pthread_cond_t tick;   /* the first deadline has changed */
+    pthread_cond_t wanted; /* a watch wants a watcher */
+    pthread_cond_t quiet;  /* no run is left */
+    bool stop, draining;
+
+    size_t alive;     /* runs that have been started and are not over */
+    size_t in_flight; /* those that execute */
+    size_t parked;
+
+    uint64_t bells[GW_BUCKETS];
+    gw_watch *watches[GW_BUCKETS];
+    gw_watch *queue, **queue_end;
+    pthread_t watchers[GW_WATCHERS_MAX];
+    unsigned watcher_count, idle;
+
+    pthread_t clock;
+    bool clocked;
+    gw_run **heap;
+    size_t heap_count, heap_room;
+
+    struct gw_remedy *remedies; /* remedy.c: under way */
+    size_t remedy_count;
+};
+
+/* A run is over: it is released. */
+void gw_run_end(gw_run *run);
+
+/* The client of a run has hung up. */
+void gw_run_gone(gw_request *r);
+
+#endif

@@ -1,0 +1,251 @@
+/*
+ * Making and revoking tokens: the file is changed whole or not at all.
+ *
+ * A change is made under a lock on a file beside it (PATH.lock), in a new file (PATH.new) that is
+ * synced and then takes the old one's name. The lock is not on the file itself, which is replaced.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "gateway/tokens.h"
+#include "json/canon.h"
+
+#define PATH_ROOM (PATH_MAX + 8)
+
+_Static_assert(sizeof GW_TOKEN_PREFIX + GW_ID_TEXT + 1 + SM_HASH_TEXT <= GW_TOKEN_TEXT,
+               "a token has its room");
+
+/* A change under way. */
+typedef struct change {
+    char
+        path[PATH_MAX]; /* with links resolved: the file that is replaced is the one they lead to */
+    int lock;
+    gw_token_list list;
+} change;
+
+/* Makes the directories that lead to the file, for their owner only. */
+static bool make_parents(char *path)
+{
+    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        bool made = mkdir(path, 0700) == 0 || errno == EEXIST || access(path, F_OK) == 0;
+        *slash = '/';
+        if (!made)
+            return false;
+    }
+    return true;
+}
+
+static void directory(const char *path, char out[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(out, PATH_MAX, "%.*s", slash == NULL ? 1 : (int)(slash - path) + (slash == path),
+             slash == NULL ? "." : path);
+}
+
+/* An administrator who makes a token for a service must not take the file away from it: it belongs
+ * to whom it belonged, or to whom its directory belongs. Others can only have their own. */
+static void give_away(const char *path, int fd)
+{
+    char parent[PATH_MAX];
+    struct stat st;
+    directory(path, parent);
+    if (geteuid() == 0 && (stat(path, &st) == 0 || stat(parent, &st) == 0) &&
+        fchown(fd, st.st_uid, st.st_gid) != 0)
+        return; /* the service will say that it cannot read it */
+}
+
+static sm_err change_start(const char *path, change *c, sm_fault *fault)
+{
+    char lock[PATH_ROOM];
+    c->list = (gw_token_list){0};
+    c->lock = -1;
+    if (strlen(path) >= sizeof c->path)
+        return sm_fault_set(fault, SEMEL_E_LIMIT, "the path of the tokens is too long");
+    if (realpath(path, c->path) == NULL)
+        snprintf(c->path, sizeof c->path, "%s", path);
+    if (!make_parents(c->path))
+        return gw_tokens_failed(c->path, "written", fault);
+    snprintf(lock, sizeof lock, "%s.lock", c->path);
+    c->lock = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (c->lock < 0)
+        return gw_tokens_failed(c->path, "written", fault);
+    give_away(lock, c->lock);
+    while (flock(c->lock, LOCK_EX) != 0) {
+        if (errno != EINTR)
+            return gw_tokens_failed(c->path, "locked", fault);
+    }
+    return gw_tokens_read(c->path, &c->list, fault);
+}
+
+static void put_token(sm_buf *b, const gw_token *t)
+{
+    char hash[SM_HASH_TEXT + 1];
+    sm_hash_text(&t->hash, hash);
+    sm_buf_printf(b, "{\"id\":\"%s\",\"name\":", t->id);
+    sm_json_put_string(b, sm_str_from(t->name));
+    sm_buf_printf(b, ",\"role\":\"%s\"", gw_role_name(t->role));
+    if (t->scope[0] != '\0') {
+        sm_buf_text(b, ",\"scope\":");
+        sm_json_put_string(b, sm_str_from(t->scope));
+    }
+    sm_buf_printf(b, ",\"sha256\":\"%s\",\"made_at_ms\":%" PRId64, hash, t->made_at);
+    if (t->ends_at != 0)
+        sm_buf_printf(b, ",\"ends_at_ms\":%" PRId64, t->ends_at);
+    sm_buf_byte(b, '}');
+}
+
+static bool write_all(int fd, sm_str bytes)
+{
+    while (bytes.n > 0) {
+        ssize_t n = write(fd, bytes.p, bytes.n);
+        if (n < 0 && errno != EINTR)
+            return false;
+        bytes.p += n < 0 ? 0 : n;
+        bytes.n -= n < 0 ? 0 : (size_t)n;
+    }
+    return true;
+}
+
+/* A new name lasts only once its directory is on the disk. */
+static bool sync_directory(const char *path)
+{
+    char parent[PATH_MAX];
+    directory(path, parent);
+    int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool done = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+    if (fd >= 0)
+        close(fd);
+    return done;
+}
+
+static sm_err replace(const char *path, sm_str bytes, sm_fault *fault)
+{
+    char fresh[PATH_ROOM];
+    snprintf(fresh, sizeof fresh, "%s.new", path);
+    int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return gw_tokens_failed(path, "written", fault);
+    give_away(path, fd);
+    bool done = fchmod(fd, 0600) == 0 && write_all(fd, bytes) && fsync(fd) == 0;
+    done &= close(fd) == 0;
+    done = done && rename(fresh, path) == 0 && sync_directory(path);
+    return done ? SM_OK : gw_tokens_failed(path, "written", fault);
+}
+
+static sm_err change_apply(change *c, sm_fault *fault)
+{
+    sm_buf b;
+    sm_buf_init(&b, GW_TOKENS_BYTES_MAX);
+    sm_buf_text(&b, "{\"version\":1,\"tokens\":[");
+    for (size_t i = 0; i < c->list.n; i++) {
+        sm_buf_text(&b, i == 0 ? "\n" : ",\n");
+        put_token(&b, &c->list.v[i]);
+    }
+    sm_buf_text(&b, "]}\n");
+    sm_err e = b.err != SM_OK ? sm_fault_set(fault, b.err, "%s: %s", c->path, semel_err_text(b.err))
+                              : replace(c->path, sm_buf_view(&b), fault);
+    sm_buf_fini(&b);
+    return e;
+}
+
+static void change_end(change *c)
+{
+    free(c->list.v);
+    if (c->lock >= 0)
+        close(c->lock);
+}
+
+static gw_token *find(const gw_token_list *list, sm_str id)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        if (sm_str_is(id, list->v[i].id))
+            return &list->v[i];
+    }
+    return NULL;
+}
+
+/* A token that nobody has yet: its id, its text, and the hash of that. */
+static sm_err make(const gw_token_list *list, gw_token *t, char text[GW_TOKEN_TEXT],
+                   sm_fault *fault)
+{
+    static const char letters[] = "0123456789abcdefghjkmnpqrstvwxyz"; /* none is easily misread */
+    unsigned char random[GW_ID_TEXT];
+    sm_hash secret;
+    char secret_text[SM_HASH_TEXT + 1];
+    do {
+        if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random ||
+            getrandom(secret.b, sizeof secret.b, 0) != (ssize_t)sizeof secret.b)
+            return sm_fault_set(fault, SEMEL_E_CRYPTO, "%s", semel_err_text(SEMEL_E_CRYPTO));
+        for (size_t i = 0; i < GW_ID_TEXT; i++)
+            t->id[i] = letters[random[i] % 32];
+    } while (find(list, sm_str_from(t->id)) != NULL);
+    sm_hash_text(&secret, secret_text);
+    snprintf(text, GW_TOKEN_TEXT, "%s%s_%s", GW_TOKEN_PREFIX, t->id, secret_text);
+    explicit_bzero(&secret, sizeof secret);
+    explicit_bzero(secret_text, sizeof secret_text);
+    sm_err e = gw_token_hash(sm_str_from(text), &t->hash);
+    return e == SM_OK ? e : sm_fault_set(fault, e, "%s", semel_err_text(e));
+}
+
+sm_err gw_token_create(const char *path, const gw_token *what, char text[GW_TOKEN_TEXT],
+                       gw_token *made, sm_fault *fault)
+{
+    change c;
+    text[0] = '\0';
+    *made = *what;
+    made->made_at = sm_clock_ms();
+    memset(made->id, 0, sizeof made->id);
+    sm_err e = gw_token_right(sm_str_from(what->name), sm_str_from(what->scope), fault);
+    if (e != SM_OK)
+        return e;
+    e = change_start(path, &c, fault);
+    if (e == SM_OK && c.list.n >= GW_TOKENS_MAX)
+        e = sm_fault_set(fault, SEMEL_E_LIMIT,
+                         "there are %u tokens already, which is the most; revoke some",
+                         GW_TOKENS_MAX);
+    if (e == SM_OK)
+        e = make(&c.list, made, text, fault);
+    if (e == SM_OK) {
+        gw_token *v = realloc(c.list.v, (c.list.n + 1) * sizeof *v);
+        if (v != NULL) {
+            c.list.v = v;
+            v[c.list.n++] = *made;
+            e = change_apply(&c, fault);
+        } else {
+            e = sm_fault_set(fault, SEMEL_E_NOMEM, "%s", semel_err_text(SEMEL_E_NOMEM));
+        }
+    }
+    if (e != SM_OK)
+        explicit_bzero(text, GW_TOKEN_TEXT);
+    change_end(&c);
+    return e;
+}
+
+sm_err gw_token_revoke(const char *path, sm_str id, sm_fault *fault)
+{
+    change c;
+    sm_err e = change_start(path, &c, fault);
+    gw_token *found = e == SM_OK ? find(&c.list, id) : NULL;
+    if (e == SM_OK && found == NULL)
+        e = sm_fault_set(fault, SEMEL_E_NOT_FOUND,
+                         "there is no token \"%.*s\" in %s; semel token list shows their ids",
+                         (int)(id.n < 80 ? id.n : 80), id.p, c.path);
+    if (e == SM_OK) {
+        size_t behind = c.list.n - (size_t)(found - c.list.v) - 1;
+        memmove(found, found + 1, behind * sizeof *found);
+        c.list.n--;
+        e = change_apply(&c, fault);
+    }
+    change_end(&c);
+    return e;
+}

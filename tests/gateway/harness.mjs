@@ -1,0 +1,276 @@
+// A real gateway for a test: configuration, contract and tokens in a directory of its own, started
+// as a process of its own on a free port, and killed at the end whatever happens.
+//
+//     const gw = await Gateway.start({ contract: {...}, config: {...}, env: {...} });
+//     const answer = await gw.agent.call({ scope: 'shop/1', tool: 'charge', args: {} });
+//
+// SEMEL_BIN is the program. The standard tokens are made once for all gateways of a process.
+
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import net from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+import { Client } from './client.mjs';
+import { eventually, later } from './tap.mjs';
+
+export const semel = process.env.SEMEL_BIN ?? path.resolve('build/test/semel');
+
+let scratchDirectory = null;
+
+// A directory that is gone afterwards.
+export function scratch() {
+    if (scratchDirectory === null) {
+        scratchDirectory = fs.mkdtempSync(path.join(os.tmpdir(), 'semel-gateway-'));
+        later(() => fs.rmSync(scratchDirectory, { recursive: true, force: true }));
+    }
+    return scratchDirectory;
+}
+
+let names = 0;
+export function newPath(name) {
+    return path.join(scratch(), `${++names}-${name}`);
+}
+
+// A port that nothing listens on, below those that the system gives to clients.
+export async function freePort() {
+    for (;;) {
+        const port = 20000 + Math.floor(Math.random() * 12000);
+        const free = await new Promise((resolve) => {
+            const server = net.createServer();
+            server.on('error', () => resolve(false));
+            server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
+        });
+        if (free) return port;
+    }
+}
+
+// Runs the program to its end.
+export function run(args, options = {}) {
+    const result = spawnSync(semel, args, { encoding: 'utf8', timeout: 20_000, ...options });
+    if (result.error) throw result.error;
+    return result;
+}
+
+export function makeToken(file, role, scope, name, more = []) {
+    const bound = scope === '' ? ['--all-scopes'] : ['--scope', scope];
+    const made = run([
+        'token', 'create', '--role', role, ...bound, '--name', name, '--tokens', file, ...more,
+    ]);
+    assert.equal(made.status, 0, made.stderr);
+    return made.stdout.trim();
+}
+
+// Who there is. The scope `shop` has its people, and `other` is somebody else's.
+const people = {
+    agent: ['agent', 'shop'],
+    agent2: ['agent', 'shop'],
+    approver: ['approver', 'shop'],
+    operator: ['operator', 'shop'],
+    admin: ['admin', ''],
+    stranger: ['agent', 'other'],
+    strangerOperator: ['operator', 'other'],
+};
+
+let standard = null;
+function standardTokens() {
+    if (standard === null) {
+        const file = newPath('tokens.json');
+        const texts = {};
+        for (const [name, [role, scope]] of Object.entries(people))
+            texts[name] = makeToken(file, role, scope, name);
+        standard = { file, texts };
+    }
+    return standard;
+}
+
+export class Gateway {
+    // Options: contract, config (more of it), env, ledger, tokens (a file), port, args.
+    static async start(options = {}) {
+        const gw = new Gateway(options);
+        await gw.up();
+        return gw;
+    }
+
+    constructor(options) {
+        this.options = options;
+        this.directory = newPath('gateway');
+        fs.mkdirSync(this.directory);
+        this.tokens = options.tokens ?? path.join(this.directory, 'tokens.json');
+        this.texts = {};
+        if (!options.tokens) {
+            fs.copyFileSync(standardTokens().file, this.tokens);
+            fs.chmodSync(this.tokens, 0o600);
+            this.texts = { ...standardTokens().texts };
+        }
+        this.ledger = options.ledger ?? `sqlite:${path.join(this.directory, 'ledger.db')}`;
+        this.contractFile = path.join(this.directory, 'contract.yaml');
+        this.configFile = path.join(this.directory, 'config.yaml');
+        this.log = '';
+        this.child = null;
+        if (options.contract) this.writeContract(options.contract);
+        later(() => this.kill());
+    }
+
+    writeContract(contract) {
+        const text = typeof contract === 'string' ? contract : JSON.stringify(contract, null, 1);
+        fs.writeFileSync(this.contractFile, text);
+    }
+
+    // JSON is YAML too.
+    writeConfig() {
+        const config = {
+            version: 1,
+            listen: `127.0.0.1:${this.port}`,
+            ledger: this.ledger.includes('@') ? '${TEST_LEDGER}' : this.ledger,
+            tokens: this.tokens,
+            log: { format: 'json', level: 'info', requests: 'all' },
+            ...(this.options.contract ? { contract: this.contractFile } : {}),
+            ...this.options.config,
+        };
+        fs.writeFileSync(this.configFile, JSON.stringify(config, null, 1));
+    }
+
+    // Starts it, again after an end, on the same port and ledger.
+    async up() {
+        this.port ??= this.options.port ?? (await freePort());
+        this.writeConfig();
+        const env = { ...process.env, TEST_LEDGER: this.ledger, ...this.options.env };
+        // The kernel ends it when we are gone, however we went.
+        const args = ['--pdeathsig', 'KILL', semel, 'serve', '--config', this.configFile];
+        this.child = spawn('setpriv', [...args, ...(this.options.args ?? [])], {
+            env,
+            stdio: ['ignore', 'pipe', 'pipe'],
+        });
+        this.pid = this.child.pid;
+        this.exit = new Promise((resolve) => {
+            this.child.on('close', (code, signal) => resolve({ code, signal }));
+        });
+        this.ended = false;
+        this.exit.then(() => (this.ended = true));
+        for (const stream of [this.child.stdout, this.child.stderr])
+            stream.on('data', (piece) => (this.log += piece));
+        this.client?.close();
+        const place = this.options.socketPath
+            ? { socketPath: this.options.socketPath }
+            : { host: '127.0.0.1', port: this.port };
+        this.client = new Client({ ...place, ...this.options.tls });
+        for (const [name, text] of Object.entries(this.texts)) this[name] = this.client.as(text);
+        try {
+            await eventually('the gateway is ready', () => this.ready(), 20_000);
+        } catch (error) {
+            error.note = this.log;
+            throw error;
+        }
+    }
+
+    async ready() {
+        if (this.ended) throw new Error(`the gateway has ended: ${this.log}`);
+        try {
+            return (await this.client.get('/readyz')).status === 200;
+        } catch (error) {
+            if (/ECONN|ENOENT|socket hang up/.test(String(error.code ?? error.message))) return false;
+            throw error;
+        }
+    }
+
+    // Makes another token while the gateway runs, and waits until it counts.
+    async token(name, role, scope, more = []) {
+        this.texts[name] = makeToken(this.tokens, role, scope, name, more);
+        this[name] = this.client.as(this.texts[name]);
+        await eventually('the new token counts', async () => {
+            return (await this[name].get('/v1/effects')).status === 200;
+        });
+        return this[name];
+    }
+
+    signal(signal) {
+        this.child.kill(signal);
+    }
+
+    // In good order: how it ended.
+    async stop() {
+        if (!this.ended) this.signal('SIGTERM');
+        return this.exit;
+    }
+
+    // As when the machine dies.
+    async kill() {
+        this.client?.close();
+        if (this.child === null || this.ended) return;
+        this.child.kill('SIGKILL');
+        await this.exit;
+    }
+
+    // One figure of /metrics, summed over its labels; NaN if there is none.
+    async metric(pattern) {
+        const answer = await this.admin.get('/metrics');
+        assert.equal(answer.status, 200, answer.text);
+        const values = parseMetrics(answer.text).filter((one) => pattern.test(one.name));
+        return values.length === 0 ? NaN : values.reduce((sum, one) => sum + one.value, 0);
+    }
+
+    async effect(id, who = this.admin) {
+        const answer = await who.get(`/v1/effects/${id}`);
+        assert.equal(answer.status, 200, answer.text);
+        return answer.json;
+    }
+
+    // Until an effect is in one of these states.
+    state(id, ...states) {
+        let last = null;
+        return eventually(`${id} is ${states.join(' or ')}`, async () => {
+            const effect = await this.effect(id);
+            last = effect.state;
+            if (states.includes(last)) return effect;
+            throw new Error(`${id} is ${last}, not ${states.join(' or ')}`);
+        }, 15_000);
+    }
+}
+
+// Prometheus' text format: every line must be right. [{ name, labels, value }]
+export function parseMetrics(text) {
+    const samples = [];
+    const types = new Map();
+    const helps = new Set();
+    assert.ok(text.endsWith('\n'), 'metrics end with a line feed');
+    for (const line of text.slice(0, -1).split('\n')) {
+        const comment = /^# (HELP|TYPE) ([a-zA-Z_:][a-zA-Z0-9_:]*) (.+)$/.exec(line);
+        if (comment) {
+            const [, kind, name, rest] = comment;
+            if (kind === 'HELP') helps.add(name);
+            else {
+                assert.match(rest, /^(counter|gauge|histogram|summary|untyped)$/, line);
+                assert.ok(!types.has(name), `${name} has two types`);
+                types.set(name, rest);
+            }
+            continue;
+        }
+        const sample =
+            /^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\[\\"n])*",?)*\})? (\S+)$/.exec(line);
+        assert.ok(sample, `not a line of metrics: ${line}`);
+        const [, name, labels, value] = sample;
+        const base = name.replace(/_(bucket|sum|count)$/, '');
+        assert.ok(types.has(name) || types.has(base), `${name} has no type`);
+        assert.ok(helps.has(name) || helps.has(base), `${name} has no help`);
+        assert.ok(value === '+Inf' || Number.isFinite(Number(value)), line);
+        samples.push({ name, labels: labels ?? '', value: Number(value) });
+    }
+    return samples;
+}
+
+// A problem as RFC 9457 and the API have it; returns its body.
+export function assertProblem(answer, status, code, words = null) {
+    assert.equal(answer.status, status, answer.text);
+    assert.match(answer.headers['content-type'] ?? '', /^application\/problem\+json/);
+    assert.equal(answer.json.status, status);
+    assert.equal(answer.json.code, code, answer.text);
+    assert.equal(typeof answer.json.title, 'string');
+    assert.ok(answer.json.message.length > 10, `a sentence that helps: ${answer.text}`);
+    if (words) assert.match(answer.text, words);
+    return answer.json;
+}
+
+export { assert };

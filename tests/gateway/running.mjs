@@ -1,0 +1,293 @@
+// How it is run: signals, contracts reloaded, drained, Unix socket, TLS, and no secret anywhere.
+
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { Client } from './client.mjs';
+import { Gateway, assert, assertProblem, freePort, newPath, run as semel } from './harness.mjs';
+import { newOrder, shop } from './shop.mjs';
+import { eventually, run, sleep, test } from './tap.mjs';
+import { Upstream } from './upstream.mjs';
+
+const secret = `sk_live_${'s3cr3t'.repeat(4)}`;
+const up = await Upstream.start();
+const env = { SHOP_SECRET: secret };
+const charge = (order) => ({ scope: 'shop/1', tool: 'charge', args: { order_id: order, amount: 1 } });
+
+test('SIGHUP takes a new contract; a bad one changes nothing and is told', async () => {
+    const gw = await Gateway.start({ contract: shop(up), env });
+    const fresh = { class: 'write', upstream: { url: `${up.url}/ok/fresh` } };
+    const call = () => gw.agent.call({ scope: 'shop/1', tool: 'fresh', args: { order_id: newOrder() } });
+    assert.equal((await call()).status, 404);
+    gw.writeContract(shop(up, { fresh }));
+    gw.signal('SIGHUP');
+    await eventually('the new tool is known', async () => (await call()).status === 200);
+    for (const bad of ['version: 1\ntools: { fresh: { clas: write } }\n', '{ nonsense', '']) {
+        const before = gw.log.length;
+        gw.writeContract(bad);
+        gw.signal('SIGHUP');
+        await eventually('the log says what is wrong', () => /error/i.test(gw.log.slice(before)));
+        assert.equal((await call()).status, 200, 'the old one stays');
+        if (bad.includes('clas:')) assert.match(gw.log.slice(before), /class/, 'what was meant');
+    }
+    const order = newOrder();
+    await gw.agent.call(charge(order));
+    const changed = shop(up);
+    changed.tools.charge.key = { fields: ['/order_id', '/amount'] };
+    const before = gw.log.length;
+    gw.writeContract(changed);
+    gw.signal('SIGHUP');
+    await eventually('a change of identity is warned about', () => /warn/i.test(gw.log.slice(before)));
+    fs.unlinkSync(gw.contractFile);
+    gw.signal('SIGHUP');
+    await sleep(200);
+    assert.equal((await gw.client.get('/readyz')).status, 200);
+    await gw.kill();
+});
+
+test('SIGTERM: what is under way ends, nothing new begins, exit 0', async () => {
+    const gw = await Gateway.start({ contract: shop(up), env });
+    const order = newOrder();
+    const body = { scope: 'shop/1', tool: 'slow', args: { order_id: order } };
+    const keeping = new Client(gw.client.base, gw.texts.agent);
+    await keeping.get('/v1/tools'); // a connection that is there before
+    const running = gw.agent.call(body);
+    const joined = gw.agent2.call(body);
+    await eventually('the upstream works', () => up.times(order) === 1);
+    gw.signal('SIGTERM');
+    await eventually('it drains', async () => {
+        const answer = await keeping.call(charge(newOrder())).catch(() => ({ status: 503 }));
+        return answer.status === 503;
+    });
+    for (const answer of await Promise.all([running, joined])) {
+        assert.equal(answer.status, 200, answer.text);
+        assert.deepEqual(answer.json.order, order);
+    }
+    assert.deepEqual(await gw.exit, { code: 0, signal: null });
+    keeping.close();
+    await gw.up();
+    const again = await gw.agent.call(body);
+    assert.equal(again.headers['idempotent-replayed'], 'true', again.text);
+    assert.equal(up.times(order), 1);
+    await gw.kill();
+});
+
+test('SIGTERM: what does not end in time is left, and is in doubt', async () => {
+    const contract = shop(up, {
+        stuck: { class: 'write', upstream: { url: `${up.url}/hang`, timeout: '60s' } },
+    });
+    const gw = await Gateway.start({ contract, env, config: { drain: '500ms' } });
+    const order = newOrder();
+    const body = { scope: 'shop/1', tool: 'stuck', args: { order_id: order } };
+    const running = gw.agent.call(body).catch((error) => error);
+    const waiting = gw.agent.call({ ...body, wait_ms: 60_000 }).catch((error) => error);
+    await eventually('the upstream works', () => up.times(order) === 1);
+    const began = Date.now();
+    const { code } = await gw.stop();
+    assert.equal(code, 0);
+    assert.ok(Date.now() - began < 5000, `${Date.now() - began} ms`);
+    await Promise.all([running, waiting]);
+    await gw.up();
+    await eventually('it is in doubt', async () => {
+        const answer = await gw.agent.call({ ...body, wait_ms: 0 });
+        return answer.json.code === 'IN_DOUBT';
+    }, 20_000);
+    assert.equal(up.times(order), 1);
+    await gw.kill();
+});
+
+test('streams end when it drains', async () => {
+    const { Events } = await import('./client.mjs');
+    const gw = await Gateway.start({ contract: shop(up), env });
+    const stream = await Events.open(gw.agent, '/v1/stream');
+    const { code } = await gw.stop();
+    assert.equal(code, 0);
+    await stream.ended;
+});
+
+test('a Unix socket serves the same, and is gone afterwards', async () => {
+    const socketPath = newPath('s.sock');
+    const gw = await Gateway.start({
+        contract: shop(up), env, socketPath, config: { listen: `unix:${socketPath}` },
+    });
+    assert.equal(fs.statSync(socketPath).mode & 0o007, 0, 'not for everybody');
+    const order = newOrder();
+    assert.equal((await gw.agent.call(charge(order))).status, 200);
+    assert.equal((await gw.agent.call(charge(order))).headers['idempotent-replayed'], 'true');
+    assertProblem(await gw.client.call(charge(order)), 401, 'UNAUTHENTICATED');
+    await gw.kill();
+    assert.ok(fs.existsSync(socketPath), 'a killed one leaves it');
+    await gw.up();
+    assert.equal((await gw.agent.call(charge(order))).status, 200, 'and the next one takes it');
+    const second = semel(['serve', '--config', gw.configFile]);
+    assert.notEqual(second.status, 0, 'one that is in use is not taken');
+    assert.equal((await gw.agent.call(charge(order))).status, 200);
+    await gw.stop();
+    assert.ok(!fs.existsSync(socketPath));
+});
+
+function certificate() {
+    const key = newPath('key.pem');
+    const cert = newPath('cert.pem');
+    const made = spawnSync('openssl', [
+        'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes',
+        '-keyout', key, '-out', cert, '-days', '2', '-subj', '/CN=localhost',
+        '-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1',
+    ]);
+    assert.equal(made.status, 0, String(made.stderr));
+    return { key, certificate: cert };
+}
+
+test('TLS with a certificate of its own', async () => {
+    const tls = certificate();
+    const gw = await Gateway.start({
+        contract: shop(up), env, config: { tls }, tls: { ca: fs.readFileSync(tls.certificate) },
+    });
+    const order = newOrder();
+    assert.equal((await gw.agent.call(charge(order))).status, 200);
+    const plain = new Client({ host: '127.0.0.1', port: gw.port }, gw.texts.agent);
+    const answer = await plain.call(charge(order)).catch((error) => ({ status: 0, error }));
+    assert.ok(answer.status === 0 || answer.status >= 400, 'not without TLS');
+    await gw.kill();
+});
+
+test('several listeners are one gateway', async () => {
+    const socketPath = newPath('t.sock');
+    const port = await freePort();
+    const gw = await Gateway.start({
+        contract: shop(up), env, port, config: { listen: [`127.0.0.1:${port}`, `unix:${socketPath}`] },
+    });
+    const order = newOrder();
+    const first = await gw.agent.call(charge(order));
+    const local = new Client({ socketPath }, gw.texts.agent);
+    const again = await local.call(charge(order));
+    assert.equal(again.headers['idempotent-replayed'], 'true', again.text);
+    assert.deepEqual(again.body, first.body);
+    local.close();
+    await gw.kill();
+});
+
+test('an address that others can reach is refused without TLS', async () => {
+    for (const listen of ['0.0.0.0:0', '[::]:0', '10.1.2.3:8787']) {
+        const file = newPath('config.yaml');
+        fs.writeFileSync(file, JSON.stringify({ version: 1, listen, ledger: 'memory:' }));
+        for (const more of [[], ['--check']]) {
+            const refused = semel(['serve', '--config', file, ...more]);
+            assert.notEqual(refused.status, 0, listen);
+            assert.match(refused.stderr, /tls|behind_proxy/i);
+        }
+    }
+});
+
+test('a configuration with mistakes is not started, and all of them are told', async () => {
+    const file = newPath('config.yaml');
+    fs.writeFileSync(file, 'version: 1\nlisten: 127.0.0.1:0\nledgr: "memory:"\nlimits: { conections: 5 }\n');
+    for (const more of [[], ['--check']]) {
+        const refused = semel(['serve', '--config', file, ...more]);
+        assert.equal(refused.status, 65, refused.stderr);
+        assert.match(refused.stderr, /ledger/);
+        assert.match(refused.stderr, /connections/);
+        assert.match(refused.stderr, /:3/);
+    }
+    const absent = semel(['serve', '--config', newPath('nothing.yaml')]);
+    assert.notEqual(absent.status, 0);
+});
+
+test('a good configuration is checked without being started', async () => {
+    const gw = new Gateway({ contract: shop(up), env });
+    gw.port = await freePort();
+    gw.writeConfig();
+    const checked = semel(['serve', '--config', gw.configFile, '--check'], { env: { ...process.env, ...env } });
+    assert.equal(checked.status, 0, checked.stderr);
+});
+
+test('a port that is taken is told', async () => {
+    const gw = await Gateway.start({ contract: shop(up), env });
+    const second = semel(['serve', '--config', gw.configFile], { env: { ...process.env, ...env } });
+    assert.notEqual(second.status, 0);
+    assert.match(second.stderr, new RegExp(String(gw.port)));
+    assert.equal((await gw.agent.call(charge(newOrder()))).status, 200);
+    await gw.kill();
+});
+
+test('an upstream whose secret is not set is not called', async () => {
+    const bare = { ...process.env };
+    delete bare.SHOP_SECRET;
+    const gw = new Gateway({ contract: shop(up) });
+    const order = newOrder();
+    try {
+        await gw.up();
+    } catch {
+        assert.match(gw.log, /SHOP_SECRET/); // refused at the start: that is right as well
+        return;
+    }
+    const answer = await gw.agent.call(charge(order));
+    assert.ok(answer.status >= 400, answer.text);
+    assert.match(answer.text, /SHOP_SECRET/);
+    assert.equal(up.times(order), 0);
+    await gw.kill();
+});
+
+// Every file below a directory that holds a text, and every process that shows it.
+function whereIs(text, directory) {
+    const found = [];
+    for (const name of fs.readdirSync(directory, { recursive: true })) {
+        const file = path.join(directory, name);
+        if (fs.statSync(file).isFile() && fs.readFileSync(file).includes(text)) found.push(file);
+    }
+    for (const pid of fs.readdirSync('/proc').filter((one) => /^\d+$/.test(one))) {
+        try {
+            if (fs.readFileSync(`/proc/${pid}/cmdline`).includes(text)) found.push(`process ${pid}`);
+        } catch {
+            // It has ended.
+        }
+    }
+    return found;
+}
+
+test('secrets are in no log, no ledger, no file and no command line', async () => {
+    const gw = await Gateway.start({
+        contract: shop(up), env, config: { log: { format: 'text', level: 'debug', requests: 'all' } },
+    });
+    const order = newOrder();
+    await gw.agent.call(charge(order));
+    await gw.agent.call(charge(order));
+    assert.equal(up.work.at(-1).headers.authorization, `Bearer ${secret}`, 'it was used');
+    const begun = await gw.agent.post('/v1/begin', { scope: 'shop/1', tool: 'own', args: {} });
+    await gw.agent.call({ scope: 'shop/1', tool: 'lost', args: { order_id: newOrder() } });
+    const token = gw.texts.agent;
+    await gw.client.call(charge(order), { headers: { authorization: `Bearer ${token}x` } });
+    for (const text of [secret, token, token.split('_').at(-1), begun.json.claim]) {
+        assert.deepEqual(whereIs(text, gw.directory), []);
+        assert.ok(!gw.log.includes(text), 'not in the log');
+    }
+    await gw.stop();
+    for (const text of [secret, token, begun.json.claim]) {
+        assert.deepEqual(whereIs(text, gw.directory), []);
+        assert.ok(!gw.log.includes(text), 'not in the log');
+    }
+});
+
+test('a ledger that cannot be used refuses, and nothing runs', async () => {
+    const gw = new Gateway({
+        contract: shop(up), env, ledger: 'postgres://nobody@127.0.0.1:1/none', config: { ledger: 'postgres://nobody@127.0.0.1:1/none' },
+    });
+    const order = newOrder();
+    let status = 0;
+    gw.ready = async () => {
+        if (gw.ended) return true;
+        const answer = await gw.client.get('/readyz').catch(() => null);
+        status = answer?.status ?? 0;
+        return status !== 0;
+    };
+    await gw.up();
+    if (gw.ended) assert.notEqual((await gw.exit).code, 0);
+    else {
+        assert.equal(status, 503);
+        assertProblem(await gw.agent.call(charge(order)), 503, 'LEDGER_UNAVAILABLE');
+    }
+    assert.equal(up.times(order), 0);
+    await gw.kill();
+});
+
+await run();

@@ -1,0 +1,465 @@
+/* The gateway's configuration: what is read, what is refused and how it is told; and the log. */
+#include "unit.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "gateway/config.h"
+#include "gateway/log.h"
+
+#define V "version: 1\n"
+
+static gw_config *config(const char *text)
+{
+    gw_config *c;
+    sm_report report;
+    assert_int_equal(sm_report_init(&report, sm_str_from(text)), SM_OK);
+    sm_err e = gw_config_read(SM_STR("/etc/semel/semel.yaml"), sm_str_from(text), &c, &report);
+    expect(e == SM_OK, "%s was refused: %s", text,
+           report.count > 0 ? report.items[0].text.p : semel_err_text(e));
+    sm_report_fini(&report);
+    return c;
+}
+
+/* Everything reported about a file, one "line:column: text" each, in the arena. */
+static const char *findings(sm_arena *a, const char *text, sm_severity severity)
+{
+    gw_config *c;
+    sm_report report;
+    sm_buf out;
+    assert_int_equal(sm_report_init(&report, sm_str_from(text)), SM_OK);
+    sm_err e = gw_config_read(SM_STR("semel.yaml"), sm_str_from(text), &c, &report);
+    expect((e == SM_OK) == (report.errors == 0), "%s, with %u errors", semel_err_name(e),
+           report.errors);
+    expect((c != NULL) == (e == SM_OK), "a configuration comes exactly with success");
+    sm_buf_init(&out, SM_ARENA_MAX);
+    for (uint32_t i = 0; i < report.count; i++) {
+        const sm_finding *f = &report.items[i];
+        if (f->severity == severity)
+            sm_buf_printf(&out, "%u:%u: %.*s\n", f->line, f->column, SM_FMT(f->text));
+    }
+    sm_str copy = sm_arena_text(a, sm_buf_view(&out));
+    sm_buf_fini(&out);
+    gw_config_free(c);
+    sm_report_fini(&report);
+    return copy.p;
+}
+
+typedef struct mistake {
+    const char *text, *place, *says;
+} mistake;
+
+static void expect_mistakes(sm_arena *a, const mistake *rows, size_t n, sm_severity severity)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *found = findings(a, rows[i].text, severity);
+        sm_str start = sm_arena_printf(a, "%s: ", rows[i].place);
+        const char *line = strstr(found, start.p);
+        expect(line != NULL && strstr(line, rows[i].says) != NULL,
+               "%s\nexpected <%s> at %s in:\n%s", rows[i].text, rows[i].says, rows[i].place, found);
+    }
+}
+
+/* ---- what is read ----------------------------------------------------------------------------*/
+
+static void a_whole_file_is_read(void **state)
+{
+    (void)state;
+    gw_config *c = config(
+        V "listen: [127.0.0.1:8787, '[::1]:0', unix:run/semel.sock, 0.0.0.0:443]\n"
+          "tls: { certificate: tls/cert.pem, key: /etc/tls/key.pem }\n"
+          "hosts: [Semel.Example.com, '[2001:db8::1]']\n"
+          "origins: https://ops.example.com:8443\n"
+          "ledger: postgres://semel:${PG_PASSWORD}@db.example.com/semel\n"
+          "contract: tools.yaml\n"
+          "tokens: /var/lib/semel/tokens.json\n"
+          "seal_key: seal.key\n"
+          "ca_file: ca.pem\n"
+          "proxies:\n"
+          "  stripe:\n"
+          "    url: https://api.example.com/v1/\n"
+          "    headers: { Authorization: 'Bearer ${STRIPE_KEY}' }\n"
+          "    timeout: 20s\n"
+          "    idempotency: { header: Idempotency-Key, style: quoted, window: 24h }\n"
+          "    retry: { attempts: 5, backoff: 100ms, max_backoff: 2s }\n"
+          "    rejects_before_work: true\n"
+          "  plain: { url: 'http://10.0.0.7:8080' }\n"
+          "limits: { body: 2MiB, result: 1000000, connections: 100, connections_per_address: 10,\n"
+          "  in_flight: 7, waiting: 8, streams: 0, request: 500ms, idle: 2m, wait: 1m }\n"
+          "log: { format: json, level: debug, requests: all }\n"
+          "drain: 0s\n"
+          "threads: 3\n");
+    assert_int_equal(c->listen.n, 4);
+    expect_text(c->listen.v[0].host, "127.0.0.1");
+    assert_int_equal(c->listen.v[0].port, 8787);
+    assert_true(c->listen.v[0].loopback);
+    expect_text(c->listen.v[1].host, "::1");
+    assert_true(c->listen.v[1].loopback);
+    expect_text(c->listen.v[2].path, "/etc/semel/run/semel.sock");
+    assert_null(c->listen.v[2].host.p);
+    assert_false(c->listen.v[3].loopback);
+    assert_true(c->tls.on);
+    expect_text(c->tls.certificate, "/etc/semel/tls/cert.pem");
+    expect_text(c->tls.key, "/etc/tls/key.pem");
+    expect_text(c->hosts.v[0], "semel.example.com");
+    expect_text(c->hosts.v[1], "[2001:db8::1]");
+    expect_text(c->origins.v[0], "https://ops.example.com:8443");
+    expect_text(c->ledger, "postgres://semel:${PG_PASSWORD}@db.example.com/semel");
+    expect_text(c->contract, "/etc/semel/tools.yaml");
+    assert_string_equal(c->contract.p, "/etc/semel/tools.yaml"); /* ends with a NUL */
+    expect_text(c->tokens, "/var/lib/semel/tokens.json");
+    expect_text(c->seal_key, "/etc/semel/seal.key");
+    expect_text(c->ca_file, "/etc/semel/ca.pem");
+    const gw_upstream_api *api = &c->proxies.v[0];
+    assert_int_equal(c->proxies.n, 2);
+    expect_text(api->name, "stripe");
+    expect_text(api->url, "https://api.example.com/v1");
+    expect_text(api->headers.v[0].value, "Bearer ${STRIPE_KEY}");
+    assert_int_equal(api->timeout_ms, 20000);
+    expect_text(api->idempotency.header, "Idempotency-Key");
+    assert_int_equal(api->idempotency.style, 1);
+    assert_int_equal(api->retry.attempts, 5);
+    assert_true(api->rejects_before_work);
+    assert_int_equal(c->proxies.v[1].timeout_ms, 30000);
+    assert_int_equal(c->proxies.v[1].retry.attempts, 3);
+    assert_int_equal(c->proxies.v[1].retry.max_backoff_ms, 5000);
+    assert_int_equal(c->limits.body_bytes, 2 << 20);
+    assert_int_equal(c->limits.result_bytes, 1000000);
+    assert_int_equal(c->limits.connections_per_address, 10);
+    assert_int_equal(c->limits.request_ms, 500);
+    assert_int_equal(c->limits.wait_ms, 60000);
+    assert_int_equal(c->log.format, GW_LOG_JSON);
+    assert_int_equal(c->log.level, 0);
+    assert_int_equal(c->log.requests, GW_LOG_ALL);
+    assert_int_equal(c->drain_ms, 0);
+    assert_int_equal(c->threads, 3);
+    assert_false(c->demo);
+    gw_config_free(c);
+}
+
+static void what_is_left_out_has_a_default(void **state)
+{
+    (void)state;
+    setenv("XDG_STATE_HOME", "/home/u/state", 1);
+    gw_config *read = config(V), *built_in;
+    assert_int_equal(gw_config_default(&built_in), SM_OK);
+    const gw_config *both[] = {read, built_in};
+    for (size_t i = 0; i < COUNT(both); i++) {
+        const gw_config *c = both[i];
+        assert_int_equal(c->listen.n, 1);
+        expect_text(c->listen.v[0].host, "127.0.0.1");
+        assert_int_equal(c->listen.v[0].port, 8787);
+        expect_text(c->tokens, "/home/u/state/semel/tokens.json");
+        assert_null(c->ledger.p);
+        assert_null(c->contract.p);
+        assert_int_equal(c->limits.body_bytes, 1 << 20);
+        assert_int_equal(c->limits.result_bytes, 16 << 20);
+        assert_int_equal(c->limits.connections, 12000);
+        assert_int_equal(c->limits.idle_ms, 75000);
+        assert_int_equal(c->log.level, 1);
+        assert_int_equal(c->drain_ms, 30000);
+    }
+    assert_null(built_in->file.p);
+    gw_config_free(read);
+    gw_config_free(built_in);
+    /* A group that is given in part keeps the defaults of the rest. */
+    read = config(V "limits: { streams: 2 }\nlog: { format: json }\n");
+    assert_int_equal(read->limits.streams, 2);
+    assert_int_equal(read->limits.body_bytes, 1 << 20);
+    assert_int_equal(read->log.level, 1);
+    gw_config_free(read);
+    setenv("XDG_STATE_HOME", "relative", 1);
+    setenv("HOME", "/home/u", 1);
+    read = config(V);
+    expect_text(read->tokens, "/home/u/.local/state/semel/tokens.json");
+    gw_config_free(read);
+}
+
+static void a_file_of_sqlite_is_seen_from_the_configuration(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *given, *is;
+    } rows[] = {{"sqlite:ledger.db", "sqlite:/etc/semel/ledger.db"},
+                {"sqlite:/var/lib/semel/l.db", "sqlite:/var/lib/semel/l.db"},
+                {"'sqlite:${HOME}/l.db'", "sqlite:${HOME}/l.db"},
+                {"'${LEDGER}'", "${LEDGER}"}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[100];
+        snprintf(text, sizeof text, V "ledger: %s\n", rows[i].given);
+        gw_config *c = config(text);
+        expect_text(c->ledger, rows[i].is);
+        gw_config_free(c);
+    }
+}
+
+/* ---- what is refused -------------------------------------------------------------------------*/
+
+static void mistakes_are_placed_and_told_with_what_is_right(void **state)
+{
+    static const mistake rows[] = {
+        {"", "1:1", "the file is empty"},
+        {"[]\n", "1:1", "a configuration is a mapping"},
+        {"listen: 127.0.0.1:1\n", "1:1", "needs the field \"version\""},
+        {"version: 2\n", "1:10", "version: expected 1"},
+        {V "listn: 127.0.0.1:1\n", "2:1", "did you mean \"listen\"?"},
+        {V "toolbox: 1\n", "2:1", "it may have version, listen,"},
+        {V "listen: 8787\n", "2:9", "write 127.0.0.1:8787"},
+        {V "listen: ':8787'\n", "2:9", "expected an address and a port"},
+        {V "listen: example.com:80\n", "2:9", "expected an address and a port"},
+        {V "listen: 127.0.0.1\n", "2:9", "expected an address and a port"},
+        {V "listen: 127.0.0.1:65536\n", "2:9", "expected an address and a port"},
+        {V "listen: '::1:80'\n", "2:9", "expected an address and a port"},
+        {V "listen: [127.0.0.1:1, 127.0.0.1:1]\n", "2:23", "is there already"},
+        {V "listen: []\n", "2:9", "a list of 1 to 16"},
+        {V "listen: 'unix:'\n", "2:9", "path of a Unix socket"},
+        {V "tls: { certificate: a.pem }\n", "2:6", "needs the field \"key\""},
+        {V "tls: yes\n", "2:6", "expected a mapping with certificate"},
+        {V "behind_proxy: maybe\n", "2:15", "expected on or off"},
+        {V "hosts: https://x.example\n", "2:8", "without scheme and port"},
+        {V "hosts: [x.example:80]\n", "2:9", "without scheme and port"},
+        {V "origins: ['*']\n", "2:11", "scheme and host of a page"},
+        {V "origins: [https://x.example/path]\n", "2:11", "scheme and host of a page"},
+        {V "origins: ['null']\n", "2:11", "scheme and host of a page"},
+        {V "ledger: mysql://x\n", "2:9", "expected sqlite:PATH"},
+        {V "ledger: 5\n", "2:9", "expected a URL"},
+        {V "ledger: 'postgres://u:${PW@h/d'\n", "2:9", "is written ${NAME}"},
+        {V "contract: '${FILE}'\n", "2:11", "write the file's name out"},
+        {V "tokens: 7\n", "2:9", "expected a text"},
+        {V "proxies: [a]\n", "2:10", "expected a mapping"},
+        {V "proxies: { Stripe: { url: 'http://x' } }\n", "2:12", "small letters, digits"},
+        {V "proxies: { a.b: { url: 'http://x' } }\n", "2:12", "small letters, digits"},
+        {V "proxies: { a: http://x }\n", "2:15", "a proxy is a mapping"},
+        {V "proxies: { a: {} }\n", "2:15", "needs the field \"url\""},
+        {V "proxies: { a: { url: ftp://x } }\n", "2:22", "expected http://"},
+        {V "proxies: { a: { url: 'http:///' } }\n", "2:22", "the host is missing"},
+        {V "proxies: { a: { url: 'http://x/?q=1' } }\n", "2:22", "neither a query nor"},
+        {V "proxies: { a: { url: 'http://x/{id}' } }\n", "2:22", "neither a query nor"},
+        {V "proxies: { a: { url: 'http://u:p@x' } }\n", "2:22", "password"},
+        {V "proxies: { a: { url: 'http://x', header: {} } }\n", "2:34",
+         "did you mean \"headers\"?"},
+        {V "proxies: { a: { url: 'http://x', idempotency: { meta: m } } }\n", "2:47",
+         "is given its key in a header"},
+        {V "proxies: { a: { url: 'http://x', retry: { backoff: 9s } } }\n", "2:41", "swap them"},
+        {V "proxies: { a: { url: 'http://x', retry: { attempts: 0 } } }\n", "2:53",
+         "whole number from 1"},
+        {V "limits: { body: 1MB }\n", "2:17", "such as 64KiB, 1MiB or 1000000"},
+        {V "limits: { body: 1 }\n", "2:17", "a size from 1KiB to 64MiB"},
+        {V "limits: { body: 9999999999999999999GiB }\n", "2:17", "expected a size"},
+        {V "limits: { request: 10 }\n", "2:20", "needs a unit"},
+        {V "limits: { conections: 10 }\n", "2:11", "did you mean \"connections\"?"},
+        {V "log: { format: xml }\n", "2:16", "expected text or json"},
+        {V "log: { level: warning }\n", "2:15", "did you mean warn?"},
+        {V "drain: forever\n", "2:8", "forever is not allowed"},
+        {V "threads: 65\n", "2:10", "whole number from 0 to 64"},
+        {V "demo: true\n", "2:1", "unknown field \"demo\""},
+    };
+    expect_mistakes(*state, rows, COUNT(rows), SM_ERROR);
+}
+
+static void every_mistake_is_reported(void **state)
+{
+    const char *found = findings(*state, V "listn: 1\nthreads: x\nlog: { level: 5 }\n", SM_ERROR);
+    assert_non_null(strstr(found, "2:1: "));
+    assert_non_null(strstr(found, "3:10: "));
+    assert_non_null(strstr(found, "4:15: "));
+}
+
+static void doubtful_values_are_warned_about(void **state)
+{
+    static const mistake rows[] = {
+        {V "ledger: postgres://u:hunter2@h/d\n", "2:9", "a password is written out"},
+        {V "ledger: 'postgres://h/d?password=hunter2'\n", "2:9", "a password is written out"},
+        {V "ledger: 'redis://:hunter2@h'\n", "2:9", "a password is written out"},
+        {V "ledger: 'memory:'\n", "2:9", "gone with the process"},
+        {V "proxies: { a: { url: 'http://x', headers: { X-Api-Key: k } } }\n", "2:56",
+         "looks like a secret"},
+        {V "behind_proxy: true\n", "2:15", "write hosts:"},
+        {V "listen: 0.0.0.0:80\ntls: { certificate: a, key: b }\n", "2:9", "write hosts:"},
+    };
+    expect_mistakes(*state, rows, COUNT(rows), SM_WARNING);
+    const char *found = findings(*state, rows[0].text, SM_WARNING);
+    expect(strstr(found, "hunter2") == NULL, "a warning repeats a password: %s", found);
+    static const char *const fine[] = {
+        V "ledger: 'postgres://u:${PW}@h/d'\n",
+        V "ledger: 'postgres://h/d?password=${PW}'\n",
+        V "ledger: postgres://u@h:5432/d\n",
+        V "behind_proxy: true\nhosts: x.example\n",
+        V "proxies: { a: { url: 'http://x', headers: { X-Api-Key: '${K}' } } }\n",
+    };
+    for (size_t i = 0; i < COUNT(fine); i++)
+        assert_string_equal(findings(*state, fine[i], SM_WARNING), "");
+}
+
+static void a_wrong_ledger_is_not_repeated(void **state)
+{
+    const char *found = findings(*state, V "ledger: mysql://u:hunter2@h\n", SM_ERROR);
+    assert_null(strstr(found, "hunter2"));
+}
+
+/* ---- what may be started ---------------------------------------------------------------------*/
+
+static void an_address_that_others_reach_needs_tls_or_a_proxy(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool safe;
+    } rows[] = {
+        {V "listen: 127.0.0.1:1\n", true},
+        {V "listen: 127.8.9.1:1\n", true},
+        {V "listen: localhost:1\n", true},
+        {V "listen: '[::1]:1'\n", true},
+        {V "listen: '[::ffff:127.0.0.1]:1'\n", true},
+        {V "listen: unix:/run/x.sock\n", true},
+        {V "listen: 0.0.0.0:1\n", false},
+        {V "listen: '[::]:1'\n", false},
+        {V "listen: 10.0.0.1:1\n", false},
+        {V "listen: 128.0.0.1:1\n", false},
+        {V "listen: [127.0.0.1:1, 10.0.0.1:1]\n", false},
+        {V "listen: '[::ffff:10.0.0.1]:1'\n", false},
+        {V "listen: 10.0.0.1:1\nbehind_proxy: true\n", true},
+        {V "listen: 10.0.0.1:1\nbehind_proxy: false\n", false},
+        {V "listen: 10.0.0.1:1\ntls: { certificate: a, key: b }\n", true},
+        {V "listen: 10.0.0.1:1\ntls: off\n", false},
+    };
+    setenv("HOME", "/home/u", 1);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        gw_config *c = config(rows[i].text);
+        sm_fault fault = {0};
+        sm_err e = gw_config_safe(c, &fault);
+        expect((e == SM_OK) == rows[i].safe, "%s: %s", rows[i].text, fault.text);
+        if (!rows[i].safe) {
+            assert_non_null(strstr(fault.text, "tls:"));
+            assert_non_null(strstr(fault.text, "behind_proxy: true"));
+            assert_non_null(strstr(fault.text, "unix:PATH"));
+        }
+        c->demo = true;
+        expect(gw_config_safe(c, &fault) == SM_OK || !c->listen.v[c->listen.n - 1].loopback,
+               "a demonstration on loopback is refused");
+        gw_config_free(c);
+    }
+    gw_config *c = config(V "listen: 10.0.0.1:1\nbehind_proxy: true\n");
+    c->demo = true;
+    assert_int_equal(gw_config_safe(c, NULL), SEMEL_E_INVALID);
+    gw_config_free(c);
+}
+
+static void without_a_home_tokens_need_a_name(void **state)
+{
+    (void)state;
+    unsetenv("HOME");
+    unsetenv("XDG_STATE_HOME");
+    gw_config *c = config(V);
+    sm_fault fault;
+    assert_int_equal(gw_config_safe(c, &fault), SEMEL_E_INVALID);
+    assert_non_null(strstr(fault.text, "tokens:"));
+    gw_config_free(c);
+    setenv("HOME", "/home/u", 1);
+}
+
+static void variables_are_put_in_when_they_are_used(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *is;
+    } rows[] = {{"", ""},
+                {"plain $ and $x", "plain $ and $x"},
+                {"a${SM_T}b${SM_T}", "asecretbsecret"},
+                {"${SM_EMPTY}", ""},
+                {"${SM_T", "${SM_T"}};
+    setenv("SM_T", "secret", 1);
+    setenv("SM_EMPTY", "", 1);
+    sm_buf b;
+    sm_fault fault;
+    sm_buf_init(&b, 1000);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        sm_buf_clear(&b);
+        assert_int_equal(gw_expand(sm_str_from(rows[i].text), &b, &fault), SM_OK);
+        expect_text(sm_buf_view(&b), rows[i].is);
+    }
+    assert_int_equal(gw_expand(SM_STR("${SM_T}${SM_NOT_SET}"), &b, &fault), SEMEL_E_INVALID);
+    assert_non_null(strstr(fault.text, "SM_NOT_SET"));
+    assert_null(strstr(fault.text, "secret"));
+    assert_int_equal(gw_expand(SM_STR("${}"), &b, &fault), SEMEL_E_INVALID);
+    sm_buf_fini(&b);
+}
+
+/* ---- the log ---------------------------------------------------------------------------------*/
+
+/* What a line looks like behind its time. */
+static sm_str logged(sm_arena *a, int format, const gw_log_field *fields, size_t n)
+{
+    int ends[2];
+    char text[40000];
+    assert_int_equal(pipe(ends), 0);
+    assert_true(fcntl(ends[1], F_SETPIPE_SZ, 65536) >= 65536);
+    gw_log log = {.rule = {.format = format, .level = GW_INFO}, .fd = ends[1]};
+    gw_say_fields(&log, GW_DEBUG, "not told", NULL, 0);
+    gw_say_fields(&log, GW_WARN, "what\nhappened", fields, n);
+    close(ends[1]);
+    ssize_t got = read(ends[0], text, sizeof text);
+    close(ends[0]);
+    assert_true(got > 0 && text[got - 1] == '\n');
+    assert_null(memchr(text, '\n', (size_t)got - 1)); /* one line */
+    return sm_arena_text(a, (sm_str){text, (size_t)got - 1});
+}
+
+static void a_line_is_one_line_whatever_is_in_it(void **state)
+{
+    const gw_log_field fields[] = {
+        {"plain", SM_STR("GET"), false},
+        {"blank", SM_STR("a b"), false},
+        {"evil", SM_STR("x\n\033[31m\xE2\x80\xAE\xFF\"\\"), false},
+        {"absent", {0}, false},
+        {"empty", SM_STR(""), false},
+        {"ms", SM_STR("12"), true},
+    };
+    sm_str text = logged(*state, GW_LOG_TEXT, fields, COUNT(fields));
+    expect_text(((sm_str){text.p + 24, text.n - 24}),
+                " warn  what\\x0Ahappened  plain=GET blank=\"a b\" "
+                "evil=\"x\\\\x0A\\\\x1B[31m\\\\u202E\\\\xFF\\\"\\\\\" empty=\"\" ms=12");
+    text = logged(*state, GW_LOG_JSON, fields, COUNT(fields));
+    const sm_json *root = document(*state, text.p);
+    expect_text(sm_json_text(sm_json_find(root, SM_STR("level"))), "warn");
+    expect_text(sm_json_text(sm_json_find(root, SM_STR("message"))), "what\\x0Ahappened");
+    expect_text(sm_json_text(sm_json_find(root, SM_STR("blank"))), "a b");
+    expect_text(sm_json_text(sm_json_find(root, SM_STR("evil"))),
+                "x\\x0A\\x1B[31m\\u202E\\xFF\"\\");
+    assert_int_equal(sm_json_find(root, SM_STR("ms"))->type, SM_JSON_NUMBER);
+    assert_null(sm_json_find(root, SM_STR("absent")));
+}
+
+static void a_line_is_bounded_and_stays_whole(void **state)
+{
+    static char huge[100000];
+    memset(huge, '\001', sizeof huge);
+    gw_log_field fields[20];
+    for (size_t i = 0; i < COUNT(fields); i++)
+        fields[i] = (gw_log_field){.name = "f", .value = {huge, sizeof huge}};
+    sm_str text = logged(*state, GW_LOG_TEXT, fields, COUNT(fields));
+    expect(text.n < 16384, "%zu bytes", text.n);
+    fields[0].name = "one";
+    text = logged(*state, GW_LOG_JSON, fields, 2);
+    expect(text.n < 16384 && text.p[text.n - 1] == '}', "%zu bytes", text.n);
+    document(*state, text.p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_whole_file_is_read),
+        cmocka_unit_test(what_is_left_out_has_a_default),
+        cmocka_unit_test(a_file_of_sqlite_is_seen_from_the_configuration),
+        with_arena(mistakes_are_placed_and_told_with_what_is_right),
+        with_arena(every_mistake_is_reported),
+        with_arena(doubtful_values_are_warned_about),
+        with_arena(a_wrong_ledger_is_not_repeated),
+        cmocka_unit_test(an_address_that_others_reach_needs_tls_or_a_proxy),
+        cmocka_unit_test(without_a_home_tokens_need_a_name),
+        cmocka_unit_test(variables_are_put_in_when_they_are_used),
+        with_arena(a_line_is_one_line_whatever_is_in_it),
+        with_arena(a_line_is_bounded_and_stays_whole),
+    };
+    return cmocka_run_group_tests_name("gateway_config", tests, NULL, NULL);
+}
