@@ -36,7 +36,7 @@ package_here() {
     libpq-dev) pkg-config --exists 'libpq >= 14' ;;
     libhiredis-dev) pkg-config --exists hiredis ;;
     libmicrohttpd-dev) pkg-config --exists 'libmicrohttpd >= 0.9.71' ;;
-    libcurl4-openssl-dev) pkg-config --exists 'libcurl >= 7.75' ;;
+    libcurl4-openssl-dev) pkg-config --exists 'libcurl >= 7.87' ;;
     libcmocka-dev) pkg-config --exists cmocka ;;
     libclang-rt-14-dev) compgen -G '/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.asan-*.a' ;;
     llvm-14) command -v llvm-symbolizer-14 ;;

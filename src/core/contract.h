@@ -127,11 +127,20 @@ typedef struct sm_retry {
     int64_t max_backoff_ms;
 } sm_retry;
 
+typedef enum sm_method {
+    SM_METHOD_GET,
+    SM_METHOD_POST,
+    SM_METHOD_PUT,
+    SM_METHOD_PATCH,
+    SM_METHOD_DELETE
+} sm_method;
+typedef enum sm_body { SM_BODY_JSON, SM_BODY_FORM, SM_BODY_NONE } sm_body;
+
 typedef struct sm_upstream {
-    sm_str url;
-    int method; /* GET, POST, PUT, PATCH, DELETE */
+    sm_str url; /* a template: see core/wire.h */
+    int method; /* sm_method */
     sm_headers headers;
-    int body; /* 0 json, 1 form, 2 none */
+    int body; /* sm_body */
     int64_t timeout_ms;
     sm_idempotency idempotency;
     sm_retry retry;
@@ -333,6 +342,7 @@ bool sm_header_secret(const sm_header *h);
 
 const char *sm_class_name(int class_);
 const char *sm_strategy_name(int strategy);
+const char *sm_method_name(int method);
 
 /* For other files that say how something is reached over HTTP: the same tables and readers. The
  * last complains unless every "${" of a text is a whole "${NAME}". */

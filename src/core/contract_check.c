@@ -6,6 +6,7 @@
 
 #include "base/duration.h"
 #include "core/contract.h"
+#include "core/wire.h"
 
 typedef struct check {
     sm_loader *l;
@@ -144,6 +145,35 @@ static void check_idempotency(const check *k)
     if (k->c->origin[SM_F_IDEMPOTENCY].given != NULL &&
         sm_json_find(k->c->origin[SM_F_UPSTREAM].given, SM_STR("idempotency")) != NULL)
         sm_complain(k->l, at, "idempotency is given both here and under upstream; remove one");
+}
+
+/* Whether the body of the upstream's request is made of the arguments. */
+static bool sends_arguments(const sm_upstream *u)
+{
+    return u->method != SM_METHOD_GET && u->body != SM_BODY_NONE;
+}
+
+static void check_upstream(const check *k)
+{
+    const sm_upstream *u = &k->c->upstream;
+    const sm_json *given = k->c->origin[SM_F_UPSTREAM].given;
+    if (given == NULL)
+        return;
+    const sm_idempotency *d = downstream(k);
+    if (d != NULL && d->argument.p != NULL && !sends_arguments(u))
+        sm_complain(k->l, downstream_place(k),
+                    "idempotency: the request has no body, so the key cannot be one of its "
+                    "arguments; write header, or a method and body that carry arguments");
+    for (uint32_t i = 0; d != NULL && d->header.p != NULL && i < u->headers.n; i++) {
+        if (sm_header_is(u->headers.v[i].name, d->header))
+            sm_complain(k->l, inner_place(k, SM_F_UPSTREAM, "headers"),
+                        "%.*s is the header that the key travels in; remove it from headers",
+                        SM_FMT(d->header));
+    }
+    if (u->method == SM_METHOD_GET && sm_json_find(given, SM_STR("body")) != NULL &&
+        u->body != SM_BODY_NONE)
+        sm_advise(k->l, inner_place(k, SM_F_UPSTREAM, "body"),
+                  "a GET has no body: its arguments go into the URL, as in ?id={id}; remove body");
 }
 
 static void check_doubt(const check *k)
@@ -383,6 +413,7 @@ void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_tool *too
     check_other_tool(&k, SM_F_PROBE, c->probe.tool, true);
     check_other_tool(&k, SM_F_COMPENSATE, c->compensate.tool, false);
     check_idempotency(&k);
+    check_upstream(&k);
     check_guards(&k);
     lint_secrets(&k);
     if (c->class == SM_CLASS_READ)

@@ -6,6 +6,7 @@
 
 #include "base/duration.h"
 #include "base/limits.h"
+#include "core/wire.h"
 #include "json/canon.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -37,6 +38,11 @@ const char *sm_class_name(int class_)
 const char *sm_strategy_name(int strategy)
 {
     return strategy_names[strategy];
+}
+
+const char *sm_method_name(int method)
+{
+    return method_names[method];
 }
 
 bool sm_header_secret(const sm_header *h)
@@ -76,24 +82,16 @@ static void read_literal(sm_loader *l, const sm_json *value, void *out)
 
 void sm_read_http_url(sm_loader *l, const sm_json *value, void *out)
 {
-    read_literal(l, value, out);
-    if (value->type != SM_JSON_STRING)
+    static const sm_field text = {.name = "url", .kind = SM_KIND_STRING};
+    sm_fault fault;
+    if (!sm_field_read(l, &text, value, out) || !check_no_variable(l, value))
         return;
     sm_str s = sm_json_text(value);
-    bool http =
-        (s.n > 7 && memcmp(s.p, "http://", 7) == 0) || (s.n > 8 && memcmp(s.p, "https://", 8) == 0);
-    for (size_t i = 0; i < s.n; i++)
-        http &= (unsigned char)s.p[i] > 0x20 && s.p[i] != 0x7F;
-    if (!http)
+    if (memchr(s.p, ' ', s.n) != NULL || s.n < 8 || memcmp(s.p, "http", 4) != 0)
         sm_complain(l, value, "url: expected http://... or https://... without blanks, found %s",
                     sm_found(l, value));
-    const char *host = http ? (const char *)memmem(s.p, s.n, "//", 2) + 2 : s.p;
-    size_t rest = s.n - (size_t)(host - s.p);
-    const char *slash = memchr(host, '/', rest), *at = memchr(host, '@', rest);
-    if (http && at != NULL && (slash == NULL || at < slash))
-        sm_complain(l, value,
-                    "url: a password does not belong in a URL; send it in a header, as "
-                    "${NAME}");
+    else if (sm_url_template_check(s, &fault) != SM_OK)
+        sm_complain(l, value, "url: %s", fault.text);
 }
 
 /* A mapping of a bounded number of entries; `expected` says what it should look like. */
@@ -225,16 +223,22 @@ static void read_argument_map(sm_loader *l, const sm_json *value, void *out)
     *map = (sm_argument_map){to, from, n};
 }
 
-static bool header_name(sm_str s)
+static void check_header_name(sm_loader *l, const sm_json *value)
 {
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i], lower = (char)(c | 0x20);
-        bool token = (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9') ||
-                     (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
-        if (!token)
-            return false;
-    }
-    return s.n > 0;
+    sm_str name = sm_json_text(value);
+    if (!sm_header_name(name))
+        sm_complain(l, value, "\"%.*s\" is not a header name", SM_FMT(name));
+    else if (sm_header_framing(name))
+        sm_complain(l, value,
+                    "%.*s says how a message is sent and is not for contracts to set; remove it",
+                    SM_FMT(name));
+}
+
+static void read_header_name(sm_loader *l, const sm_json *value, void *out)
+{
+    static const sm_field text = {.name = "header", .kind = SM_KIND_STRING};
+    if (sm_field_read(l, &text, value, out) && check_no_variable(l, value))
+        check_header_name(l, value);
 }
 
 void sm_check_variables(sm_loader *l, const sm_json *value)
@@ -279,15 +283,13 @@ void sm_read_headers(sm_loader *l, const sm_json *value, void *out)
     for (uint32_t i = 0; i < value->len; i++, name = sm_json_next(name + 1)) {
         v[i] = (sm_header){sm_json_text(name), sm_json_text(name + 1)};
         for (uint32_t j = 0; j < i; j++) {
-            if (v[j].name.n == v[i].name.n &&
-                strncasecmp(v[j].name.p, v[i].name.p, v[i].name.n) == 0)
+            if (sm_header_is(v[j].name, v[i].name))
                 sm_complain(l, name,
                             "\"%.*s\" is there already: header names are the same in "
                             "capitals and small letters",
                             SM_FMT(v[i].name));
         }
-        if (!header_name(v[i].name))
-            sm_complain(l, name, "\"%.*s\" is not a header name", SM_FMT(v[i].name));
+        check_header_name(l, name);
         if (name[1].type != SM_JSON_STRING)
             sm_complain(l, name + 1, "a header's value must be a text; write it in quotes");
         else
@@ -346,7 +348,7 @@ static const sm_group approval_group = {approval_fields, COUNT(approval_fields),
                                         .size = sizeof(sm_approval)};
 
 static const sm_field idempotency_fields[] = {
-    {"header", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, header), .read = read_literal},
+    {"header", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, header), .read = read_header_name},
     {"meta", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, meta), .read = read_literal},
     {"argument", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, argument), .read = read_literal},
     {"style", SM_KIND_ENUM, SM_FIELD(sm_idempotency, style), .names = style_names},

@@ -23,18 +23,19 @@ typedef struct sm_upstream_call {
     sm_idempotency key; /* how the upstream is given a key */
     sm_retry retry;
     bool rejects_before_work;
-    const sm_json *args; /* full arguments, for a key that goes among them */
-    int body;            /* as in sm_upstream */
+    const sm_json *args; /* full arguments, if the key goes among them */
+    int body;            /* sm_body; none for a GET */
 } sm_upstream_call;
 
 /* Makes the request of a contract that has an upstream. Values of ${NAME} come from the
  * environment. SEMEL_E_BAD_ARGUMENTS if the arguments do not fill the URL, SEMEL_E_INVALID if a
- * variable is not set, each with a sentence that names it (never its value). Everything is in the
- * arena, but for literal texts of the contract. */
+ * variable is not set or cannot be sent, each with a sentence that names it (never its value).
+ * Everything is in the arena: the contract and `args` need not outlive the call. */
 sm_err sm_upstream_make(sm_arena *a, const sm_contract *c, const sm_json *args,
                         sm_upstream_call *out, sm_fault *fault);
 
-/* Adds the key that the upstream is given, as the contract says (I15). */
+/* Adds the key that the upstream is given, as the contract says (I15), if it says anything. Doing
+ * so again replaces it. */
 sm_err sm_upstream_key(sm_arena *a, sm_upstream_call *call, sm_str key, sm_fault *fault);
 
 /* Adds a header; the texts must live as long as the arena. */

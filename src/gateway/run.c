@@ -132,9 +132,8 @@ static void keep_outcome(gw_run *run, const sm_http_result *res)
     }
     if (run->body.err != SM_OK)
         run->cut = true;
-    o->value = sm_buf_view(&run->body);
-    if (o->value.p == NULL)
-        o->value = SM_STR("");
+    o->value = run->body.len == 0 ? SM_STR("") : sm_buf_view(&run->body);
+    o->bytes = o->value.n + run->cut; /* there is more, nobody knows how much */
     if (run->headers.len > 0 && run->headers.err == SM_OK)
         o->headers = sm_buf_view(&run->headers);
 }

@@ -84,7 +84,7 @@ static void every_field_is_read(void **state)
         "true}\n"
         "    compensate: {tool: u, args: {/id: /id}}\n"
         "    barrier: on\n"
-        "    upstream: {url: 'https://x/y', method: PUT, headers: {X-A: b}, body: none, timeout: "
+        "    upstream: {url: 'https://x/y', method: PUT, headers: {X-A: b}, body: form, timeout: "
         "5s, idempotency: {argument: key, style: quoted, window: forever}, retry: {attempts: 1, "
         "backoff: 1s, max_backoff: 2s}, rejects_before_work: true}\n"
         "    redact: [/card]\n"
@@ -123,7 +123,7 @@ static void every_field_is_read(void **state)
     expect_text(c->compensate.tool, "u");
     assert_true(c->barrier);
     expect_text(c->upstream.url, "https://x/y");
-    assert_true(c->upstream.method == 2 && c->upstream.body == 2);
+    assert_true(c->upstream.method == SM_METHOD_PUT && c->upstream.body == SM_BODY_FORM);
     assert_int_equal(c->upstream.timeout_ms, 5000);
     expect_text(c->upstream.idempotency.argument, "key");
     assert_true(c->upstream.idempotency.style == 1);

@@ -1,0 +1,66 @@
+/* When something is to happen to an exchange: a heap, the soonest on top. */
+#include <stdlib.h>
+
+#include "effect/http_engine.h"
+
+static void place(timers *t, size_t at, sm_http_exchange *x)
+{
+    t->v[at] = x;
+    x->timer = at + 1;
+}
+
+static void rise(timers *t, size_t at, sm_http_exchange *x)
+{
+    while (at > 0 && t->v[(at - 1) / 2]->due_ns > x->due_ns) {
+        place(t, at, t->v[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    place(t, at, x);
+}
+
+static void sink(timers *t, size_t at, sm_http_exchange *x)
+{
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= t->n)
+            break;
+        if (child + 1 < t->n && t->v[child + 1]->due_ns < t->v[child]->due_ns)
+            child++;
+        if (t->v[child]->due_ns >= x->due_ns)
+            break;
+        place(t, at, t->v[child]);
+        at = child;
+    }
+    place(t, at, x);
+}
+
+bool sm_timer_set(timers *t, sm_http_exchange *x, int64_t due_ns)
+{
+    sm_timer_clear(t, x);
+    if (t->n == t->room) {
+        size_t room = t->room == 0 ? 64 : 2 * t->room;
+        sm_http_exchange **v = realloc(t->v, room * sizeof *v);
+        if (v == NULL)
+            return false;
+        t->v = v;
+        t->room = room;
+    }
+    x->due_ns = due_ns;
+    rise(t, t->n++, x);
+    return true;
+}
+
+void sm_timer_clear(timers *t, sm_http_exchange *x)
+{
+    if (x->timer == 0)
+        return;
+    size_t at = x->timer - 1;
+    sm_http_exchange *last = t->v[--t->n];
+    x->timer = 0;
+    if (last == x)
+        return;
+    if (at > 0 && t->v[(at - 1) / 2]->due_ns > last->due_ns)
+        rise(t, at, last);
+    else
+        sink(t, at, last);
+}
