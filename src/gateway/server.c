@@ -275,6 +275,7 @@ static unsigned thread_count(const gw_config *config)
 
 static struct MHD_Daemon *start_daemon(gw_server *s, bool tls)
 {
+    static char protocols[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
     const gw_config *config = s->g->config;
     unsigned threads = thread_count(config);
     struct MHD_OptionItem options[] = {
@@ -291,7 +292,7 @@ static struct MHD_Daemon *start_daemon(gw_server *s, bool tls)
     struct MHD_OptionItem tls_options[] = {
         {MHD_OPTION_HTTPS_MEM_CERT, 0, s->certificate},
         {MHD_OPTION_HTTPS_MEM_KEY, 0, s->key},
-        {MHD_OPTION_HTTPS_PRIORITIES, 0, "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, protocols},
         {MHD_OPTION_END, 0, NULL},
     };
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |

@@ -33,13 +33,13 @@
 #define LINGER_BYTES    ((size_t)4 << 20)
 #define TOKENS_CHECK_MS 1000
 
-typedef struct linger {
+typedef struct lingering {
     gw_sentry_kind kind;
     int fd;
     int64_t until_ns;
     size_t left;
-    struct linger *next;
-} linger;
+    struct lingering *next;
+} lingering;
 
 struct gw_sentry {
     gw_server *server;
@@ -48,7 +48,7 @@ struct gw_sentry {
     gw_sentry_kind wake_kind;
     atomic_bool ending;
     int64_t looked_ns, tokens_ns;
-    linger *lingers;       /* under the server's lock */
+    lingering *lingers;    /* under the server's lock */
     unsigned linger_count; /* likewise */
 };
 
@@ -77,10 +77,10 @@ gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd, bool loca
 /* Keeps the socket open beyond the connection's end. The server's lock is held. */
 static void start_linger(gw_sentry *w, const gw_conn *c)
 {
-    linger *l = w->linger_count < LINGERS_MAX ? calloc(1, sizeof *l) : NULL;
+    lingering *l = w->linger_count < LINGERS_MAX ? calloc(1, sizeof *l) : NULL;
     if (l == NULL)
         return;
-    *l = (linger){.kind = GW_WATCH_LINGER, .left = LINGER_BYTES, .next = w->lingers};
+    *l = (lingering){.kind = GW_WATCH_LINGER, .left = LINGER_BYTES, .next = w->lingers};
     l->fd = dup(c->fd);
     l->until_ns = sm_clock_deadline_ns(LINGER_MS);
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = l};
@@ -219,7 +219,7 @@ static void look_at(gw_sentry *w, gw_conn *c, int64_t now)
 }
 
 /* Whether all has been read that the client sends, or enough. */
-static bool drained(linger *l, int64_t now)
+static bool drained(lingering *l, int64_t now)
 {
     static char nowhere[16384];
     ssize_t n = recv(l->fd, nowhere, sizeof nowhere, MSG_DONTWAIT);
@@ -232,8 +232,8 @@ static bool drained(linger *l, int64_t now)
 /* Ends those that are done; all of them if `all`. */
 static void look_at_lingers(gw_sentry *w, int64_t now, bool all)
 {
-    for (linger **link = &w->lingers; *link != NULL;) {
-        linger *l = *link;
+    for (lingering **link = &w->lingers; *link != NULL;) {
+        lingering *l = *link;
         if (!drained(l, now) && !all) {
             link = &l->next;
             continue;
