@@ -89,7 +89,7 @@ static void print_call(const char *told, sm_str address, unsigned run, const cha
 
 static void print_screen(const char *program, sm_str address, const char *token)
 {
-    unsigned run = (unsigned)(sm_clock_ms() / 1000 % 1000000);
+    unsigned run = (unsigned)(sm_clock_ms() / 1000 % 100000);
     printf("%sSemel: once.%s Agents retry; the side effect must not.\n\n"
            "The gateway is at %s%.*s%s. Ctrl-C ends it.\n\n",
            bold(), plain(), bold(), SM_FMT(address), plain());
@@ -100,7 +100,7 @@ static void print_screen(const char *program, sm_str address, const char *token)
     print_call("The answer is lost, and it asks again.", address, run,
                "\"amount\":1e3,\"order_id\":\"A-17\"");
     print_call("And again, in other words.", address, run,
-               "\"order_id\":\"A-17\",\"amount\":1000,\"note\":\"third try\"");
+               "\"order_id\":\"A-17\",\"amount\":1000,\"try\":3");
     printf("  %s# What the ledger knows of it.%s\n"
            "  %s list --scope demo/%u\n\n"
            "Your own tools: %s help serve. All commands: %s help.\n\n",
