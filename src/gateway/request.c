@@ -341,7 +341,7 @@ void gw_inner_gone(gw_inner *q)
 
 static void work_run(gw_job *job, semel_answer *a)
 {
-    gw_inner *q = (gw_inner *)((char *)job - offsetof(gw_inner, job));
+    gw_inner *q = (void *)((char *)job - offsetof(gw_inner, job));
     q->work(&q->r, a);
 }
 
