@@ -97,7 +97,7 @@ static gw_exchange_end end_of(const sm_http_result *r)
 /* A tool's place; the last one is for all that have none of their own. Under the lock. */
 static gw_tool_counters *tool_of(gw_metrics *m, sm_str name)
 {
-    for (size_t i = 0; i < GW_METRIC_TOOLS - 1; i++) {
+    for (size_t i = 0; name.p != NULL && i < GW_METRIC_TOOLS - 1; i++) {
         gw_tool_counters *t = &m->tools[i];
         if (t->name == NULL)
             t->name = strndup(name.p, name.n);
