@@ -13,8 +13,9 @@
 
 typedef struct people_body {
     sm_str request, reason, evidence;
-    int result;     /* semel_resolution */
-    sm_str outcome; /* a value, kept as it was sent */
+    int result; /* semel_resolution */
+    gw_object outcome;
+    semel_outcome found; /* what `outcome` says */
 } people_body;
 
 #define MEMBER(n) .name = #n, .offset = offsetof(people_body, n)
@@ -65,22 +66,40 @@ static const char *empty_text(const decision *d, const people_body *b)
     return NULL;
 }
 
+/* What a person says the tool returned. */
+static bool read_outcome(gw_request *r, sm_arena *arena, people_body *b)
+{
+    static const gw_member members[] = {GW_OUTCOME_MEMBERS};
+    gw_outcome_body body = {0};
+    sm_fault fault = {0};
+    if (b->outcome.node == NULL)
+        return true;
+    sm_err e = SM_OK;
+    if (b->result != SEMEL_RESOLVE_APPLIED)
+        e = sm_fault_set(&fault, SEMEL_E_BAD_ARGUMENTS,
+                         "\"outcome\" goes with \"result\": \"applied\" only");
+    if (e == SM_OK)
+        e = gw_object_read(arena, &b->outcome, members, COUNT(members), &body, &fault);
+    if (e == SM_OK)
+        e = gw_outcome_take(arena, &body, &b->found, &fault);
+    if (e != SM_OK)
+        gw_body_refuse(r, &fault);
+    return e == SM_OK;
+}
+
 static bool read_body(gw_request *r, sm_arena *arena, const decision *d, people_body *b)
 {
-    *b = (people_body){0};
+    *b = (people_body){.found.size = sizeof b->found};
     if (d->body_optional && r->body.len == 0)
         return true;
     if (!gw_body_read(r, arena, d->members, d->count, b))
         return false;
     const char *empty = empty_text(d, b);
-    bool odd = b->outcome.p != NULL && b->result != SEMEL_RESOLVE_APPLIED;
-    if (empty != NULL)
-        gw_problem(r, 400, "BAD_ARGUMENTS", "Say it in a few words; it is kept in the audit trail.",
-                   "\"%s\" is empty", empty);
-    else if (odd)
-        gw_problem(r, 400, "BAD_ARGUMENTS", "Leave the outcome out, or say that it was applied.",
-                   "\"outcome\" goes with \"result\": \"applied\" only");
-    return empty == NULL && !odd;
+    if (empty == NULL)
+        return read_outcome(r, arena, b);
+    gw_problem(r, 400, "BAD_ARGUMENTS", "Say it in a few words; it is kept in the audit trail.",
+               "\"%s\" is empty", empty);
+    return false;
 }
 
 static void decide(gw_request *r, semel_answer *a, const decision *d)
@@ -186,9 +205,8 @@ void gw_on_forget(gw_request *r)
 static void tell_resolve(semel *s, sm_str effect, const people_body *b, sm_str actor,
                          semel_answer *a)
 {
-    semel_outcome o = {.size = sizeof o, .value = b->outcome};
-    semel_resolve(s, effect, (semel_resolution)b->result, b->outcome.p == NULL ? NULL : &o,
-                  b->evidence, actor, a);
+    semel_resolve(s, effect, (semel_resolution)b->result,
+                  b->outcome.node == NULL ? NULL : &b->found, b->evidence, actor, a);
 }
 
 static void resolve(gw_request *r, semel_answer *a)
@@ -196,7 +214,7 @@ static void resolve(gw_request *r, semel_answer *a)
     static const gw_member members[] = {
         {MEMBER(result), .kind = GW_M_CHOICE, .names = results, .required = true},
         {MEMBER(evidence), .kind = GW_M_TEXT, .required = true},
-        {MEMBER(outcome), .kind = GW_M_ANY},
+        {MEMBER(outcome), .kind = GW_M_OBJECT},
     };
     static const decision d = {members, COUNT(members), .tell = tell_resolve};
     decide(r, a, &d);
