@@ -15,6 +15,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
+#include "gateway/metrics.h"
 #include "gateway/server.h"
 
 #define FREE_MAX      64u /* requests on one free list */
@@ -168,8 +169,10 @@ void gw_inner_unref(gw_inner *q)
     bool held = q->held;
     if (atomic_load_explicit(&q->r.gone, memory_order_relaxed) && q->r.method != GW_HEAD)
         q->status = GONE_STATUS;
+    int64_t took_ns = sm_clock_mono_ns() - q->r.began_ns;
+    gw_count_request(s->g->metrics, q->route, q->status, took_ns);
     if (to_be_logged(q))
-        log_request(q, sm_clock_mono_ns() - q->r.began_ns);
+        log_request(q, took_ns);
     gw_flow_free(q->flow);
     if (q->answer != NULL)
         MHD_destroy_response(q->answer);

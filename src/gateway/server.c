@@ -409,6 +409,11 @@ void gw_server_let_go(gw_server *s)
         server_free(s);
 }
 
+size_t gw_server_connections(gw_server *s)
+{
+    return atomic_load(&s->conn_count);
+}
+
 size_t gw_server_busy(gw_server *s)
 {
     return atomic_load(&s->held);
