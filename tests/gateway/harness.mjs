@@ -161,7 +161,7 @@ export class Gateway {
         try {
             await eventually('the gateway is ready', () => this.ready(), 20_000);
         } catch (error) {
-            error.note = this.log;
+            error.note = this.log.slice(-4000);
             throw error;
         }
     }
