@@ -106,8 +106,8 @@ typedef struct sm_compensate {
 typedef struct sm_idempotency {
     sm_str header;
     sm_str meta;
-    sm_str argument;
-    int style; /* 0 bare, 1 quoted */
+    sm_str argument; /* a name, or a pointer */
+    int style;       /* 0 bare, 1 quoted */
     int64_t window_ms;
 } sm_idempotency;
 

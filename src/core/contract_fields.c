@@ -241,6 +241,15 @@ static void read_header_name(sm_loader *l, const sm_json *value, void *out)
         check_header_name(l, value);
 }
 
+/* An argument of the request: a name, or a pointer. */
+static void read_argument(sm_loader *l, const sm_json *value, void *out)
+{
+    sm_pointer pointer;
+    read_literal(l, value, out);
+    if (value->type == SM_JSON_STRING && value->len > 0 && value->text[0] == '/')
+        sm_read_pointer(l, value, &pointer);
+}
+
 void sm_check_variables(sm_loader *l, const sm_json *value)
 {
     sm_str s = sm_json_text(value);
@@ -350,7 +359,7 @@ static const sm_group approval_group = {approval_fields, COUNT(approval_fields),
 static const sm_field idempotency_fields[] = {
     {"header", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, header), .read = read_header_name},
     {"meta", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, meta), .read = read_literal},
-    {"argument", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, argument), .read = read_literal},
+    {"argument", SM_KIND_CUSTOM, SM_FIELD(sm_idempotency, argument), .read = read_argument},
     {"style", SM_KIND_ENUM, SM_FIELD(sm_idempotency, style), .names = style_names},
     {"window", SM_KIND_DURATION, SM_FIELD(sm_idempotency, window_ms), SM_FIELD_FOREVER},
 };

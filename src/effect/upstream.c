@@ -66,22 +66,6 @@ static sm_err argument_text(sm_arena *a, sm_str name, const sm_json *args, sm_st
     }
 }
 
-/* Whether a value is a name in a path, also for a server that decodes slashes before it looks for
- * steps upward. */
-static bool is_path_name(sm_str value)
-{
-    size_t start = 0;
-    for (size_t i = 0; i <= value.n; i++) {
-        if (i < value.n && value.p[i] != '/' && value.p[i] != '\\')
-            continue;
-        sm_str piece = {value.p + start, i - start};
-        if (sm_str_is(piece, ".") || sm_str_is(piece, ".."))
-            return false;
-        start = i + 1;
-    }
-    return value.n > 0;
-}
-
 static sm_err make_url(sm_arena *a, sm_str template, const sm_json *args, sm_str *out,
                        sm_fault *fault)
 {
@@ -98,10 +82,10 @@ static sm_err make_url(sm_arena *a, sm_str template, const sm_json *args, sm_str
         e = argument_text(a, part.text, args, &value, fault);
         if (e != SM_OK)
             break;
-        if (!part.query && !is_path_name(value))
+        if (!part.query && (value.n == 0 || sm_str_is(value, ".") || sm_str_is(value, "..")))
             e = sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
-                             "the argument %.*s is part of a path and so must not be empty or "
-                             "hold \".\" or \"..\"",
+                             "the argument %.*s is part of a path and so must not be empty, "
+                             "\".\" or \"..\"",
                              SM_FMT(part.text));
         else
             sm_percent_encode(&url, value);
@@ -305,7 +289,7 @@ sm_err sm_upstream_key(sm_arena *a, sm_upstream_call *call, sm_str key, sm_fault
         else if (sm_upstream_header(a, call, call->key.header, value) != SM_OK)
             return no_memory(fault);
     }
-    if (call->key.argument.p != NULL) {
+    if (call->key.argument.p != NULL && call->args != NULL) {
         const sm_json *args;
         sm_err e = sm_upstream_args_with(a, call->args, call->key.argument, key, &args, fault);
         if (e == SM_OK)

@@ -3,7 +3,7 @@
 
 #include "json/canon.h"
 #include "json/number.h"
-#include "json/tree.h"
+#include "json/pointer.h"
 
 static const char hex[] = "0123456789ABCDEF";
 
@@ -128,39 +128,44 @@ sm_err sm_upstream_body(sm_arena *a, int body, const sm_json *args, sm_str *out,
 
 /* ---- arguments with one more -----------------------------------------------------------------*/
 
+/* The place that an argument's name, or a pointer, names. */
+static sm_err place_of(sm_arena *a, sm_str name, sm_pointer *out, sm_fault *fault)
+{
+    if (name.n > 0 && name.p[0] == '/')
+        return sm_pointer_parse(a, name, out, fault);
+    sm_str *token = sm_arena_alloc(a, sizeof *token);
+    if (token == NULL)
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "%s", semel_err_text(SEMEL_E_NOMEM));
+    *token = name;
+    *out = (sm_pointer){.text = name, .tokens = token, .count = 1};
+    return SM_OK;
+}
+
 sm_err sm_upstream_args_with(sm_arena *a, const sm_json *args, sm_str name, sm_str text,
                              const sm_json **out, sm_fault *fault)
 {
     *out = NULL;
-    if (args->type != SM_JSON_OBJECT)
-        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
-                            "the key is sent as one of the arguments, so they must be an object, "
-                            "not %s",
-                            sm_json_type_name(args));
-    sm_json *nodes = sm_arena_alloc(a, (args->span + 2) * sizeof *nodes);
-    sm_str name_copy = sm_arena_text(a, name), text_copy = sm_arena_text(a, text);
-    if (nodes == NULL || name_copy.p == NULL || text_copy.p == NULL)
+    sm_pointer place;
+    sm_err e = place_of(a, name, &place, fault);
+    if (e != SM_OK)
+        return e;
+    sm_str copy = sm_arena_text(a, text);
+    sm_json *value = sm_arena_zalloc(a, 1, sizeof *value);
+    sm_places *set = sm_places_new(a);
+    if (copy.p == NULL || value == NULL || set == NULL ||
+        sm_places_add(set, a, &place, value) != SM_OK)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "%s", semel_err_text(SEMEL_E_NOMEM));
-    uint32_t used = 1, members = 1;
-    const sm_json *member = args + 1;
-    for (uint32_t i = 0; i < args->len; i++, member = sm_json_next(member + 1)) {
-        if (sm_str_eq(sm_json_text(member), name))
-            continue;
-        memcpy(nodes + used, member, (1 + member[1].span) * sizeof *nodes);
-        used += 1 + member[1].span;
-        members++;
-    }
-    const sm_json string = {.type = SM_JSON_STRING, .flags = SM_JSON_WIDE, .span = 1};
-    nodes[used] = nodes[used + 1] = string;
-    nodes[used].text = name_copy.p;
-    nodes[used].len = (uint32_t)name_copy.n;
-    nodes[used + 1].text = text_copy.p;
-    nodes[used + 1].len = (uint32_t)text_copy.n;
-    nodes[0] = (sm_json){.type = SM_JSON_OBJECT, .len = members, .span = used + 2};
-    const sm_json *again;
-    sm_err e = sm_json_close_object(a, nodes, &again);
+    *value = (sm_json){.type = SM_JSON_STRING, .span = 1, .len = (uint32_t)copy.n, .text = copy.p};
+    e = args->type == SM_JSON_OBJECT ? sm_json_drop(a, args, set, &args) : SM_OK;
+    if (e == SM_OK)
+        e = sm_json_fill(a, args, set, &args);
     if (e != SM_OK)
         return sm_fault_set(fault, e, "%s", semel_err_text(e));
-    *out = nodes;
+    if (sm_pointer_get(&place, args) == NULL)
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                            "the key is sent as the argument %.*s, for which there is no place in "
+                            "these arguments",
+                            SM_FMT(name));
+    *out = args;
     return SM_OK;
 }

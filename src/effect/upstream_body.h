@@ -16,8 +16,9 @@
  * with SM_BODY_NONE *out is absent. */
 sm_err sm_upstream_body(sm_arena *a, int body, const sm_json *args, sm_str *out, sm_fault *fault);
 
-/* The arguments with one that is called `name` and has the value `text`, in place of any other of
- * that name. They must be an object. Shares the texts of `args`. */
+/* The arguments with the value `text` at the place that `name`, a name or a pointer, names, instead
+ * of what was there. Shares the texts of `args`. SEMEL_E_BAD_ARGUMENTS if there is no such place.
+ */
 sm_err sm_upstream_args_with(sm_arena *a, const sm_json *args, sm_str name, sm_str text,
                              const sm_json **out, sm_fault *fault);
 

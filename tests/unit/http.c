@@ -1,0 +1,5 @@
+/* To come. */
+int main(void)
+{
+    return 0;
+}
