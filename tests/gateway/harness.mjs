@@ -230,6 +230,16 @@ export class Gateway {
     }
 }
 
+// How often an effect, as it is shown, was begun.
+export function starts(shown) {
+    return shown.attempts.filter((one) => one.what === 'started').length;
+}
+
+// Another handle of the same form, of nothing.
+export function absentHandle(handle) {
+    return handle.slice(0, -1) + (handle.endsWith('0') ? '1' : '0');
+}
+
 // Prometheus' text format: every line must be right. [{ name, labels, value }]
 export function parseMetrics(text) {
     const samples = [];
