@@ -104,11 +104,10 @@ static int status_of(sm_str line)
     return status;
 }
 
-/* The blank line. Answers that only announce another one do not count; 101 is an end, for nobody
- * asked for another protocol. */
+/* The blank line. Answers that only announce another one do not count. */
 static bool end_head(sm_http_exchange *x)
 {
-    if (x->status < 200 && x->status != 101)
+    if (x->status < 200)
         return true;
     if (!gather_fields(x->carrier))
         return false;
