@@ -129,7 +129,8 @@ typedef struct semel_outcome {
     semel_str headers;           /* a JSON object, if there are any */
     bool is_json;                /* in answers: the value reads as JSON */
     bool kept;                   /* in answers: the bytes are here */
-    uint64_t bytes;              /* in answers: how many the value has */
+    uint64_t bytes;              /* in answers: how many the value has; given: more than the value
+                                    has means that the rest is lost, and nothing of it is kept */
 } semel_outcome;
 
 /* Absent texts have p == NULL; numbers that do not apply are 0. */

@@ -42,9 +42,12 @@ extern const cli_command cli_approve, cli_deny, cli_cancel, cli_resolve, cli_for
 extern const cli_command cli_audit_tail, cli_audit_verify, cli_audit_export, cli_audit_seal;
 extern const cli_command cli_export, cli_import, cli_purge, cli_stats, cli_doctor;
 extern const cli_command cli_store_check, cli_store_migrate;
+extern const cli_command cli_serve, cli_token_create, cli_token_list, cli_token_revoke;
+extern const cli_command cli_demo;
 
-/* The demonstration that runs without arguments. */
-int cli_demo(void);
+/* What the program does without arguments: the gateway, with something to try. `program` is how
+ * it was called. */
+int cli_first_screen(const char *program);
 
 /* Prints "semel: ..." and returns the code. */
 int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));

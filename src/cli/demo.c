@@ -1,6 +1,6 @@
 /*
- * What the program does without arguments: a short demonstration. An agent makes a call and then
- * makes it again in several ways; a ledger in memory decides, for real, which of them run.
+ * semel demo: an agent makes a call and then makes it again in several ways; a ledger in memory
+ * decides, for real, which of them run.
  */
 #include "cli/cli.h"
 #include "semel/semel.h"
@@ -56,7 +56,7 @@ static void tell(const semel_answer *a)
     printf("\n\n");
 }
 
-int cli_demo(void)
+static int show(void)
 {
     semel_fault fault = {0};
     semel *s = NULL;
@@ -82,11 +82,32 @@ int cli_demo(void)
     }
     if (e == SEMEL_OK)
         printf("%zu calls, %d charges.\n\n"
-               "Run a command once:        ./run run --key KEY -- COMMAND\n"
-               "See what makes a key:      ./run key --tool NAME --args '{...}' --explain\n"
-               "All commands:              ./run help\n",
+               "Run a command once:        semel run --key KEY -- COMMAND\n"
+               "See what makes a key:      semel key --tool NAME --args '{...}' --explain\n"
+               "Serve many agents:         semel serve\n"
+               "All commands:              semel help\n",
                count, drawer.charges);
     semel_close(s);
     semel_answer_free(a);
     return e == SEMEL_OK ? CLI_OK : cli_fail(cli_code(e), "%s", semel_err_text(e));
 }
+
+static int run(const cli_command *self, int argc, char **argv)
+{
+    static const struct option table[] = {{"help", no_argument, NULL, 'h'}, {0}};
+    int c = cli_option(self, argc, argv, table);
+    if (c != -1)
+        return c == 'h' ? CLI_OK : CLI_USAGE;
+    if (optind < argc)
+        return cli_usage(self, "unexpected argument \"%s\"", argv[optind]);
+    return show();
+}
+
+const cli_command cli_demo = {
+    .name = "demo",
+    .summary = "a short demonstration, which leaves nothing behind",
+    .help = "  semel demo\n\n"
+            "Usage: semel demo\n\n"
+            "Five calls of one tool, some of them retries, on a ledger in memory.\n",
+    .run = run,
+};

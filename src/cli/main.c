@@ -32,12 +32,17 @@ static const struct entry {
     {NULL, &cli_purge},
     {NULL, &cli_store_check},
     {NULL, &cli_store_migrate},
+    {"Serve many agents", &cli_serve},
+    {NULL, &cli_token_create},
+    {NULL, &cli_token_list},
+    {NULL, &cli_token_revoke},
     {"Calls, keys and contracts", &cli_key},
     {NULL, &cli_diff},
     {NULL, &cli_canon},
     {NULL, &cli_contract_check},
     {NULL, &cli_contract_show},
     {NULL, &cli_contract_diff},
+    {"This program", &cli_demo},
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -56,8 +61,7 @@ static void print_overview(void)
             printf("\n%s%s%s\n", bold, commands[i].title, plain);
         print_line(stdout, commands[i].command->name, commands[i].command->summary);
     }
-    printf("\n%sThis program%s\n", bold, plain);
-    print_line(stdout, "", "a short demonstration");
+    print_line(stdout, "", "start a gateway on this machine, with something to try");
     print_line(stdout, "help [COMMAND]", "how to use a command");
     print_line(stdout, "--version", "which version this is");
     printf(
@@ -147,7 +151,7 @@ static int run_help(int argc, char **argv)
 static int run(int argc, char **argv)
 {
     if (argc < 2)
-        return cli_demo();
+        return cli_first_screen(argv[0]);
     const char *first = argv[1];
     if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0) {
         printf("semel %s\n", SEMEL_VERSION);

@@ -50,7 +50,7 @@ typedef struct sm_http_result {
     const sm_http_field *headers;
     size_t header_count;
     sm_str body;
-    bool cut;          /* the body was larger than body_max, and is not here */
+    bool cut;          /* the body was larger than body_max: here is how it begins */
     const char *error; /* incomplete: why, for people; holds no secret */
     int64_t took_ms;
 } sm_http_result;

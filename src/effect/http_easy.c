@@ -309,7 +309,7 @@ void sm_http_conclude(sm_http_exchange *x, CURLcode code, sm_http_result *out)
     out->status = x->status;
     out->complete = x->head_whole && (code == CURLE_OK || x->cut);
     out->cut = x->cut;
-    if (out->complete && !x->cut && !x->trickle)
+    if (out->complete && !x->trickle)
         out->body = x->carrier->body.len == 0 ? SM_STR("") : sm_buf_view(&x->carrier->body);
     if (x->began_ns != 0)
         out->took_ms = (sm_clock_mono_ns() - x->began_ns) / 1000000;

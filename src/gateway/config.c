@@ -273,11 +273,6 @@ sm_err gw_config_safe(const gw_config *c, sm_fault *fault)
         const gw_listen *at = &c->listen.v[i];
         if (at->loopback)
             continue;
-        if (c->demo)
-            return sm_fault_set(fault, SEMEL_E_INVALID,
-                                "the demonstration is for this machine only; listen on 127.0.0.1, "
-                                "not on %.*s",
-                                SM_FMT(at->text));
         if (!c->tls.on && !c->behind_proxy)
             return sm_fault_set(
                 fault, SEMEL_E_INVALID,

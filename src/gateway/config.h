@@ -94,7 +94,6 @@ typedef struct gw_config {
     gw_log_rule log;
     int64_t drain_ms; /* how long SIGTERM waits for what is under way; 30 s */
     int64_t threads;  /* of the HTTP server; 0: as many as processors, at most 4 */
-    bool demo;        /* the built-in demonstration: there is an upstream to try, /demo/charge */
 } gw_config;
 
 /* Reads a file's text. On failure *out is NULL; `report` must have been made with the same text. */

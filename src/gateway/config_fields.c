@@ -244,8 +244,6 @@ static void read_base_url(sm_loader *l, const sm_json *value, void *out)
     }
     while (url->n > 0 && url->p[url->n - 1] == '/')
         url->n--;
-    if (memmem(url->p, url->n, "//", 2) == NULL)
-        sm_complain(l, value, "url: the host is missing; write https://api.example.com/v1");
 }
 
 static const sm_field proxy_fields[] = {

@@ -1,2 +1,224 @@
-/* To come. */
+/*
+ * The gateway as a whole: its parts are started from the bottom up, and stopped from the top down.
+ *
+ *     tokens, ledger, HTTP client, workers, runs, streams, server
+ *
+ * Draining comes first: no new connections, no new work, and time for what is under way. Then the
+ * server goes, so that nobody asks any more; then the HTTP client, whose last exchanges become
+ * commits for the workers; then the workers, once they have done all that is left; and the ledger
+ * last, for everything above writes to it. What has not ended by then is left as a claim.
+ */
 #include "gateway/gateway.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "core/report.h"
+#include "gateway/run.h"
+#include "gateway/server.h"
+#include "ledger/service.h"
+
+#define WORKERS_MAX   64u
+#define LOOK_AGAIN_MS 5
+#define LAST_MS       5000 /* for commits of exchanges that the end of the client has ended */
+
+typedef struct whole {
+    gateway g;           /* first */
+    pthread_mutex_t due; /* held while the ledger tells of what is left over */
+} whole;
+
+/* ---- starting --------------------------------------------------------------------------------*/
+
+static void on_due(void *context, const sm_handle *effect)
+{
+    whole *w = context;
+    pthread_mutex_lock(&w->due);
+    if (!atomic_load(&w->g.draining))
+        gw_on_due(&w->g, effect);
+    pthread_mutex_unlock(&w->due);
+}
+
+static sm_err open_ledger(gateway *g, sm_str contract_text, sm_fault *fault)
+{
+    const gw_config *c = g->config;
+    sm_buf url;
+    sm_buf_init(&url, (size_t)64 << 10);
+    sm_err e = c->ledger.p != NULL ? gw_expand(c->ledger, &url, fault) : SM_OK;
+    sm_buf_byte(&url, '\0');
+    if (e == SM_OK)
+        e = url.err;
+    if (e == SM_OK) {
+        semel_options options = {.size = sizeof options,
+                                 .url = c->ledger.p != NULL ? url.p : NULL,
+                                 .contract_path = c->contract.p,
+                                 .seal_key_path = c->seal_key.p};
+        if (c->contract.p == NULL)
+            options.contract = contract_text;
+        e = semel_open(&options, &g->ledger, fault);
+    }
+    /* It may hold a password. */
+    if (url.p != NULL)
+        explicit_bzero(url.p, url.cap);
+    sm_buf_fini(&url);
+    return e;
+}
+
+static sm_err start_all(whole *w, sm_str contract_text, sm_fault *fault)
+{
+    gateway *g = &w->g;
+    const gw_config *c = g->config;
+    sm_err e = gw_config_safe(c, fault);
+    if (e == SM_OK)
+        e = gw_tokens_open(c->tokens.p, &g->tokens, fault);
+    if (e == SM_OK)
+        e = open_ledger(g, contract_text, fault);
+    if (e == SM_OK)
+        e = sm_http_start(c->ca_file.p, &g->http, fault);
+    if (e == SM_OK)
+        e = gw_pool_new(WORKERS_MAX, &g->pool);
+    if (e == SM_OK)
+        e = gw_runs_start(g, &g->runs, fault);
+    if (e == SM_OK)
+        e = gw_stream_start(g, &g->stream, fault);
+    if (e != SM_OK)
+        return e;
+    sm_on_due(g->ledger, on_due, w);
+    return gw_server_start(g, &g->server, fault);
+}
+
+sm_err gw_start(const gw_config *config, sm_str contract_text, gateway **out, sm_fault *fault)
+{
+    *out = NULL;
+    *fault = (sm_fault){0};
+    whole *w = calloc(1, sizeof *w);
+    if (w == NULL)
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+    w->g.config = config;
+    w->g.log = (gw_log){.rule = config->log, .fd = STDERR_FILENO};
+    pthread_mutex_init(&w->due, NULL);
+    sm_err e = start_all(w, contract_text, fault);
+    if (e != SM_OK) {
+        if (fault->text[0] == '\0')
+            sm_fault_set(fault, e, "%s", semel_err_text(e));
+        gw_stop(&w->g);
+        return e;
+    }
+    *out = &w->g;
+    return SM_OK;
+}
+
+sm_str gw_address(const gateway *g, uint32_t i)
+{
+    return gw_listen_address(g->server, i);
+}
+
+/* ---- reading again ---------------------------------------------------------------------------*/
+
+static sm_err read_file(const char *path, sm_buf *out, sm_fault *fault)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return sm_fault_set(fault, SEMEL_E_IO, "%s cannot be read: %s", path, strerror(errno));
+    ssize_t n = 1;
+    while (n > 0 && sm_buf_reserve(out, 4096)) {
+        n = read(fd, out->p + out->len, 4096);
+        if (n > 0)
+            out->len += (size_t)n;
+    }
+    int error = errno;
+    close(fd);
+    if (out->err != SM_OK)
+        return sm_fault_set(fault, out->err, "%s is too large: at most %u bytes", path,
+                            SM_CONTRACT_BYTES_MAX);
+    return n == 0 ? SM_OK
+                  : sm_fault_set(fault, SEMEL_E_IO, "%s cannot be read: %s", path, strerror(error));
+}
+
+static void log_findings(gateway *g, sm_str file, sm_report *report)
+{
+    sm_report_sort(report);
+    for (uint32_t i = 0; i < report->count; i++) {
+        const sm_finding *f = &report->items[i];
+        char line[16], column[16];
+        snprintf(line, sizeof line, "%u", f->line);
+        snprintf(column, sizeof column, "%u", f->column);
+        gw_log_field fields[] = {{"file", file, false},
+                                 {"line", sm_str_from(line), true},
+                                 {"column", sm_str_from(column), true},
+                                 {"what", f->text, false}};
+        gw_say_fields(&g->log, f->severity == SM_ERROR ? GW_ERROR : GW_WARN, "contract", fields,
+                      sizeof fields / sizeof fields[0]);
+    }
+}
+
+static sm_err reload_contracts(gateway *g, sm_fault *fault)
+{
+    sm_str name = g->config->contract;
+    sm_report report = {0};
+    sm_buf text;
+    sm_buf_init(&text, SM_CONTRACT_BYTES_MAX + 4096);
+    sm_err e = read_file(name.p, &text, fault);
+    if (e == SM_OK)
+        e = sm_report_init(&report, sm_buf_view(&text));
+    if (e == SM_OK)
+        e = sm_contracts_replace(g->ledger, name, sm_buf_view(&text), &report, fault);
+    log_findings(g, name, &report);
+    if (e != SM_OK && fault->text[0] == '\0')
+        sm_fault_set(fault, e, "%s: %s; the earlier contracts hold", name.p, semel_err_text(e));
+    sm_report_fini(&report);
+    sm_buf_fini(&text);
+    return e;
+}
+
+sm_err gw_reload(gateway *g, sm_fault *fault)
+{
+    *fault = (sm_fault){0};
+    sm_err e = gw_tokens_refresh(g->tokens, fault);
+    if (e == SM_OK && g->config->contract.p != NULL)
+        e = reload_contracts(g, fault);
+    return e;
+}
+
+/* ---- stopping --------------------------------------------------------------------------------*/
+
+static void drain(gateway *g)
+{
+    int64_t deadline = sm_clock_deadline_ns(g->config->drain_ms);
+    gw_server_quiesce(g->server);
+    gw_stream_quiesce(g->stream);
+    gw_runs_drain(g->runs, deadline);
+    while (gw_server_busy(g->server) > 0 && sm_clock_mono_ns() < deadline)
+        usleep(LOOK_AGAIN_MS * 1000);
+}
+
+void gw_stop(gateway *g)
+{
+    if (g == NULL)
+        return;
+    whole *w = (whole *)g;
+    atomic_store(&g->draining, true);
+    if (g->server != NULL)
+        drain(g);
+    gw_server_stop(g->server);
+    sm_http_stop(g->http);
+    if (g->runs != NULL)
+        gw_runs_drain(g->runs, sm_clock_deadline_ns(LAST_MS));
+    gw_pool_free(g->pool);
+
+    /* Whoever was being told of something left over has been; nobody is from now on. */
+    pthread_mutex_lock(&w->due);
+    pthread_mutex_unlock(&w->due);
+    gw_stream_stop(g->stream);
+    gw_runs_stop(g->runs);
+    semel_close(g->ledger);
+    gw_tokens_close(g->tokens);
+    pthread_mutex_destroy(&w->due);
+    free(w);
+}

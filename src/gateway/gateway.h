@@ -62,6 +62,7 @@ void gw_stop(gateway *g);
 sm_err gw_server_start(gateway *g, gw_server **out, sm_fault *fault);
 void gw_server_quiesce(gw_server *s); /* no new connections; those that are open get an answer */
 void gw_server_stop(gw_server *s);    /* accepts NULL */
+size_t gw_server_busy(gw_server *s);  /* requests that somebody holds */
 
 /* ---- streams of events (stream.c) ------------------------------------------------------------*/
 
@@ -87,6 +88,9 @@ typedef struct gw_route {
     unsigned flags;
     void (*handle)(gw_request *r);
 } gw_route;
+
+extern const gw_route gw_routes[];
+extern const size_t gw_route_count;
 
 /* The route of a method and path; if there is none, *allowed lists the methods that the path has
  * ("" if it is no path of ours). Sets *rest. */

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -132,9 +133,8 @@ static void keep_outcome(gw_run *run, const sm_http_result *res)
     }
     if (run->body.err != SM_OK)
         run->cut = true;
-    o->value = sm_buf_view(&run->body);
-    if (o->value.p == NULL)
-        o->value = SM_STR("");
+    o->value = run->body.len == 0 ? SM_STR("") : sm_buf_view(&run->body);
+    o->bytes = o->value.n + run->cut; /* there is more, nobody knows how much */
     if (run->headers.len > 0 && run->headers.err == SM_OK)
         o->headers = sm_buf_view(&run->headers);
 }
@@ -462,13 +462,16 @@ static void set_headers(gw_request *r, const semel_answer *a, sm_str *type)
         return;
     const sm_json *name = headers + 1;
     for (uint32_t i = 0; i < headers->len; i++, name = sm_json_next(name + 1)) {
-        sm_str value = name[1].type == SM_JSON_STRING ? sm_json_text(name + 1) : (sm_str){0};
-        if (value.p == NULL)
+        if (name[1].type != SM_JSON_STRING)
             continue;
-        if (sm_str_is(sm_json_text(name), "content-type"))
+        sm_str field = sm_arena_text(&w->call, sm_json_text(name));
+        sm_str value = sm_arena_text(&w->call, sm_json_text(name + 1));
+        if (field.p == NULL || value.p == NULL)
+            continue;
+        if (strcasecmp(field.p, "content-type") == 0)
             *type = value;
         else
-            gw_set(r, sm_json_text(name).p, value);
+            gw_set(r, field.p, value);
     }
 }
 

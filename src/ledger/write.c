@@ -96,8 +96,9 @@ sm_err sm_approval_digest(sm_work *w, const sm_identity *id, const sm_call *call
 
 void sm_outcome_settle(sm_arena *a, semel_outcome *o)
 {
-    o->bytes = o->value.n;
-    o->kept = o->value.n <= SM_OUTCOME_MAX;
+    o->kept = o->value.n <= SM_OUTCOME_MAX && o->bytes <= o->value.n;
+    if (o->bytes < o->value.n)
+        o->bytes = o->value.n;
     o->is_json = false;
     if (!o->kept) {
         o->value = (sm_str){0};

@@ -1,13 +1,18 @@
 /*
- * What clients send to the gateway: bodies of calls, the header Idempotency-Key.
+ * What clients send to the gateway: bodies of calls, and the headers and paths that it looks at.
  *
- * Parts: body, header (an empty one is absent). Whatever is refused is refused in words. What is
- * read is bounded and the same every time, its arguments are a document of their own, and a key
- * survives being quoted.
+ * Parts: body, Idempotency-Key (an empty one is absent), path, traceparent, Host. Whatever is
+ * refused is refused in words. What is read is bounded and the same every time, its arguments are a
+ * document of their own, and a key survives being quoted. A path leads to one route, the trace that
+ * is passed on is well formed whatever came, and a host is a name of ours or none.
  */
 #include "fuzz.h"
 
+#include <strings.h>
+
 #include "gateway/body.h"
+#include "gateway/server.h"
+#include "gateway/trace.h"
 
 #define WAIT_MAX 300000
 
@@ -79,15 +84,59 @@ static void read_call(sm_arena *a, sm_str body, sm_str header, gw_call_form form
     must_be_sound(args, 0);
 }
 
+/* What stands for the variable part of a route is a part of the path. */
+static void find_route(sm_str path)
+{
+    for (gw_method m = GW_GET; m <= GW_OTHER; m++) {
+        sm_str rest;
+        char allowed[64];
+        memset(allowed, 'x', sizeof allowed);
+        const gw_route *route = gw_route_find(m, path, &rest, allowed);
+        must(memchr(allowed, '\0', sizeof allowed) != NULL);
+        must(route == NULL || route->handle != NULL);
+        must(rest.p == NULL || (rest.p >= path.p && rest.p + rest.n <= path.p + path.n));
+    }
+}
+
+static void follow_trace(sm_str parent)
+{
+    gw_trace t, again;
+    char text[GW_TRACEPARENT_TEXT];
+    gw_trace_start(&t, parent, (sm_str){0});
+    gw_trace_parent(&t, text);
+    must(strlen(text) == GW_TRACEPARENT_TEXT - 1);
+    gw_trace_start(&again, (sm_str){text, strlen(text)}, (sm_str){0});
+    must(strcmp(again.id, t.id) == 0 && strcmp(again.parent, t.span) == 0);
+    must(again.sampled == t.sampled);
+}
+
+/* Letters in any case; nothing else makes another text one of our names. */
+static void check_host(sm_str host)
+{
+    static const char name[] = "semel.example";
+    static const gw_server server = {.names = {{name, sizeof name - 1}}, .name_count = 1};
+    bool equal = host.n == sizeof name - 1 && strncasecmp(host.p, name, host.n) == 0;
+    must(gw_host_allowed(&server, host) == equal);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    sm_str rest = input(data, size), body = {0}, header = {0};
+    sm_str rest = input(data, size), body = {0}, header = {0}, path = {0}, parent = {0}, host = {0};
     next_part(&rest, &body);
     next_part(&rest, &header);
+    next_part(&rest, &path);
+    next_part(&rest, &parent);
+    next_part(&rest, &host);
     if (header.n == 0)
         header = (sm_str){0};
     sm_arena a;
     sm_arena_init(&a, SM_ARENA_MAX);
+    if (path.p != NULL)
+        find_route(path);
+    if (parent.p != NULL)
+        follow_trace(parent);
+    if (host.p != NULL)
+        check_host(host);
     if (header.p != NULL)
         read_key(&a, header);
     read_call(&a, body, header, GW_FORM_CALL);

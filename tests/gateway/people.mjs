@@ -184,7 +184,7 @@ test('resolve applied: the outcome that a person gives is replayed', async () =>
     const order = newOrder();
     const { body, effect } = await lost(order);
     const path = `/v1/effects/${effect}/resolve`;
-    const resolution = { result: 'applied', evidence: 'seen in the books', outcome: { paid: true } };
+    const resolution = { result: 'applied', evidence: 'seen in the books', outcome: { value: { paid: true } } };
     assertProblem(await gw.agent.post(path, resolution), 403, 'NOT_ALLOWED');
     assertProblem(await gw.approver.post(path, resolution), 403, 'NOT_ALLOWED');
     assertProblem(await gw.strangerOperator.post(path, resolution), 404, 'NOT_FOUND');

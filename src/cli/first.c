@@ -1,0 +1,155 @@
+/*
+ * What the program does without arguments: a gateway on this machine with a tool to try, and the
+ * lines to try it with. Everything that is printed can be pasted into another terminal as it is.
+ *
+ * The ledger and the tokens are the user's own, so that what was tried can be looked at with the
+ * other commands. Each start has a scope of its own: what an earlier one did is not replayed.
+ */
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/config.h"
+#include "cli/service.h"
+#include "gateway/demo.h"
+#include "gateway/tokens.h"
+
+#define PORTS 100u /* that are tried */
+
+/* Whether a port of this machine can be listened on. Somebody may take it before we do: then
+ * starting fails, and says so. */
+static bool is_free(uint16_t port)
+{
+    struct sockaddr_in here = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    if (fd < 0)
+        return true;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    bool free_ = bind(fd, (struct sockaddr *)&here, sizeof here) == 0 && listen(fd, 1) == 0;
+    close(fd);
+    return free_;
+}
+
+/* The built-in address, or the next port that is free. */
+static int choose_port(gw_config *c)
+{
+    gw_listen *one = sm_arena_alloc(&c->arena, sizeof *one);
+    if (one == NULL)
+        return cli_fail(CLI_INTERNAL, "%s", semel_err_text(SEMEL_E_NOMEM));
+    *one = c->listen.v[0];
+    for (unsigned i = 0; i < PORTS && !is_free(one->port); i++)
+        one->port++;
+    c->listen.v = one;
+    return CLI_OK;
+}
+
+/* ---- the screen ------------------------------------------------------------------------------*/
+
+static const char *bold(void)
+{
+    return cli_color(stdout, CLI_BOLD);
+}
+
+static const char *plain(void)
+{
+    return cli_color(stdout, CLI_PLAIN);
+}
+
+/* How this program is called: a name alone is found by the shell, a path is given again. */
+static const char *name_of(const char *program)
+{
+    return program != NULL && strchr(program, '/') != NULL ? program : "semel";
+}
+
+static void print_token(const char *program, const char *token)
+{
+    if (token[0] != '\0')
+        printf("This is your first token. It may do everything, and is shown this once:\n\n"
+               "  export SEMEL_TOKEN=%s\n\n",
+               token);
+    else
+        printf("A token for what follows (semel token list shows those that there are):\n\n"
+               "  export SEMEL_TOKEN=$(%s token create --role agent --scope demo --expires 1d)\n\n",
+               program);
+}
+
+static void print_call(const char *told, sm_str address, unsigned run, const char *args)
+{
+    printf("  %s# %s%s\n"
+           "  curl -sSi %.*s/v1/call -H \"Authorization: Bearer $SEMEL_TOKEN\" \\\n"
+           "    -H Content-Type:application/json \\\n"
+           "    -d '{\"scope\":\"demo/%u\",\"tool\":\"demo.charge\",\"args\":{%s}}' \\\n"
+           "    | grep -iE '^HTTP|replayed|charge'\n\n",
+           cli_color(stdout, CLI_DIM), told, plain(), SM_FMT(address), run, args);
+}
+
+static void print_screen(const char *program, sm_str address, const char *token)
+{
+    unsigned run = (unsigned)(sm_clock_ms() / 1000 % 1000000);
+    printf("%sSemel: once.%s Agents retry; the side effect must not.\n\n"
+           "The gateway is at %s%.*s%s. Ctrl-C ends it.\n\n",
+           bold(), plain(), bold(), SM_FMT(address), plain());
+    print_token(program, token);
+    printf("Paste that into another terminal, and then these: one tool called three times, as an\n"
+           "agent does whose answers get lost. The card is charged once.\n\n");
+    print_call("The agent charges a card.", address, run, "\"order_id\":\"A-17\",\"amount\":1000");
+    print_call("The answer is lost, and it asks again.", address, run,
+               "\"amount\":1e3,\"order_id\":\"A-17\"");
+    print_call("And again, in other words.", address, run,
+               "\"order_id\":\"A-17\",\"amount\":1000,\"note\":\"third try\"");
+    printf("  %s# What the ledger knows of it.%s\n"
+           "  %s list --scope demo/%u\n\n"
+           "Your own tools: %s help serve. All commands: %s help.\n\n",
+           cli_color(stdout, CLI_DIM), plain(), program, run, program, program);
+    fflush(stdout);
+}
+
+/* ---- starting --------------------------------------------------------------------------------*/
+
+/* Nobody has a token yet: somebody has to be the first. */
+static int first_token(gateway *g, char text[GW_TOKEN_TEXT])
+{
+    gw_token what = {.name = "first", .role = GW_ADMIN}, made;
+    sm_fault fault = {0};
+    text[0] = '\0';
+    if (gw_tokens_count(g->tokens) > 0)
+        return CLI_OK;
+    sm_err e = gw_token_create(g->config->tokens.p, &what, text, &made, &fault);
+    if (e == SM_OK)
+        e = gw_tokens_refresh(g->tokens, &fault);
+    return e == SM_OK ? CLI_OK : cli_fail(cli_code(e), "%s", fault.text);
+}
+
+int cli_first_screen(const char *program)
+{
+    gw_config *config = NULL;
+    gw_demo *demo = NULL;
+    gateway *g = NULL;
+    uint16_t port = 0;
+    char contract[1000], token[GW_TOKEN_TEXT];
+    sm_fault fault = {0};
+    cli_service_hold();
+    int code = cli_config_read(NULL, false, &config);
+    if (code == CLI_OK)
+        code = choose_port(config);
+    if (code == CLI_OK && gw_demo_start(&demo, &port, &fault) != SM_OK)
+        code = cli_fail(cli_code(fault.code), "%s", fault.text);
+    if (code == CLI_OK) {
+        gw_demo_contract(port, contract, sizeof contract);
+        code = cli_service_start(config, sm_str_from(contract), &g);
+    }
+    if (code == CLI_OK && (code = first_token(g, token)) != CLI_OK)
+        gw_stop(g);
+    if (code == CLI_OK) {
+        print_screen(name_of(program), gw_address(g, 0), token);
+        explicit_bzero(token, sizeof token);
+        code = cli_service_run(g);
+    }
+    gw_demo_stop(demo);
+    gw_config_free(config);
+    return code;
+}

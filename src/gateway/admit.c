@@ -1,0 +1,334 @@
+/*
+ * Whether a request may come in: decided from its head alone, before any of its body is read.
+ *
+ * In this order: that its framing means one thing only; that Host is a name of ours, since a page
+ * whose name was made to lead here (DNS rebinding) sends its own; that it comes from no page, or
+ * from one that may call us; the route; the token, its role and its scope; and that we still take
+ * work. Everything is refused that is not known to be right.
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "base/suggest.h"
+#include "gateway/server.h"
+#include "gateway/trace.h"
+
+/* ---- the head --------------------------------------------------------------------------------*/
+
+typedef struct head {
+    gw_inner *q;
+    size_t bytes;
+} head;
+
+static enum MHD_Result count_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                    size_t name_size, const char *value, size_t value_size)
+{
+    (void)kind;
+    head *h = context;
+    gw_inner *q = h->q;
+    if (q->header_count == GW_HEADERS_MAX) {
+        q->flaw = "the request has too many headers";
+        return MHD_NO;
+    }
+    q->headers[q->header_count++] =
+        (gw_pair){{name, name_size}, {value == NULL ? "" : value, value_size}};
+    h->bytes += name_size + value_size + 2;
+    return MHD_YES;
+}
+
+/* One of the headers that may come only once. */
+static void take_once(gw_inner *q, sm_str *out, sm_str value, const char *flaw)
+{
+    if (out->p != NULL)
+        q->flaw = flaw;
+    *out = value;
+}
+
+static void take_length(gw_inner *q, sm_str value)
+{
+    if (q->length >= 0)
+        q->flaw = "the request has more than one Content-Length";
+    q->length = 0;
+    if (value.n == 0 || value.n > 18)
+        q->flaw = "Content-Length is not a number of bytes";
+    for (size_t i = 0; i < value.n && q->flaw == NULL; i++) {
+        if (value.p[i] < '0' || value.p[i] > '9')
+            q->flaw = "Content-Length is not a number of bytes";
+        q->length = q->length * 10 + (value.p[i] - '0');
+    }
+}
+
+static void take_encoding(gw_inner *q, sm_str value)
+{
+    if (q->chunked || value.n != 7 || strncasecmp(value.p, "chunked", 7) != 0)
+        q->flaw = "Transfer-Encoding must be chunked, or absent";
+    q->chunked = true;
+}
+
+/* Names of one length differ in what they are, so that most headers are passed over by it. */
+static void classify(gw_inner *q, const gw_pair *h)
+{
+#define IS(text) (strncasecmp(h->name.p, text, sizeof(text) - 1) == 0)
+    switch (h->name.n) {
+    case 4:
+        if (IS("host"))
+            take_once(q, &q->host, h->value, "the request has more than one Host");
+        break;
+    case 6:
+        if (IS("origin"))
+            take_once(q, &q->origin, h->value, "the request has more than one Origin");
+        else if (IS("expect"))
+            q->expects = true;
+        break;
+    case 10:
+        if (IS("tracestate"))
+            q->tracestate = h->value;
+        break;
+    case 11:
+        if (IS("traceparent"))
+            q->traceparent = h->value;
+        else if (IS("semel-token"))
+            take_once(q, &q->token, h->value, "the request has more than one Semel-Token");
+        break;
+    case 13:
+        if (IS("authorization"))
+            take_once(q, &q->authorization, h->value,
+                      "the request has more than one Authorization");
+        break;
+    case 14:
+        if (IS("content-length"))
+            take_length(q, h->value);
+        break;
+    case 17:
+        if (IS("transfer-encoding"))
+            take_encoding(q, h->value);
+        break;
+    }
+#undef IS
+}
+
+/* Takes down the headers, as texts of our own: the request may outlive its connection. */
+static void read_head(gw_inner *q)
+{
+    head h = {.q = q};
+    q->length = -1;
+    MHD_get_connection_values_n(q->conn->mhd, MHD_HEADER_KIND, count_header, &h);
+    char *to = sm_arena_alloc(&q->arena, h.bytes + SM_TEXT_PAD);
+    if (to == NULL) {
+        q->header_count = 0;
+        q->flaw = "the headers do not fit into memory";
+        return;
+    }
+    memset(to + h.bytes, 0, SM_TEXT_PAD);
+    for (unsigned i = 0; i < q->header_count; i++) {
+        sm_str *parts[] = {&q->headers[i].name, &q->headers[i].value};
+        for (int j = 0; j < 2; j++) {
+            memcpy(to, parts[j]->p, parts[j]->n);
+            to[parts[j]->n] = '\0';
+            parts[j]->p = to;
+            to += parts[j]->n + 1;
+        }
+        classify(q, &q->headers[i]);
+    }
+    if (q->chunked && q->length >= 0)
+        q->flaw = "the request has both Content-Length and Transfer-Encoding";
+}
+
+/* ---- where from ------------------------------------------------------------------------------*/
+
+static bool same_name(sm_str a, sm_str b)
+{
+    return a.n == b.n && strncasecmp(a.p, b.p, a.n) == 0;
+}
+
+/* A literal address, with or without a port: nobody can make a name of theirs be one. */
+static bool is_address(sm_str host)
+{
+    char text[INET6_ADDRSTRLEN];
+    unsigned char at[16];
+    bool six = host.n > 0 && host.p[0] == '[';
+    const char *end = six ? memchr(host.p, ']', host.n) : memchr(host.p, ':', host.n);
+    if (six && end == NULL)
+        return false;
+    size_t n = end == NULL ? host.n : (size_t)(end - host.p);
+    n -= six;
+    if (n == 0 || n >= sizeof text)
+        return false;
+    memcpy(text, host.p + six, n);
+    text[n] = '\0';
+    return inet_pton(six ? AF_INET6 : AF_INET, text, at) == 1;
+}
+
+bool gw_host_allowed(const gw_server *s, sm_str host)
+{
+    for (unsigned i = 0; i < s->name_count; i++)
+        if (same_name(s->names[i], host))
+            return true;
+    return s->any_address && is_address(host);
+}
+
+/* Of our own pages (their authority is what the browser put into Host), or one that is listed. */
+static bool origin_allowed(const gw_inner *q)
+{
+    const gw_config *config = q->r.g->config;
+    for (uint32_t i = 0; i < config->origins.n; i++)
+        if (same_name(config->origins.v[i], q->origin))
+            return true;
+    for (int i = 0; i < 2; i++) {
+        sm_str scheme = i == 0 ? SM_STR("http://") : SM_STR("https://");
+        if (q->origin.n > scheme.n && strncasecmp(q->origin.p, scheme.p, scheme.n) == 0)
+            return q->host.p != NULL &&
+                   same_name((sm_str){q->origin.p + scheme.n, q->origin.n - scheme.n}, q->host);
+    }
+    return false;
+}
+
+static bool check_place(gw_inner *q)
+{
+    gw_request *r = &q->r;
+    if (q->flaw != NULL) {
+        gw_problem(r, 400, "BAD_ARGUMENTS", "Send a request that means one thing only.", "%s",
+                   q->flaw);
+        return false;
+    }
+    if (q->host.p != NULL && !q->conn->local && !gw_host_allowed(q->server, q->host)) {
+        gw_problem(r, 403, "NOT_ALLOWED",
+                   "Use the address that the gateway listens on, or list the name under `hosts` in "
+                   "its configuration.",
+                   "this gateway is not known by the name that Host has");
+        return false;
+    }
+    if (q->origin.p != NULL && !origin_allowed(q)) {
+        gw_problem(r, 403, "NOT_ALLOWED",
+                   "List the page's origin under `origins` in the gateway's configuration.",
+                   "pages of this origin may not call the gateway");
+        return false;
+    }
+    return true;
+}
+
+/* ---- where to --------------------------------------------------------------------------------*/
+
+static sm_str nearest_path(sm_str path)
+{
+    sm_nearest nearest = {0};
+    for (size_t i = 0; i < gw_route_count; i++)
+        sm_nearest_try(&nearest, path, sm_str_from(gw_routes[i].path));
+    return sm_nearest_get(&nearest, path);
+}
+
+static bool find_route(gw_inner *q)
+{
+    gw_request *r = &q->r;
+    char allowed[64];
+    q->route = gw_route_find(r->method, r->path, &r->rest, allowed);
+    if (q->route != NULL) {
+        if ((q->route->flags & GW_ANY_METHOD) == 0 && r->rest.p != NULL)
+            r->rest = gw_decode(&q->arena, r->rest, false);
+        return true;
+    }
+    if (allowed[0] != '\0') {
+        gw_set(r, "Allow", sm_str_from(allowed));
+        gw_problem(r, 405, "NO_ROUTE", "Use one of the methods that Allow lists.",
+                   "this path takes %s", allowed);
+        return false;
+    }
+    sm_str near = nearest_path(r->path);
+    if (near.p != NULL)
+        gw_problem(r, 404, "NO_ROUTE", "See /openapi.json for all paths.",
+                   "there is no such path; did you mean %.*s?", SM_FMT(near));
+    else
+        gw_problem(r, 404, "NO_ROUTE", "See /openapi.json for all paths.", "there is no such path");
+    return false;
+}
+
+/* ---- who -------------------------------------------------------------------------------------*/
+
+/* The token that was shown; absent: none. */
+static sm_str shown_token(const gw_inner *q)
+{
+    /* Behind /proxy/ Authorization is the upstream's, if ours comes by the other header. */
+    if (q->token.p != NULL && (q->route->flags & GW_ANY_METHOD) != 0)
+        return q->token;
+    sm_str a = q->authorization;
+    if (a.n < 7 || strncasecmp(a.p, "Bearer ", 7) != 0)
+        return (sm_str){0};
+    size_t at = 7;
+    while (at < a.n && a.p[at] == ' ')
+        at++;
+    return (sm_str){a.p + at, a.n - at};
+}
+
+/* "agent or admin": who may go where others may not. */
+static void role_names(unsigned roles, char out[80])
+{
+    size_t n = 0;
+    for (unsigned role = GW_AGENT; role <= GW_ADMIN; role *= 2) {
+        if ((roles & role) == 0)
+            continue;
+        bool last = roles < role * 2;
+        n += (size_t)snprintf(out + n, 80 - n, "%s%s",
+                              n == 0 ? ""
+                              : last ? " or "
+                                     : ", ",
+                              gw_role_name((gw_role)role));
+    }
+}
+
+static bool check_token(gw_inner *q)
+{
+    gw_request *r = &q->r;
+    if ((q->route->flags & GW_OPEN) != 0)
+        return true;
+    sm_str token = shown_token(q);
+    if (token.n == 0 || !gw_tokens_check(r->g->tokens, token, sm_clock_ms(), &r->who)) {
+        memset(&r->who, 0, sizeof r->who);
+        gw_set(r, "WWW-Authenticate", SM_STR("Bearer"));
+        gw_problem(r, 401, "UNAUTHENTICATED",
+                   "Send `Authorization: Bearer TOKEN`; `semel token create` makes a token.",
+                   token.p == NULL ? "no token was shown"
+                                   : "this token is not, or no longer, one that is known here");
+        return false;
+    }
+    if ((q->route->roles & r->who.role) == 0) {
+        char names[80];
+        role_names(q->route->roles, names);
+        gw_problem(r, 403, "NOT_ALLOWED", "Use a token of such a role.",
+                   "this takes the role %s; the token has the role %s", names,
+                   gw_role_name(r->who.role));
+        return false;
+    }
+    if ((q->route->flags & GW_WHOLE) != 0 && r->who.scope[0] != '\0') {
+        gw_problem(r, 403, "NOT_ALLOWED", "Use a token that is bound to no scope.",
+                   "this is about all scopes, and the token is bound to one");
+        return false;
+    }
+    return true;
+}
+
+/* ---- all of it -------------------------------------------------------------------------------*/
+
+bool gw_admit(gw_inner *q)
+{
+    gw_request *r = &q->r;
+    read_head(q);
+    gw_trace_start(&r->trace, q->traceparent, q->tracestate);
+    if (!check_place(q) || !find_route(q) || !check_token(q))
+        return false;
+    if ((q->route->flags & GW_WORKS) != 0 &&
+        atomic_load_explicit(&r->g->draining, memory_order_relaxed)) {
+        gw_problem(r, 503, "DRAINING",
+                   "Ask again; another gateway, or this one after its start, will answer.",
+                   "the gateway is about to stop and takes no new work");
+        return false;
+    }
+    if (q->length > r->g->config->limits.body_bytes) {
+        gw_problem(r, 413, "TOO_LARGE", "Send less, or raise limits.body_bytes.",
+                   "a request's body may have %lld bytes",
+                   (long long)r->g->config->limits.body_bytes);
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,18 @@
+/* Problems (RFC 9457) as text: what a refusal looks like over HTTP. */
+#ifndef SM_GATEWAY_PROBLEM_H
+#define SM_GATEWAY_PROBLEM_H
+
+#include "base/buf.h"
+#include "semel/semel.h"
+
+/* Of a ledger's refusal. */
+void gw_problem_of_answer(sm_buf *out, int status, const semel_answer *a);
+
+/* Of the gateway's own. `advice` may be absent; retry_after_ms 0: no advice. */
+void gw_problem_put(sm_buf *out, int status, const char *code, bool retriable,
+                    int64_t retry_after_ms, sm_str message, sm_str advice);
+
+/* What follows from a code's name alone: whether the same request may succeed later. */
+bool gw_problem_retriable(const char *code);
+
+#endif

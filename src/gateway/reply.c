@@ -1,0 +1,140 @@
+/*
+ * Replies: from a status, headers and a body to libmicrohttpd's form.
+ *
+ * On the server's own thread a reply waits in the request until the handler returns. From elsewhere
+ * it wakes the connection, whose thread then takes it; if the client is gone, it goes nowhere.
+ */
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <strings.h>
+
+#include "gateway/problem.h"
+#include "gateway/server.h"
+
+#define PROBLEM_MAX ((size_t)64 << 10)
+
+void gw_set(gw_request *r, const char *name, sm_str value)
+{
+    gw_inner *q = gw_inner_of(r);
+    gw_set_header *h = sm_arena_alloc(&q->arena, sizeof *h);
+    sm_str name_text = sm_arena_text(&q->arena, sm_str_from(name));
+    sm_str value_text = sm_arena_text(&q->arena, value);
+    if (h == NULL || name_text.p == NULL || value_text.p == NULL)
+        return;
+    *h = (gw_set_header){.name = name_text.p, .value = value_text.p};
+    if (q->set == NULL)
+        q->set = h;
+    else
+        q->last_set->next = h;
+    q->last_set = h;
+    /* For the log. */
+    if (strcasecmp(name, "Idempotent-Replayed") == 0)
+        q->replayed = true;
+    else if (strcasecmp(name, "Semel-Effect") == 0)
+        r->effect = value_text;
+}
+
+/* What libmicrohttpd says itself, and what belongs to one connection only. */
+static bool is_framing(const char *name)
+{
+    return strcasecmp(name, "Content-Length") == 0 || strcasecmp(name, "Transfer-Encoding") == 0;
+}
+
+void gw_dress(gw_inner *q, struct MHD_Response *answer, const char *content_type)
+{
+    if (content_type != NULL)
+        MHD_add_response_header(answer, "Content-Type", content_type);
+    MHD_add_response_header(answer, "Cache-Control", "no-store");
+    MHD_add_response_header(answer, "X-Content-Type-Options", "nosniff");
+    for (gw_set_header *h = q->set; h != NULL; h = h->next)
+        if (!is_framing(h->name))
+            MHD_add_response_header(answer, h->name, h->value);
+    if (atomic_load_explicit(&q->r.g->draining, memory_order_relaxed))
+        MHD_add_response_header(answer, "Connection", "close");
+}
+
+void gw_put_answer(gw_inner *q, int status, struct MHD_Response *answer, size_t bytes)
+{
+    assert(q->answer == NULL && q->status == 0);
+    /* The answer that the handle stands in is somebody else's, and may be gone at the end. */
+    if (q->r.effect.p != NULL)
+        q->r.effect = sm_arena_text(&q->arena, q->r.effect);
+    q->status = status >= 200 && status <= 999 ? status : 500;
+    q->answer = answer;
+    q->answer_bytes = bytes;
+}
+
+void gw_reply(gw_request *r, int status, const char *content_type, sm_str body)
+{
+    gw_inner *q = gw_inner_of(r);
+    struct MHD_Response *answer =
+        MHD_create_response_from_buffer(body.n, (void *)body.p, MHD_RESPMEM_MUST_COPY);
+    if (answer != NULL)
+        gw_dress(q, answer, content_type);
+    gw_put_answer(q, status, answer, body.n);
+    if (!q->held)
+        return;
+    pthread_mutex_lock(&q->lock);
+    gw_wake(q);
+    pthread_mutex_unlock(&q->lock);
+    gw_inner_unref(q);
+}
+
+void gw_reply_json(gw_request *r, int status, sm_str json)
+{
+    gw_reply(r, status, "application/json", json);
+}
+
+static void reply_problem(gw_request *r, int status, int64_t retry_after_ms, sm_buf *text)
+{
+    if (retry_after_ms > 0) {
+        char seconds[24];
+        snprintf(seconds, sizeof seconds, "%lld", (long long)((retry_after_ms + 999) / 1000));
+        gw_set(r, "Retry-After", sm_str_from(seconds));
+    }
+    gw_reply(r, text->err == SM_OK ? status : 500, "application/problem+json", sm_buf_view(text));
+    sm_buf_fini(text);
+}
+
+void gw_reply_refusal(gw_request *r, const semel_answer *a)
+{
+    int status = gw_status_of(a->code);
+    sm_buf text;
+    sm_buf_init(&text, PROBLEM_MAX);
+    gw_problem_of_answer(&text, status, a);
+    r->effect = a->effect;
+    reply_problem(r, status, a->retry_after_ms, &text);
+}
+
+void gw_reply_answer(gw_request *r, const semel_answer *a)
+{
+    if (a->verdict == SEMEL_REFUSED) {
+        gw_reply_refusal(r, a);
+        return;
+    }
+    semel_str json;
+    r->effect = a->effect;
+    if (semel_answer_json(a, &json) == SEMEL_OK)
+        gw_reply_json(r, 200, json);
+    else
+        gw_problem(r, 500, "LEDGER_UNAVAILABLE", NULL, "the answer does not fit into memory");
+}
+
+void gw_problem(gw_request *r, int status, const char *code, const char *advice, const char *format,
+                ...)
+{
+    char message[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+
+    bool retriable = gw_problem_retriable(code);
+    int64_t retry_after_ms = retriable && status != 202 ? 1000 : 0;
+    sm_buf text;
+    sm_buf_init(&text, PROBLEM_MAX);
+    gw_problem_put(&text, status, code, retriable, retry_after_ms, sm_str_from(message),
+                   sm_str_from(advice));
+    reply_problem(r, status, retry_after_ms, &text);
+}

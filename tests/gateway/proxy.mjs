@@ -1,0 +1,318 @@
+// /proxy/NAME/...: an API behind the ledger. Unsafe methods run once, safe ones pass.
+
+import http from 'node:http';
+import { Client, Raw, bytesOf } from './client.mjs';
+import { Gateway, assert, assertProblem, freePort } from './harness.mjs';
+import { newOrder } from './shop.mjs';
+import { eventually, run, sleep, test } from './tap.mjs';
+import { Upstream, reply } from './upstream.mjs';
+
+const up = await Upstream.start();
+const deadPort = await freePort();
+const secret = 'sk_proxy_secret';
+
+up.habit('v1', async (upstream, entry, response) => {
+    const what = entry.path.split('/')[2];
+    if (what === 'base') return upstream.habits.get(entry.path.split('/')[3])(upstream, entry, response);
+    return upstream.habits.get('ok')(upstream, entry, response);
+});
+up.habit('pieces', async (upstream, entry, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    for (let n = 0; n < 5; n++) {
+        response.write(`data: ${n}\n\n`);
+        await sleep(150);
+    }
+    response.end();
+});
+up.habit('large', (upstream, entry, response) => {
+    const piece = Buffer.alloc(64 * 1024, 'y');
+    let left = 800; // 50 MB
+    response.writeHead(200, { 'content-type': 'application/octet-stream' });
+    const more = () => {
+        while (left-- > 0) if (!response.write(piece)) return response.once('drain', more);
+        response.end();
+    };
+    more();
+});
+up.habit('cookie', (upstream, entry, response) => {
+    upstream.did(entry);
+    reply(response, 200, { ok: true }, { 'set-cookie': 'a=b', 'x-request-id': 'r1', etag: '"e"' });
+});
+up.habit('slow', async (upstream, entry, response) => {
+    upstream.did(entry);
+    await sleep(400);
+    reply(response, 200, { serial: entry.serial });
+});
+
+const gw = await Gateway.start({
+    env: { PROXY_SECRET: secret },
+    config: {
+        proxies: {
+            api: { url: up.url, timeout: '3s' },
+            based: { url: `${up.url}/v1/base`, headers: { Authorization: 'Bearer ${PROXY_SECRET}' } },
+            keyed: { url: up.url, idempotency: { header: 'Idempotency-Key', window: '24h' } },
+            dead: { url: `http://127.0.0.1:${deadPort}` },
+        },
+    },
+});
+
+const order = () => ({ order_id: newOrder() });
+const post = (path, body, headers = {}, who = gw.agent) =>
+    who.post(`/proxy/api${path}`, body, { headers });
+
+test('a POST runs once; its repeat is replayed byte for byte', async () => {
+    const body = order();
+    const first = await post('/created/orders', body);
+    assert.equal(first.status, 201, first.text);
+    assert.equal(first.headers['idempotent-replayed'], undefined);
+    assert.match(first.headers['semel-effect'], /^ef_/);
+    const again = await post('/created/orders', body);
+    assert.equal(again.status, 201);
+    assert.equal(again.headers['idempotent-replayed'], 'true');
+    assert.deepEqual(again.body, first.body);
+    assert.equal(again.headers.location, first.headers.location);
+    assert.equal(again.headers['content-type'], first.headers['content-type']);
+    assert.equal(again.headers['set-cookie'], undefined);
+    assert.equal(up.times(body.order_id), 1);
+});
+
+test('every unsafe method runs once', async () => {
+    for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) {
+        const body = order();
+        const path = `/proxy/api/ok/${method}?order_id=${body.order_id}`;
+        const first = await gw.agent.request(method, path, method === 'DELETE' ? undefined : body);
+        const again = await gw.agent.request(method, path, method === 'DELETE' ? undefined : body);
+        assert.equal(first.status, 200, first.text);
+        assert.deepEqual(again.body, first.body);
+        assert.equal(again.headers['idempotent-replayed'], 'true', method);
+        assert.equal(up.times(body.order_id), 1, method);
+        assert.equal(up.asked(body.order_id)[0].method, method);
+    }
+});
+
+test('safe methods pass every time', async () => {
+    for (const method of ['GET', 'HEAD', 'OPTIONS']) {
+        const before = up.seen.length;
+        for (let n = 0; n < 3; n++) {
+            const answer = await gw.agent.request(method, '/proxy/api/find?order_id=none');
+            assert.equal(answer.status, 200, method);
+            assert.equal(answer.headers['idempotent-replayed'], undefined);
+        }
+        assert.equal(up.seen.length, before + 3, method);
+        assert.equal(up.seen.at(-1).method, method);
+    }
+});
+
+test("a client's key, quoted and bare, is the identity; another body under it is 422", async () => {
+    const body = order();
+    const key = `key-${body.order_id}`;
+    const first = await post('/ok', body, { 'idempotency-key': key });
+    assert.equal(first.status, 200, first.text);
+    const quoted = await post('/ok', body, { 'idempotency-key': `"${key}"` });
+    assert.deepEqual(quoted.body, first.body);
+    assert.equal(quoted.headers['idempotent-replayed'], 'true');
+    const other = await post('/ok', order(), { 'idempotency-key': key });
+    assertProblem(other, 422, 'KEY_CONFLICT');
+    const elsewhere = await post('/ok/elsewhere', body, { 'idempotency-key': key });
+    assertProblem(elsewhere, 422, 'KEY_CONFLICT');
+    const fresh = await post('/ok', body, { 'idempotency-key': `${key}-2` });
+    assert.equal(fresh.headers['idempotent-replayed'], undefined);
+    assert.equal(up.times(body.order_id), 2);
+});
+
+test('without a key: method, path, query and canonical body are the identity', async () => {
+    const id = newOrder();
+    const headers = { 'content-type': 'application/json' };
+    const send = (path, text, more = {}) =>
+        gw.agent.request(more.method ?? 'POST', `/proxy/api${path}`, text, { headers: { ...headers, ...more.headers } });
+    await send('/ok/a', `{"order_id":"${id}","n":1}`);
+    const equal = await send('/ok/a', `{ "n": 1.0, "order_id": "${id}" }`);
+    assert.equal(equal.headers['idempotent-replayed'], 'true', 'the order of names is nothing');
+    await send('/ok/b', `{"order_id":"${id}","n":1}`);
+    await send('/ok/a?x=1', `{"order_id":"${id}","n":1}`);
+    await send('/ok/a', `{"order_id":"${id}","n":2}`);
+    await send('/ok/a', `{"order_id":"${id}","n":1}`, { method: 'PUT' });
+    assert.equal(up.times(id), 5);
+    const bytes = Buffer.from([0, 1, 255, 254]);
+    const before = up.seen.length;
+    const types = { headers: { 'content-type': 'application/octet-stream' } };
+    await send('/ok/bytes', bytes, types);
+    assert.equal((await send('/ok/bytes', bytes, types)).headers['idempotent-replayed'], 'true');
+    await send('/ok/bytes', Buffer.from([0, 1, 255, 253]), types);
+    assert.equal(up.seen.length, before + 2);
+});
+
+test('the bytes of the body and of the path arrive as they were sent', async () => {
+    const text = `{ "b" : 1.0,\n "a" : "\\u00fc", "order_id":"${newOrder()}" }`;
+    const answer = await gw.agent.request('POST', '/proxy/api/echo/a%2Fb%20c;d=1?x=%41&y=+&z', text);
+    assert.equal(answer.status, 200, answer.text);
+    assert.equal(answer.json.body, text);
+    assert.equal(answer.json.raw, '/echo/a%2Fb%20c;d=1?x=%41&y=+&z');
+});
+
+test('a base path, and no way out of it', async () => {
+    const good = await gw.agent.post('/proxy/based/echo', order());
+    assert.equal(good.json.raw, '/v1/base/echo', good.text);
+    for (const path of ['/proxy/based/../../ok', '/proxy/based/%2e%2e/%2e%2e/ok', '/proxy/based/a/../../../ok',
+        '/proxy/based/..%2fok', '/proxy/based/.%2e/ok', '/proxy/based//evil.example/']) {
+        const raw = await Raw.connect(gw.port);
+        raw.write(bytesOf('GET', path, { Authorization: `Bearer ${gw.texts.agent}` }));
+        const status = await raw.status();
+        raw.hangUp();
+        if (status === 200) assert.ok(up.seen.at(-1).raw.startsWith('/v1/base/'), `${path}: ${up.seen.at(-1).raw}`);
+        else assert.ok(status >= 400 && status < 500, `${path}: ${status}`);
+    }
+});
+
+test('headers: the upstream gets its own, never ours', async () => {
+    const headers = {
+        'x-custom': 'kept', 'accept-language': 'la', 'semel-scope': 'shop/x', cookie: 'c=1',
+        connection: 'keep-alive, x-hop', 'x-hop': 'gone', te: 'trailers', 'proxy-authorization': 'gone',
+    };
+    const answer = await gw.agent.post('/proxy/based/echo', order(), { headers });
+    const seen = answer.json.headers;
+    assert.equal(seen.authorization, `Bearer ${secret}`, 'the configured one wins');
+    assert.equal(seen['x-custom'], 'kept');
+    assert.equal(seen.host, `127.0.0.1:${up.port}`);
+    for (const name of ['x-hop', 'te', 'proxy-authorization', 'semel-scope', 'semel-token'])
+        assert.equal(seen[name], undefined, name);
+    const text = JSON.stringify(seen);
+    assert.ok(!text.includes(gw.texts.agent), 'our token stays here');
+});
+
+test("with Semel-Token, Authorization is the upstream's", async () => {
+    const headers = { 'semel-token': gw.texts.agent, authorization: 'Bearer theirs' };
+    const answer = await gw.client.post('/proxy/api/echo', order(), { headers });
+    assert.equal(answer.status, 200, answer.text);
+    assert.equal(answer.json.headers.authorization, 'Bearer theirs');
+    assert.equal(answer.json.headers['semel-token'], undefined);
+    const own = await gw.agent.post('/proxy/api/echo', order());
+    assert.ok(!JSON.stringify(own.json.headers).includes(gw.texts.agent), 'else it is ours and stays');
+});
+
+test('cookies of an answer are not replayed', async () => {
+    const body = order();
+    await post('/cookie', body);
+    const again = await post('/cookie', body);
+    assert.equal(again.headers['idempotent-replayed'], 'true');
+    assert.equal(again.headers['set-cookie'], undefined);
+});
+
+test('statuses pass: what was rejected, and what is in doubt', async () => {
+    const rejected = await post('/refuse/422', order());
+    assert.equal(rejected.status, 422);
+    assert.deepEqual(rejected.json, { refused: true });
+    const body = order();
+    for (let n = 0; n < 3; n++) assertProblem(await post('/status/500', body), 409, 'IN_DOUBT');
+    assert.equal(up.times(body.order_id), 1);
+    const lost = order();
+    for (let n = 0; n < 3; n++) assertProblem(await post('/reset-after', lost), 409, 'IN_DOUBT');
+    assert.equal(up.times(lost.order_id), 1);
+    assertProblem(await gw.agent.post('/proxy/dead/x', order()), 502, 'UPSTREAM_FAILED');
+    assertProblem(await gw.agent.get('/proxy/dead/x'), 502, 'UPSTREAM_FAILED');
+    assert.equal((await gw.agent.get('/proxy/api/refuse/418')).status, 418);
+});
+
+test('the declared key header carries a key of ours that is the same on a repeat', async () => {
+    const body = order();
+    await gw.agent.post('/proxy/keyed/once', body);
+    const seen = up.work.at(-1);
+    assert.match(seen.key, /^[A-Za-z0-9_-]{43}$/);
+});
+
+test('equal requests at once: one runs, all are answered alike or told to come back', async () => {
+    const body = order();
+    const answers = await Promise.all(Array.from({ length: 50 }, () => post('/slow', body)));
+    assert.equal(up.times(body.order_id), 1);
+    const good = answers.filter((one) => one.status === 200);
+    assert.ok(good.length >= 1);
+    assert.equal(new Set(good.map((one) => one.text)).size, 1);
+    for (const one of answers.filter((answer) => answer.status !== 200)) {
+        assertProblem(one, 409, 'RETRY_IN_FLIGHT');
+        assert.ok(one.headers['retry-after']);
+    }
+});
+
+test('a client that hangs up does not cancel a write: the retry gets the result', async () => {
+    const body = order();
+    const abort = new AbortController();
+    const own = new Client(gw.client.base, gw.texts.agent);
+    const first = own.post('/proxy/api/slow', body, { signal: abort.signal }).catch((error) => error.name);
+    await eventually('the upstream works', () => up.times(body.order_id) === 1);
+    abort.abort();
+    await first;
+    own.close();
+    const again = await eventually('it is recorded', async () => {
+        const answer = await post('/slow', body);
+        return answer.status === 200 && answer;
+    });
+    assert.equal(again.headers['idempotent-replayed'], 'true');
+    assert.equal(up.times(body.order_id), 1);
+});
+
+test('a read streams: its pieces come when they are sent', async () => {
+    const times = [];
+    await new Promise((resolve, reject) => {
+        const request = http.get({
+            host: '127.0.0.1', port: gw.port, path: '/proxy/api/pieces',
+            headers: { authorization: `Bearer ${gw.texts.agent}` },
+        }, (response) => {
+            response.on('data', () => times.push(Date.now()));
+            response.on('end', resolve);
+        });
+        request.on('error', reject);
+    });
+    assert.ok(times.length >= 4, `${times.length} pieces`);
+    assert.ok(times.at(-1) - times[0] > 300, 'not all at the end');
+});
+
+test('a large read passes in bounded memory, also to one who reads slowly', async () => {
+    const count = (path, pauseMs) => new Promise((resolve, reject) => {
+        let bytes = 0;
+        http.get({
+            host: '127.0.0.1', port: gw.port, path, agent: false,
+            headers: { authorization: `Bearer ${gw.texts.agent}` },
+        }, async (response) => {
+            for await (const piece of response) {
+                bytes += piece.length;
+                if (pauseMs && bytes < 2_000_000) await sleep(pauseMs);
+            }
+            resolve(bytes);
+        }).on('error', reject);
+    });
+    const sizes = await Promise.all([count('/proxy/api/large', 0), count('/proxy/api/large', 5)]);
+    assert.deepEqual(sizes, [800 * 65536, 800 * 65536]);
+    const memory = await gw.metric(/process_resident_memory_bytes$/);
+    assert.ok(!(memory > 60e6), `${memory} bytes`);
+});
+
+test('a reader who hangs up ends the read', async () => {
+    const raw = await Raw.connect(gw.port);
+    raw.write(bytesOf('GET', '/proxy/api/large', { Authorization: `Bearer ${gw.texts.agent}` }));
+    await raw.status();
+    raw.hangUp();
+    await eventually('nothing is under way', async () => {
+        const sockets = [...up.sockets].filter((one) => one.writableLength > 0);
+        return sockets.length === 0;
+    });
+});
+
+test('who may not, may not here either', async () => {
+    assertProblem(await gw.client.post('/proxy/api/ok', order()), 401, 'UNAUTHENTICATED');
+    assertProblem(await gw.approver.post('/proxy/api/ok', order()), 403, 'NOT_ALLOWED');
+    assert.equal((await gw.agent.get('/proxy/none/x')).status, 404);
+    assert.equal((await gw.agent.get('/proxy/')).status, 404);
+    const foreign = await post('/ok', order(), { 'semel-scope': 'other/1' });
+    assert.equal(foreign.status, 403, foreign.text);
+});
+
+test('what one tenant did is not replayed to another', async () => {
+    const body = order();
+    const first = await post('/ok', body);
+    const other = await post('/ok', body, {}, gw.stranger);
+    assert.equal(other.status, 200, other.text);
+    assert.equal(other.headers['idempotent-replayed'], undefined);
+    assert.notDeepEqual(other.body, first.body);
+});
+
+await run();

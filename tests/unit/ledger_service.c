@@ -1,0 +1,419 @@
+/* What a server needs of a ledger: asking without waiting, other contracts while it runs, and what
+ * is left over of effects that Semel executes itself. */
+#include "ledger.h"
+
+#include <stdatomic.h>
+
+#include "ledger/service.h"
+
+#define UPSTREAM                                                                                   \
+    "upstream: {url: 'http://127.0.0.1:1/x', idempotency: {header: Idempotency-Key, window: "      \
+    "24h}}"
+#define KEYED                                                                                       \
+    "{version: 1, tools: {t: {class: write, on_in_doubt: [resend, probe, hold], " UPSTREAM          \
+    ", probe: {tool: find, applied: {when: [{field: /id, exists: true}]}, absent: {when: [{field: " \
+    "/id, exists: false}]}, settle: 300ms}}, find: {class: read, upstream: {url: "                  \
+    "'http://127.0.0.1:1/find', method: GET}}}}"
+
+static sm_asking asking(const char *args)
+{
+    return (sm_asking){.call = call_of("t", args), .upstream = true, .lease_ms = 5000};
+}
+
+static void ask(ledger *l, sm_asking *q)
+{
+    take(l, sm_ask(l->s, q, l->a));
+}
+
+static sm_handle handle_of(const ledger *l)
+{
+    sm_handle h;
+    assert_true(sm_handle_parse("ef_", sm_str_from(l->effect), &h));
+    return h;
+}
+
+static void who_asks_again_gets_the_end_of_what_was_joined_and_never_runs_it(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write}}}");
+    sm_asking first = asking("{}"), second = asking("{}");
+    ask(&l, &first);
+    expect_execute(&l);
+    char claim[128];
+    strcpy(claim, l.claim);
+    ask(&l, &second);
+    expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+    assert_true(second.waits);
+    assert_int_equal(second.id, first.id);
+    commit_as(&l, claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "\"no\"");
+    ask(&l, &second); /* failures are retried, but not by whoever waited for this one */
+    expect_replay(&l, "\"no\"");
+    assert_false(second.waits);
+    sm_asking third = asking("{}");
+    ask(&l, &third);
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
+static sm_err refuse(sm_asking *q, const sm_contract *c, const sm_json *args, sm_fault *fault)
+{
+    assert_true(q->id != 0);
+    assert_non_null(c);
+    assert_int_equal(args->type, SM_JSON_OBJECT);
+    return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "not like this");
+}
+
+static void a_call_that_cannot_be_prepared_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(NULL);
+    sm_asking q = asking("{}");
+    q.prepare = refuse;
+    ask(&l, &q);
+    expect_refused(&l, SEMEL_C_BAD_ARGUMENTS);
+    assert_non_null(strstr(l.a->message.p, "not like this"));
+    semel_stats stats;
+    assert_int_equal(semel_stats_get(l.s, false, &stats, NULL), SEMEL_OK);
+    assert_int_equal(stats.store.records, 0);
+    end_ledger(&l);
+}
+
+static void memory_answers_what_is_settled_and_nothing_else(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write}}}");
+    sm_asking q = asking("{\"n\": 1}");
+    assert_false(sm_ask_memory(l.s, &q, l.a));
+    ask(&l, &q);
+    expect_execute(&l);
+    assert_false(sm_ask_memory(l.s, &q, l.a));
+    commit_as(&l, l.claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"done\"");
+    sm_asking again = asking("{\"n\": 1.0}");
+    if (sm_ask_memory(l.s, &again, l.a)) /* a store that keeps no memory says nothing */
+        expect_replay(&l, "\"done\"");
+    sm_asking other = asking("{\"n\": 2}");
+    assert_false(sm_ask_memory(l.s, &other, l.a));
+    end_ledger(&l);
+}
+
+static void a_claim_that_is_given_back_frees_the_key(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: irreversible, key: {fields: [/n]}}}}");
+    sm_asking q = asking("{\"n\": 1}");
+    ask(&l, &q);
+    expect_execute(&l);
+    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SM_OK);
+    sm_asking again = asking("{\"n\": 1}");
+    ask(&l, &again);
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
+/* ---- contracts -------------------------------------------------------------------------------*/
+
+static sm_err replace(ledger *l, const char *text, uint32_t *warnings)
+{
+    sm_report report;
+    sm_report_init(&report, sm_str_from(text));
+    sm_err e = sm_contracts_replace(l->s, SM_STR("new.yaml"), sm_str_from(text), &report, NULL);
+    *warnings = report.warnings;
+    sm_report_fini(&report);
+    return e;
+}
+
+static void contracts_are_replaced_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    uint32_t warnings;
+    ledger l = new_ledger("{version: 1, unlisted: hide, tools: {t: {class: write}}}");
+    assert_int_equal(replace(&l, "{version: 1, tools: {u: {class: wrong}}}", &warnings),
+                     SEMEL_E_INVALID);
+    begin(&l, "u", "{}");
+    expect_refused(&l, SEMEL_C_UNKNOWN_TOOL);
+    begin(&l, "t", "{}");
+    expect_execute(&l);
+    assert_int_equal(
+        replace(&l, "{version: 1, unlisted: hide, tools: {u: {class: write}}}", &warnings), SM_OK);
+    begin(&l, "u", "{}");
+    expect_execute(&l);
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_UNKNOWN_TOOL);
+    end_ledger(&l);
+}
+
+static void a_new_identity_is_warned_of(void **state)
+{
+    (void)state;
+    uint32_t warnings;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write}}}");
+    assert_int_equal(replace(&l, "{version: 1, tools: {t: {class: write, window: 1h}}}", &warnings),
+                     SM_OK);
+    assert_int_equal(warnings, 0);
+    assert_int_equal(
+        replace(&l, "{version: 1, tools: {t: {class: write, key: {fields: [/id]}}}}", &warnings),
+        SM_OK);
+    assert_int_equal(warnings, 1);
+    end_ledger(&l);
+}
+
+/* ---- people ----------------------------------------------------------------------------------*/
+
+static void whoever_asked_cannot_approve_where_both_are_known(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, approval: {via: gateway}}}}");
+    sm_asking q = asking("{}");
+    q.actor = SM_STR("bot");
+    ask(&l, &q);
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    semel_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    expect_refused(&l, SEMEL_C_FORBIDDEN); /* not by the local way */
+    sm_approve(l.s, sm_str_from(l.request), SM_STR("bot"), l.a);
+    expect_refused(&l, SEMEL_C_FORBIDDEN);
+    sm_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    assert_int_equal(l.a->state, SEMEL_S_READY);
+    end_ledger(&l);
+}
+
+static void self_approval_is_for_those_whom_the_contract_lets(void **state)
+{
+    (void)state;
+    ledger l =
+        new_ledger("{version: 1, tools: {t: {class: write, approval: {self_approval: true}}}}");
+    sm_asking q = asking("{}");
+    q.actor = SM_STR("bot");
+    ask(&l, &q);
+    sm_approve(l.s, sm_str_from(l.request), SM_STR("bot"), l.a);
+    assert_int_equal(l.a->state, SEMEL_S_READY);
+    end_ledger(&l);
+}
+
+/* ---- what is left over -----------------------------------------------------------------------*/
+
+static void doubt(ledger *l)
+{
+    sm_asking q = asking("{\"order\": 7}");
+    ask(l, &q);
+    expect_execute(l);
+    commit_as(l, l->claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    assert_int_equal(l->a->state, SEMEL_S_IN_DOUBT);
+}
+
+static void a_resend_has_the_same_key_and_settles_the_doubt(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(KEYED);
+    sm_asking q = asking("{\"order\": 7}");
+    ask(&l, &q);
+    char key[64];
+    snprintf(key, sizeof key, "%.*s", SM_FMT(l.a->idempotency_key));
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    sm_handle h = handle_of(&l);
+    sm_remedy what;
+    assert_int_equal(sm_remedy_of(l.s, &h, l.a, &what), SM_OK);
+    assert_int_equal(what.step, SM_DOUBT_RESEND);
+    assert_true(sm_str_is(what.call.args, "{\"order\":7}"));
+    assert_int_equal(sm_resend(l.s, &h, 5000, l.a), SM_OK);
+    expect_verdict(&l, SEMEL_EXECUTE, SEMEL_C_NONE);
+    assert_true(sm_str_is(l.a->idempotency_key, key)); /* I15 */
+    keep_text(l.claim, l.a->claim);
+    sm_resend(l.s, &h, 5000, l.a); /* only one of two */
+    expect_refused(&l, SEMEL_C_ILLEGAL_STATE);
+    ask(&l, &q);
+    expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+    commit_as(&l, l.claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"done\"");
+    assert_int_equal(l.a->state, SEMEL_S_SUCCEEDED);
+    end_ledger(&l);
+}
+
+static void a_resend_that_was_given_back_is_tried_again(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(KEYED);
+    doubt(&l);
+    sm_handle h = handle_of(&l);
+    sm_remedy what;
+    for (int i = 0; i < 3; i++) {
+        sm_resend(l.s, &h, 5000, l.a);
+        expect_verdict(&l, SEMEL_EXECUTE, SEMEL_C_NONE);
+        keep_text(l.claim, l.a->claim);
+        assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SM_OK);
+        sm_remedy_of(l.s, &h, l.a, &what);
+        assert_int_equal(what.state, SEMEL_S_IN_DOUBT);
+        assert_int_equal(what.step, SM_DOUBT_RESEND);
+    }
+    /* One that the upstream turned down for good is not. */
+    sm_resend(l.s, &h, 5000, l.a);
+    keep_text(l.claim, l.a->claim);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "\"400\"");
+    sm_remedy_of(l.s, &h, l.a, &what);
+    assert_int_equal(what.state, SEMEL_S_IN_DOUBT); /* I16 */
+    assert_int_equal(what.step, SM_DOUBT_PROBE);
+    end_ledger(&l);
+}
+
+static void to_probe(ledger *l, sm_handle *h)
+{
+    doubt(l);
+    *h = handle_of(l);
+    sm_resend(l->s, h, 5000, l->a);
+    keep_text(l->claim, l->a->claim);
+    commit_as(l, l->claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "1");
+}
+
+static void a_probe_that_finds_it_settles_it_with_what_it_found(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(KEYED);
+    sm_handle h;
+    to_probe(&l, &h);
+    semel_outcome found = {.size = sizeof found, .value = SM_STR("{\"id\":1}"), .status = 200};
+    assert_int_equal(sm_probed(l.s, &h, SM_FOUND_APPLIED, &found, l.a), SM_OK);
+    assert_int_equal(l.a->state, SEMEL_S_SUCCEEDED);
+    sm_asking q = asking("{\"order\": 7}");
+    ask(&l, &q);
+    expect_replay(&l, "{\"id\":1}");
+    semel_verified v;
+    assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.flaws, 0);
+    end_ledger(&l);
+}
+
+static void absent_counts_only_after_a_while_and_then_it_may_run(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(KEYED);
+    sm_handle h;
+    sm_remedy what;
+    semel_outcome none = {.size = sizeof none};
+    to_probe(&l, &h);
+    assert_int_equal(sm_probed(l.s, &h, SM_FOUND_ABSENT, &none, l.a), SM_OK);
+    assert_int_equal(l.a->state, SEMEL_S_IN_DOUBT);
+    assert_int_equal(l.a->code, SEMEL_C_UPSTREAM_TIMEOUT);
+    usleep(320000);
+    assert_int_equal(sm_probed(l.s, &h, SM_FOUND_ABSENT, &none, l.a), SM_OK);
+    assert_int_equal(l.a->state, SEMEL_S_READY);
+    sm_remedy_of(l.s, &h, l.a, &what);
+    assert_int_equal(what.state, SEMEL_S_READY);
+    sm_asking q = asking("{\"order\": 7}");
+    ask(&l, &q);
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
+static void a_probe_that_does_not_know_leaves_it_to_a_person(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(KEYED);
+    sm_handle h;
+    semel_outcome none = {.size = sizeof none};
+    to_probe(&l, &h);
+    assert_int_equal(sm_probed(l.s, &h, SM_FOUND_UNKNOWN, &none, l.a), SM_OK);
+    sm_asking q = asking("{\"order\": 7}");
+    ask(&l, &q);
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    end_ledger(&l);
+}
+
+/* The effects that somebody was told of. */
+typedef struct told {
+    atomic_int count;
+    _Atomic uint64_t id;
+} told;
+
+static void tell(void *context, const sm_handle *effect)
+{
+    told *t = context;
+    atomic_store(&t->id, effect->id);
+    atomic_fetch_add(&t->count, 1);
+}
+
+static int told_within(told *t, int ms)
+{
+    for (; ms > 0 && atomic_load(&t->count) == 0; ms -= 20)
+        usleep(20000);
+    return atomic_load(&t->count);
+}
+
+static ledger kept_ledger(const char *contract, told *t)
+{
+    ledger l = {.s = open_ledger(fresh_url(), contract, false), .a = semel_answer_new()};
+    sm_on_due(l.s, tell, t);
+    return l;
+}
+
+static void doubts_that_can_be_settled_are_told_of_until_they_are_put_off(void **state)
+{
+    (void)state;
+    told t = {0};
+    ledger l = kept_ledger(KEYED, &t);
+    doubt(&l);
+    sm_handle h = handle_of(&l);
+    assert_true(told_within(&t, 3000) > 0);
+    assert_int_equal(atomic_load(&t.id), h.id);
+    assert_int_equal(sm_put_off(l.s, &h, 60000, l.a), SM_OK);
+    usleep(50000);
+    atomic_store(&t.count, 0);
+    assert_int_equal(told_within(&t, 2200), 0);
+    end_ledger(&l);
+}
+
+static void held_doubts_and_those_of_others_are_not_told_of(void **state)
+{
+    (void)state;
+    told t = {0};
+    ledger l = kept_ledger("{version: 1, tools: {t: {class: write, " UPSTREAM "}}}", &t);
+    doubt(&l);                        /* hold */
+    begin(&l, "t", "{\"order\": 8}"); /* not executed by us */
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    assert_int_equal(told_within(&t, 2200), 0);
+    end_ledger(&l);
+}
+
+static void what_was_approved_is_told_of_and_what_was_resolved_is_not(void **state)
+{
+    (void)state;
+    told t = {0};
+    ledger l = kept_ledger(
+        "{version: 1, tools: {t: {class: write, approval: {when: [{field: /n, over: 1}]}, " UPSTREAM
+        "}}}",
+        &t);
+    sm_asking q = asking("{\"n\": 1}");
+    ask(&l, &q);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    semel_resolve(l.s, sm_str_from(l.effect), SEMEL_RESOLVE_NOT_APPLIED, NULL, SM_STR("looked"),
+                  (sm_str){0}, l.a);
+    assert_int_equal(l.a->state, SEMEL_S_READY);
+    assert_int_equal(told_within(&t, 2200), 0);
+    sm_asking asks = asking("{\"n\": 2}");
+    ask(&l, &asks);
+    sm_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    sm_handle h = handle_of(&l);
+    assert_true(told_within(&t, 3000) > 0);
+    assert_int_equal(atomic_load(&t.id), h.id);
+    end_ledger(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_asks_again_gets_the_end_of_what_was_joined_and_never_runs_it),
+        cmocka_unit_test(a_call_that_cannot_be_prepared_leaves_nothing_behind),
+        cmocka_unit_test(memory_answers_what_is_settled_and_nothing_else),
+        cmocka_unit_test(a_claim_that_is_given_back_frees_the_key),
+        cmocka_unit_test(contracts_are_replaced_whole_or_not_at_all),
+        cmocka_unit_test(a_new_identity_is_warned_of),
+        cmocka_unit_test(whoever_asked_cannot_approve_where_both_are_known),
+        cmocka_unit_test(self_approval_is_for_those_whom_the_contract_lets),
+        cmocka_unit_test(a_resend_has_the_same_key_and_settles_the_doubt),
+        cmocka_unit_test(a_resend_that_was_given_back_is_tried_again),
+        cmocka_unit_test(a_probe_that_finds_it_settles_it_with_what_it_found),
+        cmocka_unit_test(absent_counts_only_after_a_while_and_then_it_may_run),
+        cmocka_unit_test(a_probe_that_does_not_know_leaves_it_to_a_person),
+        cmocka_unit_test(doubts_that_can_be_settled_are_told_of_until_they_are_put_off),
+        cmocka_unit_test(held_doubts_and_those_of_others_are_not_told_of),
+        cmocka_unit_test(what_was_approved_is_told_of_and_what_was_resolved_is_not),
+    };
+    return run_on_stores(tests, COUNT(tests), NULL, 0, NULL, 0);
+}
