@@ -51,7 +51,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
