@@ -250,8 +250,10 @@ sm_str gw_decode(sm_arena *a, sm_str text, bool plus)
 void gw_query_each(const gw_request *r, gw_pair_fn *each, void *context)
 {
     sm_arena *a = &gw_inner_of(r)->arena;
+    if (r->query.p == NULL)
+        return;
     const char *at = r->query.p, *end = at + r->query.n;
-    while (at != NULL && at < end) {
+    while (at < end) {
         const char *stop = memchr(at, '&', (size_t)(end - at));
         if (stop == NULL)
             stop = end;
@@ -344,7 +346,7 @@ void gw_inner_gone(gw_inner *q)
 
 static void work_run(gw_job *job, semel_answer *a)
 {
-    gw_inner *q = (gw_inner *)((char *)job - offsetof(gw_inner, job));
+    gw_inner *q = (void *)((char *)job - offsetof(gw_inner, job));
     q->work(&q->r, a);
 }
 

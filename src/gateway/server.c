@@ -137,9 +137,10 @@ static enum MHD_Result begin(gw_inner *q, const char *method)
         return MHD_YES;
     }
     q->stage = GW_SWALLOWS;
+    /* Where a request with a flaw in its head ends, nobody can tell. */
     bool none = q->length <= 0 && !q->chunked;
-    bool little = q->length > 0 && q->length <= SWALLOWED_MAX && !q->expects && q->flaw == NULL;
-    if (none || little)
+    bool little = q->length > 0 && q->length <= SWALLOWED_MAX && !q->expects;
+    if (q->flaw == NULL && (none || little))
         return MHD_YES; /* the answer goes out when all has come */
     q->conn->linger = true;
     return deliver(q);
