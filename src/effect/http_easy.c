@@ -104,11 +104,10 @@ static int status_of(sm_str line)
     return status;
 }
 
-/* The blank line. Answers that only announce another one do not count; 101 is an end, for nobody
- * asked for another protocol. */
+/* The blank line. Answers that only announce another one do not count. */
 static bool end_head(sm_http_exchange *x)
 {
-    if (x->status < 200 && x->status != 101)
+    if (x->status < 200)
         return true;
     if (!gather_fields(x->carrier))
         return false;
@@ -160,14 +159,12 @@ static size_t on_body(char *p, size_t size, size_t n, void *context)
         return x->paused ? CURL_WRITEFUNC_PAUSE : piece.n;
     }
     sm_buf *body = &x->carrier->body;
-    x->cut = piece.n > x->body_max - body->len;
-    if (x->cut)
-        return 0;
-    sm_buf_str(body, piece);
-    if (body->err == SM_OK)
-        return piece.n;
-    x->failed = "out of memory";
-    return 0;
+    size_t room = x->body_max - body->len;
+    x->cut = piece.n > room;
+    sm_buf_bytes(body, piece.p, x->cut ? room : piece.n);
+    if (body->err != SM_OK)
+        x->failed = "out of memory";
+    return x->cut || x->failed != NULL ? 0 : piece.n;
 }
 
 /* ---- carriers --------------------------------------------------------------------------------*/
