@@ -1,7 +1,13 @@
 /* Reading the gateway's configuration and telling what is wrong with it. */
 #include "cli/config.h"
 
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "base/limits.h"
+
+#define PORTS 100u /* that are tried */
 
 int cli_config_read(const char *path, bool warnings, gw_config **out)
 {
@@ -25,4 +31,31 @@ int cli_config_read(const char *path, bool warnings, gw_config **out)
     sm_report_fini(&report);
     sm_buf_fini(&text);
     return code;
+}
+
+/* Whether a port of this machine can be listened on. Somebody may take it before we do: then
+ * starting fails, and says so. */
+static bool is_free(uint16_t port)
+{
+    struct sockaddr_in here = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    if (fd < 0)
+        return true;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    bool free_ = bind(fd, (struct sockaddr *)&here, sizeof here) == 0 && listen(fd, 1) == 0;
+    close(fd);
+    return free_;
+}
+
+int cli_config_free_port(gw_config *c)
+{
+    gw_listen *one = sm_arena_alloc(&c->arena, sizeof *one);
+    if (one == NULL)
+        return cli_fail(CLI_INTERNAL, "%s", semel_err_text(SEMEL_E_NOMEM));
+    *one = c->listen.v[0];
+    for (unsigned i = 0; i < PORTS && !is_free(one->port); i++)
+        one->port++;
+    c->listen.v = one;
+    return CLI_OK;
 }

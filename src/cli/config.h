@@ -9,4 +9,8 @@
  * printed; warnings too, if wanted. Returns the exit code. */
 int cli_config_read(const char *path, bool warnings, gw_config **out);
 
+/* For the built-in configuration: if its port is taken, the next one that is free. Explains a
+ * failure and returns the exit code. */
+int cli_config_free_port(gw_config *c);
+
 #endif

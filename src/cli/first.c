@@ -5,47 +5,12 @@
  * The ledger and the tokens are the user's own, so that what was tried can be looked at with the
  * other commands. Each start has a scope of its own: what an earlier one did is not replayed.
  */
-#include <arpa/inet.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/config.h"
 #include "cli/service.h"
 #include "gateway/demo.h"
 #include "gateway/tokens.h"
-
-#define PORTS 100u /* that are tried */
-
-/* Whether a port of this machine can be listened on. Somebody may take it before we do: then
- * starting fails, and says so. */
-static bool is_free(uint16_t port)
-{
-    struct sockaddr_in here = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    if (fd < 0)
-        return true;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    bool free_ = bind(fd, (struct sockaddr *)&here, sizeof here) == 0 && listen(fd, 1) == 0;
-    close(fd);
-    return free_;
-}
-
-/* The built-in address, or the next port that is free. */
-static int choose_port(gw_config *c)
-{
-    gw_listen *one = sm_arena_alloc(&c->arena, sizeof *one);
-    if (one == NULL)
-        return cli_fail(CLI_INTERNAL, "%s", semel_err_text(SEMEL_E_NOMEM));
-    *one = c->listen.v[0];
-    for (unsigned i = 0; i < PORTS && !is_free(one->port); i++)
-        one->port++;
-    c->listen.v = one;
-    return CLI_OK;
-}
 
 /* ---- the screen ------------------------------------------------------------------------------*/
 
@@ -89,9 +54,9 @@ static void print_call(const char *told, sm_str address, unsigned run, const cha
 
 static void print_screen(const char *program, sm_str address, const char *token)
 {
-    unsigned run = (unsigned)(sm_clock_ms() / 1000 % 1000000);
+    unsigned run = (unsigned)(sm_clock_ms() / 1000 % 100000);
     printf("%sSemel: once.%s Agents retry; the side effect must not.\n\n"
-           "The gateway is at %s%.*s%s. Ctrl-C ends it.\n\n",
+           "The gateway is at %s%.*s%s (Ctrl-C ends it).\n\n",
            bold(), plain(), bold(), SM_FMT(address), plain());
     print_token(program, token);
     printf("Paste that into another terminal, and then these: one tool called three times, as an\n"
@@ -100,7 +65,7 @@ static void print_screen(const char *program, sm_str address, const char *token)
     print_call("The answer is lost, and it asks again.", address, run,
                "\"amount\":1e3,\"order_id\":\"A-17\"");
     print_call("And again, in other words.", address, run,
-               "\"order_id\":\"A-17\",\"amount\":1000,\"note\":\"third try\"");
+               "\"order_id\":\"A-17\",\"amount\":1000,\"try\":3");
     printf("  %s# What the ledger knows of it.%s\n"
            "  %s list --scope demo/%u\n\n"
            "Your own tools: %s help serve. All commands: %s help.\n\n",
@@ -135,7 +100,7 @@ int cli_first_screen(const char *program)
     cli_service_hold();
     int code = cli_config_read(NULL, false, &config);
     if (code == CLI_OK)
-        code = choose_port(config);
+        code = cli_config_free_port(config);
     if (code == CLI_OK && gw_demo_start(&demo, &port, &fault) != SM_OK)
         code = cli_fail(cli_code(fault.code), "%s", fault.text);
     if (code == CLI_OK) {

@@ -64,7 +64,9 @@ static int override(const cli_command *self, const options *o, gw_config *c)
         c->tokens = sm_str_from(o->tokens);
     or_environment(&c->contract, "SEMEL_CONTRACT");
     or_environment(&c->seal_key, "SEMEL_SEAL_KEY_FILE");
-    return o->listens > 0 ? override_listen(self, o, c) : CLI_OK;
+    if (o->listens > 0)
+        return override_listen(self, o, c);
+    return o->config == NULL && !o->check ? cli_config_free_port(c) : CLI_OK;
 }
 
 /* ---- what it names ---------------------------------------------------------------------------*/
@@ -138,8 +140,7 @@ static int check_all(const gw_config *c)
         if (codes[i] != CLI_OK)
             return CLI_DATA;
     }
-    printf("%sright%s: %s\n", cli_color(stdout, CLI_GREEN), cli_color(stdout, CLI_PLAIN),
-           c->file.p == NULL ? "the built-in configuration" : c->file.p);
+    printf("%s: no errors\n", c->file.p == NULL ? "the built-in configuration" : c->file.p);
     return CLI_OK;
 }
 

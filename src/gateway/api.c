@@ -54,10 +54,7 @@ bool gw_effect_named(gw_request *r, semel_answer *a, sm_handle *h)
 {
     if (sm_handle_parse("ef_", r->rest, h) || sm_handle_parse("ap_", r->rest, h))
         return gw_may_see(r, a, h, SEMEL_C_NOT_FOUND);
-    bool text = sm_utf8_valid(r->rest);
-    gw_problem(r, 400, "BAD_ARGUMENTS", "Name an effect as answers do; GET /v1/effects lists them.",
-               "\"%.*s\" is neither an effect's handle (ef_...) nor a request's (ap_...)",
-               SM_FMT(text ? sm_utf8_cut(r->rest, QUOTED_MAX) : SM_STR("...")));
+    gw_reply_code(r, a, SEMEL_C_NOT_FOUND);
     return false;
 }
 

@@ -4,10 +4,9 @@
  * A record knows that a request is open, for what and until when; who asked, and when, is in its
  * history. So effects that wait are listed first and then looked at one by one.
  */
-#include "gateway/api.h"
-
 #include <stddef.h>
 
+#include "gateway/api.h"
 #include "ledger/service.h"
 
 #define LIMIT_DEFAULT 50

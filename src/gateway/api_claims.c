@@ -5,30 +5,42 @@
  * which this machine knows nothing of. It is a secret, but a token of another tenant cannot use it
  * all the same, and is not told that it exists.
  */
-#include "gateway/api.h"
-
 #include <stddef.h>
 
-#include "ledger/service.h"
+#include "base/clock.h"
+#include "gateway/api.h"
+#include "gateway/metrics.h"
+#include "gateway/run.h"
 
 /* ---- begin -----------------------------------------------------------------------------------*/
 
-static void begin(gw_request *r, semel_answer *a)
+static void answer_begin(gw_run *run, gw_request *r, const semel_answer *a)
 {
-    sm_arena arena;
-    sm_arena_init(&arena, SM_ARENA_MAX);
-    sm_asking ask = {.actor = sm_str_from(r->who.actor)};
-    if (gw_read_call(r, &arena, GW_FORM_BEGIN, &ask.call)) {
-        ask.call.flags = SEMEL_CALL_DETACHED;
-        sm_ask(r->g->ledger, &ask, a);
-        gw_reply_answer(r, a);
-    }
-    sm_arena_fini(&arena);
+    gw_count_answer(run->g->metrics, a);
+    gw_reply_answer(r, a);
 }
 
+static const gw_run_ops begin_ops = {.answer = answer_begin, .hands_over = true};
+
+/* A run that ends where others begin to execute: whoever must wait is parked and costs no thread.
+ */
 void gw_on_begin(gw_request *r)
 {
-    gw_work(r, begin);
+    gw_run *run = gw_run_new(r->g, r);
+    if (run == NULL) {
+        gw_problem(r, 503, "OVERLOADED", "Try again later.", "The gateway is out of memory.");
+        return;
+    }
+    if (!gw_read_call(r, &run->arena, GW_FORM_BEGIN, &run->ask.call)) {
+        gw_run_free(run);
+        return;
+    }
+    run->ops = &begin_ops;
+    run->ask.call.flags = SEMEL_CALL_DETACHED;
+    run->ask.actor = sm_arena_text(&run->arena, sm_str_from(r->who.actor));
+    run->deadline_ns = sm_clock_deadline_ns(run->ask.call.wait_ms);
+    gw_hold(r);
+    gw_run_start(run);
 }
 
 /* ---- commit ----------------------------------------------------------------------------------*/
@@ -101,6 +113,7 @@ static void commit(gw_request *r, semel_answer *a)
     semel_outcome o;
     if (read_commit(r, &arena, &claim, &o) && may_use(r, a, claim)) {
         semel_commit(r->g->ledger, claim, &o, a);
+        gw_ring_handle(r->g, a->effect);
         gw_reply_answer(r, a);
     }
     sm_arena_fini(&arena);

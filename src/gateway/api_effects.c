@@ -3,8 +3,6 @@
  *
  * Whatever a query asks for, it gets only what is in the token's scope.
  */
-#include "gateway/api.h"
-
 #include <stddef.h>
 
 #include "base/clock.h"
@@ -13,6 +11,7 @@
 #include "base/stamp.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "gateway/api.h"
 #include "ledger/service.h"
 
 #define LIMIT_DEFAULT  50

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "base/limits.h"
+#include "core/call.h"
 #include "gateway/gateway.h"
 
 #define CALL_WAIT_MS 30000
@@ -146,6 +147,11 @@ bool gw_read_call(gw_request *r, sm_arena *a, gw_call_form form, semel_call *out
     }
     if (gw_who_owns(&r->who, out->scope))
         return true;
+    sm_call parts = {.scope = out->scope, .step = out->step, .tool = out->tool, .key = out->key};
+    if (sm_call_check(&parts, &fault) != SM_OK) { /* it would be nobody's */
+        gw_body_refuse(r, &fault);
+        return false;
+    }
     gw_problem(r, 403, "FORBIDDEN", "Use a scope of your own, or another token.",
                "This token may only use scopes below \"%s\".", r->who.scope);
     return false;

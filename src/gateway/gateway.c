@@ -1,7 +1,7 @@
 /*
  * The gateway as a whole: its parts are started from the bottom up, and stopped from the top down.
  *
- *     tokens, ledger, HTTP client, workers, runs, streams, server
+ *     metrics, tokens, ledger, HTTP client, workers, runs, streams, server
  *
  * Draining comes first: no new connections, no new work, and time for what is under way. Then the
  * server goes, so that nobody asks any more; then the HTTP client, whose last exchanges become
@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "core/report.h"
+#include "gateway/metrics.h"
 #include "gateway/run.h"
 #include "gateway/server.h"
 #include "ledger/service.h"
@@ -75,6 +76,8 @@ static sm_err start_all(whole *w, sm_str contract_text, sm_fault *fault)
     gateway *g = &w->g;
     const gw_config *c = g->config;
     sm_err e = gw_config_safe(c, fault);
+    if (e == SM_OK)
+        e = gw_metrics_new(&g->metrics);
     if (e == SM_OK)
         e = gw_tokens_open(c->tokens.p, &g->tokens, fault);
     if (e == SM_OK)
@@ -219,6 +222,7 @@ void gw_stop(gateway *g)
     gw_runs_stop(g->runs);
     semel_close(g->ledger);
     gw_tokens_close(g->tokens);
+    gw_metrics_free(g->metrics);
     pthread_mutex_destroy(&w->due);
     free(w);
 }

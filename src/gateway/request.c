@@ -15,6 +15,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
+#include "gateway/metrics.h"
 #include "gateway/server.h"
 
 #define FREE_MAX      64u /* requests on one free list */
@@ -168,8 +169,10 @@ void gw_inner_unref(gw_inner *q)
     bool held = q->held;
     if (atomic_load_explicit(&q->r.gone, memory_order_relaxed) && q->r.method != GW_HEAD)
         q->status = GONE_STATUS;
+    int64_t took_ns = sm_clock_mono_ns() - q->r.began_ns;
+    gw_count_request(s->g->metrics, q->route, q->status, took_ns);
     if (to_be_logged(q))
-        log_request(q, sm_clock_mono_ns() - q->r.began_ns);
+        log_request(q, took_ns);
     gw_flow_free(q->flow);
     if (q->answer != NULL)
         MHD_destroy_response(q->answer);
@@ -247,8 +250,10 @@ sm_str gw_decode(sm_arena *a, sm_str text, bool plus)
 void gw_query_each(const gw_request *r, gw_pair_fn *each, void *context)
 {
     sm_arena *a = &gw_inner_of(r)->arena;
+    if (r->query.p == NULL)
+        return;
     const char *at = r->query.p, *end = at + r->query.n;
-    while (at != NULL && at < end) {
+    while (at < end) {
         const char *stop = memchr(at, '&', (size_t)(end - at));
         if (stop == NULL)
             stop = end;
@@ -341,7 +346,7 @@ void gw_inner_gone(gw_inner *q)
 
 static void work_run(gw_job *job, semel_answer *a)
 {
-    gw_inner *q = (gw_inner *)((char *)job - offsetof(gw_inner, job));
+    gw_inner *q = (void *)((char *)job - offsetof(gw_inner, job));
     q->work(&q->r, a);
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "gateway/metrics.h"
 #include "gateway/runs.h"
 #include "json/canon.h"
 
@@ -151,6 +152,7 @@ static bool worth_another(const gw_run *run, const sm_http_result *res)
 static void on_done(void *context, const sm_http_result *res)
 {
     gw_run *run = context;
+    gw_count_exchange(run->g->metrics, run->ask.call.tool, res);
     sm_upstream_judge(run->up.rejects_before_work, res, sm_clock_ms(), &run->ruling);
     tell_why(run, res);
     if (worth_another(run, res)) {
@@ -498,6 +500,7 @@ static void reply_failed(gw_request *r, const semel_answer *a)
 void gw_reply_outcome(gw_request *r, const semel_answer *a)
 {
     r->effect = a->effect;
+    gw_count_answer(r->g->metrics, a);
     if (a->verdict == SEMEL_REFUSED || !a->has_outcome) {
         gw_reply_refusal(r, a);
         return;

@@ -137,9 +137,10 @@ static enum MHD_Result begin(gw_inner *q, const char *method)
         return MHD_YES;
     }
     q->stage = GW_SWALLOWS;
+    /* Where a request with a flaw in its head ends, nobody can tell. */
     bool none = q->length <= 0 && !q->chunked;
-    bool little = q->length > 0 && q->length <= SWALLOWED_MAX && !q->expects && q->flaw == NULL;
-    if (none || little)
+    bool little = q->length > 0 && q->length <= SWALLOWED_MAX && !q->expects;
+    if (q->flaw == NULL && (none || little))
         return MHD_YES; /* the answer goes out when all has come */
     q->conn->linger = true;
     return deliver(q);
@@ -406,6 +407,11 @@ void gw_server_let_go(gw_server *s)
     pthread_mutex_unlock(&s->end_lock);
     if (last)
         server_free(s);
+}
+
+size_t gw_server_connections(gw_server *s)
+{
+    return atomic_load(&s->conn_count);
 }
 
 size_t gw_server_busy(gw_server *s)

@@ -106,7 +106,8 @@ struct gw_tokens {
     pthread_rwlock_t lock; /* for `list` */
     gw_token_list list;    /* ordered by id */
     pthread_mutex_t refreshing;
-    version seen; /* of what is in force */
+    version seen;  /* of what is in force */
+    version tried; /* of what was read last, which may have been wrong */
 };
 
 static version look(const char *path)
@@ -148,9 +149,19 @@ sm_err gw_tokens_refresh(gw_tokens *t, sm_fault *fault)
             free(old.v);
             t->seen = now;
         }
+        t->tried = now;
     }
     pthread_mutex_unlock(&t->refreshing);
     return e;
+}
+
+bool gw_tokens_changed(gw_tokens *t)
+{
+    version now = look(t->path);
+    pthread_mutex_lock(&t->refreshing);
+    bool changed = !same(&now, &t->tried);
+    pthread_mutex_unlock(&t->refreshing);
+    return changed;
 }
 
 sm_err gw_tokens_open(const char *path, gw_tokens **out, sm_fault *fault)
@@ -164,7 +175,7 @@ sm_err gw_tokens_open(const char *path, gw_tokens **out, sm_fault *fault)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "%s", semel_err_text(SEMEL_E_NOMEM));
     }
     t->path = copy;
-    t->seen.problem = -1; /* like nothing that will be seen */
+    t->seen.problem = t->tried.problem = -1; /* like nothing that will be seen */
     pthread_rwlock_init(&t->lock, NULL);
     pthread_mutex_init(&t->refreshing, NULL);
     sm_err e = gw_tokens_refresh(t, fault);
@@ -212,21 +223,31 @@ static void introduce(const gw_token *t, gw_who *out)
     memcpy(out->scope, t->scope, strlen(t->scope) + 1);
 }
 
-bool gw_tokens_check(gw_tokens *t, sm_str text, int64_t now_ms, gw_who *out)
+/* Looks a hashed token up; *known says whether there is one of this id. */
+static bool check(gw_tokens *t, const gw_token *wanted, int64_t now_ms, gw_who *out, bool *known)
 {
-    *out = (gw_who){0};
-    sm_hash hash;
-    if (!well_formed(text) || gw_token_hash(text, &hash) != SM_OK)
-        return false;
-    gw_token wanted;
-    memcpy(wanted.id, text.p + PREFIX_TEXT, GW_ID_TEXT);
     pthread_rwlock_rdlock(&t->lock);
     const gw_token *found =
-        t->list.n == 0 ? NULL : bsearch(&wanted, t->list.v, t->list.n, sizeof wanted, by_id);
-    bool good = found != NULL && CRYPTO_memcmp(found->hash.b, hash.b, SM_HASH_BYTES) == 0 &&
+        t->list.n == 0 ? NULL : bsearch(wanted, t->list.v, t->list.n, sizeof *wanted, by_id);
+    bool good = found != NULL && CRYPTO_memcmp(found->hash.b, wanted->hash.b, SM_HASH_BYTES) == 0 &&
                 (found->ends_at == 0 || now_ms < found->ends_at);
     if (good)
         introduce(found, out);
+    *known = found != NULL;
     pthread_rwlock_unlock(&t->lock);
     return good;
+}
+
+bool gw_tokens_check(gw_tokens *t, sm_str text, int64_t now_ms, gw_who *out)
+{
+    *out = (gw_who){0};
+    gw_token wanted;
+    bool known;
+    if (!well_formed(text) || gw_token_hash(text, &wanted.hash) != SM_OK)
+        return false;
+    memcpy(wanted.id, text.p + PREFIX_TEXT, GW_ID_TEXT);
+    if (check(t, &wanted, now_ms, out, &known))
+        return true;
+    return !known && gw_tokens_changed(t) && gw_tokens_refresh(t, NULL) == SM_OK &&
+           check(t, &wanted, now_ms, out, &known);
 }

@@ -64,9 +64,13 @@ void gw_tokens_close(gw_tokens *t); /* accepts NULL */
  * same again until the file is right. */
 sm_err gw_tokens_refresh(gw_tokens *t, sm_fault *fault);
 
+/* Whether the file is another one than when it was last read, rightly or not. */
+bool gw_tokens_changed(gw_tokens *t);
+
 size_t gw_tokens_count(gw_tokens *t);
 
-/* Who a token's text stands for; false if nobody. Compares in constant time. Any thread. */
+/* Who a token's text stands for; false if nobody. Compares in constant time. Any thread. A token
+ * that is not known may just have been made: then the file is looked at, and read if it changed. */
 bool gw_tokens_check(gw_tokens *t, sm_str text, int64_t now_ms, gw_who *out);
 
 /* Changes to a file, whole or not at all. `text` gets the new token, which is nowhere else. Of

@@ -301,7 +301,7 @@ static void refresh_tokens(gw_sentry *w)
         return;
     w->tokens_ns = now;
     sm_fault fault = {0};
-    if (gw_tokens_refresh(g->tokens, &fault) != SM_OK)
+    if (gw_tokens_changed(g->tokens) && gw_tokens_refresh(g->tokens, &fault) != SM_OK)
         gw_say(&g->log, GW_ERROR, "the file of tokens cannot be read; the earlier tokens hold",
                "reason", fault.text, NULL);
 }

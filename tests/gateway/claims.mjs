@@ -69,9 +69,9 @@ test('wait_ms is kept to', async () => {
 
 test('renew extends a lease; what is settled cannot be renewed', async () => {
     const { claim } = await begun(newOrder());
-    const renewed = await gw.agent.post('/v1/renew', { claim, lease_ms: 60_000 });
+    const renewed = await gw.agent.post('/v1/renew', { claim, lease_ms: 900_000 });
     assert.equal(renewed.status, 200, renewed.text);
-    assert.equal(renewed.json.lease_ms, 60_000);
+    assert.ok(renewed.json.lease_ms > 890_000 && renewed.json.lease_ms <= 900_000, renewed.text);
     await gw.agent.post('/v1/commit', { claim, kind: 'success' });
     const late = await gw.agent.post('/v1/renew', { claim });
     assertProblem(late, 403, 'BAD_CLAIM');

@@ -161,7 +161,7 @@ export class Gateway {
         try {
             await eventually('the gateway is ready', () => this.ready(), 20_000);
         } catch (error) {
-            error.note = this.log;
+            error.note = this.log.slice(-4000);
             throw error;
         }
     }
@@ -228,6 +228,16 @@ export class Gateway {
             throw new Error(`${id} is ${last}, not ${states.join(' or ')}`);
         }, 15_000);
     }
+}
+
+// How often an effect, as it is shown, was begun.
+export function starts(shown) {
+    return shown.attempts.filter((one) => one.what === 'started').length;
+}
+
+// Another handle of the same form, of nothing.
+export function absentHandle(handle) {
+    return handle.slice(0, -1) + (handle.endsWith('0') ? '1' : '0');
 }
 
 // Prometheus' text format: every line must be right. [{ name, labels, value }]

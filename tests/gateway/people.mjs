@@ -1,6 +1,6 @@
 // What people decide: approve, deny, cancel, resolve, forget; and who may.
 
-import { Gateway, assert, assertProblem } from './harness.mjs';
+import { Gateway, absentHandle, assert, assertProblem } from './harness.mjs';
 import { newOrder, shop } from './shop.mjs';
 import { eventually, run, sleep, test } from './tap.mjs';
 import { Upstream } from './upstream.mjs';
@@ -244,7 +244,9 @@ test('what has no such state is refused with what it has', async () => {
     const effect = first.headers['semel-effect'];
     const cancel = await gw.operator.post(`/v1/effects/${effect}/cancel`, {});
     assertProblem(cancel, 409, 'ILLEGAL_STATE');
-    assertProblem(await gw.operator.post('/v1/effects/ef_none/cancel', {}), 404, 'NOT_FOUND');
+    const absent = await gw.operator.post(`/v1/effects/${absentHandle(effect)}/cancel`, {});
+    assertProblem(absent, 404, 'NOT_FOUND');
+    assertProblem(await gw.operator.post('/v1/effects/ef_none/cancel', {}), 400, 'BAD_ARGUMENTS');
 });
 
 test('an expired token is nobody', async () => {

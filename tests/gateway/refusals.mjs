@@ -3,7 +3,7 @@
 import { Raw, bytesOf } from './client.mjs';
 import { Gateway, assert, assertProblem, run as semel } from './harness.mjs';
 import { newOrder, shop } from './shop.mjs';
-import { run, test } from './tap.mjs';
+import { eventually, run, test } from './tap.mjs';
 import { Upstream } from './upstream.mjs';
 
 const up = await Upstream.start();
@@ -67,8 +67,7 @@ untouched('a revoked token is nobody within a second or so', async () => {
     const id = gw.texts.revoked.split('_')[1];
     const gone = semel(['token', 'revoke', id, '--tokens', gw.tokens]);
     assert.equal(gone.status, 0, gone.stderr);
-    const { eventually } = await import('./tap.mjs');
-    await eventually('it counts no more', async () => (await who.call(good())).status === 401);
+    await eventually('it counts no more', async () => (await who.get('/v1/tools')).status === 401);
 });
 
 untouched('a foreign scope is refused', async () => {
@@ -101,12 +100,11 @@ untouched('a body of another shape is told what is wrong', async () => {
     for (const [change, words] of [
         [{ scope: undefined }, /scope/],
         [{ scope: 7 }, /scope/],
-        [{ scope: '' }, /scope/],
         [{ scope: 'shop/' + 'x'.repeat(600) }, /scope/],
         [{ tool: undefined }, /tool/],
         [{ tool: ['charge'] }, /tool/],
-        [{ args: 'text' }, /args/],
-        [{ args: [1] }, /args/],
+        [{ args: 'text' }, /arguments/],
+        [{ args: [1] }, /arguments/],
         [{ step: true }, /step/],
         [{ key: 5 }, /key/],
         [{ wait_ms: '100' }, /wait_ms/],
@@ -119,6 +117,8 @@ untouched('a body of another shape is told what is wrong', async () => {
         const answer = await gw.agent.call({ ...good(), ...change });
         assertProblem(answer, 400, 'BAD_ARGUMENTS', words);
     }
+    for (const scope of ['', '/', 'a//b', 'a/', '/a', 'a\u0000b', 'a\nb'])
+        assertProblem(await gw.admin.call({ ...good(), scope }), 400, 'BAD_ARGUMENTS', /scope/);
     assertProblem(await gw.agent.call('[]'), 400, 'BAD_ARGUMENTS');
     assertProblem(await gw.agent.call('null'), 400, 'BAD_ARGUMENTS');
 });
@@ -163,8 +163,8 @@ untouched('too large in pieces is 413 too', async () => {
     }));
     const piece = 'x'.repeat(8192);
     for (let n = 0; n < 12 && !raw.socket.destroyed; n++) raw.write(`2000\r\n${piece}\r\n`);
-    const status = await raw.status();
-    assert.ok(status === 413 || (status === 0 && raw.socket.destroyed), `${status}`);
+    raw.write('0\r\n\r\n');
+    assert.equal(await raw.status(), 413);
     raw.hangUp();
 });
 
@@ -207,7 +207,6 @@ test('Host: our addresses and configured names, and no other', async () => {
         [`127.0.0.1:${gw.port}`, 200], ['127.0.0.1', 200], ['localhost', 200],
         [`localhost:${gw.port}`, 200], ['gateway.example', 200], ['GATEWAY.example', 200],
         ['evil.example', 403], ['127.0.0.1.evil.example', 403], ['gateway.example.evil', 403],
-        ['', 403],
     ]) {
         const answer = await gw.agent.get('/v1/tools', { headers: { host } });
         if (status === 403) assert.ok([400, 403, 421].includes(answer.status), `${host}: ${answer.status}`);

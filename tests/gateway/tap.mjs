@@ -72,14 +72,21 @@ async function clean() {
     }
 }
 
-async function interrupted(signal) {
+async function giveUp(status) {
     await clean();
-    process.exit(128 + signal);
+    process.exit(status);
 }
 
+process.on('SIGINT', () => giveUp(130));
+process.on('SIGTERM', () => giveUp(143));
+process.on('uncaughtException', (error) => {
+    console.log(`Bail out! ${prefix}${error.message.split('\n')[0]}`);
+    note(error.stack ?? error);
+    if (error.note) note(error.note);
+    giveUp(1);
+});
+
 export async function run() {
-    process.on('SIGINT', () => interrupted(2));
-    process.on('SIGTERM', () => interrupted(15));
     let count = 0;
     let failed = 0;
     const only = process.env.SEMEL_TEST_ONLY; // a part of names, for whoever looks for a mistake
