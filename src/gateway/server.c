@@ -416,7 +416,13 @@ size_t gw_server_connections(gw_server *s)
 
 size_t gw_server_busy(gw_server *s)
 {
-    return atomic_load(&s->held);
+    size_t n = 0;
+    pthread_mutex_lock(&s->lock);
+    for (const gw_conn *c = s->conns; c != NULL; c = c->next)
+        n += atomic_load_explicit(&c->serial, memory_order_relaxed) % 2;
+    pthread_mutex_unlock(&s->lock);
+    size_t held = atomic_load(&s->held);
+    return n > held ? n : held; /* of some that are held the client is gone */
 }
 
 void gw_server_quiesce(gw_server *s)
