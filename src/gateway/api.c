@@ -125,7 +125,7 @@ static bool take_parameter(void *context, sm_str name, sm_str value)
     if (value.p == NULL || value.n == 0)
         return true;
     if (m->kind == GW_M_TEXT) {
-        *(sm_str *)(q->out + m->offset) = value;
+        *(sm_str *)(void *)(q->out + m->offset) = value;
         if (sm_utf8_valid(value) && memchr(value.p, '\0', value.n) == NULL)
             return true;
         sm_fault_set(&q->fault, SEMEL_E_BAD_ARGUMENTS, "the parameter \"%s\" is not UTF-8 text",
@@ -134,7 +134,7 @@ static bool take_parameter(void *context, sm_str name, sm_str value)
     }
     uint64_t n;
     if (gw_cursor_parse(value, &n) && n >= (uint64_t)m->min && n <= (uint64_t)m->max) {
-        *(int64_t *)(q->out + m->offset) = (int64_t)n;
+        *(int64_t *)(void *)(q->out + m->offset) = (int64_t)n;
         return true;
     }
     sm_fault_set(&q->fault, SEMEL_E_BAD_ARGUMENTS,

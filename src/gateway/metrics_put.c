@@ -92,9 +92,10 @@ static uint64_t total(const gw_metrics *m, const gw_counter *of)
 {
     uint64_t sum = 0;
     size_t offset = (size_t)((const char *)of - (const char *)&m->copies[0]);
-    for (size_t i = 0; i < GW_COPIES; i++)
-        sum += atomic_load_explicit((const gw_counter *)((const char *)&m->copies[i] + offset),
-                                    memory_order_relaxed);
+    for (size_t i = 0; i < GW_COPIES; i++) {
+        const void *at = (const char *)&m->copies[i] + offset;
+        sum += atomic_load_explicit((const gw_counter *)at, memory_order_relaxed);
+    }
     return sum;
 }
 

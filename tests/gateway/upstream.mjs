@@ -226,7 +226,7 @@ export const habits = {
         reply(response, 200, up.saved.get(entry.key));
     },
 
-    // A read: what was done for an order. It is not work. /find-never answers with nonsense.
+    // A read: what was done for an order. It is not work. /find-never cannot tell.
     find: (up, entry, response) => {
         const data = up.work
             .filter((one) => one.order === entry.order)
@@ -234,7 +234,7 @@ export const habits = {
         reply(response, 200, { data });
     },
 
-    'find-never': (up, entry, response) => reply(response, 200, { data: 'who knows' }),
+    'find-never': (up, entry, response) => reply(response, 200, { data: [{}] }),
 
     'find-broken': (up, entry, response) => reply(response, 500, { broken: true }),
 
