@@ -301,7 +301,7 @@ static void write_found(gw_remedy *m, semel_answer *a)
 
 static void work(gw_job *job, semel_answer *a)
 {
-    gw_remedy *m = (gw_remedy *)((char *)job - offsetof(gw_remedy, job));
+    gw_remedy *m = (gw_remedy *)(void *)((char *)job - offsetof(gw_remedy, job));
     sm_remedy what;
     bool goes_on = false;
     if (m->probed) {

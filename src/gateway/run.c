@@ -240,7 +240,7 @@ static void execute(gw_run *run, semel_answer *a)
 
 static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
-    gw_run *run = (gw_run *)((char *)q - offsetof(gw_run, ask));
+    gw_run *run = (gw_run *)(void *)((char *)q - offsetof(gw_run, ask));
     run->rung = gw_park_heard(run->g->runs, q->id);
     run->replays_failures = c->failures == SM_FAILURES_REPLAY;
     if (run->ran || run->ops->prepare == NULL)
@@ -373,7 +373,7 @@ static void resend(gw_run *run, semel_answer *a)
 
 static void work(gw_job *job, semel_answer *a)
 {
-    gw_run *run = (gw_run *)((char *)job - offsetof(gw_run, job));
+    gw_run *run = (gw_run *)(void *)((char *)job - offsetof(gw_run, job));
     switch (atomic_load(&run->phase)) {
     case GW_ASKS: ask(run, a); break;
     case GW_RESENDS: resend(run, a); break;
