@@ -13,7 +13,7 @@
 #include "cli/service.h"
 #include "gateway/tokens.h"
 
-#define LISTEN_MAX   16
+#define LISTEN_MAX   8
 #define TLS_FILE_MAX ((size_t)1 << 20)
 
 typedef struct options {

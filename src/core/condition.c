@@ -198,3 +198,23 @@ bool sm_conditions_hold(const sm_conditions *list, const sm_json *document, bool
     }
     return false;
 }
+
+/* Whether there is something that the field would be in. */
+static bool has_place(const sm_pointer *field, const sm_json *document)
+{
+    sm_pointer above = *field;
+    above.count -= above.count > 0;
+    const sm_json *v = sm_pointer_get(&above, document);
+    return v != NULL && (v->type == SM_JSON_OBJECT || v->type == SM_JSON_ARRAY);
+}
+
+bool sm_conditions_prove(const sm_conditions *list, const sm_json *document)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        const sm_condition *c = &list->v[i];
+        bool absence = c->operators & EXISTS && !c->exists;
+        if (condition_holds(c, document, false) && (!absence || has_place(&c->field, document)))
+            return true;
+    }
+    return false;
+}

@@ -24,4 +24,9 @@ void sm_conditions_read(sm_loader *l, const sm_json *value, void *out);
 /* Whether any of the conditions holds. `unknown` is what an unanswerable operator counts as. */
 bool sm_conditions_hold(const sm_conditions *list, const sm_json *document, bool unknown);
 
+/* The same for evidence that something is not there. An answer of another form than expected, such
+ * as an error, lacks everything: that a field does not exist counts only where the object or array
+ * that would hold it does. What cannot be asked counts as false. */
+bool sm_conditions_prove(const sm_conditions *list, const sm_json *document);
+
 #endif

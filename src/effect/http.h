@@ -79,11 +79,14 @@ sm_err sm_http_start(const char *ca_file, sm_http **out, sm_fault *fault);
 void sm_http_stop(sm_http *h);
 
 /* Starts an exchange after a pause. The request is copied. On failure nothing was sent, and `done`
- * is not called. *out, if not NULL, names the exchange until `done` returns. */
+ * is not called: SEMEL_E_INVALID for a URL or header that is not to be sent (see core/wire.h; also
+ * headers about framing, which the client writes itself), SEMEL_E_UNAVAILABLE once it is stopping.
+ * *out, if not NULL, names the exchange until `done` returns. */
 sm_err sm_http_send(sm_http *h, const sm_http_request *request, int64_t pause_ms,
                     const sm_http_callbacks *callbacks, sm_http_exchange **out);
 
-/* Go on after a pause; give up. Only between send and the return of `done`. */
+/* Go on after a pause; give up. Only between send and the return of `done`: whoever calls them from
+ * another thread keeps `done` waiting meanwhile, with a lock of its own. */
 void sm_http_resume(sm_http_exchange *x);
 void sm_http_cancel(sm_http_exchange *x);
 

@@ -23,11 +23,14 @@
 #include "effect/http.h"
 
 /* Bounds (I12). */
-#define SM_HTTP_HEAD_MAX    ((size_t)64 << 10) /* bytes of an answer's headers */
-#define SM_HTTP_CONNECT_MS  10000
-#define SM_HTTP_IDLE_S      60   /* a connection that nobody used for so long is ended */
-#define SM_HTTP_CONNECTIONS 1024 /* kept at most */
-#define SM_HTTP_CARRIERS    256  /* kept for the next exchange, at most */
+#define SM_HTTP_HEAD_MAX   ((size_t)64 << 10) /* bytes of an answer's headers */
+#define SM_HTTP_CONNECT_MS 10000
+#define SM_HTTP_IDLE_S     60  /* a connection that nobody used for so long is ended */
+#define SM_HTTP_CARRIERS   256 /* kept for the next exchange, at most */
+
+/* Connections that libcurl keeps. It counts those in use, too: with fewer than there are exchanges
+ * under way it would keep none, and connect anew each time. */
+#define SM_HTTP_CONNECTIONS 4096
 
 /* For a write an idle connection is good for a much shorter time: a request that meets a server's
  * own idle limit is in doubt, and the shortest limits in use are two seconds. libcurl counts whole

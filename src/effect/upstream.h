@@ -30,7 +30,8 @@ typedef struct sm_upstream_call {
 /* Makes the request of a contract that has an upstream. Values of ${NAME} come from the
  * environment. SEMEL_E_BAD_ARGUMENTS if the arguments do not fill the URL, SEMEL_E_INVALID if a
  * variable is not set or cannot be sent, each with a sentence that names it (never its value).
- * Everything is in the arena: the contract and `args` need not outlive the call. */
+ * Everything is in the arena: the contract and `args` need not outlive the call. Of an answer as
+ * much is kept as the ledger takes; whoever passes more on raises request.body_max. */
 sm_err sm_upstream_make(sm_arena *a, const sm_contract *c, const sm_json *args,
                         sm_upstream_call *out, sm_fault *fault);
 

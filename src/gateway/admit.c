@@ -161,10 +161,20 @@ static bool is_address(sm_str host)
     return inet_pton(six ? AF_INET6 : AF_INET, text, at) == 1;
 }
 
+/* What Host has without the port, which says nothing about whose name it is. */
+static sm_str without_port(sm_str host)
+{
+    size_t n = host.n;
+    while (n > 0 && host.p[n - 1] >= '0' && host.p[n - 1] <= '9')
+        n--;
+    return n > 0 && host.p[n - 1] == ':' ? (sm_str){host.p, n - 1} : host;
+}
+
 bool gw_host_allowed(const gw_server *s, sm_str host)
 {
+    sm_str name = without_port(host);
     for (unsigned i = 0; i < s->name_count; i++)
-        if (same_name(s->names[i], host))
+        if (same_name(s->names[i], host) || same_name(s->names[i], name))
             return true;
     return s->any_address && is_address(host);
 }

@@ -18,6 +18,12 @@
 #define QUOTED_MAX  60u
 #define HEADERS_MAX 64u
 
+/* So much of a client's text as is repeated to it. */
+static sm_str shown(sm_str text)
+{
+    return sm_utf8_valid(text) ? sm_utf8_cut(text, QUOTED_MAX) : SM_STR("...");
+}
+
 /* ---- refusing --------------------------------------------------------------------------------*/
 
 void gw_reply_code(gw_request *r, semel_answer *a, semel_code code)
@@ -54,7 +60,9 @@ bool gw_effect_named(gw_request *r, semel_answer *a, sm_handle *h)
 {
     if (sm_handle_parse("ef_", r->rest, h) || sm_handle_parse("ap_", r->rest, h))
         return gw_may_see(r, a, h, SEMEL_C_NOT_FOUND);
-    gw_reply_code(r, a, SEMEL_C_NOT_FOUND);
+    gw_problem(r, 400, "BAD_ARGUMENTS", "Name an effect as answers do; GET /v1/effects lists them.",
+               "\"%.*s\" is neither an effect's handle (ef_...) nor a request's (ap_...)",
+               SM_FMT(shown(r->rest)));
     return false;
 }
 
@@ -67,11 +75,6 @@ typedef struct reading {
     uint64_t seen;
     sm_fault fault;
 } reading;
-
-static sm_str shown(sm_str text)
-{
-    return sm_utf8_valid(text) ? sm_utf8_cut(text, QUOTED_MAX) : SM_STR("...");
-}
 
 static bool no_parameter(reading *q, sm_str name)
 {
@@ -125,7 +128,7 @@ static bool take_parameter(void *context, sm_str name, sm_str value)
     if (value.p == NULL || value.n == 0)
         return true;
     if (m->kind == GW_M_TEXT) {
-        *(sm_str *)(q->out + m->offset) = value;
+        *(sm_str *)(void *)(q->out + m->offset) = value;
         if (sm_utf8_valid(value) && memchr(value.p, '\0', value.n) == NULL)
             return true;
         sm_fault_set(&q->fault, SEMEL_E_BAD_ARGUMENTS, "the parameter \"%s\" is not UTF-8 text",
@@ -134,7 +137,7 @@ static bool take_parameter(void *context, sm_str name, sm_str value)
     }
     uint64_t n;
     if (gw_cursor_parse(value, &n) && n >= (uint64_t)m->min && n <= (uint64_t)m->max) {
-        *(int64_t *)(q->out + m->offset) = (int64_t)n;
+        *(int64_t *)(void *)(q->out + m->offset) = (int64_t)n;
         return true;
     }
     sm_fault_set(&q->fault, SEMEL_E_BAD_ARGUMENTS,

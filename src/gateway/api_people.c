@@ -59,8 +59,8 @@ static const char *empty_text(const decision *d, const people_body *b)
 {
     for (size_t i = 0; i < d->count; i++) {
         const gw_member *m = &d->members[i];
-        if (m->required && m->kind == GW_M_TEXT &&
-            ((const sm_str *)((const char *)b + m->offset))->n == 0)
+        const void *at = (const char *)b + m->offset;
+        if (m->required && m->kind == GW_M_TEXT && ((const sm_str *)at)->n == 0)
             return m->name;
     }
     return NULL;

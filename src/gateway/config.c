@@ -193,27 +193,23 @@ static bool fill_in(gw_config *c)
     return true;
 }
 
-static bool all_loopback(const gw_config *c)
-{
-    for (uint32_t i = 0; i < c->listen.n; i++) {
-        if (!c->listen.v[i].loopback)
-            return false;
-    }
-    return true;
-}
-
-/* Requests name a host, and one that nobody expects is refused. */
+/* Requests name a host, and one that nobody expects is refused, but not on Unix sockets. */
 static void lint_hosts(sm_loader *l, const sm_json *root, const gw_config *c)
 {
     const sm_json *proxy = sm_json_find(root, SM_STR("behind_proxy"));
     const sm_json *listen = sm_json_find(root, SM_STR("listen"));
+    bool tcp = false, open = false;
+    for (uint32_t i = 0; i < c->listen.n; i++) {
+        tcp |= c->listen.v[i].path.p == NULL;
+        open |= !c->listen.v[i].loopback;
+    }
     if (c->hosts.n > 0)
         return;
-    if (c->behind_proxy)
+    if (c->behind_proxy && tcp)
         sm_advise(l, proxy,
                   "requests that come through the proxy name its host, which is refused unless it "
                   "is listed; write hosts: [semel.example.com]");
-    else if (listen != NULL && !all_loopback(c))
+    else if (listen != NULL && open)
         sm_advise(l, listen,
                   "requests from other machines name this host, and a name that is not listed is "
                   "refused; write hosts: [semel.example.com]");

@@ -12,7 +12,8 @@
 #define KIB              ((int64_t)1 << 10)
 #define MIB              ((int64_t)1 << 20)
 #define PROXY_NAME_MAX   64u
-#define LISTENERS_MAX    16u
+#define LISTENERS_MAX    8u
+#define HOSTS_MAX        32u
 #define HOST_NAME_MAX    253u
 #define LEDGER_BYTES_MAX 4000u
 
@@ -114,11 +115,11 @@ static bool check_origin(sm_str s)
     return scheme > 0 && check_host(host);
 }
 
-static void read_names(sm_loader *l, const sm_json *value, const char *name,
+static void read_names(sm_loader *l, const sm_json *value, const char *name, uint32_t most,
                        bool (*right)(sm_str text), const char *expected, gw_texts *out)
 {
     const sm_json *item = NULL;
-    uint32_t n = list_of(l, value, name, SM_POINTERS_MAX, &item);
+    uint32_t n = list_of(l, value, name, most, &item);
     sm_str *v = sm_loader_alloc(l, n, sizeof *v);
     for (uint32_t i = 0; v != NULL && i < n; i++, item = sm_json_next(item)) {
         if (!read_text(l, name, item, &v[i]))
@@ -132,14 +133,14 @@ static void read_names(sm_loader *l, const sm_json *value, const char *name,
 
 static void read_hosts(sm_loader *l, const sm_json *value, void *out)
 {
-    read_names(l, value, "hosts", check_host,
+    read_names(l, value, "hosts", HOSTS_MAX, check_host,
                "the name in a URL of ours, without scheme and port, such as semel.example.com",
                out);
 }
 
 static void read_origins(sm_loader *l, const sm_json *value, void *out)
 {
-    read_names(l, value, "origins", check_origin,
+    read_names(l, value, "origins", HOSTS_MAX, check_origin,
                "scheme and host of a page, without a path, such as https://ops.example.com", out);
 }
 

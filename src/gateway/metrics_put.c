@@ -1,8 +1,8 @@
 /*
  * GET /metrics: everything that is counted, in the text format of Prometheus (0.0.4).
  *
- * A family is its help, its type and its samples, in one piece. Families without samples are left
- * out. Bounds are in microseconds, for clients in seconds.
+ * A family is its help, its type and its samples, in one piece. Bounds are in microseconds, for
+ * clients in seconds.
  */
 #include "gateway/metrics_put.h"
 
@@ -92,9 +92,10 @@ static uint64_t total(const gw_metrics *m, const gw_counter *of)
 {
     uint64_t sum = 0;
     size_t offset = (size_t)((const char *)of - (const char *)&m->copies[0]);
-    for (size_t i = 0; i < GW_COPIES; i++)
-        sum += atomic_load_explicit((const gw_counter *)((const char *)&m->copies[i] + offset),
-                                    memory_order_relaxed);
+    for (size_t i = 0; i < GW_COPIES; i++) {
+        const void *at = (const char *)&m->copies[i] + offset;
+        sum += atomic_load_explicit((const gw_counter *)at, memory_order_relaxed);
+    }
     return sum;
 }
 

@@ -15,7 +15,10 @@ typedef struct passing {
     gw_request *r;
     sm_http_exchange *x; /* NULL: not yet, or over */
     bool head;           /* the answer has begun */
-    bool gone;           /* the client hung up before the exchange was known */
+    bool bare;           /* it has no body by its nature */
+    uint64_t bytes;      /* but says of how many it would be */
+    int status;
+    bool gone; /* the client hung up before the exchange was known */
 } passing;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -56,20 +59,25 @@ static void on_head(void *context, const sm_http_result *head)
     char name[256];
     for (size_t i = 0; i < head->header_count; i++) {
         const sm_http_field *h = &head->headers[i];
+        if (h->name.n == 14 && strncasecmp(h->name.p, "content-length", 14) == 0)
+            p->bytes = strtoull(h->value.p, NULL, 10);
         if (own_header(h->name) || h->name.n >= sizeof name)
             continue;
         memcpy(name, h->name.p, h->name.n);
         name[h->name.n] = '\0';
         gw_set(p->r, name, h->value);
     }
-    p->head = true;
-    gw_flow_start(p->r, head->status, BOUND, on_room);
+    p->status = head->status;
+    p->bare = p->r->method == GW_HEAD || head->status == 204 || head->status == 304;
+    p->head = !p->bare;
+    if (p->head)
+        gw_flow_start(p->r, head->status, BOUND, on_room);
 }
 
 static bool on_data(void *context, sm_str piece)
 {
     passing *p = context;
-    return gw_flow_push(p->r, piece);
+    return p->bare || gw_flow_push(p->r, piece);
 }
 
 static void on_done(void *context, const sm_http_result *res)
@@ -82,6 +90,8 @@ static void on_done(void *context, const sm_http_result *res)
     pthread_mutex_unlock(&lock);
     if (p->head)
         gw_flow_end(r, res->complete);
+    else if (p->bare)
+        gw_reply_bare(r, p->status, p->bytes);
     else
         gw_problem(r, res->timed_out ? 504 : 502,
                    res->timed_out ? "UPSTREAM_TIMEOUT" : "UPSTREAM_FAILED", "Try again later.",

@@ -223,7 +223,7 @@ static void judge_found(gw_remedy *m, const sm_probe *probe, const sm_http_resul
         m->outcome.status = 200;
     } else if (probe->absent.when.n > 0 &&
                (res->status / 100 == 2 || res->status == 404 || res->status == 410) &&
-               sm_conditions_hold(&probe->absent.when, body, false)) {
+               sm_conditions_prove(&probe->absent.when, body)) {
         m->found = SM_FOUND_ABSENT;
     }
 }

@@ -83,20 +83,43 @@ void gw_put_answer(gw_inner *q, int status, struct MHD_Response *answer, size_t 
     q->answer_bytes = bytes;
 }
 
-void gw_reply(gw_request *r, int status, const char *content_type, sm_str body)
+static void reply_with(gw_inner *q, int status, const char *content_type,
+                       struct MHD_Response *answer, size_t bytes)
 {
-    gw_inner *q = gw_inner_of(r);
-    struct MHD_Response *answer =
-        MHD_create_response_from_buffer(body.n, (void *)body.p, MHD_RESPMEM_MUST_COPY);
     if (answer != NULL)
         gw_dress(q, answer, content_type);
-    gw_put_answer(q, status, answer, body.n);
+    gw_put_answer(q, status, answer, bytes);
     if (!q->held)
         return;
     pthread_mutex_lock(&q->lock);
     gw_wake(q);
     pthread_mutex_unlock(&q->lock);
     gw_inner_unref(q);
+}
+
+void gw_reply(gw_request *r, int status, const char *content_type, sm_str body)
+{
+    struct MHD_Response *answer =
+        MHD_create_response_from_buffer(body.n, (void *)body.p, MHD_RESPMEM_MUST_COPY);
+    reply_with(gw_inner_of(r), status, content_type, answer, body.n);
+}
+
+static ssize_t no_body(void *context, uint64_t at, char *out, size_t room)
+{
+    (void)context;
+    (void)at;
+    (void)out;
+    (void)room;
+    return MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+void gw_reply_bare(gw_request *r, int status, uint64_t bytes)
+{
+    bool head = r->method == GW_HEAD;
+    struct MHD_Response *answer =
+        head ? MHD_create_response_from_callback(bytes, 1024, no_body, NULL, NULL)
+             : MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    reply_with(gw_inner_of(r), status, NULL, answer, 0);
 }
 
 void gw_reply_json(gw_request *r, int status, sm_str json)

@@ -82,6 +82,10 @@ void gw_set(gw_request *r, const char *name, sm_str value);
 void gw_reply(gw_request *r, int status, const char *content_type, sm_str body);
 void gw_reply_json(gw_request *r, int status, sm_str json);
 
+/* A reply that has no body by its nature, to HEAD or with 204 or 304; `bytes` is what HEAD says of
+ * the body that GET would have. */
+void gw_reply_bare(gw_request *r, int status, uint64_t bytes);
+
 /* What the ledger refused, or an error of ours, as problem+json (RFC 9457): type, title, status,
  * detail, and the fields code, retriable, retry_after_ms, message, corrective_action, effect.
  * Retry-After is set where it applies. */

@@ -374,7 +374,7 @@ static void resend(gw_run *run, semel_answer *a)
 static void work(gw_job *job, semel_answer *a)
 {
     gw_run *run = (gw_run *)((char *)job - offsetof(gw_run, job));
-    switch (run->phase) {
+    switch (atomic_load(&run->phase)) {
     case GW_ASKS: ask(run, a); break;
     case GW_RESENDS: resend(run, a); break;
     case GW_COMMITS:

@@ -372,6 +372,7 @@ sm_err gw_server_start(gateway *g, gw_server **out, sm_fault *fault)
     MHD_set_panic_func(on_panic, g);
     make_room(s);
 
+    *out = s; /* requests may want it before we return */
     sm_err e = gw_listen_open(s, fault);
     if (e == SM_OK)
         e = gw_sentry_start(s, fault);
@@ -380,11 +381,10 @@ sm_err gw_server_start(gateway *g, gw_server **out, sm_fault *fault)
     if (e == SM_OK)
         e = gw_listen_accept(s, fault);
     if (e != SM_OK) {
+        *out = NULL;
         gw_server_stop(s);
-        return e;
     }
-    *out = s;
-    return SM_OK;
+    return e;
 }
 
 /* ---- stopping --------------------------------------------------------------------------------*/

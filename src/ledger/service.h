@@ -84,6 +84,11 @@ sm_contracts *sm_contracts_keep(semel *s, semel_answer *a);
 sm_err sm_approve(semel *s, semel_str request, semel_str actor, semel_answer *a);
 sm_err sm_deny(semel *s, semel_str request, semel_str actor, semel_str reason, semel_answer *a);
 
+/* As semel_commit and semel_renew, by whoever was authenticated. */
+sm_err sm_commit_as(semel *s, sm_str claim, const semel_outcome *outcome, sm_str actor,
+                    semel_answer *a);
+sm_err sm_renew_as(semel *s, sm_str claim, int64_t lease_ms, sm_str actor, semel_answer *a);
+
 /* ---- what is left over -----------------------------------------------------------------------*/
 
 /* Called from the ledger's background thread, about once a second for each effect that was begun

@@ -6,15 +6,15 @@ import { Gateway, assert, run as semel } from './harness.mjs';
 import { full, run, sleep, test } from './tap.mjs';
 import { Upstream } from './upstream.mjs';
 
-const effects = full ? 5000 : 1500;
-const clients = 32;
+const effects = full ? 20_000 : 5000;
+const clients = 64;
 const up = await Upstream.start();
 up.habit('brief', async (upstream, entry, response) => {
-    await sleep(Math.random() * 20);
+    await sleep(Math.random() * 100);
     return upstream.habits.get('ok')(upstream, entry, response);
 });
 up.habit('brief-once', async (upstream, entry, response) => {
-    await sleep(Math.random() * 20);
+    await sleep(Math.random() * 100);
     return upstream.habits.get('once')(upstream, entry, response);
 });
 
@@ -38,51 +38,53 @@ const ends = new Map(); // of each order: the last answer
 let kills = 0;
 
 const toolOf = (n) => (n % 2 === 0 ? 'plain' : 'keyed');
+const bodyOf = (n) => ({ scope: `shop/${n % 7}`, tool: toolOf(n), args: { order_id: `c${n}` } });
 
-// Asks until there is an end that lasts: an outcome, or a doubt that nobody can remove.
-async function settle(n) {
-    const order = `c${n}`;
-    const body = { scope: `shop/${n % 7}`, tool: toolOf(n), args: { order_id: order } };
-    for (;;) {
-        let answer = null;
-        try {
-            answer = await gw.agent.call(body);
-        } catch {
-            await sleep(20); // it is down
-            continue;
-        }
-        ends.set(order, answer);
-        if (answer.status === 200) return;
-        if (answer.json?.code === 'IN_DOUBT') return;
-        assert.ok([409, 503, 504].includes(answer.status), answer.text);
-        await sleep(30);
+// Asks once. True if that is an end that lasts: an outcome, or a doubt that nobody can remove.
+async function ask(n) {
+    let answer = null;
+    try {
+        answer = await gw.agent.call({ ...bodyOf(n), wait_ms: 2000 });
+    } catch {
+        await sleep(20); // it is down
+        return false;
     }
+    ends.set(`c${n}`, answer);
+    if (answer.status === 200 || answer.json?.code === 'IN_DOUBT') return true;
+    assert.ok([409, 503, 504].includes(answer.status), answer.text);
+    return false;
 }
 
-let next = 0;
-async function work() {
-    while (next < effects) await settle(next++);
+// So many clients take from a list what is to be asked; what has no end yet goes to its back.
+async function askAll(list) {
+    const client = async () => {
+        while (list.length > 0) {
+            const n = list.shift();
+            if (!(await ask(n))) list.push(n);
+        }
+    };
+    await Promise.all(Array.from({ length: clients }, client));
 }
 
-async function killer(over) {
-    while (!over()) {
-        await sleep(100 + Math.random() * 500);
-        if (over()) return;
+// Kills it so many times, each time after a while of so long.
+async function killAll(times, shortest, longest) {
+    for (let n = 0; n < times; n++) {
+        await sleep(shortest + Math.random() * (longest - shortest));
         await gw.kill();
-        kills++;
         await gw.up();
+        kills++;
     }
 }
 
 test(`${effects} effects while the gateway is killed and started again`, async () => {
-    let over = false;
-    const killing = killer(() => over);
-    await Promise.all(Array.from({ length: clients }, work));
-    over = true;
-    await killing;
-    assert.ok(kills >= 3, `killed ${kills} times`);
+    const list = Array.from({ length: effects }, (_, n) => n);
+    const asking = askAll(list);
+    // What is left in doubt is looked after about once a second: the last ones live so long.
+    await killAll(full ? 80 : 20, 60, 300);
+    await killAll(full ? 10 : 2, 1500, 2500);
+    await asking;
     console.log(`# killed ${kills} times`);
-}, { limitMs: full ? 1_200_000 : 240_000 });
+}, { limitMs: full ? 1_200_000 : 120_000 });
 
 test('none was done twice and none is lost', async () => {
     let doubts = 0;
@@ -121,8 +123,7 @@ test('the same key went with every request of an order, and each order has its o
 test('everybody who asks afterwards gets the same bytes', async () => {
     for (let n = 0; n < effects; n += 13) {
         const order = `c${n}`;
-        const body = { scope: `shop/${n % 7}`, tool: toolOf(n), args: { order_id: order } };
-        const answer = await gw.agent.call(body);
+        const answer = await gw.agent.call(bodyOf(n));
         assert.equal(answer.status, ends.get(order).status);
         if (answer.status === 200) assert.deepEqual(answer.body, ends.get(order).body);
     }

@@ -11,10 +11,9 @@ const up = await Upstream.start();
 const deadPort = await freePort();
 const secret = 'sk_proxy_secret';
 
-up.habit('v1', async (upstream, entry, response) => {
-    const what = entry.path.split('/')[2];
-    if (what === 'base') return upstream.habits.get(entry.path.split('/')[3])(upstream, entry, response);
-    return upstream.habits.get('ok')(upstream, entry, response);
+up.habit('v1', (upstream, entry, response) => {
+    const { habits } = upstream;
+    return (habits.get(entry.path.split('/')[3]) ?? habits.get('ok'))(upstream, entry, response);
 });
 up.habit('pieces', async (upstream, entry, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });

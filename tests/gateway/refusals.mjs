@@ -249,6 +249,14 @@ untouched('requests that are no HTTP do no harm', async () => {
     assert.equal((await gw.client.get('/healthz')).status, 200);
 });
 
+test('without Host there is one answer, and it is a refusal', async () => {
+    const raw = await Raw.connect(gw.port);
+    raw.write('GET /healthz HTTP/1.1\r\n\r\n');
+    const text = await raw.all(2000);
+    assert.match(text, /^HTTP\/1\.1 400 /);
+    assert.equal(text.split('HTTP/1.1 400').length, 2, text);
+});
+
 untouched('control characters in what is asked do not reach the log', async () => {
     const raw = await Raw.connect(gw.port);
     raw.write('GET /v1/\x1b[31mred%0aINFO HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n');

@@ -19,6 +19,7 @@ export class Upstream {
         this.options = options;
         this.work = [];
         this.seen = []; // every request whose head arrived, whether it did its work or not
+        this.orders = new Map(); // of each order: { asked, times }
         this.saved = new Map(); // answers by key, of the habits that honour keys
         this.habits = new Map(Object.entries(habits));
         this.sockets = new Set();
@@ -79,23 +80,30 @@ export class Upstream {
             entry.args = null;
         }
         entry.order = entry.args?.order_id ?? url.searchParams.get('order_id');
+        this.about(entry.order).asked.push(entry);
         await habit(this, entry, response);
+    }
+
+    about(order) {
+        if (!this.orders.has(order)) this.orders.set(order, { asked: [], times: 0 });
+        return this.orders.get(order);
     }
 
     did(entry) {
         this.work.push(entry);
+        this.about(entry.order).times++;
         entry.serial = this.work.length;
         return entry.serial;
     }
 
     // How often the work was done for an order.
     times(order) {
-        return this.work.filter((entry) => entry.order === order).length;
+        return this.about(order).times;
     }
 
-    // How many requests came about an order, and the keys that they carried.
+    // The requests that came whole about an order.
     asked(order) {
-        return this.seen.filter((entry) => entry.order === order);
+        return this.about(order).asked;
     }
 }
 
@@ -226,7 +234,7 @@ export const habits = {
         reply(response, 200, up.saved.get(entry.key));
     },
 
-    // A read: what was done for an order. It is not work. /find-never answers with nonsense.
+    // A read: what was done for an order. It is not work. /find-never cannot tell.
     find: (up, entry, response) => {
         const data = up.work
             .filter((one) => one.order === entry.order)
@@ -234,7 +242,7 @@ export const habits = {
         reply(response, 200, { data });
     },
 
-    'find-never': (up, entry, response) => reply(response, 200, { data: 'who knows' }),
+    'find-never': (up, entry, response) => reply(response, 200, { data: [{}] }),
 
     'find-broken': (up, entry, response) => reply(response, 500, { broken: true }),
 

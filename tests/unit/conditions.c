@@ -176,6 +176,28 @@ static void patterns_mean_the_same_in_every_locale(void **state)
     setlocale(LC_ALL, "C");
 }
 
+static void absence_is_proved_only_by_an_answer_of_the_expected_form(void **state)
+{
+    sm_arena *a = *state;
+    static const struct {
+        const char *document;
+        bool proved;
+    } cases[] = {{"{\"data\":[]}", true},
+                 {"{\"data\":{}}", true},
+                 {"{\"data\":[{}]}", false},
+                 {"{\"data\":\"who knows\"}", false},
+                 {"{\"data\":null}", false},
+                 {"{\"error\":\"slow down\"}", false},
+                 {"[]", false}};
+    sm_contracts *set = with_condition(a, "{field: /data/0, exists: false}");
+    const sm_contract *c = &set->tools[0].contract;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        expect(sm_conditions_prove(&c->approval.when, document(a, cases[i].document)) ==
+                   cases[i].proved,
+               "%s", cases[i].document);
+    sm_contracts_free(set);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +205,7 @@ int main(void)
         with_arena(arguments_that_do_not_fit_are_told_with_their_pointer),
         with_arena(a_value_too_long_to_match_is_not_matched),
         with_arena(patterns_mean_the_same_in_every_locale),
+        with_arena(absence_is_proved_only_by_an_answer_of_the_expected_form),
     };
     return cmocka_run_group_tests_name("conditions", tests, NULL, NULL);
 }

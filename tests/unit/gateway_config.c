@@ -210,7 +210,7 @@ static void mistakes_are_placed_and_told_with_what_is_right(void **state)
         {V "listen: 127.0.0.1:65536\n", "2:9", "expected an address and a port"},
         {V "listen: '::1:80'\n", "2:9", "expected an address and a port"},
         {V "listen: [127.0.0.1:1, 127.0.0.1:1]\n", "2:23", "is there already"},
-        {V "listen: []\n", "2:9", "a list of 1 to 16"},
+        {V "listen: []\n", "2:9", "a list of 1 to 8"},
         {V "listen: 'unix:'\n", "2:9", "path of a Unix socket"},
         {V "tls: { certificate: a.pem }\n", "2:6", "needs the field \"key\""},
         {V "tls: yes\n", "2:6", "expected a mapping with certificate"},
@@ -283,6 +283,7 @@ static void doubtful_values_are_warned_about(void **state)
         V "ledger: 'postgres://h/d?password=${PW}'\n",
         V "ledger: postgres://u@h:5432/d\n",
         V "behind_proxy: true\nhosts: x.example\n",
+        V "behind_proxy: true\nlisten: unix:/run/s.sock\n",
         V "proxies: { a: { url: 'http://x', headers: { X-Api-Key: '${K}' } } }\n",
     };
     for (size_t i = 0; i < COUNT(fine); i++)

@@ -4,6 +4,8 @@
  */
 #include "servers.h"
 
+#include <dlfcn.h>
+#include <netdb.h>
 #include <stdatomic.h>
 
 #include "base/clock.h"
@@ -12,12 +14,33 @@
 static upstream plain, secure, foreign;
 static sm_http *http; /* trusts `secure`, not `foreign` */
 
+/* ---- names -----------------------------------------------------------------------------------*/
+
+static atomic_int lookups; /* of the slow name, under way */
+
+/* Stands before the C library's: one name that is slow to look up, and one that does not exist. */
+int getaddrinfo(const char *restrict name, const char *restrict service,
+                const struct addrinfo *restrict hints, struct addrinfo **restrict out)
+{
+    if (name != NULL && strcmp(name, "slow.invalid") == 0) {
+        usleep(1000000);
+        atomic_fetch_sub(&lookups, 1);
+        return EAI_NONAME;
+    }
+    if (name != NULL && strcmp(name, "no-such-host.invalid") == 0)
+        return EAI_NONAME;
+    int (*next)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&next = dlsym(RTLD_NEXT, "getaddrinfo");
+    return next(name, service, hints, out);
+}
+
 /* ---- one exchange, waited for ----------------------------------------------------------------*/
 
 typedef struct outcome {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    unsigned done, heads, pieces;
+    atomic_uint done;
+    unsigned heads, pieces;
     bool refuse;  /* pieces, until resumed */
     bool refused; /* one was */
     sm_http_result r;
@@ -202,6 +225,30 @@ static void a_connection_that_is_not_made_in_time_was_not_sent(void **state)
     close(listener);
 }
 
+/* Name lookups are done by threads of their own, which nobody waits for. */
+static void a_slow_name_holds_nobody_up(void **state)
+{
+    (void)state;
+    outcome slow, other;
+    sm_http_request q = request_for("http://slow.invalid", "/ok");
+    q.timeout_ms = 200;
+    atomic_store(&lookups, 1);
+    begin(&q, 0, &slow);
+    int64_t began = sm_clock_mono_ns();
+    while (slow.done == 0) {
+        perform_on(plain.base, "/ok", &other);
+        assert_true(other.r.complete && other.r.took_ms < 500);
+        outcome_fini(&other);
+    }
+    wait_done(&slow);
+    assert_true((sm_clock_mono_ns() - began) / 1000000 < 800);
+    assert_true(!slow.r.sent && slow.r.timed_out);
+    outcome_fini(&slow);
+    while (atomic_load(&lookups) > 0)
+        usleep(1000);
+    usleep(20000); /* for the thread to end */
+}
+
 static void without_a_trusted_server_nothing_is_sent(void **state)
 {
     (void)state;
@@ -259,11 +306,26 @@ static void what_was_sent_and_not_answered_is_told_so(void **state)
 
 /* ---- at most once ----------------------------------------------------------------------------*/
 
+/* A client that has no connection yet, for a while. */
+static sm_http *without_connections(void)
+{
+    sm_http *common = http;
+    assert_int_equal(sm_http_start(in_scratch("trusted.pem"), &http, NULL), SM_OK);
+    return common;
+}
+
+static void with_connections(sm_http *common)
+{
+    sm_http_stop(http);
+    http = common;
+}
+
 /* The server does the work, then closes a connection that it has answered on before. libcurl takes
  * that for a connection that had gone stale, and would send the request once more. */
 static void expect_once(const upstream *u, const char *method, sm_str body)
 {
     outcome o;
+    sm_http *common = without_connections();
     sm_http_request q = request_for(u->base, "/ok-then-close");
     perform(&q, &o); /* leaves a connection behind */
     assert_true(o.r.complete && o.r.status == 200);
@@ -277,6 +339,7 @@ static void expect_once(const upstream *u, const char *method, sm_str body)
     expect(o.r.sent && !o.r.complete, "%s: sent %d, complete %d, status %d", method, o.r.sent,
            o.r.complete, o.r.status);
     outcome_fini(&o);
+    with_connections(common);
 }
 
 static void a_write_on_a_connection_that_dies_is_sent_once(void **state)
@@ -301,6 +364,7 @@ static void a_read_on_a_connection_that_dies_is_sent_again(void **state)
 {
     (void)state;
     outcome o;
+    sm_http *common = without_connections();
     sm_http_request q = request_for(plain.base, "/ok-then-close");
     q.method = "GET";
     q.body = (sm_str){0};
@@ -312,6 +376,7 @@ static void a_read_on_a_connection_that_dies_is_sent_again(void **state)
     assert_true(o.r.complete && o.r.status == 200);
     assert_int_equal(effects(&plain), before + 2);
     outcome_fini(&o);
+    with_connections(common);
 }
 
 /* A connection that the server closed while it was idle is not used: nothing is in doubt. */
@@ -663,6 +728,7 @@ static void stopping_ends_everything_once(void **state)
     while (effects(&plain) == before)
         usleep(1000);
     assert_int_equal(sm_http_under_way(http), 2);
+    q = request_for(plain.base, "/nothing");
     begin(&q, 0, &again); /* may or may not be in time */
     sm_http_stop(http);
     http = common;
@@ -771,6 +837,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_reached_was_not_sent),
         cmocka_unit_test(a_connection_that_is_not_made_in_time_was_not_sent),
+        cmocka_unit_test(a_slow_name_holds_nobody_up),
         cmocka_unit_test(without_a_trusted_server_nothing_is_sent),
         cmocka_unit_test(what_was_sent_and_not_answered_is_told_so),
         cmocka_unit_test(a_write_on_a_connection_that_dies_is_sent_once),
