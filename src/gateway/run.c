@@ -225,6 +225,7 @@ static void execute(gw_run *run, semel_answer *a)
     }
     if (!run->read)
         sm_give_back(run->g->ledger, sm_str_from(run->claim), a);
+    gw_ring(run->g, run->resend ? run->effect.id : run->ask.id);
     semel_answer refusal = {
         .verdict = SEMEL_REFUSED,
         .code = SEMEL_C_LEDGER_UNAVAILABLE,

@@ -230,7 +230,8 @@ static void on_panic(void *context, const char *file, unsigned line, const char 
 /* ---- starting --------------------------------------------------------------------------------*/
 
 /* libmicrohttpd says only in its log why it does not start. */
-static void on_log(void *context, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static void on_log(void *context, const char *format,
+                                                         va_list args)
 {
     gw_server *s = context;
     if (!s->starting)
