@@ -299,7 +299,8 @@ static sm_err commit(gw_run *run, semel_answer *a)
 {
     int64_t deadline = sm_clock_deadline_ns(SM_RUN_LEASE_MS);
     for (;;) {
-        sm_err e = semel_commit(run->g->ledger, sm_str_from(run->claim), &run->outcome, a);
+        sm_err e = sm_commit_as(run->g->ledger, sm_str_from(run->claim), &run->outcome,
+                                run->ask.actor, a);
         if (e != SEMEL_E_UNAVAILABLE || sm_clock_mono_ns() >= deadline)
             return e;
         usleep(COMMIT_PAUSE_MS * 1000);
