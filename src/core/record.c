@@ -200,8 +200,10 @@ WALK walk(codec *c, sm_memo *m)
     NARROW(c, e->abandoned);
     walk_request(c, m);
     walk_terms(c, &m->terms);
-    if (m->terms.upstream)
+    if (m->terms.upstream) {
+        number(c, &m->shape);
         span(c, &m->next_at);
+    }
 }
 
 sm_err sm_memo_pack(const sm_memo *m, semel_record *r, sm_buf *life)

@@ -219,6 +219,12 @@ static sm_err keep_args(sm_arena *a, const sm_json *args, sm_upstream_call *call
     return sm_json_read(a, text, &limits, &call->args, fault);
 }
 
+/* How the upstream is given a key: the tool's own word, or its upstream's. */
+static const sm_idempotency *key_rule(const sm_contract *c)
+{
+    return c->origin[SM_F_IDEMPOTENCY].given != NULL ? &c->idempotency : &c->upstream.idempotency;
+}
+
 sm_err sm_upstream_make(sm_arena *a, const sm_contract *c, const sm_json *args,
                         sm_upstream_call *out, sm_fault *fault)
 {
@@ -228,7 +234,7 @@ sm_err sm_upstream_make(sm_arena *a, const sm_contract *c, const sm_json *args,
                     .timeout_ms = u->timeout_ms,
                     .write = c->class != SM_CLASS_READ,
                     .body_max = SM_OUTCOME_MAX},
-        .key = c->origin[SM_F_IDEMPOTENCY].given != NULL ? c->idempotency : u->idempotency,
+        .key = *key_rule(c),
         .retry = u->retry,
         .rejects_before_work = u->rejects_before_work,
         .body = u->method == SM_METHOD_GET ? SM_BODY_NONE : u->body,
@@ -297,4 +303,29 @@ sm_err sm_upstream_key(sm_arena *a, sm_upstream_call *call, sm_str key, sm_fault
         return e;
     }
     return SM_OK;
+}
+
+static void mix(uint64_t *h, const void *bytes, size_t n)
+{
+    const unsigned char *p = bytes;
+    for (size_t i = 0; i < n; i++)
+        *h = (*h ^ p[i]) * 0x100000001B3u;
+    *h = (*h ^ n) * 0x100000001B3u; /* where one text ends and the next begins */
+}
+
+uint64_t sm_upstream_shape(const sm_contract *c)
+{
+    const sm_upstream *u = &c->upstream;
+    const sm_idempotency *key = key_rule(c);
+    uint64_t h = 0xCBF29CE484222325u;
+    int numbers[] = {u->method, u->body, key->style};
+    mix(&h, numbers, sizeof numbers);
+    mix(&h, u->url.p, u->url.n);
+    mix(&h, key->header.p, key->header.n);
+    mix(&h, key->argument.p, key->argument.n);
+    for (uint32_t i = 0; i < u->headers.n; i++) {
+        mix(&h, u->headers.v[i].name.p, u->headers.v[i].name.n);
+        mix(&h, u->headers.v[i].value.p, u->headers.v[i].value.n);
+    }
+    return h;
 }

@@ -18,6 +18,12 @@
 #define QUOTED_MAX  60u
 #define HEADERS_MAX 64u
 
+/* So much of a client's text as is repeated to it. */
+static sm_str shown(sm_str text)
+{
+    return sm_utf8_valid(text) ? sm_utf8_cut(text, QUOTED_MAX) : SM_STR("...");
+}
+
 /* ---- refusing --------------------------------------------------------------------------------*/
 
 void gw_reply_code(gw_request *r, semel_answer *a, semel_code code)
@@ -54,7 +60,9 @@ bool gw_effect_named(gw_request *r, semel_answer *a, sm_handle *h)
 {
     if (sm_handle_parse("ef_", r->rest, h) || sm_handle_parse("ap_", r->rest, h))
         return gw_may_see(r, a, h, SEMEL_C_NOT_FOUND);
-    gw_reply_code(r, a, SEMEL_C_NOT_FOUND);
+    gw_problem(r, 400, "BAD_ARGUMENTS", "Name an effect as answers do; GET /v1/effects lists them.",
+               "\"%.*s\" is neither an effect's handle (ef_...) nor a request's (ap_...)",
+               SM_FMT(shown(r->rest)));
     return false;
 }
 
@@ -67,11 +75,6 @@ typedef struct reading {
     uint64_t seen;
     sm_fault fault;
 } reading;
-
-static sm_str shown(sm_str text)
-{
-    return sm_utf8_valid(text) ? sm_utf8_cut(text, QUOTED_MAX) : SM_STR("...");
-}
 
 static bool no_parameter(reading *q, sm_str name)
 {

@@ -112,7 +112,7 @@ static void commit(gw_request *r, semel_answer *a)
     sm_str claim;
     semel_outcome o;
     if (read_commit(r, &arena, &claim, &o) && may_use(r, a, claim)) {
-        semel_commit(r->g->ledger, claim, &o, a);
+        sm_commit_as(r->g->ledger, claim, &o, sm_str_from(r->who.actor), a);
         gw_ring_handle(r->g, a->effect);
         gw_reply_answer(r, a);
     }
@@ -144,7 +144,7 @@ static void renew(gw_request *r, semel_answer *a)
     if (gw_body_read(r, &arena, renew_members, sizeof renew_members / sizeof renew_members[0],
                      &b) &&
         may_use(r, a, b.claim)) {
-        semel_renew(r->g->ledger, b.claim, b.lease_ms, a);
+        sm_renew_as(r->g->ledger, b.claim, b.lease_ms, sm_str_from(r->who.actor), a);
         gw_reply_answer(r, a);
     }
     sm_arena_fini(&arena);

@@ -16,6 +16,7 @@ static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm
         run->own = run; /* see answer */
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the tool has no upstream");
     }
+    run->ask.shape = sm_upstream_shape(c);
     sm_err e = sm_upstream_make(&run->arena, c, args, &run->up, fault);
     run->up.request.body_max = (size_t)run->g->config->limits.result_bytes;
     return e;

@@ -7,7 +7,9 @@
  * full the producer is told so, and that there is room again once half of it is free. The buffer is
  * the only place where the two meet, under the request's lock.
  */
+#include <errno.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "gateway/server.h"
@@ -81,6 +83,32 @@ static ssize_t fill(void *context, uint64_t position, char *out, size_t room)
     return result;
 }
 
+/* The size that the producer has promised by Content-Length; else unknown. */
+static uint64_t promised_size(const gw_inner *q)
+{
+    for (const gw_set_header *h = q->set; h != NULL; h = h->next) {
+        char *end;
+        if (strcasecmp(h->name, "Content-Length") != 0 || h->value[0] < '0' || h->value[0] > '9')
+            continue;
+        errno = 0;
+        uint64_t size = strtoull(h->value, &end, 10);
+        if (errno == 0 && *end == '\0' && size < MHD_SIZE_UNKNOWN)
+            return size;
+    }
+    return MHD_SIZE_UNKNOWN;
+}
+
+static struct MHD_Response *make_response(gw_inner *q, int status)
+{
+    uint64_t size = promised_size(q);
+    struct MHD_Response *answer =
+        MHD_create_response_from_callback(size, BLOCK_BYTES, fill, q, NULL);
+    /* An answer that must have no body would be given the end of a chunked one. */
+    if (answer != NULL && size == MHD_SIZE_UNKNOWN && (q->r.method == GW_HEAD || status == 304))
+        MHD_set_response_options(answer, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
+    return answer;
+}
+
 void gw_flow_start(gw_request *r, int status, size_t bound, void (*on_room)(gw_request *r))
 {
     gw_inner *q = gw_inner_of(r);
@@ -91,7 +119,7 @@ void gw_flow_start(gw_request *r, int status, size_t bound, void (*on_room)(gw_r
         sm_buf_init(&f->buffer, SIZE_MAX / 2);
         f->bound = bound;
         f->on_room = on_room;
-        answer = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, fill, q, NULL);
+        answer = make_response(q, status);
     }
     if (answer != NULL)
         gw_dress(q, answer, NULL);

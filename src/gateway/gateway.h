@@ -63,7 +63,7 @@ sm_err gw_server_start(gateway *g, gw_server **out, sm_fault *fault);
 void gw_server_quiesce(gw_server *s); /* no new connections; those that are open get an answer */
 void gw_server_stop(gw_server *s);    /* accepts NULL */
 size_t gw_server_connections(gw_server *s); /* how many are open */
-size_t gw_server_busy(gw_server *s);        /* requests that somebody holds */
+size_t gw_server_busy(gw_server *s);        /* requests that are not over */
 
 /* ---- streams of events (stream.c) ------------------------------------------------------------*/
 

@@ -1,8 +1,8 @@
 /*
  * GET /metrics: everything that is counted, in the text format of Prometheus (0.0.4).
  *
- * A family is its help, its type and its samples, in one piece. Families without samples are left
- * out. Bounds are in microseconds, for clients in seconds.
+ * A family is its help, its type and its samples, in one piece. Bounds are in microseconds, for
+ * clients in seconds.
  */
 #include "gateway/metrics_put.h"
 

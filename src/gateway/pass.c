@@ -45,8 +45,7 @@ static void on_room(gw_request *r)
 
 static bool own_header(sm_str name)
 {
-    static const char *const names[] = {"content-length", "cache-control",
-                                        "x-content-type-options"};
+    static const char *const names[] = {"cache-control", "x-content-type-options"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strlen(names[i]) == name.n && strncasecmp(names[i], name.p, name.n) == 0)
             return true;

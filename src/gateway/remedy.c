@@ -112,6 +112,9 @@ static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm
 {
     if (c->origin[SM_F_UPSTREAM].given == NULL)
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the tool has no upstream any more");
+    if (run->ask.id != run->effect.id) /* another contract, or a key that is new each time */
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the call would be another action now");
+    run->ask.shape = sm_upstream_shape(c);
     return sm_upstream_make(&run->arena, c, args, &run->up, fault);
 }
 
@@ -134,6 +137,7 @@ static void call_again(gw_remedy *m, const sm_remedy *what, semel_answer *a)
     }
     run->ops = &ops;
     run->ask.upstream = true;
+    run->effect = m->effect;
     /* Whatever comes of it: not at once again. */
     put_off(m->g, &m->effect, what->doubt_age_ms, a);
     gw_run_start(run);
@@ -165,6 +169,11 @@ static void send_again(gw_remedy *m, const sm_remedy *what, semel_answer *a)
         return;
     run->ops = &ops;
     sm_err e = find_contract(m, what, a, &c, &args, &fault);
+    if (e == SM_OK && sm_upstream_shape(c) != what->shape)
+        e = sm_fault_set(&fault, SEMEL_E_INVALID,
+                         "the contract of %.*s describes another request than the one that was "
+                         "sent: it is not sent again",
+                         SM_FMT(what->call.tool));
     /* The run outlives the remedy, and so must its arguments. */
     if (e == SM_OK)
         e = sm_json_read(&run->arena, what->call.args, &sm_json_default_limits, &args, &fault);
@@ -301,7 +310,7 @@ static void write_found(gw_remedy *m, semel_answer *a)
 
 static void work(gw_job *job, semel_answer *a)
 {
-    gw_remedy *m = (gw_remedy *)((char *)job - offsetof(gw_remedy, job));
+    gw_remedy *m = (gw_remedy *)(void *)((char *)job - offsetof(gw_remedy, job));
     sm_remedy what;
     bool goes_on = false;
     if (m->probed) {

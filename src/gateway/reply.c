@@ -5,6 +5,7 @@
  * it wakes the connection, whose thread then takes it; if the client is gone, it goes nowhere.
  */
 #include <assert.h>
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <strings.h>
@@ -14,9 +15,25 @@
 
 #define PROBLEM_MAX ((size_t)64 << 10)
 
+/* Whether it is a header at all: values come from upstreams, and from people's contracts. */
+static bool is_header(const char *name, sm_str value)
+{
+    if (name[0] == '\0' || value.n == 0)
+        return false;
+    for (const char *c = name; *c != '\0'; c++)
+        if (!isalnum((unsigned char)*c) && strchr("!#$%&'*+-.^_`|~", *c) == NULL)
+            return false;
+    for (size_t i = 0; i < value.n; i++)
+        if (((unsigned char)value.p[i] < ' ' && value.p[i] != '\t') || value.p[i] == 127)
+            return false;
+    return true;
+}
+
 void gw_set(gw_request *r, const char *name, sm_str value)
 {
     gw_inner *q = gw_inner_of(r);
+    if (!is_header(name, value))
+        return;
     gw_set_header *h = sm_arena_alloc(&q->arena, sizeof *h);
     sm_str name_text = sm_arena_text(&q->arena, sm_str_from(name));
     sm_str value_text = sm_arena_text(&q->arena, value);
@@ -35,7 +52,7 @@ void gw_set(gw_request *r, const char *name, sm_str value)
         r->effect = value_text;
 }
 
-/* What libmicrohttpd says itself, and what belongs to one connection only. */
+/* What libmicrohttpd says itself. */
 static bool is_framing(const char *name)
 {
     return strcasecmp(name, "Content-Length") == 0 || strcasecmp(name, "Transfer-Encoding") == 0;
@@ -48,7 +65,8 @@ void gw_dress(gw_inner *q, struct MHD_Response *answer, const char *content_type
     MHD_add_response_header(answer, "Cache-Control", "no-store");
     MHD_add_response_header(answer, "X-Content-Type-Options", "nosniff");
     for (gw_set_header *h = q->set; h != NULL; h = h->next)
-        if (!is_framing(h->name))
+        if (!is_framing(h->name) &&
+            (content_type == NULL || strcasecmp(h->name, "Content-Type") != 0))
             MHD_add_response_header(answer, h->name, h->value);
     if (atomic_load_explicit(&q->r.g->draining, memory_order_relaxed))
         MHD_add_response_header(answer, "Connection", "close");

@@ -167,7 +167,7 @@ void gw_inner_unref(gw_inner *q)
         return;
     gw_server *s = q->server;
     bool held = q->held;
-    if (atomic_load_explicit(&q->r.gone, memory_order_relaxed) && q->r.method != GW_HEAD)
+    if (atomic_load_explicit(&q->r.gone, memory_order_relaxed) && !q->delivered)
         q->status = GONE_STATUS;
     int64_t took_ns = sm_clock_mono_ns() - q->r.began_ns;
     gw_count_request(s->g->metrics, q->route, q->status, took_ns);

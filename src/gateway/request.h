@@ -74,7 +74,8 @@ void gw_query_each(const gw_request *r, gw_pair_fn *each, void *context);
 
 /* ---- answering -------------------------------------------------------------------------------*/
 
-/* A header of the answer; before the reply. */
+/* A header of the answer; before the reply. One that could be no header is left out; Content-Length
+ * and Transfer-Encoding are the server's to say. */
 void gw_set(gw_request *r, const char *name, sm_str value);
 
 /* The reply. The body is copied. */
@@ -103,7 +104,7 @@ void gw_problem(gw_request *r, int status, const char *code, const char *advice,
 int gw_status_of(semel_code code);
 
 /* An answer whose body comes piece by piece, from any thread, until gw_flow_end. The request is
- * held from gw_flow_start on.
+ * held from gw_flow_start on. It has the length that Content-Length was set to, or none is told.
  *
  * gw_flow_push takes a piece, or returns false if more is waiting than the bound allows: then
  * nothing was taken, and `on_room` (may be NULL) is called once there is room again. After the

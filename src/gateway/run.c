@@ -225,6 +225,7 @@ static void execute(gw_run *run, semel_answer *a)
     }
     if (!run->read)
         sm_give_back(run->g->ledger, sm_str_from(run->claim), a);
+    gw_ring(run->g, run->resend ? run->effect.id : run->ask.id);
     semel_answer refusal = {
         .verdict = SEMEL_REFUSED,
         .code = SEMEL_C_LEDGER_UNAVAILABLE,
@@ -240,7 +241,7 @@ static void execute(gw_run *run, semel_answer *a)
 
 static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
-    gw_run *run = (gw_run *)((char *)q - offsetof(gw_run, ask));
+    gw_run *run = (gw_run *)(void *)((char *)q - offsetof(gw_run, ask));
     run->rung = gw_park_heard(run->g->runs, q->id);
     run->replays_failures = c->failures == SM_FAILURES_REPLAY;
     if (run->ran || run->ops->prepare == NULL)
@@ -298,7 +299,8 @@ static sm_err commit(gw_run *run, semel_answer *a)
 {
     int64_t deadline = sm_clock_deadline_ns(SM_RUN_LEASE_MS);
     for (;;) {
-        sm_err e = semel_commit(run->g->ledger, sm_str_from(run->claim), &run->outcome, a);
+        sm_err e = sm_commit_as(run->g->ledger, sm_str_from(run->claim), &run->outcome,
+                                run->ask.actor, a);
         if (e != SEMEL_E_UNAVAILABLE || sm_clock_mono_ns() >= deadline)
             return e;
         usleep(COMMIT_PAUSE_MS * 1000);
@@ -373,7 +375,7 @@ static void resend(gw_run *run, semel_answer *a)
 
 static void work(gw_job *job, semel_answer *a)
 {
-    gw_run *run = (gw_run *)((char *)job - offsetof(gw_run, job));
+    gw_run *run = (gw_run *)(void *)((char *)job - offsetof(gw_run, job));
     switch (atomic_load(&run->phase)) {
     case GW_ASKS: ask(run, a); break;
     case GW_RESENDS: resend(run, a); break;

@@ -12,7 +12,7 @@
  * None of it blocks. A refusal is sent at once if there is much to come that nobody wants, which
  * costs the connection; a small body is swallowed first, so that the connection goes on.
  */
-#include "gateway/gateway.h"
+#include "gateway/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "gateway/server.h"
 
 #define CONNECTION_BYTES ((size_t)8 << 10)
 #define STACK_BYTES      ((size_t)512 << 10)
@@ -79,7 +78,6 @@ static void on_completed(void *context, struct MHD_Connection *c, void **own,
                          enum MHD_RequestTerminationCode how)
 {
     (void)context;
-    (void)how; /* says little: an answer to a dead peer may count as sent */
     gw_inner *q = *own;
     gw_conn *conn = conn_of(c);
     if (q == NULL)
@@ -89,6 +87,7 @@ static void on_completed(void *context, struct MHD_Connection *c, void **own,
     atomic_fetch_add_explicit(&conn->serial, 1, memory_order_relaxed);
     if (q->held) {
         pthread_mutex_lock(&q->lock);
+        q->delivered = how == MHD_REQUEST_TERMINATED_COMPLETED_OK; /* as far as we can tell */
         q->conn = NULL;
         pthread_mutex_unlock(&q->lock);
         if (gw_flow_open(q))
@@ -231,7 +230,8 @@ static void on_panic(void *context, const char *file, unsigned line, const char 
 /* ---- starting --------------------------------------------------------------------------------*/
 
 /* libmicrohttpd says only in its log why it does not start. */
-static void on_log(void *context, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static void on_log(void *context, const char *format,
+                                                         va_list args)
 {
     gw_server *s = context;
     if (!s->starting)
@@ -416,7 +416,13 @@ size_t gw_server_connections(gw_server *s)
 
 size_t gw_server_busy(gw_server *s)
 {
-    return atomic_load(&s->held);
+    size_t n = 0;
+    pthread_mutex_lock(&s->lock);
+    for (const gw_conn *c = s->conns; c != NULL; c = c->next)
+        n += atomic_load_explicit(&c->serial, memory_order_relaxed) % 2;
+    pthread_mutex_unlock(&s->lock);
+    size_t held = atomic_load(&s->held);
+    return n > held ? n : held; /* of some that are held the client is gone */
 }
 
 void gw_server_quiesce(gw_server *s)

@@ -106,6 +106,7 @@ struct gw_inner {
     bool orphaned;  /* held while the server ends: its connection was not suspended */
     bool suspended; /* under the lock */
     bool told;      /* on_gone was called; under the lock */
+    bool delivered; /* the answer went out, whatever its producer does now; under the lock */
     gw_flow *flow;
 
     unsigned header_count;

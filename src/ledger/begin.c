@@ -236,6 +236,7 @@ static sm_err write_step(sm_begun *b, uint8_t *secret, bool *again, bool *barred
     sm_change change = {
         .actor = sm_ledger_actor(b->s, b->actor),
         .upstream = b->asking != NULL && b->asking->upstream,
+        .shape = b->asking != NULL ? b->asking->shape : 0,
         .identity = taken ? &b->id : NULL,
         .call = &b->call,
         .drop_outcome = taken && semel_state_settled(w->memo.effect.state),

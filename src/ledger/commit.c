@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "ledger/ledger.h"
+#include "ledger/service.h"
 
 typedef struct search {
     sm_work *w;
@@ -72,7 +72,8 @@ static sm_err bad_claim(sm_work *w, semel_answer *a)
 
 /* ---- renew -----------------------------------------------------------------------------------*/
 
-sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer *a)
+static sm_err renew(semel *s, const sm_handle *claim, int64_t lease_ms, sm_str actor,
+                    semel_answer *a)
 {
     sm_work *w = sm_work_start(a);
     for (int races = 0; races < SM_RACES_MAX; races++) {
@@ -89,7 +90,7 @@ sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer
         if (w->step.answer == SM_DONE && w->step.changed) {
             sm_body_start(w);
             sm_body_number(w, "fence", claim->fence);
-            e = sm_write(s, w, &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0})});
+            e = sm_write(s, w, &(sm_change){.actor = sm_ledger_actor(s, actor)});
             if (e == SEMEL_E_STALE)
                 continue;
         }
@@ -107,7 +108,12 @@ sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer
     return sm_answer_error(w, a, SEMEL_E_UNAVAILABLE);
 }
 
-semel_err semel_renew(semel *s, semel_str claim, int64_t lease_ms, semel_answer *a)
+sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer *a)
+{
+    return renew(s, claim, lease_ms, (sm_str){0}, a);
+}
+
+sm_err sm_renew_as(semel *s, sm_str claim, int64_t lease_ms, sm_str actor, semel_answer *a)
 {
     sm_handle h;
     if (lease_ms < 0 || lease_ms > SM_LEASE_MAX_MS) {
@@ -116,8 +122,13 @@ semel_err semel_renew(semel *s, semel_str claim, int64_t lease_ms, semel_answer 
             w, a, sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "a lease is at most 7 days long"));
     }
     if (sm_handle_parse("cl_", claim, &h))
-        return sm_renew(s, &h, lease_ms, a);
+        return renew(s, &h, lease_ms, actor, a);
     return bad_claim(sm_work_start(a), a);
+}
+
+semel_err semel_renew(semel *s, semel_str claim, int64_t lease_ms, semel_answer *a)
+{
+    return sm_renew_as(s, claim, lease_ms, (sm_str){0}, a);
 }
 
 /* ---- withdraw --------------------------------------------------------------------------------*/
@@ -213,7 +224,7 @@ static bool takes_outcome(const sm_work *w, const sm_handle *h, const semel_outc
 }
 
 static sm_err commit(semel *s, sm_work *w, const sm_handle *h, const semel_outcome *given,
-                     sm_str value, const char **result)
+                     sm_str value, sm_str actor, const char **result)
 {
     semel_outcome o = *given;
     o.applied = applied_by(&w->memo, given);
@@ -235,8 +246,8 @@ static sm_err commit(semel *s, sm_work *w, const sm_handle *h, const semel_outco
     sm_err e = put_body(w, h, &o, value, keeps);
     if (e != SM_OK)
         return e;
-    return sm_write(
-        s, w, &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0}), .outcome = keeps ? &o : NULL});
+    return sm_write(s, w,
+                    &(sm_change){.actor = sm_ledger_actor(s, actor), .outcome = keeps ? &o : NULL});
 }
 
 /* What a program got wrong: nothing is recorded, and it may commit again with the same claim. */
@@ -262,7 +273,8 @@ static sm_err check_outcome(sm_work *w, const semel_outcome *o)
                          : sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the outcome: %s", wrong);
 }
 
-semel_err semel_commit(semel *s, semel_str claim, const semel_outcome *outcome, semel_answer *a)
+sm_err sm_commit_as(semel *s, sm_str claim, const semel_outcome *outcome, sm_str actor,
+                    semel_answer *a)
 {
     sm_work *w = sm_work_start(a);
     sm_handle h;
@@ -281,7 +293,7 @@ semel_err semel_commit(semel *s, semel_str claim, const semel_outcome *outcome, 
         if (e == SM_OK && !good)
             return bad_claim(w, a);
         if (e == SM_OK)
-            e = commit(s, w, &h, &o, value, &result);
+            e = commit(s, w, &h, &o, value, actor, &result);
         if (e == SEMEL_E_STALE || e == SEMEL_E_NOT_FOUND) /* nothing was decided: look again */
             continue;
         if (e == SM_OK)
@@ -296,4 +308,9 @@ semel_err semel_commit(semel *s, semel_str claim, const semel_outcome *outcome, 
         return SM_OK;
     }
     return sm_answer_error(w, a, SEMEL_E_UNAVAILABLE);
+}
+
+semel_err semel_commit(semel *s, semel_str claim, const semel_outcome *outcome, semel_answer *a)
+{
+    return sm_commit_as(s, claim, outcome, (sm_str){0}, a);
 }

@@ -139,10 +139,10 @@ typedef struct sm_change {
     const uint8_t *secret;       /* a claim's */
     bool detached;
     bool barrier;
-    bool alone;    /* with that: see semel_write */
-    bool upstream; /* begin: Semel itself executes it */
-    int64_t
-        next_at; /* when what is left over is looked at next; 0: as it was, in a new state unset */
+    bool alone;      /* with that: see semel_write */
+    bool upstream;   /* begin: Semel itself executes it */
+    uint64_t shape;  /* with that: see sm_asking */
+    int64_t next_at; /* of what is left over; 0: as it was, in a new state unset */
 } sm_change;
 
 /* Starts the body of the event; the caller may add members in front of what the write adds. */

@@ -41,6 +41,7 @@ sm_err sm_remedy_of(semel *s, const sm_handle *effect, semel_answer *a, sm_remed
     if (now->state == SEMEL_S_IN_DOUBT)
         out->step = sm_effect_doubt_step(now, &terms, w->now);
     out->attempt = now->attempt;
+    out->shape = w->memo.shape;
     out->doubt_age_ms = now->doubt_end == 0 ? 0 : w->now - now->doubt_end;
     out->call = (semel_call){
         .size = sizeof out->call,

@@ -21,6 +21,8 @@ typedef struct sm_asking {
     sm_str actor;     /* who asks, for the audit trail; absent: the ledger's */
     bool upstream;    /* whoever asks executes it here: what is left over is for sm_on_due */
     int64_t lease_ms; /* 0: the contract's */
+    uint64_t shape;   /* upstream: a number for what will be sent, to tell whether a resend would be
+                         the same; may be set by `prepare` */
 
     /* Called once the call has its contract and full arguments, before the ledger is asked for
      * anything. A failure refuses the call. May be NULL. */
@@ -84,6 +86,11 @@ sm_contracts *sm_contracts_keep(semel *s, semel_answer *a);
 sm_err sm_approve(semel *s, semel_str request, semel_str actor, semel_answer *a);
 sm_err sm_deny(semel *s, semel_str request, semel_str actor, semel_str reason, semel_answer *a);
 
+/* As semel_commit and semel_renew, by whoever was authenticated. */
+sm_err sm_commit_as(semel *s, sm_str claim, const semel_outcome *outcome, sm_str actor,
+                    semel_answer *a);
+sm_err sm_renew_as(semel *s, sm_str claim, int64_t lease_ms, sm_str actor, semel_answer *a);
+
 /* ---- what is left over -----------------------------------------------------------------------*/
 
 /* Called from the ledger's background thread, about once a second for each effect that was begun
@@ -98,6 +105,7 @@ typedef struct sm_remedy {
     sm_doubt step;     /* in doubt: RESEND, PROBE, RERUN or HOLD */
     semel_call call;   /* the recorded one; READY and RERUN ask with it again */
     uint64_t attempt;
+    uint64_t shape; /* of what was sent */
     int64_t doubt_age_ms;
 } sm_remedy;
 sm_err sm_remedy_of(semel *s, const sm_handle *effect, semel_answer *a, sm_remedy *out);

@@ -220,6 +220,7 @@ static sm_err take_call(sm_work *w, const sm_change *change, semel_record *r)
     sm_terms_take(id->contract, &m->terms);
     m->terms.asks = asked;
     m->terms.upstream = change->upstream;
+    m->shape = change->shape;
     r->group = (sm_hash){0};
     sm_fingerprint print;
     sm_err e = sm_fingerprint_make(&w->keyer, change->call->tool, id->filled,

@@ -123,6 +123,8 @@ test('claims', async () => {
     const again = await ask(gw.agent, 'POST', '/v1/begin', body, 200);
     assert.equal(again.json.verdict, 'replay');
     assert.equal(again.json.outcome.headers['set-cookie'], undefined, 'is never replayed');
+    const { json: shown } = await ask(gw.agent, 'GET', `/v1/effects/${json.effect}`, undefined, 200);
+    for (const event of shown.events) assert.match(event.actor, /^agent \(token /, event.what);
     await ask(gw.agent, 'POST', '/v1/begin', { ...body, key: 'k' }, 200);
     await ask(gw.agent, 'POST', '/v1/begin', { ...body, key: 'k', args: {} }, 422);
     await ask(gw.agent, 'POST', '/v1/begin', { ...body, tool: 'nobodys' }, 404);
@@ -206,7 +208,8 @@ test('reading', async () => {
     const [{ effect }] = list.json.items;
     const events = await ask(gw.admin, 'GET', `/v1/effects/${effect}/events?limit=1`, undefined, 200);
     await ask(gw.admin, 'GET', `/v1/effects/${effect}/events?after=${events.json.cursor}`, undefined, 200);
-    await ask(gw.admin, 'GET', '/v1/effects/ef_none', undefined, 404);
+    await ask(gw.admin, 'GET', '/v1/effects/ef_none', undefined, 400);
+    await ask(gw.admin, 'GET', '/v1/effects/ef_000000000000001', undefined, 404);
     const tools = await ask(gw.agent, 'GET', '/v1/tools', undefined, 200);
     assert.equal(tools.json.items.length, Object.keys(contract.tools).length);
     await ask(gw.admin, 'GET', '/metrics', undefined, 200);

@@ -728,6 +728,7 @@ static void stopping_ends_everything_once(void **state)
     while (effects(&plain) == before)
         usleep(1000);
     assert_int_equal(sm_http_under_way(http), 2);
+    q = request_for(plain.base, "/nothing");
     begin(&q, 0, &again); /* may or may not be in time */
     sm_http_stop(http);
     http = common;

@@ -1,0 +1,362 @@
+/*
+ * Parts of the HTTP server that need no connection: routes, hosts, traces, problems, decoding, and
+ * the workers.
+ */
+#include "unit.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "gateway/problem.h"
+#include "gateway/server.h"
+#include "gateway/trace.h"
+
+/* ---- routes ----------------------------------------------------------------------------------*/
+
+static void routes_are_found_by_method_and_path(void **state)
+{
+    (void)state;
+    static const struct {
+        gw_method method;
+        const char *path, *route, *rest, *allowed;
+    } rows[] = {
+        {GW_POST, "/v1/call", "/v1/call", NULL, ""},
+        {GW_GET, "/v1/effects", "/v1/effects", NULL, ""},
+        {GW_HEAD, "/v1/effects", "/v1/effects", NULL, ""},
+        {GW_GET, "/v1/effects/ef_1", "/v1/effects/{id}", "ef_1", ""},
+        {GW_GET, "/v1/effects/ef_1/events", "/v1/effects/{id}/events", "ef_1", ""},
+        {GW_POST, "/v1/effects/ef_1/approve", "/v1/effects/{id}/approve", "ef_1", ""},
+        {GW_PATCH, "/proxy/api/a/b", "/proxy/*", "api/a/b", ""},
+        {GW_OTHER, "/proxy/", "/proxy/*", "", ""},
+        {GW_GET, "/v1/call", NULL, NULL, "POST"},
+        {GW_DELETE, "/v1/effects/ef_1", NULL, NULL, "GET, HEAD"},
+        {GW_GET, "/v1/effects/ef_1/approve", NULL, NULL, "POST"},
+        {GW_GET, "/v1/effects/", NULL, NULL, ""},
+        {GW_GET, "/v1/effects//events", NULL, NULL, ""},
+        {GW_GET, "/v1/effects/a/b", NULL, NULL, ""},
+        {GW_GET, "/v1/effects/ef_1/events/", NULL, NULL, ""},
+        {GW_POST, "/v1/call/", NULL, NULL, ""},
+        {GW_POST, "/v1/Call", NULL, NULL, ""},
+        {GW_POST, "/v1/cal", NULL, NULL, ""},
+        {GW_GET, "//v1/effects", NULL, NULL, ""},
+        {GW_GET, "/v1/%65ffects", NULL, NULL, ""},
+        {GW_GET, "/proxy", NULL, NULL, ""},
+        {GW_GET, "*", NULL, NULL, ""},
+        {GW_GET, "", NULL, NULL, ""},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char allowed[64];
+        sm_str rest;
+        const gw_route *route =
+            gw_route_find(rows[i].method, sm_str_from(rows[i].path), &rest, allowed);
+        expect((route == NULL) == (rows[i].route == NULL), "%s", rows[i].path);
+        expect(route == NULL || strcmp(route->path, rows[i].route) == 0, "%s", rows[i].path);
+        expect(rows[i].rest == NULL ? rest.p == NULL : sm_str_is(rest, rows[i].rest), "%s",
+               rows[i].path);
+        expect(route != NULL || strcmp(allowed, rows[i].allowed) == 0, "%s: %s", rows[i].path,
+               allowed);
+    }
+}
+
+/* An agent decides nothing, and what is open to everybody names no roles. */
+static void roles_are_as_they_must_be(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < gw_route_count; i++) {
+        const gw_route *r = &gw_routes[i];
+        bool open = (r->flags & GW_OPEN) != 0;
+        bool decides = r->method == GW_POST && strncmp(r->path, "/v1/effects/", 12) == 0;
+        expect(open == (r->roles == 0), "%s", r->path);
+        expect(open || (r->roles & GW_ADMIN) != 0, "%s", r->path);
+        expect(!decides || (r->roles & GW_AGENT) == 0, "%s", r->path);
+        expect(r->handle != NULL, "%s", r->path);
+    }
+    char allowed[64];
+    sm_str rest;
+    assert_int_equal(gw_route_find(GW_POST, SM_STR("/v1/effects/x/resolve"), &rest, allowed)->roles,
+                     GW_OPERATOR | GW_ADMIN);
+    assert_int_equal(gw_route_find(GW_GET, SM_STR("/metrics"), &rest, allowed)->flags, GW_WHOLE);
+    assert_int_equal(gw_route_find(GW_POST, SM_STR("/v1/commit"), &rest, allowed)->flags, 0);
+}
+
+/* ---- hosts -----------------------------------------------------------------------------------*/
+
+static void hosts_are_names_of_ours_or_none(void **state)
+{
+    (void)state;
+    static gw_server s;
+    s.names[0] = SM_STR("127.0.0.1");
+    s.names[1] = SM_STR("127.0.0.1:8787");
+    s.names[2] = SM_STR("[::1]:8787");
+    s.names[3] = SM_STR("semel.example");
+    s.name_count = 4;
+    static const struct {
+        const char *host;
+        bool named, any;
+    } rows[] = {
+        {"127.0.0.1", true, true},
+        {"127.0.0.1:8787", true, true},
+        {"SEMEL.example", true, true},
+        {"[::1]:8787", true, true},
+        {"127.0.0.1:80", false, true},
+        {"10.0.0.1", false, true},
+        {"[2001:db8::1]", false, true},
+        {"[2001:db8::1]:8787", false, true},
+        {"semel.example:1", false, false},
+        {"semel.example.evil", false, false},
+        {"evil", false, false},
+        {"127.0.0.1.evil", false, false},
+        {"10.0.0.1.evil:8787", false, false},
+        {"[::1", false, false},
+        {"[", false, false},
+        {"[]", false, false},
+        {":", false, false},
+        {":8787", false, false},
+        {"", false, false},
+        {"1111111111111111111111111111111111111111111111111111111111111111111", false, false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        s.any_address = false;
+        expect(gw_host_allowed(&s, sm_str_from(rows[i].host)) == rows[i].named, "%s", rows[i].host);
+        s.any_address = true;
+        expect(gw_host_allowed(&s, sm_str_from(rows[i].host)) == rows[i].any, "%s", rows[i].host);
+    }
+}
+
+/* ---- traces ----------------------------------------------------------------------------------*/
+
+#define TRACE  "4bf92f3577b34da6a3ce929d0e0e4736"
+#define PARENT "00f067aa0ba902b7"
+
+static void a_trace_is_continued_only_if_it_is_well_formed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool good, sampled;
+    } rows[] = {
+        {"00-" TRACE "-" PARENT "-01", true, true},
+        {"00-" TRACE "-" PARENT "-00", true, false},
+        {"00-" TRACE "-" PARENT "-ff", true, true},
+        {"cc-" TRACE "-" PARENT "-01", true, true},
+        {"cc-" TRACE "-" PARENT "-01-more", true, true},
+        {"00-" TRACE "-" PARENT "-01-more", false, true},
+        {"cc-" TRACE "-" PARENT "-01more", false, true},
+        {"ff-" TRACE "-" PARENT "-01", false, true},
+        {"00-" TRACE "-" PARENT "-0", false, true},
+        {"00-" TRACE "-" PARENT, false, true},
+        {"00-" TRACE "-0000000000000000-01", false, true},
+        {"00-00000000000000000000000000000000-" PARENT "-01", false, true},
+        {"00-4BF92F3577B34DA6A3CE929D0E0E4736-" PARENT "-01", false, true},
+        {"00_" TRACE "-" PARENT "-01", false, true},
+        {"", false, true},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        gw_trace t;
+        char text[GW_TRACEPARENT_TEXT];
+        gw_trace_start(&t, sm_str_from(rows[i].text), SM_STR("a=b"));
+        bool taken = strcmp(t.id, TRACE) == 0 && strcmp(t.parent, PARENT) == 0;
+        expect(taken == rows[i].good, "%s", rows[i].text);
+        expect(t.sampled == rows[i].sampled, "%s", rows[i].text);
+        expect((t.state.p != NULL) == rows[i].good, "%s", rows[i].text);
+        expect(rows[i].good || t.parent[0] == '\0', "%s", rows[i].text);
+        expect(strlen(t.id) == 32 && strlen(t.span) == 16, "%s", rows[i].text);
+
+        /* What is passed on is taken by the next. */
+        gw_trace next;
+        gw_trace_parent(&t, text);
+        gw_trace_start(&next, sm_str_from(text), (sm_str){0});
+        expect(strcmp(next.id, t.id) == 0 && strcmp(next.parent, t.span) == 0, "%s", text);
+    }
+}
+
+static void traces_that_begin_here_differ(void **state)
+{
+    (void)state;
+    gw_trace a, b;
+    gw_trace_start(&a, (sm_str){0}, (sm_str){0});
+    gw_trace_start(&b, (sm_str){0}, (sm_str){0});
+    assert_string_not_equal(a.id, b.id);
+    assert_string_not_equal(a.span, b.span);
+}
+
+/* ---- problems --------------------------------------------------------------------------------*/
+
+static void every_code_has_its_status(void **state)
+{
+    (void)state;
+    static const struct {
+        semel_code code;
+        int status;
+    } rows[] = {
+        {SEMEL_C_RETRY_IN_FLIGHT, 409}, {SEMEL_C_AWAITING_APPROVAL, 202},
+        {SEMEL_C_IN_DOUBT, 409},        {SEMEL_C_KEY_CONFLICT, 422},
+        {SEMEL_C_BAD_ARGUMENTS, 400},   {SEMEL_C_UNKNOWN_TOOL, 404},
+        {SEMEL_C_ILLEGAL_STATE, 409},   {SEMEL_C_DENIED, 403},
+        {SEMEL_C_FORBIDDEN, 403},       {SEMEL_C_BAD_CLAIM, 403},
+        {SEMEL_C_CANCELED, 409},        {SEMEL_C_APPROVAL_EXPIRED, 403},
+        {SEMEL_C_ALREADY_DONE, 409},    {SEMEL_C_RESULT_EXPIRED, 410},
+        {SEMEL_C_NOT_FOUND, 404},       {SEMEL_C_UPSTREAM_TIMEOUT, 504},
+        {SEMEL_C_UPSTREAM_FAILED, 502}, {SEMEL_C_LEDGER_UNAVAILABLE, 503},
+        {SEMEL_C_PARTIAL_SUCCESS, 200}, {SEMEL_C_NONE, 200},
+    };
+    assert_int_equal(COUNT(rows), SEMEL_C_COUNT);
+    for (size_t i = 0; i < COUNT(rows); i++)
+        expect(gw_status_of(rows[i].code) == rows[i].status, "%s", semel_code_name(rows[i].code));
+}
+
+static sm_str member(const sm_json *o, const char *name)
+{
+    const sm_json *v = sm_json_find(o, sm_str_from(name));
+    return v == NULL ? (sm_str){0} : sm_json_text(v);
+}
+
+static void a_refusal_is_told_with_all_that_is_known(void **state)
+{
+    (void)state;
+    semel_answer a = {.code = SEMEL_C_KEY_CONFLICT,
+                      .effect = SM_STR("ef_1"),
+                      .state = SEMEL_S_SUCCEEDED,
+                      .drift = SM_STR("[\"/amount\"]"),
+                      .blocked_by = SM_STR("ef_2"),
+                      .request = SM_STR("ap_1"),
+                      .retry_after_ms = 1500,
+                      .message = SM_STR("a \"quoted\"\nword"),
+                      .corrective_action = SM_STR("do it")};
+    sm_buf text;
+    sm_arena arena;
+    const sm_json *o;
+    sm_buf_init(&text, 4096);
+    sm_arena_init(&arena, SM_ARENA_MAX);
+    gw_problem_of_answer(&text, 422, &a);
+    assert_int_equal(sm_json_read(&arena, sm_buf_view(&text), &sm_json_default_limits, &o, NULL),
+                     SM_OK);
+    assert_true(sm_str_is(member(o, "type"), "urn:semel:problem:KEY_CONFLICT"));
+    assert_true(sm_str_is(member(o, "title"), "Key conflict"));
+    assert_true(sm_str_is(member(o, "status"), "422"));
+    assert_true(sm_str_is(member(o, "code"), "KEY_CONFLICT"));
+    assert_true(sm_str_is(member(o, "detail"), "a \"quoted\"\nword"));
+    assert_true(sm_str_is(member(o, "message"), "a \"quoted\"\nword"));
+    assert_true(sm_str_is(member(o, "corrective_action"), "do it"));
+    assert_true(sm_str_is(member(o, "effect"), "ef_1"));
+    assert_true(sm_str_is(member(o, "state"), "succeeded"));
+    assert_true(sm_str_is(member(o, "blocked_by"), "ef_2"));
+    assert_true(sm_str_is(member(o, "request"), "ap_1"));
+    assert_true(sm_str_is(member(o, "retry_after_ms"), "1500"));
+    assert_int_equal(sm_json_find(o, SM_STR("drift"))->type, SM_JSON_ARRAY);
+    assert_int_equal(sm_json_find(o, SM_STR("retriable"))->type, SM_JSON_FALSE);
+
+    /* Bytes that are no text do not make the answer unreadable. */
+    sm_buf_clear(&text);
+    a.message = SM_STR("\xff\xfe");
+    gw_problem_of_answer(&text, 422, &a);
+    assert_int_equal(sm_json_read(&arena, sm_buf_view(&text), &sm_json_default_limits, &o, NULL),
+                     SM_OK);
+    sm_arena_fini(&arena);
+    sm_buf_fini(&text);
+}
+
+/* ---- decoding --------------------------------------------------------------------------------*/
+
+static void percent_encoding_is_taken_off(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *plain, *plus;
+    } rows[] = {
+        {"abc", "abc", "abc"},       {"a%20b", "a b", "a b"}, {"a+b", "a+b", "a b"},
+        {"%41%4a%4A", "AJJ", "AJJ"}, {"%", "%", "%"},         {"%4", "%4", "%4"},
+        {"%zz%41", "%zzA", "%zzA"},  {"%%41", "%A", "%A"},    {"", "", ""},
+    };
+    sm_arena a;
+    sm_arena_init(&a, SM_ARENA_MAX);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        expect(sm_str_is(gw_decode(&a, sm_str_from(rows[i].text), false), rows[i].plain), "%s",
+               rows[i].text);
+        expect(sm_str_is(gw_decode(&a, sm_str_from(rows[i].text), true), rows[i].plus), "%s",
+               rows[i].text);
+    }
+    sm_arena_fini(&a);
+}
+
+/* ---- workers ---------------------------------------------------------------------------------*/
+
+#define JOBS    2000
+#define AT_ONCE 4
+
+static atomic_int ran, running, most;
+static gw_pool *pool;
+
+typedef struct counted {
+    gw_job job;
+    int times;
+} counted;
+
+static void count_job(gw_job *job, semel_answer *a)
+{
+    counted *c = (counted *)job;
+    assert_non_null(a);
+    int now = atomic_fetch_add(&running, 1) + 1;
+    for (int seen = most; now > seen && !atomic_compare_exchange_weak(&most, &seen, now);)
+        ;
+    bool again = --c->times > 0;
+    atomic_fetch_add(&ran, 1);
+    atomic_fetch_sub(&running, 1);
+    if (again)
+        gw_pool_add(pool, job);
+}
+
+static void *add_jobs(void *context)
+{
+    counted *jobs = context;
+    for (int i = 0; i < JOBS; i++)
+        gw_pool_add(pool, &jobs[i].job);
+    return NULL;
+}
+
+static void all_jobs_run_and_no_more_than_allowed_at_once(void **state)
+{
+    (void)state;
+    static counted jobs[2][JOBS];
+    ran = running = most = 0;
+    for (int i = 0; i < 2 * JOBS; i++)
+        jobs[i / JOBS][i % JOBS] = (counted){.job.run = count_job, .times = 1 + i % 3};
+    assert_int_equal(gw_pool_new(AT_ONCE, &pool), SEMEL_OK);
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, add_jobs, jobs[i]), 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    gw_pool_free(pool); /* runs what is left, and what that adds */
+    int wanted = 0;
+    for (int i = 0; i < 2 * JOBS; i++)
+        wanted += 1 + i % 3;
+    assert_int_equal(ran, wanted);
+    assert_in_range(most, 1, AT_ONCE);
+}
+
+static void an_unused_pool_has_no_threads_to_end(void **state)
+{
+    (void)state;
+    assert_int_equal(gw_pool_new(1, &pool), SEMEL_OK);
+    assert_int_equal(gw_pool_waiting(pool), 0);
+    gw_pool_free(pool);
+    gw_pool_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(routes_are_found_by_method_and_path),
+        cmocka_unit_test(roles_are_as_they_must_be),
+        cmocka_unit_test(hosts_are_names_of_ours_or_none),
+        cmocka_unit_test(a_trace_is_continued_only_if_it_is_well_formed),
+        cmocka_unit_test(traces_that_begin_here_differ),
+        cmocka_unit_test(every_code_has_its_status),
+        cmocka_unit_test(a_refusal_is_told_with_all_that_is_known),
+        cmocka_unit_test(percent_encoding_is_taken_off),
+        cmocka_unit_test(all_jobs_run_and_no_more_than_allowed_at_once),
+        cmocka_unit_test(an_unused_pool_has_no_threads_to_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
