@@ -123,7 +123,7 @@ up.habit('drop-once', (upstream, entry, response) => {
 
 const gw = await Gateway.start({
     contract: { version: 1, tools },
-    ledger: ledger ?? undefined,
+    ledger: ledger || undefined,
     config: { ca_file: trusted.file, limits: { result: '4MiB' } },
 });
 const ask = (tool, order, more = {}) =>
