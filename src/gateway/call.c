@@ -12,26 +12,28 @@
 
 static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
-    if (c->origin[SM_F_UPSTREAM].given == NULL) {
-        run->own = run; /* see answer */
-        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the tool has no upstream");
-    }
+    if (c->origin[SM_F_UPSTREAM].given == NULL)
+        return gw_run_refuse(
+            run, 422, "BAD_ARGUMENTS",
+            "Use POST /v1/begin, execute the tool yourself, then POST /v1/commit; or give the tool "
+            "an upstream in its contract.",
+            "The contract of %.*s has no upstream, so the gateway cannot execute it.",
+            SM_FMT(run->ask.call.tool));
     run->ask.shape = sm_upstream_shape(c);
     sm_err e = sm_upstream_make(&run->arena, c, args, &run->up, fault);
     run->up.request.body_max = (size_t)run->g->config->limits.result_bytes;
-    return e;
+    if (e != SEMEL_E_INVALID)
+        return e;
+    gw_say(&run->g->log, GW_ERROR, "a tool cannot be executed", "why", fault->text, NULL);
+    return gw_run_refuse(run, 500, "MISCONFIGURED",
+                         "Tell whoever runs the gateway; trying again does not help.", "%s",
+                         fault->text);
 }
 
 static void answer(gw_run *run, gw_request *r, const semel_answer *a)
 {
-    if (run->own != NULL)
-        gw_problem(r, 422, "BAD_ARGUMENTS",
-                   "Use POST /v1/begin, execute the tool yourself, then POST /v1/commit; or give "
-                   "the tool an upstream in its contract.",
-                   "The contract of %.*s has no upstream, so the gateway cannot execute it.",
-                   SM_FMT(run->ask.call.tool));
-    else
-        gw_reply_outcome(r, a);
+    (void)run;
+    gw_reply_outcome(r, a);
 }
 
 static const gw_run_ops ops = {.prepare = prepare, .answer = answer};

@@ -20,6 +20,7 @@
 #include "gateway/body.h"
 #include "gateway/pass.h"
 #include "gateway/run.h"
+#include "gateway/trace.h"
 #include "json/canon.h"
 
 #define WAIT_BEYOND_MS 30000 /* how long a client may wait for more than one exchange */
@@ -170,6 +171,19 @@ static sm_err add_configured(sm_arena *a, sm_upstream_call *up, const gw_upstrea
     return e;
 }
 
+/* A run adds its own; what passes has no run. */
+static sm_err add_trace(sm_arena *a, sm_upstream_call *up, const gw_trace *trace)
+{
+    char text[GW_TRACEPARENT_TEXT];
+    gw_trace_parent(trace, text);
+    sm_str parent = sm_arena_text(a, sm_str_from(text));
+    sm_err e =
+        parent.p == NULL ? SEMEL_E_NOMEM : sm_upstream_header(a, up, SM_STR("traceparent"), parent);
+    return e == SM_OK && trace->state.p != NULL
+               ? sm_upstream_header(a, up, SM_STR("tracestate"), trace->state)
+               : e;
+}
+
 /* ---- the request -----------------------------------------------------------------------------*/
 
 /* Makes the upstream's request from the client's. Everything is in the arena. */
@@ -201,7 +215,8 @@ static sm_err make_request(const gw_request *r, sm_arena *a, const gw_upstream_a
     if (c.connection.p == NULL)
         c.connection = SM_STR("");
     gw_headers_each(r, copy_header, &c);
-    return c.err == SM_OK ? add_configured(a, up, api, fault) : c.err;
+    sm_err e = c.err == SM_OK ? add_configured(a, up, api, fault) : c.err;
+    return e == SM_OK && !write ? add_trace(a, up, &r->trace) : e;
 }
 
 /* ---- the call --------------------------------------------------------------------------------*/
@@ -303,7 +318,8 @@ static const gw_run_ops ops = {.prepare = prepare, .answer = answer};
 static void refuse_fault(gw_request *r, sm_err e, const sm_fault *fault)
 {
     if (e == SEMEL_E_INVALID)
-        gw_problem(r, 500, "OVERLOADED", "Set it where the gateway is started.", "%s", fault->text);
+        gw_problem(r, 500, "MISCONFIGURED",
+                   "Tell whoever runs the gateway; trying again does not help.", "%s", fault->text);
     else
         gw_problem(r, 503, "OVERLOADED", "Try again later.", "The gateway is out of memory.");
 }

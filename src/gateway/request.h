@@ -95,7 +95,8 @@ void gw_reply_refusal(gw_request *r, const semel_answer *a);
 void gw_reply_answer(gw_request *r, const semel_answer *a);
 
 /* A problem that is the gateway's own. `code` is one of the codes of semel.h by name, or one of the
- * gateway's: UNAUTHENTICATED, NOT_ALLOWED, TOO_LARGE, OVERLOADED, DRAINING, NO_ROUTE. The message
+ * gateway's: UNAUTHENTICATED, NOT_ALLOWED, TOO_LARGE, OVERLOADED, DRAINING, NO_ROUTE,
+ * MISCONFIGURED. The message
  * says what is wrong, `advice` (may be NULL) what to do instead. */
 void gw_problem(gw_request *r, int status, const char *code, const char *advice, const char *format,
                 ...) __attribute__((format(printf, 5, 6)));

@@ -8,6 +8,7 @@
 #include "gateway/run.h"
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -17,6 +18,7 @@
 #include "base/limits.h"
 #include "gateway/metrics.h"
 #include "gateway/runs.h"
+#include "gateway/trace.h"
 #include "json/canon.h"
 
 #define COMMIT_PAUSE_MS 100
@@ -36,12 +38,12 @@ gw_run *gw_run_new(gateway *g, gw_request *r)
     run->request = r;
     run->ask.call.size = sizeof run->ask.call;
     sm_arena_init(&run->arena, SM_ARENA_MAX);
-    if (r != NULL) {
+    if (r == NULL)
+        gw_trace_start(&run->trace, (sm_str){0}, (sm_str){0});
+    else
         run->trace = r->trace;
-        run->traced = true;
-        if (r->trace.state.p != NULL)
-            run->trace.state = sm_arena_text(&run->arena, r->trace.state);
-    }
+    if (run->trace.state.p != NULL)
+        run->trace.state = sm_arena_text(&run->arena, run->trace.state);
     sm_buf_init(&run->body, (size_t)g->config->limits.result_bytes + 1);
     sm_buf_init(&run->headers, SM_ARENA_MAX);
     return run;
@@ -80,12 +82,55 @@ void gw_run_end(gw_run *run)
     gw_run_free(run);
 }
 
-/* Answers whoever still waits, and ends the run. */
-static void finish(gw_run *run, const semel_answer *a)
+sm_err gw_run_refuse(gw_run *run, int status, const char *code, const char *advice,
+                     const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(run->refusal.text, sizeof run->refusal.text, format, args);
+    va_end(args);
+    run->refusal.status = status;
+    run->refusal.code = code;
+    run->refusal.advice = advice;
+    return SEMEL_E_BAD_ARGUMENTS;
+}
+
+/* Something happened that no line of a request tells of: nobody waits for it, or it is in doubt. */
+static void tell(const gw_run *run, const semel_answer *a, bool waited)
+{
+    bool doubt = a->state == SEMEL_S_IN_DOUBT;
+    if (!run->ran || run->read || (waited && !doubt))
+        return;
+    char status[16];
+    snprintf(status, sizeof status, "%d", run->outcome.status);
+    gw_log_field fields[] = {
+        {"effect", sm_str_from(run->handle), false},
+        {"tool", run->ask.call.tool, false},
+        {"state", sm_str_from(semel_state_name(a->state)), false},
+        {"upstream", run->outcome.status != 0 ? sm_str_from(status) : (sm_str){0}, true},
+        {"why", run->why[0] != '\0' ? sm_str_from(run->why) : (sm_str){0}, false},
+        {"trace", sm_str_from(run->trace.id), false},
+    };
+    gw_say_fields(&run->g->log, doubt ? GW_WARN : GW_INFO, doubt ? "in doubt" : "executed", fields,
+                  sizeof fields / sizeof fields[0]);
+}
+
+/* Answers whoever still waits. */
+static bool answer(gw_run *run, const semel_answer *a)
 {
     gw_request *r = gw_run_take(run);
-    if (r != NULL)
+    if (r != NULL && run->refusal.status != 0)
+        gw_problem(r, run->refusal.status, run->refusal.code, run->refusal.advice, "%s",
+                   run->refusal.text);
+    else if (r != NULL)
         run->ops->answer(run, r, a);
+    return r != NULL;
+}
+
+/* The same, and ends the run. */
+static void finish(gw_run *run, const semel_answer *a)
+{
+    tell(run, a, answer(run, a));
     gw_run_end(run);
 }
 
@@ -188,13 +233,12 @@ static void copy_text(char out[SM_HANDLE_TEXT], sm_str text)
 
 static sm_err add_trace(gw_run *run)
 {
-    if (!run->traced)
-        return SM_OK;
-    sm_str parent = sm_arena_printf(&run->arena, "00-%s-%s-%s", run->trace.id, run->trace.span,
-                                    run->trace.sampled ? "01" : "00");
-    if (parent.p == NULL)
-        return SEMEL_E_NOMEM;
-    sm_err e = sm_upstream_header(&run->arena, &run->up, SM_STR("traceparent"), parent);
+    char text[GW_TRACEPARENT_TEXT];
+    gw_trace_parent(&run->trace, text);
+    sm_str parent = sm_arena_text(&run->arena, sm_str_from(text));
+    sm_err e = parent.p == NULL
+                   ? SEMEL_E_NOMEM
+                   : sm_upstream_header(&run->arena, &run->up, SM_STR("traceparent"), parent);
     if (e == SM_OK && run->trace.state.p != NULL)
         e = sm_upstream_header(&run->arena, &run->up, SM_STR("tracestate"), run->trace.state);
     return e;
@@ -226,15 +270,9 @@ static void execute(gw_run *run, semel_answer *a)
     if (!run->read)
         sm_give_back(run->g->ledger, sm_str_from(run->claim), a);
     gw_ring(run->g, run->resend ? run->effect.id : run->ask.id);
-    semel_answer refusal = {
-        .verdict = SEMEL_REFUSED,
-        .code = SEMEL_C_LEDGER_UNAVAILABLE,
-        .retriable = true,
-        .retry_after_ms = 1000,
-        .message = SM_STR("The gateway executes as much as it may already; nothing was done."),
-        .corrective_action = SM_STR("Try again later."),
-    };
-    finish(run, &refusal);
+    gw_run_refuse(run, 503, "OVERLOADED", "Try again later; nothing was done.",
+                  "As much is being executed as limits.in_flight allows.");
+    finish(run, a);
 }
 
 /* ---- asking ----------------------------------------------------------------------------------*/
@@ -282,13 +320,15 @@ static void ask(gw_run *run, semel_answer *a)
     }
     char text[512];
     explain_doubt(run, a, text);
-    gw_request *r = gw_run_take(run);
-    if (r != NULL)
-        ops->answer(run, r, a);
-    else if (a->verdict == SEMEL_EXECUTE && a->claim.p != NULL) { /* nobody was told to run it */
-        copy_text(run->claim, a->claim);
+    if (run->ran && a->verdict == SEMEL_REPLAY)
+        a->executed = true; /* it is what became of this very call */
+    bool waited = answer(run, a);
+    if (!waited && a->verdict == SEMEL_EXECUTE && a->claim.p != NULL) {
+        copy_text(run->claim, a->claim); /* nobody was told to run it */
         sm_give_back(run->g->ledger, sm_str_from(run->claim), a);
         gw_ring(run->g, run->ask.id);
+    } else {
+        tell(run, a, waited);
     }
     gw_run_end(run);
 }
@@ -299,8 +339,8 @@ static sm_err commit(gw_run *run, semel_answer *a)
 {
     int64_t deadline = sm_clock_deadline_ns(SM_RUN_LEASE_MS);
     for (;;) {
-        sm_err e = sm_commit_as(run->g->ledger, sm_str_from(run->claim), &run->outcome,
-                                run->ask.actor, a);
+        sm_err e =
+            sm_commit_as(run->g->ledger, sm_str_from(run->claim), &run->outcome, run->ask.actor, a);
         if (e != SEMEL_E_UNAVAILABLE || sm_clock_mono_ns() >= deadline)
             return e;
         usleep(COMMIT_PAUSE_MS * 1000);
@@ -345,6 +385,7 @@ static void settle(gw_run *run, semel_answer *a)
     count_in_flight(run, false);
     gw_ring(g, id);
     if (run->resend) {
+        tell(run, a, false);
         gw_run_end(run);
         return;
     }
@@ -367,7 +408,7 @@ static void settle(gw_run *run, semel_answer *a)
 static void resend(gw_run *run, semel_answer *a)
 {
     sm_err e = sm_resend(run->g->ledger, &run->effect, SM_RUN_LEASE_MS, a);
-    if (e == SM_OK && a->verdict == SEMEL_EXECUTE)
+    if (e == SM_OK && a->verdict == SEMEL_EXECUTE && add_trace(run) == SM_OK)
         execute(run, a);
     else
         gw_run_end(run); /* somebody else was faster, or it is to be tried later */
@@ -418,115 +459,4 @@ void gw_run_resend(gw_run *run, const sm_handle *effect)
     run->resend = true;
     run->effect = *effect;
     start(run);
-}
-
-/* ---- answers ---------------------------------------------------------------------------------*/
-
-static pthread_key_t own_key;
-static pthread_once_t own_once = PTHREAD_ONCE_INIT;
-
-static void free_own(void *context)
-{
-    gw_own *own = context;
-    semel_answer_free(own->answer);
-    sm_arena_fini(&own->arena);
-    free(own);
-}
-
-static void make_own(void)
-{
-    pthread_key_create(&own_key, free_own);
-}
-
-gw_own *gw_own_get(void)
-{
-    pthread_once(&own_once, make_own);
-    gw_own *own = pthread_getspecific(own_key);
-    if (own == NULL && (own = calloc(1, sizeof *own)) != NULL) {
-        own->answer = semel_answer_new();
-        sm_arena_init(&own->arena, SM_ARENA_MAX);
-        if (own->answer == NULL || pthread_setspecific(own_key, own) != 0) {
-            free_own(own);
-            return NULL;
-        }
-    }
-    if (own != NULL)
-        sm_arena_reset(&own->arena);
-    return own;
-}
-
-static void set_headers(gw_request *r, const semel_answer *a, sm_str *type)
-{
-    sm_work *w = a->work;
-    const sm_json *headers = NULL;
-    if (a->outcome.headers.p == NULL ||
-        sm_json_read(&w->call, a->outcome.headers, &sm_json_default_limits, &headers, NULL) !=
-            SM_OK ||
-        headers->type != SM_JSON_OBJECT)
-        return;
-    const sm_json *name = headers + 1;
-    for (uint32_t i = 0; i < headers->len; i++, name = sm_json_next(name + 1)) {
-        if (name[1].type != SM_JSON_STRING)
-            continue;
-        sm_str field = sm_arena_text(&w->call, sm_json_text(name));
-        sm_str value = sm_arena_text(&w->call, sm_json_text(name + 1));
-        if (field.p == NULL || value.p == NULL)
-            continue;
-        if (strcasecmp(field.p, "content-type") == 0)
-            *type = value;
-        else
-            gw_set(r, field.p, value);
-    }
-}
-
-/* A tool that gave no answer at all, or one that a begin/commit client recorded as failed. */
-static void reply_failed(gw_request *r, const semel_answer *a)
-{
-    semel_answer refusal = *a;
-    refusal.verdict = SEMEL_REFUSED;
-    refusal.code = SEMEL_C_UPSTREAM_FAILED;
-    refusal.retriable = a->executed;
-    refusal.retry_after_ms = a->executed ? 1000 : 0;
-    refusal.message = SM_STR("The tool failed, and nothing was done.");
-    refusal.corrective_action = SM_STR("Ask again later with the same call.");
-    sm_work *w = a->work;
-    const sm_json *value = NULL, *error = NULL;
-    if (sm_json_read(&w->call, a->outcome.value, &sm_json_default_limits, &value, NULL) == SM_OK)
-        error = sm_json_find(value, SM_STR("error"));
-    if (error != NULL && error->type == SM_JSON_STRING)
-        refusal.message =
-            sm_arena_printf(&w->call, "The tool failed: %.*s.", SM_FMT(sm_json_text(error)));
-    gw_reply_refusal(r, &refusal);
-}
-
-void gw_reply_outcome(gw_request *r, const semel_answer *a)
-{
-    r->effect = a->effect;
-    gw_count_answer(r->g->metrics, a);
-    if (a->verdict == SEMEL_REFUSED || !a->has_outcome) {
-        gw_reply_refusal(r, a);
-        return;
-    }
-    const semel_outcome *o = &a->outcome;
-    if (a->effect.p != NULL)
-        gw_set(r, "Semel-Effect", a->effect);
-    if (!a->executed)
-        gw_set(r, "Idempotent-Replayed", SM_STR("true"));
-    if (!o->kept) {
-        semel_answer refusal = *a;
-        refusal.verdict = SEMEL_REFUSED;
-        refusal.code = SEMEL_C_RESULT_EXPIRED;
-        refusal.message = SM_STR("This was done; its result was too large to keep.");
-        refusal.corrective_action =
-            SM_STR("Go on without the result, or read it from where it took effect.");
-        gw_reply_refusal(r, &refusal);
-        return;
-    }
-    if (o->status == 0 && o->kind == SEMEL_FAILURE) {
-        reply_failed(r, a);
-        return;
-    }
-    sm_str type = o->is_json || o->status == 0 ? SM_STR("application/json") : (sm_str){0};
-    set_headers(r, a, &type);
-    gw_reply(r, o->status == 0 ? 200 : o->status, type.p, o->value);
 }

@@ -30,7 +30,7 @@ typedef struct gw_run gw_run;
 typedef struct gw_run_ops {
     /* Makes the request run->up before the ledger is asked; everything in the run's arena. `c` and
      * `args` (the full arguments) are borrowed. On failure the call is refused, with the fault's
-     * words. It may be called more than once. */
+     * words; see also gw_run_refuse. It may be called more than once. */
     sm_err (*prepare)(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault);
 
     /* Answers the request. If the call ran just now and the ledger did not keep its result, the
@@ -55,8 +55,12 @@ struct gw_run {
     void *own;           /* the front end's */
 
     /* From here on it is run.c's and park.c's. */
-    gw_trace trace; /* the request's, which may be gone before it is sent */
-    bool traced;
+    gw_trace trace; /* the request's, which may be gone before it is sent; or one of its own */
+    struct {
+        int status; /* 0: the ledger's answer is the answer */
+        const char *code, *advice;
+        char text[SEMEL_FAULT_TEXT_MAX];
+    } refusal;
     gw_request *request; /* NULL: nobody waits for it; under the lock of gw_runs */
     _Atomic gw_phase phase;
     bool read;             /* nothing is recorded of it */
@@ -90,6 +94,11 @@ void gw_run_start(gw_run *run);
 
 /* Starts a resend of an effect in doubt; run->up is made. */
 void gw_run_resend(gw_run *run, const sm_handle *effect);
+
+/* From `prepare`: the call is refused by the gateway itself, in these words. Returns the error to
+ * return. */
+sm_err gw_run_refuse(gw_run *run, int status, const char *code, const char *advice,
+                     const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* Takes the request away to answer it; NULL if somebody else has. */
 gw_request *gw_run_take(gw_run *run);

@@ -50,6 +50,8 @@ static sm_err decide_once(semel *s, sm_work *w, const sm_handle *h, decision *d)
         w->step = (sm_step){.answer = SM_REFUSED, .code = SEMEL_C_ILLEGAL_STATE};
         return h->generation > w->cur.generation ? SEMEL_E_NOT_FOUND : SM_OK;
     }
+    if (h->request > w->memo.effect.request)
+        return SEMEL_E_NOT_FOUND; /* nobody has asked for that yet */
     e = sm_digest_bytes(&w->keyer.digest, d->actor.p, d->actor.n, &d->ev.actor);
     if (e != SM_OK)
         return e;
@@ -122,7 +124,8 @@ static sm_err decide(semel *s, const char *prefix, sm_str name, decision *d, sem
                     sm_arena_printf(&w->call, "The effect is %s; that cannot be done to it.",
                                     semel_state_name(a->state));
             if (d->own)
-                a->message = SM_STR("Whoever asked for an approval cannot give it.");
+                a->message = SM_STR("Whoever asked for an approval cannot give it."),
+                a->corrective_action = SM_STR("Somebody else has to approve it.");
             else if (w->step.code == SEMEL_C_FORBIDDEN)
                 a->message = SM_STR("The contract lets only the gateway take approvals.");
             if (w->step.code == SEMEL_C_KEY_CONFLICT)

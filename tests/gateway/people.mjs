@@ -246,7 +246,7 @@ test('what has no such state is refused with what it has', async () => {
     assertProblem(cancel, 409, 'ILLEGAL_STATE');
     const absent = await gw.operator.post(`/v1/effects/${absentHandle(effect)}/cancel`, {});
     assertProblem(absent, 404, 'NOT_FOUND');
-    assertProblem(await gw.operator.post('/v1/effects/ef_none/cancel', {}), 404, 'NOT_FOUND');
+    assertProblem(await gw.operator.post('/v1/effects/ef_none/cancel', {}), 400, 'BAD_ARGUMENTS');
 });
 
 test('an expired token is nobody', async () => {

@@ -1,0 +1,120 @@
+/*
+ * An outcome as an HTTP answer: its own status and bytes, with those of its headers that were kept
+ * (I4); and what the server's threads work with when they give one from memory.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "base/limits.h"
+#include "gateway/metrics.h"
+#include "gateway/run.h"
+
+static pthread_key_t own_key;
+static pthread_once_t own_once = PTHREAD_ONCE_INIT;
+
+static void free_own(void *context)
+{
+    gw_own *own = context;
+    semel_answer_free(own->answer);
+    sm_arena_fini(&own->arena);
+    free(own);
+}
+
+static void make_own(void)
+{
+    pthread_key_create(&own_key, free_own);
+}
+
+gw_own *gw_own_get(void)
+{
+    pthread_once(&own_once, make_own);
+    gw_own *own = pthread_getspecific(own_key);
+    if (own == NULL && (own = calloc(1, sizeof *own)) != NULL) {
+        own->answer = semel_answer_new();
+        sm_arena_init(&own->arena, SM_ARENA_MAX);
+        if (own->answer == NULL || pthread_setspecific(own_key, own) != 0) {
+            free_own(own);
+            return NULL;
+        }
+    }
+    if (own != NULL)
+        sm_arena_reset(&own->arena);
+    return own;
+}
+
+static void set_headers(gw_request *r, const semel_answer *a, sm_str *type)
+{
+    sm_work *w = a->work;
+    const sm_json *headers = NULL;
+    if (a->outcome.headers.p == NULL ||
+        sm_json_read(&w->call, a->outcome.headers, &sm_json_default_limits, &headers, NULL) !=
+            SM_OK ||
+        headers->type != SM_JSON_OBJECT)
+        return;
+    const sm_json *name = headers + 1;
+    for (uint32_t i = 0; i < headers->len; i++, name = sm_json_next(name + 1)) {
+        if (name[1].type != SM_JSON_STRING)
+            continue;
+        sm_str field = sm_arena_text(&w->call, sm_json_text(name));
+        sm_str value = sm_arena_text(&w->call, sm_json_text(name + 1));
+        if (field.p == NULL || value.p == NULL)
+            continue;
+        if (strcasecmp(field.p, "content-type") == 0)
+            *type = value;
+        else
+            gw_set(r, field.p, value);
+    }
+}
+
+/* A tool that gave no answer at all, or one that a begin/commit client recorded as failed. */
+static void reply_failed(gw_request *r, const semel_answer *a)
+{
+    semel_answer refusal = *a;
+    refusal.verdict = SEMEL_REFUSED;
+    refusal.code = SEMEL_C_UPSTREAM_FAILED;
+    refusal.retriable = a->executed;
+    refusal.retry_after_ms = a->executed ? 1000 : 0;
+    refusal.message = SM_STR("The tool failed, and nothing was done.");
+    refusal.corrective_action = SM_STR("Ask again later with the same call.");
+    sm_work *w = a->work;
+    const sm_json *value = NULL, *error = NULL;
+    if (sm_json_read(&w->call, a->outcome.value, &sm_json_default_limits, &value, NULL) == SM_OK)
+        error = sm_json_find(value, SM_STR("error"));
+    if (error != NULL && error->type == SM_JSON_STRING)
+        refusal.message =
+            sm_arena_printf(&w->call, "The tool failed: %.*s.", SM_FMT(sm_json_text(error)));
+    gw_reply_refusal(r, &refusal);
+}
+
+void gw_reply_outcome(gw_request *r, const semel_answer *a)
+{
+    r->effect = a->effect;
+    gw_count_answer(r->g->metrics, a);
+    if (a->effect.p != NULL)
+        gw_set(r, "Semel-Effect", a->effect);
+    if (a->verdict == SEMEL_REFUSED || !a->has_outcome) {
+        gw_reply_refusal(r, a);
+        return;
+    }
+    const semel_outcome *o = &a->outcome;
+    if (!a->executed)
+        gw_set(r, "Idempotent-Replayed", SM_STR("true"));
+    if (!o->kept) {
+        semel_answer refusal = *a;
+        refusal.verdict = SEMEL_REFUSED;
+        refusal.code = SEMEL_C_RESULT_EXPIRED;
+        refusal.message = SM_STR("This was done; its result was too large to keep.");
+        refusal.corrective_action =
+            SM_STR("Go on without the result, or read it from where it took effect.");
+        gw_reply_refusal(r, &refusal);
+        return;
+    }
+    if (o->status == 0 && o->kind == SEMEL_FAILURE) {
+        reply_failed(r, a);
+        return;
+    }
+    sm_str type = o->is_json || o->status == 0 ? SM_STR("application/json") : (sm_str){0};
+    set_headers(r, a, &type);
+    gw_reply(r, o->status == 0 ? 200 : o->status, type.p, o->value);
+}
