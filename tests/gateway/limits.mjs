@@ -1,9 +1,12 @@
 // Clients that are slow, many, silent or gone: they are cut off, and what they held is free again.
 
+import { spawn } from 'node:child_process';
+import fs from 'node:fs';
+import net from 'node:net';
 import { Client, Raw, bytesOf } from './client.mjs';
-import { Gateway, assert, assertProblem } from './harness.mjs';
+import { Gateway, assert, assertProblem, freePort, newPath, semel } from './harness.mjs';
 import { newOrder, shop } from './shop.mjs';
-import { eventually, run, sleep, test } from './tap.mjs';
+import { eventually, later, run, sleep, test } from './tap.mjs';
 import { Upstream } from './upstream.mjs';
 
 const up = await Upstream.start();
@@ -110,6 +113,100 @@ test('more connections than allowed are turned away, and there is room again aft
         }, 5000);
     }
     assert.ok(refused >= 100, `${refused} were turned away, of at least 40 each time`);
+});
+
+test('a burst far beyond the bound hangs nothing, and SIGTERM ends it', async () => {
+    const small = await Gateway.start({ ledger: 'memory:', config: { limits: { connections: 50 } } });
+    for (let round = 0; round < 8; round++) {
+        const crowd = Array.from({ length: 95 }, () => net.connect(small.port, '127.0.0.1'));
+        for (const socket of crowd) socket.on('error', () => {});
+        await sleep(100);
+        for (const socket of crowd) socket.destroy();
+        await eventually('there is room again', async () => {
+            const own = new Client(small.client.base);
+            const answer = await own.get('/healthz').catch(() => ({ status: 0 }));
+            own.close();
+            return answer.status === 200;
+        }, 5000);
+    }
+    assert.deepEqual(await small.stop(), { code: 0, signal: null });
+});
+
+test('a part of a request line counts from its first byte, also behind another request', async () => {
+    const fresh = await Raw.connect(gw.port);
+    fresh.write('GET /hea');
+    const later = await Raw.connect(gw.port);
+    later.write(bytesOf('GET', '/healthz', {}));
+    assert.equal(await later.status(), 200);
+    later.write('GET /');
+    const ahead = await Raw.connect(gw.port);
+    ahead.write(`${bytesOf('GET', '/healthz', {})}GET /hea`);
+    const patient = await Gateway.start({
+        ledger: 'memory:', config: { limits: { request: '1s', idle: '60s' } },
+    });
+    const second = await Raw.connect(patient.port);
+    second.write(`${bytesOf('GET', '/healthz', {})}GET /`);
+    const resting = await Raw.connect(patient.port);
+    resting.write(bytesOf('GET', '/healthz', {}));
+    for (const [raw, least] of [[fresh, 1500], [later, 1500], [ahead, 1500], [second, 800]]) {
+        const took = await Promise.race([raw.closed, sleep(8000).then(() => Infinity)]);
+        assert.ok(took > least && took < 5000, `cut off after ${took} ms`);
+    }
+    assert.ok(!resting.socket.destroyed, 'one that rests may rest');
+    resting.hangUp();
+    await patient.kill();
+});
+
+// A gateway whose log is read by nobody until `resume`: { child, client, ended }.
+async function unread() {
+    const file = newPath('config.yaml');
+    const port = await freePort();
+    fs.writeFileSync(file, JSON.stringify({
+        version: 1, listen: `127.0.0.1:${port}`, ledger: 'memory:', tokens: newPath('tokens.json'),
+        log: { format: 'json', requests: 'all' },
+    }));
+    const child = spawn(semel, ['serve', '--config', file], { stdio: ['ignore', 'ignore', 'pipe'] });
+    later(() => child.kill('SIGKILL'));
+    const ended = new Promise((resolve) => child.on('exit', (code) => resolve(code)));
+    child.stderr.pause();
+    const client = new Client({ host: '127.0.0.1', port });
+    await eventually('it answers', async () => (await client.get('/healthz').catch(() => ({}))).status === 200);
+    return { child, client, ended };
+}
+
+test('a log that nobody reads stops nothing, and says afterwards what it lacks', async () => {
+    const { child, client, ended } = await unread();
+    // Two megabytes: the pipe and the queue are full long before.
+    const path = `/${'a'.repeat(900)}`;
+    for (let n = 0; n < 250; n++)
+        await Promise.all(Array.from({ length: 10 }, async () => {
+            assert.equal((await client.get(path)).status, 404);
+        }));
+    assert.equal((await client.get('/healthz')).status, 200);
+    let log = '';
+    child.stderr.setEncoding('utf8');
+    child.stderr.on('data', (piece) => (log += piece));
+    child.stderr.resume();
+    await eventually('it tells what is missing', () => /lines are missing/.test(log));
+    const lines = log.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line));
+    const missing = lines.filter((one) => /missing/.test(one.message)).reduce((sum, one) => sum + one.lines, 0);
+    const told = lines.filter((one) => one.path === path).length;
+    assert.ok(missing > 500, `${missing} lines are missing`);
+    assert.ok(told + missing >= 2500 && told + missing < 2510, `${told} are there`);
+    client.close();
+    child.kill('SIGTERM');
+    assert.equal(await ended, 0);
+});
+
+test('a log that nobody reads does not keep it from ending', async () => {
+    const { child, client, ended } = await unread();
+    const path = `/${'a'.repeat(900)}`;
+    for (let n = 0; n < 40; n++)
+        await Promise.all(Array.from({ length: 10 }, () => client.get(path)));
+    client.close();
+    child.kill('SIGTERM');
+    assert.equal(await Promise.race([ended, sleep(8000).then(() => 'still there')]), 0);
+    child.stderr.destroy();
 });
 
 const parked = () => gw.metric(/^semel_.*(parked|waiting)/);

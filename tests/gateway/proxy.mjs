@@ -46,6 +46,7 @@ up.habit('slow', async (upstream, entry, response) => {
 const gw = await Gateway.start({
     env: { PROXY_SECRET: secret },
     config: {
+        origins: ['https://console.example'],
         proxies: {
             api: { url: up.url, timeout: '3s' },
             based: { url: `${up.url}/v1/base`, headers: { Authorization: 'Bearer ${PROXY_SECRET}' } },
@@ -314,6 +315,44 @@ test('what one tenant did is not replayed to another', async () => {
     assert.equal(other.status, 200, other.text);
     assert.equal(other.headers['idempotent-replayed'], undefined);
     assert.notDeepEqual(other.body, first.body);
+});
+
+up.habit('headers', (upstream, entry, response) => {
+    upstream.did(entry);
+    const headers = { etag: '"e"', location: '/here' };
+    for (let n = 0; n < 12; n++) headers[`x-long-${n}`] = 'v'.repeat(900);
+    reply(response, 200, { ok: true }, { ...headers, 'access-control-allow-origin': '*' });
+});
+
+test("an upstream's answer with very many headers loses the longest, and is given", async () => {
+    const body = order();
+    for (const answer of [
+        await gw.agent.get('/proxy/api/headers'),
+        await gw.agent.request('HEAD', '/proxy/api/headers'),
+        await post('/headers', body),
+        await post('/headers', body),
+    ]) {
+        assert.equal(answer.status, 200, answer.text);
+        assert.equal(answer.headers.etag, '"e"');
+    }
+    const passed = await gw.agent.get('/proxy/api/headers', { headers: { 'x-own': 'o'.repeat(4500) } });
+    assert.equal(passed.status, 200, 'even if the request has a long head');
+    assert.equal(passed.headers.location, '/here');
+    assert.ok(Object.keys(passed.headers).filter((name) => name.startsWith('x-long')).length < 5);
+});
+
+test('a preflight for a listed page is answered here, another OPTIONS passes', async () => {
+    const origin = 'https://console.example';
+    const headers = { origin, 'access-control-request-method': 'PUT' };
+    const before = up.seen.length;
+    const asked = await gw.client.request('OPTIONS', '/proxy/api/ok', undefined, { headers });
+    assert.equal(asked.status, 204, asked.text);
+    assert.equal(up.seen.length, before, 'the upstream is not asked');
+    const passed = await gw.agent.request('OPTIONS', '/proxy/api/ok', undefined, { headers: { origin } });
+    assert.equal(passed.status, 200, passed.text);
+    assert.equal(up.seen.length, before + 1);
+    const got = await gw.agent.get('/proxy/api/headers', { headers: { origin } });
+    assert.equal(got.headers['access-control-allow-origin'], origin, 'ours, and not the upstream\'s beside it');
 });
 
 await run();

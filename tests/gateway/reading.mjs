@@ -152,6 +152,42 @@ test("a stream shows nothing of another tenant's", async () => {
     all.close();
 });
 
+test('a stream ends with its token, by revocation and by time', async () => {
+    const revoked = await gw.token('gone', 'agent', 'shop');
+    const expiring = await gw.token('short', 'agent', 'shop', ['--expires', '3s']);
+    const streams = [await Events.open(revoked, '/v1/stream'), await Events.open(expiring, '/v1/stream')];
+    const staying = await Events.open(gw.agent, '/v1/stream');
+    for (const stream of streams) assert.equal(stream.status, 200);
+    const id = gw.texts.gone.split('_')[1];
+    assert.equal(semel(['token', 'revoke', id, '--tokens', gw.tokens]).status, 0);
+    for (const stream of streams)
+        await Promise.race([stream.ended, sleep(8000).then(() => assert.fail('it goes on'))]);
+    const effect = await done(newOrder());
+    await eventually('others go on', () => staying.events.some((one) => one.data.includes(effect)));
+    assert.ok(!streams.some((one) => one.events.some((event) => event.data.includes(effect))));
+    staying.close();
+});
+
+test('one token has a quarter of all streams, and others find a place', async () => {
+    const streams = [];
+    let refused = null;
+    while (refused === null && streams.length < 64) {
+        const stream = await Events.open(gw.stranger, '/v1/stream');
+        if (stream.status === 200) streams.push(stream);
+        else refused = stream;
+    }
+    assert.equal(refused?.status, 503);
+    assert.equal(streams.length, 16);
+    const other = await Events.open(gw.approver, '/v1/stream');
+    assert.equal(other.status, 200);
+    for (const stream of [...streams, other]) stream.close();
+    await eventually('there is room again', async () => {
+        const stream = await Events.open(gw.stranger, '/v1/stream');
+        stream.close();
+        return stream.status === 200;
+    });
+});
+
 test('streams are bounded, and one that ends makes room', async () => {
     const streams = [];
     let refused = null;

@@ -197,6 +197,112 @@ untouched('two ways to say how long a body is are refused', async () => {
     }
 });
 
+untouched('a chunked body far over the bound is told so before its end', async () => {
+    const raw = await Raw.connect(gw.port);
+    raw.write(bytesOf('POST', '/v1/call', {
+        Authorization: `Bearer ${gw.texts.agent}`, 'Transfer-Encoding': 'chunked',
+    }));
+    const piece = 'x'.repeat(65_536);
+    for (let n = 0; n < 40 && !raw.socket.destroyed; n++) raw.write(`10000\r\n${piece}\r\n`);
+    assert.match(await raw.all(3000), /^HTTP\/1\.1 413 .*"code":"TOO_LARGE"/s);
+    raw.hangUp();
+});
+
+// Every request here is followed by another one: whoever reads the first in another way than what
+// stands in front of us would answer the second one as well.
+untouched('a head that could be read in two ways is refused, and the connection closed', async () => {
+    const auth = `Authorization: Bearer ${gw.texts.agent}\r\n`;
+    const host = 'Host: 127.0.0.1\r\n';
+    const next = `GET /v1/effects?limit=1 HTTP/1.1\r\n${host}${auth}\r\n`;
+    const length = `${next.length}`;
+    for (const head of [
+        `GET /healthz HTTP/1.1\r\n${host}Content-Length : ${length}\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}Transfer-Encoding : chunked\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}Transfer-Encoding\0: chunked\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}X: y\rTransfer-Encoding: chunked\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}X: y\nTransfer-Encoding: chunked\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}X: a\r\n b\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}X: a\r\n\tContent-Length: 5\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}: foo\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}X(y): foo\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}X: a\0b\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}X: a\0\0Y: b\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}X: a\r\nY: b\0\0\0\0\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\0evil\r\n\r\n`,
+        `GET /healthz\0x HTTP/1.1\r\n${host}\r\n`,
+        `GET  /healthz HTTP/1.1\r\n${host}\r\n`,
+        `GET /healthz?a\0b HTTP/1.1\r\n${host}\r\n`,
+        `G(T /healthz HTTP/1.1\r\n${host}\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}Transfer-Encoding: gzip, chunked\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}Transfer-Encoding: xchunked\r\n\r\n`,
+        `GET /healthz HTTP/1.1\r\n${host}Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n`,
+        'GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n',
+        `GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\nContent-Length: ${length}\r\n\r\n`,
+    ]) {
+        const raw = await Raw.connect(gw.port);
+        raw.write(Buffer.from(`${head}${next}`, 'latin1'));
+        const text = await raw.all(2000);
+        assert.match(text, /^HTTP\/1\.1 400 /, JSON.stringify(head));
+        assert.equal(text.split('HTTP/1.1 ').length, 2, JSON.stringify(head));
+        assert.ok(raw.socket.destroyed, `closed after ${JSON.stringify(head)}`);
+    }
+});
+
+test('headers that are unusual and right are taken', async () => {
+    for (const line of ['X:a', 'X:', 'X: ', 'X:\t a \t', "!#$%&'*+-.^_`|~09: a", 'X: \xe4\xff', 'X: a:b: c']) {
+        const raw = await Raw.connect(gw.port);
+        raw.write(Buffer.from(`GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n${line}\r\n\r\n`, 'latin1'));
+        assert.equal(await raw.status(), 200, line);
+        raw.hangUp();
+    }
+    const raw = await Raw.connect(gw.port);
+    raw.write('GET /healthz HTTP/1.0\r\n\r\n');
+    assert.equal(await raw.status(), 200, 'no header at all');
+});
+
+test('a head of any size is answered, and refused before anything runs', async () => {
+    let taken = 0;
+    let refused = 0;
+    const heads = [];
+    for (let n = 500; n <= 8300; n += 130) heads.push({ 'X-Long': 'a'.repeat(n) });
+    for (let n = 1; n <= 62; n += 3) heads.push({ 'X-Many': Array.from({ length: n }, () => 'a') });
+    for (let n = 500; n <= 4000; n += 500) heads.push({ Cookie: `a=${'b'.repeat(n)}` });
+    for (let n = 5; n <= 60; n += 5) heads.push({ Cookie: 'a=b; '.repeat(n) });
+    for (const more of heads) {
+        const order = newOrder();
+        const body = JSON.stringify({ scope: 'shop/1', tool: 'charge', args: { order_id: order } });
+        const request = bytesOf('POST', '/v1/call', {
+            Authorization: `Bearer ${gw.texts.agent}`, 'Content-Length': `${body.length}`, ...more,
+        }, body);
+        const raw = await Raw.connect(gw.port);
+        raw.write(request + request); // the second one lies in the same memory
+        const status = await raw.status(3000);
+        const shown = `${request.length} bytes, ${request.split('\r\n').length} lines: ${status}`;
+        assert.ok(status === 200 || status === 431, shown);
+        assert.equal(up.times(order), status === 200 ? 1 : 0, shown);
+        if (status === 200) taken++;
+        else refused++;
+        raw.hangUp();
+    }
+    assert.ok(taken > 40 && refused > 20, `${taken} taken, ${refused} refused`);
+    const answer = await gw.agent.call(good(), { headers: { 'x-long': 'a'.repeat(6200) } });
+    assertProblem(answer, 431, 'TOO_LARGE', /room/);
+});
+
+test('a request for a whole URI is for its path, and for the host that it names', async () => {
+    for (const [target, status] of [
+        [`http://127.0.0.1:${gw.port}/healthz`, 200], ['HTTP://localhost/healthz', 200],
+        ['https://gateway.example/healthz', 200], ['http://evil.example/healthz', 403],
+        ['http://127.0.0.1', 404], ['http://127.0.0.1?x', 404], ['http:///healthz', 403],
+        ['ftp://127.0.0.1/healthz', 404],
+    ]) {
+        const raw = await Raw.connect(gw.port);
+        raw.write(bytesOf('GET', target, {}));
+        assert.equal(await raw.status(), status, target);
+        raw.hangUp();
+    }
+});
+
 untouched('another type of content is 415', async () => {
     const headers = { 'content-type': 'text/plain' };
     assert.equal((await gw.agent.call(JSON.stringify(good()), { headers })).status, 415);
@@ -227,6 +333,43 @@ test('Origin: ours and configured ones, and no other', async () => {
         const answer = await gw.agent.get('/v1/tools', { headers });
         assert.equal(answer.status, status, `${origin}: ${answer.text}`);
     }
+});
+
+const page = { origin: 'https://console.example' };
+
+test('a browser may ask for a page of a listed origin, and gets what it needs', async () => {
+    const ask = (path, headers) => gw.client.request('OPTIONS', path, undefined, { headers });
+    const wants = { ...page, 'access-control-request-method': 'POST' };
+    for (const [path, methods] of [
+        ['/v1/call', /^POST$/], ['/v1/effects', /^GET, HEAD$/], ['/v1/effects/ef_1/approve', /^POST$/],
+        ['/proxy/any/thing', /PATCH.*DELETE/],
+    ]) {
+        const answer = await ask(path, wants);
+        assert.equal(answer.status, 204, answer.text);
+        assert.equal(answer.headers['access-control-allow-origin'], page.origin);
+        assert.match(answer.headers['access-control-allow-methods'], methods);
+        assert.match(answer.headers.vary, /Origin/);
+        for (const name of ['Authorization', 'Content-Type', 'Idempotency-Key', 'Semel-Scope', 'Last-Event-ID'])
+            assert.ok(answer.headers['access-control-allow-headers'].split(', ').includes(name), name);
+    }
+    assertProblem(await ask('/nowhere', wants), 404, 'NO_ROUTE');
+    assertProblem(await ask('/v1/call', { ...wants, origin: 'https://evil.example' }), 403, 'NOT_ALLOWED');
+    assert.equal((await ask('/v1/call', page)).status, 405, 'not a preflight');
+    assert.equal((await ask('/v1/call', { 'access-control-request-method': 'POST' })).status, 405);
+});
+
+test('answers to pages of listed origins can be read by them, refusals too', async () => {
+    const told = (answer) => answer.headers['access-control-allow-origin'];
+    const done = await gw.agent.call(good(), { headers: page });
+    assert.equal(done.status, 200, done.text);
+    assert.equal(told(done), page.origin);
+    assert.match(done.headers.vary, /Origin/);
+    assert.equal(done.headers['access-control-expose-headers'], 'Semel-Effect, Idempotent-Replayed, Retry-After');
+    const refused = await gw.client.get('/v1/effects', { headers: page });
+    assertProblem(refused, 401, 'UNAUTHENTICATED');
+    assert.equal(told(refused), page.origin);
+    for (const headers of [{}, { origin: `http://127.0.0.1:${gw.port}` }, { origin: 'https://evil.example' }])
+        assert.equal(told(await gw.agent.get('/v1/tools', { headers })), undefined);
 });
 
 untouched('requests that are no HTTP do no harm', async () => {

@@ -1,9 +1,10 @@
 // How it is run: signals, contracts reloaded, drained, Unix socket, TLS, and no secret anywhere.
 
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import { Client } from './client.mjs';
+import { connect as connectTls } from 'node:tls';
+import { Client, Raw, bytesOf } from './client.mjs';
 import { Gateway, assert, assertProblem, freePort, newPath, run as semel } from './harness.mjs';
 import { newOrder, shop } from './shop.mjs';
 import { eventually, run, sleep, test } from './tap.mjs';
@@ -13,6 +14,8 @@ const secret = `sk_live_${'s3cr3t'.repeat(4)}`;
 const up = await Upstream.start();
 const env = { SHOP_SECRET: secret };
 const charge = (order) => ({ scope: 'shop/1', tool: 'charge', args: { order_id: order, amount: 1 } });
+
+const logged = (gw) => gw.log.trim().split('\n').map((line) => JSON.parse(line));
 
 test('SIGHUP takes a new contract; a bad one changes nothing and is told', async () => {
     const gw = await Gateway.start({ contract: shop(up), env });
@@ -97,6 +100,35 @@ test('SIGTERM: what does not end in time is left, and is in doubt', async () => 
     await gw.kill();
 });
 
+test('SIGTERM: whoever waits when the time is up is told to ask again', async () => {
+    const contract = shop(up, {
+        stuck: { class: 'write', upstream: { url: `${up.url}/hang`, timeout: '60s' } },
+    });
+    const gw = await Gateway.start({
+        contract, env, config: { drain: '500ms', proxies: { api: { url: up.url } } },
+    });
+    const order = newOrder();
+    const body = { scope: 'shop/1', tool: 'stuck', args: { order_id: order } };
+    const running = gw.agent.call(body);
+    const passing = gw.agent.get('/proxy/api/hang');
+    await eventually('the upstream works', () => up.times(order) === 1);
+    const { code } = await gw.stop();
+    assert.equal(code, 0);
+    for (const answer of [await running, await passing]) {
+        const problem = assertProblem(answer, 503, 'DRAINING');
+        assert.equal(problem.retriable, true);
+        assert.ok(answer.headers['retry-after']);
+    }
+    const lines = logged(gw);
+    assert.ok(!lines.some((one) => one.status === 499), 'nobody hung up but us');
+    const left = lines.find((one) => /within the time to drain/.test(one.message));
+    assert.equal(left.level, 'warn');
+    assert.equal(left.effects, 1);
+    assert.equal(left.requests, 2);
+    const doubt = lines.find((one) => one.message === 'in doubt');
+    assert.match(doubt.effect, /^ef_/, 'which effect was left');
+});
+
 test('streams end when it drains', async () => {
     const { Events } = await import('./client.mjs');
     const gw = await Gateway.start({ contract: shop(up), env });
@@ -149,6 +181,32 @@ test('TLS with a certificate of its own', async () => {
     const plain = new Client({ host: '127.0.0.1', port: gw.port }, gw.texts.agent);
     const answer = await plain.call(charge(order)).catch((error) => ({ status: 0, error }));
     assert.ok(answer.status === 0 || answer.status >= 400, 'not without TLS');
+    await gw.kill();
+});
+
+test('a TLS handshake that stalls is cut off like a request that does not come', async () => {
+    const tls = certificate();
+    const gw = await Gateway.start({
+        contract: shop(up), env, config: { tls, limits: { request: '1s', idle: '60s' } },
+        tls: { ca: fs.readFileSync(tls.certificate) },
+    });
+    const hello = Buffer.from('16030100c8010000c40303', 'hex'); // and no more of it
+    const silent = await Raw.connect(gw.port);
+    const stalled = await Raw.connect(gw.port);
+    stalled.write(hello);
+    for (const raw of [silent, stalled]) {
+        const took = await Promise.race([raw.closed, sleep(6000).then(() => Infinity)]);
+        assert.ok(took > 800 && took < 4000, `cut off after ${took} ms`);
+    }
+    assert.equal((await gw.client.get('/healthz')).status, 200);
+    const secure = new Raw(connectTls({ port: gw.port, ca: fs.readFileSync(tls.certificate) }));
+    secure.write(bytesOf('POST', '/v1/call', {
+        Authorization: `Bearer ${gw.texts.agent}`, 'Transfer-Encoding': 'chunked',
+    }));
+    for (let n = 0; n < 40; n++) secure.write(`10000\r\n${'x'.repeat(65_536)}\r\n`);
+    secure.write('0\r\n\r\n');
+    assert.equal(await secure.status(), 413);
+    secure.hangUp();
     await gw.kill();
 });
 
@@ -268,6 +326,52 @@ test('secrets are in no log, no ledger, no file and no command line', async () =
         assert.ok(!gw.log.includes(text), 'not in the log');
     }
 });
+
+test('the log tells the code of what was refused, and warns of what went wrong', async () => {
+    const gw = await Gateway.start({ contract: shop(up), env });
+    await gw.agent.get('/v1/nothing');
+    await gw.agent.call(charge(newOrder()));
+    await gw.agent.call({ scope: 'shop/1', tool: 'lost', args: { order_id: newOrder() } });
+    await gw.stop();
+    const requests = logged(gw).filter((one) => one.message === 'request');
+    const of = (status, path) => requests.find((one) => one.status === status && one.path === path);
+    assert.equal(of(404, '/v1/nothing').code, 'NO_ROUTE');
+    assert.equal(of(404, '/v1/nothing').level, 'info');
+    assert.equal(of(200, '/v1/call').code, undefined);
+    assert.equal(of(409, '/v1/call').code, 'IN_DOUBT');
+    assert.equal(of(409, '/v1/call').level, 'warn');
+});
+
+test('why the ledger fails is for the log and for operators, and told once a second', async () => {
+    const gw = await Gateway.start({ contract: shop(up), env });
+    assert.equal((await gw.agent.call(charge(newOrder()))).status, 200);
+    // Another process has the file for itself: nothing can be recorded.
+    const file = gw.ledger.slice('sqlite:'.length);
+    const hog = spawn('sqlite3', [file], { stdio: ['pipe', 'pipe', 'inherit'] });
+    hog.stdin.write('BEGIN EXCLUSIVE;\nSELECT 1;\n');
+    await new Promise((resolve) => hog.stdout.once('data', resolve));
+    const before = gw.log.length;
+    const calls = Array.from({ length: 20 }, () => gw.agent.call(charge(newOrder())));
+    const answers = await Promise.all(calls);
+    for (const answer of answers) {
+        const problem = assertProblem(answer, 503, 'LEDGER_UNAVAILABLE');
+        assert.equal(problem.message, 'The ledger cannot be used now, so nothing may run.');
+        assert.ok(!answer.text.includes(file));
+    }
+    const told = await gw.admin.call(charge(newOrder()));
+    assert.notEqual(told.json.message, answers[0].json.message, 'those who run it are told more');
+    hog.stdin.end('ROLLBACK;\n');
+    await new Promise((resolve) => hog.on('close', resolve));
+    await eventually('it works again, and that is told', async () => {
+        await gw.agent.call(charge(newOrder()));
+        return /the ledger can be used again/.test(gw.log.slice(before));
+    });
+    const troubles = logged(gw).filter((one) => one.message === 'the ledger cannot be used');
+    assert.ok(troubles.length >= 1 && troubles.length <= 15, `${troubles.length} lines`);
+    assert.equal(troubles[0].level, 'error');
+    assert.ok(troubles[0].reason.length > 5);
+    await gw.kill();
+}, { limitMs: 60_000 });
 
 test('a ledger that cannot be used refuses, and nothing runs', async () => {
     const gw = new Gateway({

@@ -336,6 +336,67 @@ static void all_jobs_run_and_no_more_than_allowed_at_once(void **state)
     assert_in_range(most, 1, AT_ONCE);
 }
 
+/* Jobs that read wait until they are let go. */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
+static bool open_gate;
+static atomic_int reading, settled;
+
+static void read_job(gw_job *job, semel_answer *a)
+{
+    (void)job;
+    (void)a;
+    atomic_fetch_add(&reading, 1);
+    pthread_mutex_lock(&gate);
+    while (!open_gate)
+        pthread_cond_wait(&opened, &gate);
+    pthread_mutex_unlock(&gate);
+    atomic_fetch_add(&ran, 1);
+}
+
+static void settle_job(gw_job *job, semel_answer *a)
+{
+    (void)job;
+    (void)a;
+    atomic_fetch_add(&settled, 1);
+}
+
+static bool comes_to(atomic_int *number, int wanted)
+{
+    for (int i = 0; i < 5000 && *number < wanted; i++)
+        usleep(1000);
+    return *number >= wanted;
+}
+
+static void what_settles_finds_a_thread_however_much_is_read(void **state)
+{
+    (void)state;
+    static gw_job reads[50], settles[50];
+    ran = reading = settled = 0;
+    open_gate = false;
+    assert_int_equal(gw_pool_new(AT_ONCE, &pool), SEMEL_OK);
+    for (int i = 0; i < 50; i++) {
+        reads[i] = (gw_job){.run = read_job, .reads = true};
+        gw_pool_add(pool, &reads[i]);
+    }
+    assert_true(comes_to(&reading, AT_ONCE / 2));
+    for (int i = 0; i < 50; i++) {
+        settles[i] = (gw_job){.run = settle_job};
+        gw_pool_add(pool, &settles[i]);
+    }
+    assert_true(comes_to(&settled, 50));
+    usleep(20000);
+    assert_int_equal(reading, AT_ONCE / 2);
+    assert_int_equal(gw_pool_waiting(pool), 50 - AT_ONCE / 2);
+
+    pthread_mutex_lock(&gate);
+    open_gate = true;
+    pthread_cond_broadcast(&opened);
+    pthread_mutex_unlock(&gate);
+    assert_true(comes_to(&ran, 50));
+    gw_pool_free(pool);
+}
+
 static void an_unused_pool_has_no_threads_to_end(void **state)
 {
     (void)state;
@@ -357,6 +418,7 @@ int main(void)
         cmocka_unit_test(a_refusal_is_told_with_all_that_is_known),
         cmocka_unit_test(percent_encoding_is_taken_off),
         cmocka_unit_test(all_jobs_run_and_no_more_than_allowed_at_once),
+        cmocka_unit_test(what_settles_finds_a_thread_however_much_is_read),
         cmocka_unit_test(an_unused_pool_has_no_threads_to_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
