@@ -89,6 +89,7 @@ struct gw_inner {
     sm_str host, origin, authorization, token, traceparent, tracestate; /* some of the headers */
     int64_t length; /* of the body; -1: none was told */
     bool chunked, expects;
+    bool needs_host;  /* by the version of HTTP that it came by */
     const char *flaw; /* what is wrong with the head; NULL: nothing */
     size_t swallowed;
 
@@ -142,8 +143,8 @@ struct gw_server {
     pthread_mutex_t lock;
     gw_conn *conns;
     gw_conn *dead;
-    atomic_uint conn_count;
-    atomic_bool stopping; /* no connection is suspended any more */
+    atomic_uint conn_count; /* accepted, and not closed */
+    atomic_bool stopping;   /* no connection is suspended any more */
     gw_stripe stripes[GW_STRIPES];
 
     /* Held requests outlive the connections, and need the server for their end. */

@@ -70,7 +70,6 @@ gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd, bool loca
         c->next->link = &c->next;
     s->conns = c;
     pthread_mutex_unlock(&s->lock);
-    atomic_fetch_add_explicit(&s->conn_count, 1, memory_order_relaxed);
     return c;
 }
 
@@ -110,7 +109,6 @@ void gw_conn_closed(gw_conn *c)
     c->next = s->dead;
     s->dead = c;
     pthread_mutex_unlock(&s->lock);
-    atomic_fetch_sub_explicit(&s->conn_count, 1, memory_order_relaxed);
 }
 
 static void free_dead(gw_server *s)
