@@ -77,18 +77,19 @@ static void reload(gateway *g)
     char text[80];
     struct timespec now;
     sm_fault fault = {0};
+    const char *stays = NULL;
     clock_gettime(CLOCK_MONOTONIC, &now);
     snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%lld",
              (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
     notify(text);
-    if (gw_reload(g, &fault) == SM_OK) {
+    if (gw_reload(g, &stays, &fault) == SM_OK) {
         snprintf(text, sizeof text, "%zu", gw_tokens_count(g->tokens));
         gw_log_field fields[] = {{"contract", g->config->contract, false},
                                  {"tokens", sm_str_from(text), true}};
         gw_say_fields(&g->log, GW_INFO, "reloaded", fields, 2);
     } else {
-        gw_say(&g->log, GW_ERROR, "not reloaded: the old contracts stay", "reason", fault.text,
-               NULL);
+        gw_say(&g->log, GW_ERROR, "not reloaded: what was in force stays", "stays", stays, "reason",
+               fault.text, NULL);
     }
     notify("READY=1");
 }

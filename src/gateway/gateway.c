@@ -144,21 +144,13 @@ static sm_err read_file(const char *path, sm_buf *out, sm_fault *fault)
                   : sm_fault_set(fault, SEMEL_E_IO, "%s cannot be read: %s", path, strerror(error));
 }
 
-static void log_findings(gateway *g, sm_str file, sm_report *report)
+/* What cannot be called is warned about: everything else can. */
+static void look_for_variables(gateway *g, sm_report *report)
 {
-    sm_report_sort(report);
-    for (uint32_t i = 0; i < report->count; i++) {
-        const sm_finding *f = &report->items[i];
-        char line[16], column[16];
-        snprintf(line, sizeof line, "%u", f->line);
-        snprintf(column, sizeof column, "%u", f->column);
-        gw_log_field fields[] = {{"file", file, false},
-                                 {"line", sm_str_from(line), true},
-                                 {"column", sm_str_from(column), true},
-                                 {"what", f->text, false}};
-        gw_say_fields(&g->log, f->severity == SM_ERROR ? GW_ERROR : GW_WARN, "contract", fields,
-                      sizeof fields / sizeof fields[0]);
-    }
+    semel_answer *a = semel_answer_new();
+    if (a != NULL)
+        gw_contract_variables(sm_contracts_now(g->ledger, a), SM_WARNING, report);
+    semel_answer_free(a);
 }
 
 static sm_err reload_contracts(gateway *g, sm_fault *fault)
@@ -172,7 +164,9 @@ static sm_err reload_contracts(gateway *g, sm_fault *fault)
         e = sm_report_init(&report, sm_buf_view(&text));
     if (e == SM_OK)
         e = sm_contracts_replace(g->ledger, name, sm_buf_view(&text), &report, fault);
-    log_findings(g, name, &report);
+    if (e == SM_OK)
+        look_for_variables(g, &report);
+    gw_say_findings(&g->log, "contract", name, &report);
     if (e != SM_OK && fault->text[0] == '\0')
         sm_fault_set(fault, e, "%s: %s; the earlier contracts hold", name.p, semel_err_text(e));
     sm_report_fini(&report);
@@ -180,12 +174,15 @@ static sm_err reload_contracts(gateway *g, sm_fault *fault)
     return e;
 }
 
-sm_err gw_reload(gateway *g, sm_fault *fault)
+sm_err gw_reload(gateway *g, const char **stays, sm_fault *fault)
 {
     *fault = (sm_fault){0};
+    *stays = "contracts and tokens";
     sm_err e = gw_tokens_refresh(g->tokens, fault);
-    if (e == SM_OK && g->config->contract.p != NULL)
+    if (e == SM_OK && g->config->contract.p != NULL) {
+        *stays = "contracts";
         e = reload_contracts(g, fault);
+    }
     return e;
 }
 

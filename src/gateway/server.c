@@ -74,6 +74,7 @@ static void *on_line(void *context, const char *uri, struct MHD_Connection *c)
     gw_inner *q = conn != NULL ? gw_inner_new(s, conn, uri) : NULL;
     if (q == NULL)
         return NULL;
+    atomic_store_explicit(&conn->sends, false, memory_order_relaxed);
     atomic_store_explicit(&conn->deadline,
                           q->r.began_ns + s->g->config->limits.request_ms * 1000000,
                           memory_order_relaxed);
@@ -90,6 +91,7 @@ static void on_completed(void *context, struct MHD_Connection *c, void **own,
     if (q == NULL)
         return;
     *own = NULL;
+    atomic_store_explicit(&conn->sends, false, memory_order_relaxed);
     atomic_store_explicit(&conn->deadline, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&conn->serial, 1, memory_order_relaxed);
     if (q->held) {
@@ -125,8 +127,7 @@ static enum MHD_Result deliver(gw_inner *q)
     if (q->answer == NULL)
         return MHD_NO;
     gw_conn *c = q->conn;
-    atomic_store_explicit(&c->deadline, gw_reading_deadline(q->server, q->answer_bytes),
-                          memory_order_relaxed);
+    gw_sends(c);
     return MHD_queue_response(c->mhd, (unsigned)q->status, q->answer);
 }
 
