@@ -98,7 +98,7 @@ int cli_first_screen(const char *program)
     char contract[1000], token[GW_TOKEN_TEXT];
     sm_fault fault = {0};
     cli_service_hold();
-    int code = cli_config_read(NULL, false, &config);
+    int code = cli_config_read(NULL, &config);
     if (code == CLI_OK)
         code = cli_config_free_port(config);
     if (code == CLI_OK && gw_demo_start(&demo, &port, &fault) != SM_OK)
