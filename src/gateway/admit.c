@@ -109,6 +109,14 @@ static void classify(gw_inner *q, const gw_pair *h)
 #undef IS
 }
 
+static bool is_visible(sm_str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] <= ' ' || s.p[i] == 127)
+            return false;
+    return true;
+}
+
 /* Takes down the headers, as texts of our own: the request may outlive its connection. */
 static void read_head(gw_inner *q)
 {
@@ -134,6 +142,11 @@ static void read_head(gw_inner *q)
     }
     if (q->chunked && q->length >= 0)
         q->flaw = "the request has both Content-Length and Transfer-Encoding";
+    /* libmicrohttpd can be told to look at the next two, and then answers twice. */
+    if (q->needs_host && q->host.p == NULL)
+        q->flaw = "the request has no Host";
+    if (!is_visible(q->r.path) || (q->r.query.p != NULL && !is_visible(q->r.query)))
+        q->flaw = "the path has characters that must be percent-encoded";
 }
 
 /* ---- where from ------------------------------------------------------------------------------*/

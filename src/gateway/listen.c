@@ -235,14 +235,16 @@ static void accept_one(gw_server *s, const gw_listener *l)
             usleep(PAUSE_MS * 1000);
         return;
     }
-    unsigned count = atomic_load_explicit(&s->conn_count, memory_order_relaxed);
-    if (count >= (unsigned)s->g->config->limits.connections) {
+    unsigned before = atomic_fetch_add_explicit(&s->conn_count, 1, memory_order_relaxed);
+    if (before >= (unsigned)s->g->config->limits.connections) {
+        atomic_fetch_sub_explicit(&s->conn_count, 1, memory_order_relaxed);
         turn_away(s, fd, l->local);
         return;
     }
     /* It closes the socket itself if it does not take it. */
-    MHD_add_connection(l->local || s->tls == NULL ? s->plain : s->tls, fd, (struct sockaddr *)&from,
-                       n);
+    if (MHD_add_connection(l->local || s->tls == NULL ? s->plain : s->tls, fd,
+                           (struct sockaddr *)&from, n) != MHD_YES)
+        atomic_fetch_sub_explicit(&s->conn_count, 1, memory_order_relaxed);
 }
 
 static void *accept_all(void *context)

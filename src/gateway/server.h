@@ -47,6 +47,7 @@ struct gw_conn {
     bool local;  /* by a Unix socket */
     bool linger; /* what the client still sends is to be read, else it misses the answer */
     _Atomic int64_t deadline; /* when the watch cuts it off; 0: not now */
+    atomic_bool sends;        /* the deadline is for reading an answer */
     atomic_uint serial;       /* odd while there is a request, even between two */
 
     pthread_mutex_t lock;
@@ -54,12 +55,13 @@ struct gw_conn {
 
     /* The watch's, under the server's lock. */
     gw_conn *next, **link;
-    bool dead;          /* closed; waits for being freed */
-    bool in_epoll;      /* known to the watch's epoll */
-    bool armed;         /* waits for an event there */
-    unsigned seen;      /* the serial at the latest look, */
-    int64_t seen_ns;    /* which it has had since */
-    int64_t stirred_ns; /* between requests: when a byte of the next one came; 0: none has */
+    bool dead;           /* closed; waits for being freed */
+    bool in_epoll;       /* known to the watch's epoll */
+    bool armed;          /* waits for an event there */
+    unsigned seen;       /* the serial at the latest look, */
+    int64_t seen_ns;     /* which it has had since */
+    uint64_t read_bytes; /* of an answer, when it was last looked at; 0: not yet */
+    int64_t stirred_ns;  /* between requests: when a byte of the next one came; 0: none has */
 };
 
 typedef enum gw_stage { GW_AT_HEAD, GW_AT_BODY, GW_SWALLOWS, GW_WHOLE_CAME } gw_stage;
@@ -89,13 +91,13 @@ struct gw_inner {
     sm_str host, origin, authorization, token, traceparent, tracestate; /* some of the headers */
     int64_t length; /* of the body; -1: none was told */
     bool chunked, expects;
+    bool needs_host;  /* by the version of HTTP that it came by */
     const char *flaw; /* what is wrong with the head; NULL: nothing */
     size_t swallowed;
 
     gw_set_header *set, *last_set; /* of the answer */
     struct MHD_Response *answer;
     int status;
-    size_t answer_bytes;
     bool replayed; /* the answer says so: nothing ran */
 
     gw_job job;
@@ -142,8 +144,8 @@ struct gw_server {
     pthread_mutex_t lock;
     gw_conn *conns;
     gw_conn *dead;
-    atomic_uint conn_count;
-    atomic_bool stopping; /* no connection is suspended any more */
+    atomic_uint conn_count; /* accepted, and not closed */
+    atomic_bool stopping;   /* no connection is suspended any more */
     gw_stripe stripes[GW_STRIPES];
 
     /* Held requests outlive the connections, and need the server for their end. */
@@ -188,8 +190,9 @@ bool gw_suspend_locked(gw_inner *q);
 /* Resumes it, if it is suspended. The request's lock is held. */
 void gw_wake(gw_inner *q);
 
-/* Until when a client must have read so many bytes of an answer. */
-int64_t gw_reading_deadline(const gw_server *s, size_t bytes);
+/* Bytes of an answer have been given to the connection: the client must read some of them in time.
+ */
+void gw_sends(gw_conn *c);
 
 /* A text without its percent-encoding; absent when out of memory. What is no encoding stays. */
 sm_str gw_decode(sm_arena *a, sm_str text, bool plus);
@@ -203,7 +206,7 @@ void gw_dress(gw_inner *q, struct MHD_Response *answer, const char *content_type
 
 /* Puts an answer, which is taken, where the connection's thread finds it. NULL: there was no memory
  * for it, and the connection is cut. */
-void gw_put_answer(gw_inner *q, int status, struct MHD_Response *answer, size_t bytes);
+void gw_put_answer(gw_inner *q, int status, struct MHD_Response *answer);
 
 /* ---- flow.c ----------------------------------------------------------------------------------*/
 

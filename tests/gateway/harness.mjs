@@ -14,7 +14,7 @@ import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import { Client } from './client.mjs';
-import { eventually, later } from './tap.mjs';
+import { eventually, lastTest, later } from './tap.mjs';
 
 export const semel = process.env.SEMEL_BIN ?? path.resolve('build/test/semel');
 
@@ -86,6 +86,16 @@ function standardTokens() {
     return standard;
 }
 
+const gateways = [];
+
+// Whatever they went through: none has crashed, and those that still run can end.
+lastTest('every gateway ends in good order', async () => {
+    for (const gw of gateways) {
+        if (gw.child !== null && !gw.ended) assert.equal((await gw.stop()).code, 0, gw.log.slice(-4000));
+        assert.deepEqual(gw.troubles, [], gw.log.slice(-4000));
+    }
+}, { limitMs: 60_000 });
+
 export class Gateway {
     // Options: contract, config (more of it), env, ledger, tokens (a file), port, args.
     static async start(options = {}) {
@@ -109,7 +119,9 @@ export class Gateway {
         this.contractFile = path.join(this.directory, 'contract.yaml');
         this.configFile = path.join(this.directory, 'config.yaml');
         this.log = '';
+        this.troubles = []; // ends that nobody asked for
         this.child = null;
+        gateways.push(this);
         if (options.contract) this.writeContract(options.contract);
         later(() => this.kill());
     }
@@ -149,7 +161,11 @@ export class Gateway {
             this.child.on('close', (code, signal) => resolve({ code, signal }));
         });
         this.ended = false;
-        this.exit.then(() => (this.ended = true));
+        this.exit.then(({ code, signal }) => {
+            this.ended = true;
+            // 66 and 99 are the sanitizers'.
+            if (signal ? signal !== 'SIGKILL' : [66, 99].includes(code)) this.troubles.push({ code, signal });
+        });
         for (const stream of [this.child.stdout, this.child.stderr])
             stream.on('data', (piece) => (this.log += piece));
         this.client?.close();

@@ -11,11 +11,17 @@ import process from 'node:process';
 export const full = Boolean(process.env.SEMEL_TEST_FULL);
 
 const tests = [];
+const lastTests = [];
 const cleanups = [];
 let prefix = '';
 
 export function test(name, body, options = {}) {
     tests.push({ name, body, options });
+}
+
+// One that comes after all others.
+export function lastTest(name, body, options = {}) {
+    lastTests.push({ name, body, options });
 }
 
 // Words before the names of the tests that follow, such as the store they run on.
@@ -91,8 +97,8 @@ export async function run() {
     let failed = 0;
     const only = process.env.SEMEL_TEST_ONLY; // a part of names, for whoever looks for a mistake
     try {
-        for (const { name, body, options } of tests) {
-            if (only && !name.includes(only) && !options.always) continue;
+        for (const { name, body, options } of [...tests, ...lastTests]) {
+            if (only && !name.includes(only)) continue;
             count++;
             const began = Date.now();
             try {

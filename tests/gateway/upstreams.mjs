@@ -69,6 +69,7 @@ const many = { retry: { attempts: 4, backoff: '50ms', max_backoff: '200ms' } };
 
 const tools = {
     ok: write('/ok/plain', keyed),
+    long: write('/slow/20000', { timeout: '60s' }),
     hang: write('/hang'),
     'hang.keyed': {
         class: 'irreversible', key: { fields: ['/order_id'] }, barrier: 'off',
@@ -123,7 +124,7 @@ up.habit('drop-once', (upstream, entry, response) => {
 
 const gw = await Gateway.start({
     contract: { version: 1, tools },
-    ledger: ledger ?? undefined,
+    ledger: ledger || undefined,
     config: { ca_file: trusted.file, limits: { result: '4MiB' } },
 });
 const ask = (tool, order, more = {}) =>
@@ -146,6 +147,15 @@ function doubtful(name, tool, work) {
         assert.ok(up.asked(order).length <= 1, 'one request');
     });
 }
+
+// It takes longer than a lease; its end is looked at further down.
+const longOrder = newOrder();
+let longCall = null;
+test('a call that will take longer than its lease is begun', async () => {
+    longCall = ask('long', longOrder);
+    longCall.catch(() => {}); // told where it is looked at
+    await eventually('the upstream works', () => up.times(longOrder) === 1);
+});
 
 doubtful('one that does the work and never answers: in doubt, never sent again', 'hang', 1);
 doubtful('a 500 after the work: in doubt', 'broken', 1);
@@ -365,10 +375,12 @@ test('a kept connection that the upstream has closed meanwhile does no harm', as
 });
 
 test('an argument cannot change the host or the structure of a URL', async () => {
+    const dots = /\.\.|%2e/i;
     for (const id of ['a/b', '../admin', '..%2f', 'a?x=1&q=2', 'a#b', '%2e%2e', 'é ☃', 'a b+c', '@evil:1',
         '\r\nX-Evil: 1', ';a=b', 'a\\b', '\u0001', 'x&fixed=2', '....', '0']) {
         const args = { id, q: id };
         const answer = await gw.agent.call({ scope: `shop/${newOrder()}`, tool: 'template', args });
+        if (dots.test(id) && answer.status === 400) continue; // refused is safe too
         assert.equal(answer.status, 200, `${JSON.stringify(id)}: ${answer.text}`);
         const url = new URL(answer.json.raw, up.url);
         const segments = url.pathname.split('/');
@@ -409,6 +421,17 @@ test('a form is sent as one', async () => {
     assert.deepEqual(Object.fromEntries(new URLSearchParams(answer.json.body)), {
         order_id: args.order_id, text: 'a b&c=d', 'list[0]': '1', 'list[1]': '2', 'nested[x][y]': 'z',
     });
+});
+
+test('the call that took longer than its lease has ended well, and was made once', async () => {
+    const joined = ask('long', longOrder);
+    const answer = await longCall;
+    assert.equal(answer.status, 200, answer.text);
+    assert.deepEqual((await joined).body, answer.body);
+    const shown = await gw.effect(answer.headers['semel-effect']);
+    assert.equal(starts(shown), 1);
+    assert.ok(!shown.events.some((one) => /doubt/.test(one.what)), JSON.stringify(shown.events));
+    assert.equal(up.asked(longOrder).length, 1);
 });
 
 test('the audit trail verifies afterwards', async () => {
