@@ -37,9 +37,9 @@ static void print_token(const char *program, const char *token)
                "  export SEMEL_TOKEN=%s\n\n",
                token);
     else
-        printf("A token for what follows (semel token list shows those that there are):\n\n"
+        printf("A token for what follows (%s token list shows those that there are):\n\n"
                "  export SEMEL_TOKEN=$(%s token create --role agent --scope demo --expires 1d)\n\n",
-               program);
+               program, program);
 }
 
 static void print_call(const char *told, sm_str address, unsigned run, const char *args)
