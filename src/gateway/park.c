@@ -249,8 +249,9 @@ gw_parked gw_park(gw_run *run)
 {
     gw_runs *s = run->g->runs;
     pthread_mutex_lock(&s->lock);
-    bool stay = run->request != NULL && !s->draining && !s->stop &&
-                s->parked < (size_t)run->g->config->limits.waiting;
+    /* A client that went before the run began was not told to us. */
+    bool stay = run->request != NULL && !atomic_load(&run->request->gone) && !s->draining &&
+                !s->stop && s->parked < (size_t)run->g->config->limits.waiting;
     bool rung = run->rung != s->bells[run->ask.id % GW_BUCKETS];
     gw_watch *w = stay && !rung ? watch_for(s, run) : NULL;
     if (w != NULL) {
