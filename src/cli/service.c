@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/duration.h"
+#include "cli/config.h"
 
 static void steering(sigset_t *set)
 {
@@ -69,7 +70,14 @@ int cli_service_start(const gw_config *config, sm_str contract_text, gateway **o
     }
     if (e == SM_OK)
         return CLI_OK;
-    return cli_fail(cli_code(e), "%s", fault.text[0] != '\0' ? fault.text : semel_err_text(e));
+    if (fault.text[0] == '\0')
+        sm_fault_set(&fault, e, "%s", semel_err_text(e));
+    fault.code = e; /* the ledger's own says more than an exit code can */
+    if (config->log.format != GW_LOG_JSON)
+        return cli_config_fault(config, &fault);
+    const gw_log log = {.rule = config->log, .fd = STDERR_FILENO};
+    gw_say_fault(&log, GW_ERROR, "not started", config->file, &fault);
+    return cli_code(e);
 }
 
 static void reload(gateway *g)

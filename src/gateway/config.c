@@ -299,6 +299,17 @@ sm_err gw_config_default(gw_config **out)
     return SEMEL_E_NOMEM;
 }
 
+sm_err gw_config_ledger(const gw_config *c, sm_buf *out, sm_fault *fault)
+{
+    sm_fault inner = {0};
+    sm_err e = gw_expand(c->ledger, out, &inner);
+    sm_buf_byte(out, '\0');
+    if (e == SM_OK && out->err != SM_OK)
+        e = sm_fault_set(&inner, out->err, "%s", semel_err_text(out->err));
+    return e == SM_OK ? e
+                      : gw_config_fault(fault, e, &c->places[GW_NAMED_LEDGER], "%s", inner.text);
+}
+
 /* ---- what may be started ---------------------------------------------------------------------*/
 
 sm_err gw_config_fault(sm_fault *fault, sm_err e, const gw_place *at, const char *format, ...)

@@ -146,10 +146,14 @@ typedef void gw_tell_fn(void *context, const sm_fault *fault);
 
 /* Looks at the files that a configuration names, but for the tokens: that each can be read, and
  * that those for TLS are a certificate and its key. What is wrong is told, each with its place;
- * returns how many things that were. (config_files.c) */
+ * returns which they were, as bits 1 << gw_named. (config_files.c) */
 unsigned gw_config_files(const gw_config *c, gw_tell_fn *tell, void *context);
 
-/* Tells each variable of the environment that a configuration needs and that is not set. */
+/* The ledger's URL with its variables put in; a NUL ends it. It may hold a password: wipe it. */
+sm_err gw_config_ledger(const gw_config *c, sm_buf *out, sm_fault *fault);
+
+/* Tells each variable of the environment that a header of a proxy needs and that is not set;
+ * returns how many. (variables.c) */
 unsigned gw_config_variables(const gw_config *c, gw_tell_fn *tell, void *context);
 
 /* The same of contracts: findings about the headers of upstreams, each variable once. `report` was

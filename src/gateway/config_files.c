@@ -23,14 +23,14 @@ typedef struct inspection {
     const gw_config *config;
     gw_tell_fn *tell;
     void *context;
-    unsigned wrong;
+    unsigned wrong; /* bits of gw_named */
 } inspection;
 
 static void complain(inspection *in, sm_err e, gw_named at, sm_str path, const char *what)
 {
     sm_fault fault = {0};
     gw_config_fault(&fault, e, &in->config->places[at], "%.300s %s", path.p, what);
-    in->wrong++;
+    in->wrong |= 1u << at;
     in->tell(in->context, &fault);
 }
 

@@ -51,10 +51,7 @@ static sm_err open_ledger(gateway *g, sm_str contract_text, sm_fault *fault)
     const gw_config *c = g->config;
     sm_buf url;
     sm_buf_init(&url, (size_t)64 << 10);
-    sm_err e = c->ledger.p != NULL ? gw_expand(c->ledger, &url, fault) : SM_OK;
-    sm_buf_byte(&url, '\0');
-    if (e == SM_OK)
-        e = url.err;
+    sm_err e = gw_config_ledger(c, &url, fault);
     if (e == SM_OK) {
         semel_options options = {.size = sizeof options,
                                  .url = c->ledger.p != NULL ? url.p : NULL,
@@ -63,6 +60,7 @@ static sm_err open_ledger(gateway *g, sm_str contract_text, sm_fault *fault)
         if (c->contract.p == NULL)
             options.contract = contract_text;
         e = semel_open(&options, &g->ledger, fault);
+        fault->line = 0; /* a place in another file, which the text names */
     }
     /* It may hold a password. */
     if (url.p != NULL)

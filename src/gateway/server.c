@@ -162,7 +162,7 @@ static enum MHD_Result gather(gw_inner *q, const char *data, size_t n)
         sm_buf_bytes(&q->r.body, data, n);
         if (q->r.body.err == SM_OK)
             return MHD_YES;
-        gw_problem(&q->r, 413, "TOO_LARGE", "Send less, or raise limits.body_bytes.",
+        gw_problem(&q->r, 413, "TOO_LARGE", "Send less, or raise limits.body.",
                    "a request's body may have %lld bytes", (long long)most);
         q->stage = GW_SWALLOWS;
     }

@@ -37,13 +37,6 @@ unsigned gw_config_variables(const gw_config *c, gw_tell_fn *tell, void *context
 {
     char name[NAME_MAX_BYTES + 1];
     unsigned wrong = 0;
-    for (size_t at = 0; next_unset(c->ledger, &at, name); wrong++) {
-        sm_fault fault = {0};
-        gw_config_fault(&fault, SEMEL_E_INVALID, &c->places[GW_NAMED_LEDGER],
-                        "the environment variable %s is not set, and ${%s} stands for it", name,
-                        name);
-        tell(context, &fault);
-    }
     for (uint32_t i = 0; i < c->proxies.n; i++) {
         const gw_upstream_api *api = &c->proxies.v[i];
         for (uint32_t h = 0; h < api->headers.n; h++) {

@@ -191,7 +191,7 @@ test('a configuration with mistakes is not started, and all of them are told', a
         assert.match(refused.stderr, /:3/);
     }
     const absent = semel(['serve', '--config', newPath('nothing.yaml')]);
-    assert.notEqual(absent.status, 0);
+    assert.equal(absent.status, 66, absent.stderr);
 });
 
 test('a good configuration is checked without being started', async () => {
@@ -205,7 +205,7 @@ test('a good configuration is checked without being started', async () => {
 test('a port that is taken is told', async () => {
     const gw = await Gateway.start({ contract: shop(up), env });
     const second = semel(['serve', '--config', gw.configFile], { env: { ...process.env, ...env } });
-    assert.notEqual(second.status, 0);
+    assert.equal(second.status, 69, second.stderr);
     assert.match(second.stderr, new RegExp(String(gw.port)));
     assert.equal((await gw.agent.call(charge(newOrder()))).status, 200);
     await gw.kill();
