@@ -277,6 +277,7 @@ static void look_at_lingers(gw_sentry *w, int64_t now, bool all)
         }
         *link = l->next;
         w->linger_count--;
+        epoll_ctl(w->epoll, EPOLL_CTL_DEL, l->fd, NULL); /* another copy of it may stay open */
         close(l->fd);
         free(l);
     }
