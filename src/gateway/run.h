@@ -64,7 +64,9 @@ struct gw_run {
     } refusal;
     gw_request *request; /* NULL: nobody waits for it; under the lock of gw_runs */
     _Atomic gw_phase phase;
-    bool read;             /* nothing is recorded of it */
+    bool read;             /* of class read: it may be sent again */
+    bool unrecorded;       /* nothing is recorded of it */
+    int64_t rounds;        /* attempts that were ours */
     bool replays_failures; /* the contract's `failures` */
     bool resend;
     bool ran;         /* it has been executed by us */

@@ -45,6 +45,26 @@ test('SIGHUP takes a new contract; a bad one changes nothing and is told', async
     await gw.kill();
 });
 
+test('a call that waits across a change of identity ends under the contract it began with', async () => {
+    const gw = await Gateway.start({ contract: shop(up), env });
+    const order = newOrder();
+    const body = { scope: 'shop/1', tool: 'slow', args: { order_id: order, note: 'one' } };
+    const both = [gw.agent.call(body), sleep(50).then(() => gw.agent.call(body))];
+    await eventually('the upstream works', () => up.times(order) === 1);
+    await sleep(100);
+    const changed = shop(up);
+    changed.tools.slow.key = { fields: ['/order_id'] };
+    const before = gw.log.length;
+    gw.writeContract(changed);
+    gw.signal('SIGHUP');
+    await eventually('it is taken', () => gw.log.length > before);
+    const [first, second] = await Promise.all(both);
+    assert.equal(second.status, 200);
+    assert.deepEqual(second.body, first.body);
+    assert.equal(up.times(order), 1);
+    await gw.kill();
+});
+
 test('SIGTERM: what is under way ends, nothing new begins, exit 0', async () => {
     const gw = await Gateway.start({ contract: shop(up), env });
     const order = newOrder();

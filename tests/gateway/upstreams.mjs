@@ -91,6 +91,8 @@ const tools = {
     find: { class: 'read', upstream: at('/find?order_id={order_id}', { method: 'GET' }) },
     'find.never': { class: 'read', upstream: at('/find-never?order_id={order_id}', { method: 'GET' }) },
     'find.broken': { class: 'read', upstream: at('/find-broken?order_id={order_id}', { method: 'GET' }) },
+    again: { class: 'write_idempotent', upstream: at('/reset-after/again', { retry: { attempts: 3, backoff: '20ms', max_backoff: '50ms' } }) },
+    watched: { class: 'write', mode: 'observe', upstream: at('/reset-after/watched', many) },
     broken: write('/status/500', many),
     unavailable: write('/status/503', many),
     busy: write('/busy/429', { ...many, ...keyed, timeout: '5s' }),
@@ -234,6 +236,21 @@ test('a probe that finds nothing, once it has settled, lets it run', async () =>
     assert.equal(done.json.order, order);
     assert.equal(up.times(order), 1);
 }, { limitMs: 60_000 });
+
+test('what may run again does so as often as it may be sent, and later with growing pauses', async () => {
+    const order = newOrder();
+    assertProblem(await ask('again', order), 504, 'UPSTREAM_TIMEOUT');
+    const at_once = up.times(order);
+    assert.equal(at_once, 3);
+    await sleep(2500);
+    assert.ok(up.times(order) <= at_once + 9, `${up.times(order)} times`);
+});
+
+test('a write that is only observed is not sent again when nobody knows of it', async () => {
+    const order = newOrder();
+    assert.equal((await ask('watched', order)).status, 502);
+    assert.equal(up.times(order), 1);
+});
 
 for (const tool of ['probe.unknown', 'probe.broken']) {
     test(`${tool}: a probe that cannot tell leaves it in doubt`, async () => {
