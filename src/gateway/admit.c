@@ -1,7 +1,7 @@
 /*
  * Whether a request may come in: decided from its head alone, before any of its body is read.
  *
- * In this order: that its framing means one thing only; that Host is a name of ours, since a page
+ * In this order: that its head has no flaw; that Host is a name of ours, since a page
  * whose name was made to lead here (DNS rebinding) sends its own; that it comes from no page, or
  * from one that may call us; the route; the token, its role and its scope; and that we still take
  * work. Everything is refused that is not known to be right.
@@ -14,140 +14,6 @@
 #include "base/suggest.h"
 #include "gateway/server.h"
 #include "gateway/trace.h"
-
-/* ---- the head --------------------------------------------------------------------------------*/
-
-typedef struct head {
-    gw_inner *q;
-    size_t bytes;
-} head;
-
-static enum MHD_Result count_header(void *context, enum MHD_ValueKind kind, const char *name,
-                                    size_t name_size, const char *value, size_t value_size)
-{
-    (void)kind;
-    head *h = context;
-    gw_inner *q = h->q;
-    if (q->header_count == GW_HEADERS_MAX) {
-        q->flaw = "the request has too many headers";
-        return MHD_NO;
-    }
-    q->headers[q->header_count++] =
-        (gw_pair){{name, name_size}, {value == NULL ? "" : value, value_size}};
-    h->bytes += name_size + value_size + 2;
-    return MHD_YES;
-}
-
-/* One of the headers that may come only once. */
-static void take_once(gw_inner *q, sm_str *out, sm_str value, const char *flaw)
-{
-    if (out->p != NULL)
-        q->flaw = flaw;
-    *out = value;
-}
-
-static void take_length(gw_inner *q, sm_str value)
-{
-    if (q->length >= 0)
-        q->flaw = "the request has more than one Content-Length";
-    q->length = 0;
-    if (value.n == 0 || value.n > 18)
-        q->flaw = "Content-Length is not a number of bytes";
-    for (size_t i = 0; i < value.n && q->flaw == NULL; i++) {
-        if (value.p[i] < '0' || value.p[i] > '9')
-            q->flaw = "Content-Length is not a number of bytes";
-        q->length = q->length * 10 + (value.p[i] - '0');
-    }
-}
-
-static void take_encoding(gw_inner *q, sm_str value)
-{
-    if (q->chunked || value.n != 7 || strncasecmp(value.p, "chunked", 7) != 0)
-        q->flaw = "Transfer-Encoding must be chunked, or absent";
-    q->chunked = true;
-}
-
-/* Names of one length differ in what they are, so that most headers are passed over by it. */
-static void classify(gw_inner *q, const gw_pair *h)
-{
-#define IS(text) (strncasecmp(h->name.p, text, sizeof(text) - 1) == 0)
-    switch (h->name.n) {
-    case 4:
-        if (IS("host"))
-            take_once(q, &q->host, h->value, "the request has more than one Host");
-        break;
-    case 6:
-        if (IS("origin"))
-            take_once(q, &q->origin, h->value, "the request has more than one Origin");
-        else if (IS("expect"))
-            q->expects = true;
-        break;
-    case 10:
-        if (IS("tracestate"))
-            q->tracestate = h->value;
-        break;
-    case 11:
-        if (IS("traceparent"))
-            q->traceparent = h->value;
-        else if (IS("semel-token"))
-            take_once(q, &q->token, h->value, "the request has more than one Semel-Token");
-        break;
-    case 13:
-        if (IS("authorization"))
-            take_once(q, &q->authorization, h->value,
-                      "the request has more than one Authorization");
-        break;
-    case 14:
-        if (IS("content-length"))
-            take_length(q, h->value);
-        break;
-    case 17:
-        if (IS("transfer-encoding"))
-            take_encoding(q, h->value);
-        break;
-    }
-#undef IS
-}
-
-static bool is_visible(sm_str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if ((unsigned char)s.p[i] <= ' ' || s.p[i] == 127)
-            return false;
-    return true;
-}
-
-/* Takes down the headers, as texts of our own: the request may outlive its connection. */
-static void read_head(gw_inner *q)
-{
-    head h = {.q = q};
-    q->length = -1;
-    MHD_get_connection_values_n(q->conn->mhd, MHD_HEADER_KIND, count_header, &h);
-    char *to = sm_arena_alloc(&q->arena, h.bytes + SM_TEXT_PAD);
-    if (to == NULL) {
-        q->header_count = 0;
-        q->flaw = "the headers do not fit into memory";
-        return;
-    }
-    memset(to + h.bytes, 0, SM_TEXT_PAD);
-    for (unsigned i = 0; i < q->header_count; i++) {
-        sm_str *parts[] = {&q->headers[i].name, &q->headers[i].value};
-        for (int j = 0; j < 2; j++) {
-            memcpy(to, parts[j]->p, parts[j]->n);
-            to[parts[j]->n] = '\0';
-            parts[j]->p = to;
-            to += parts[j]->n + 1;
-        }
-        classify(q, &q->headers[i]);
-    }
-    if (q->chunked && q->length >= 0)
-        q->flaw = "the request has both Content-Length and Transfer-Encoding";
-    /* libmicrohttpd can be told to look at the next two, and then answers twice. */
-    if (q->needs_host && q->host.p == NULL)
-        q->flaw = "the request has no Host";
-    if (!is_visible(q->r.path) || (q->r.query.p != NULL && !is_visible(q->r.query)))
-        q->flaw = "the path has characters that must be percent-encoded";
-}
 
 /* ---- where from ------------------------------------------------------------------------------*/
 
@@ -193,12 +59,13 @@ bool gw_host_allowed(const gw_server *s, sm_str host)
 }
 
 /* Of our own pages (their authority is what the browser put into Host), or one that is listed. */
-static bool origin_allowed(const gw_inner *q)
+static bool origin_allowed(gw_inner *q)
 {
     const gw_config *config = q->r.g->config;
-    for (uint32_t i = 0; i < config->origins.n; i++)
-        if (same_name(config->origins.v[i], q->origin))
-            return true;
+    for (uint32_t i = 0; i < config->origins.n && !q->listed; i++)
+        q->listed = same_name(config->origins.v[i], q->origin);
+    if (q->listed)
+        return true;
     for (int i = 0; i < 2; i++) {
         sm_str scheme = i == 0 ? SM_STR("http://") : SM_STR("https://");
         if (q->origin.n > scheme.n && strncasecmp(q->origin.p, scheme.p, scheme.n) == 0)
@@ -265,6 +132,31 @@ static bool find_route(gw_inner *q)
     else
         gw_problem(r, 404, "NO_ROUTE", "See /openapi.json for all paths.", "there is no such path");
     return false;
+}
+
+/* A browser asks before it lets a page of another origin call us. It shows no token then. */
+static bool is_preflight(const gw_inner *q)
+{
+    return q->listed && q->r.method == GW_OPTIONS &&
+           gw_header(&q->r, "Access-Control-Request-Method").p != NULL;
+}
+
+static bool answer_preflight(gw_inner *q)
+{
+    gw_request *r = &q->r;
+    char allowed[64];
+    q->route = gw_route_find(GW_OTHER, r->path, &r->rest, allowed);
+    if (q->route == NULL && allowed[0] == '\0')
+        return false;
+    gw_set(r, "Access-Control-Allow-Methods",
+           q->route != NULL ? SM_STR("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+                            : sm_str_from(allowed));
+    gw_set(r, "Access-Control-Allow-Headers",
+           SM_STR("Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Semel-Scope, "
+                  "Semel-Step, Semel-Token, Traceparent, Tracestate"));
+    gw_set(r, "Access-Control-Max-Age", SM_STR("600"));
+    gw_reply_bare(r, 204, 0);
+    return true;
 }
 
 /* ---- who -------------------------------------------------------------------------------------*/
@@ -336,9 +228,9 @@ static bool check_token(gw_inner *q)
 bool gw_admit(gw_inner *q)
 {
     gw_request *r = &q->r;
-    read_head(q);
     gw_trace_start(&r->trace, q->traceparent, q->tracestate);
-    if (!check_place(q) || !find_route(q) || !check_token(q))
+    if (!check_place(q) || (is_preflight(q) && answer_preflight(q)) || !find_route(q) ||
+        !check_token(q))
         return false;
     if ((q->route->flags & GW_WORKS) != 0 &&
         atomic_load_explicit(&r->g->draining, memory_order_relaxed)) {

@@ -28,6 +28,7 @@
 
 #define WORKERS_MAX   64u
 #define LOOK_AGAIN_MS 5
+#define TELL_MS       1000 /* for those who are told that we end */
 #define LAST_MS       5000 /* for commits of exchanges that the end of the client has ended */
 
 typedef struct whole {
@@ -99,8 +100,10 @@ sm_err gw_start(const gw_config *config, sm_str contract_text, gateway **out, sm
     *out = NULL;
     *fault = (sm_fault){0};
     whole *w = calloc(1, sizeof *w);
-    if (w == NULL)
-        return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+    if (w == NULL || !gw_log_start()) {
+        free(w);
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory, or of threads");
+    }
     w->g.config = config;
     w->g.log = (gw_log){.rule = config->log, .fd = STDERR_FILENO};
     pthread_mutex_init(&w->due, NULL);
@@ -186,14 +189,40 @@ sm_err gw_reload(gateway *g, const char **stays, sm_fault *fault)
 
 /* ---- stopping --------------------------------------------------------------------------------*/
 
+/* Waits until all requests are over or the time is up; true if they are. */
+static bool await_requests(gateway *g, int64_t deadline_ns)
+{
+    while (gw_server_busy(g->server) > 0) {
+        if (sm_clock_mono_ns() >= deadline_ns)
+            return false;
+        usleep(LOOK_AGAIN_MS * 1000);
+    }
+    return true;
+}
+
+/* The time is up. Whoever waits is told; what becomes of the effects is told by the line of each,
+ * when its exchange is cut short. */
+static void give_up(gateway *g)
+{
+    char effects[24], requests[24];
+    snprintf(effects, sizeof effects, "%zu", gw_runs_counted(g->runs).in_flight);
+    snprintf(requests, sizeof requests, "%zu", gw_server_busy(g->server));
+    gw_log_field fields[] = {{"effects", sm_str_from(effects), true},
+                             {"requests", sm_str_from(requests), true}};
+    gw_say_fields(&g->log, GW_WARN, "not all has ended within the time to drain", fields,
+                  sizeof fields / sizeof fields[0]);
+    gw_server_give_up(g->server);
+    await_requests(g, sm_clock_deadline_ns(TELL_MS));
+}
+
 static void drain(gateway *g)
 {
     int64_t deadline = sm_clock_deadline_ns(g->config->drain_ms);
     gw_server_quiesce(g->server);
     gw_stream_quiesce(g->stream);
-    gw_runs_drain(g->runs, deadline);
-    while (gw_server_busy(g->server) > 0 && sm_clock_mono_ns() < deadline)
-        usleep(LOOK_AGAIN_MS * 1000);
+    bool ended = gw_runs_drain(g->runs, deadline);
+    if (!await_requests(g, deadline) || !ended)
+        give_up(g);
 }
 
 void gw_stop(gateway *g)
@@ -220,4 +249,5 @@ void gw_stop(gateway *g)
     gw_metrics_free(g->metrics);
     pthread_mutex_destroy(&w->due);
     free(w);
+    gw_log_stop();
 }

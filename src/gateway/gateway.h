@@ -41,6 +41,10 @@ struct gateway {
     gw_runs *runs;
     gw_server *server;
     atomic_bool draining; /* SIGTERM came: no new work */
+    struct {
+        atomic_bool down;        /* the log says that the ledger cannot be used */
+        _Atomic int64_t told_ns; /* when it last said anything about that */
+    } trouble;
 };
 
 /* Opens the ledger and everything above it, and listens. On failure *out is NULL. `contract_text`
@@ -66,6 +70,15 @@ void gw_server_stop(gw_server *s);    /* accepts NULL */
 size_t gw_server_connections(gw_server *s); /* how many are open */
 size_t gw_server_busy(gw_server *s);        /* requests that are not over */
 
+/* The drain's time is over: whoever still waits is told so, and to ask again. */
+void gw_server_give_up(gw_server *s);
+
+/* ---- the ledger's troubles (trouble.c) -------------------------------------------------------*/
+
+/* Somebody was refused because the ledger cannot be used; something was recorded in it. */
+void gw_ledger_fails(gateway *g, sm_str reason);
+void gw_ledger_works(gateway *g);
+
 /* ---- streams of events (stream.c) ------------------------------------------------------------*/
 
 sm_err gw_stream_start(gateway *g, gw_stream **out, sm_fault *fault);
@@ -80,6 +93,7 @@ enum {
     GW_WHOLE = 2, /* only for tokens that are bound to no scope */
     GW_WORKS = 4, /* refused while draining: it could start something */
     GW_ANY_METHOD = 8,
+    GW_READS = 16, /* a question to the ledger that settles nothing: others go first */
 };
 
 typedef struct gw_route {

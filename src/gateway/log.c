@@ -1,18 +1,16 @@
 /*
  * Lines of the log. Each is put together in memory and written by one write(2), so that lines of
- * several threads are not mixed. A line that cannot be written is lost: nothing waits for the log.
+ * several threads are not mixed.
  *
  *     2026-11-16T06:07:01.123Z info  listening  address=http://127.0.0.1:8787
  *     {"time":"2026-11-16T06:07:01.123Z","level":"info","message":"listening","address":"..."}
  */
 #include "gateway/log.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/stamp.h"
 #include "base/utf8.h"
@@ -97,9 +95,7 @@ void gw_say_fields(const gw_log *log, gw_level level, const char *message,
         }
     }
     sm_buf_text(&line, json ? "}\n" : "\n");
-    while (line.len > 0 && write(log->fd, line.p, line.len) < 0 && errno == EINTR) {
-    }
-    sm_buf_fini(&line);
+    gw_log_put(log, &line);
     sm_buf_fini(&room);
 }
 

@@ -157,6 +157,8 @@ sm_err gw_ledger_stats(gateway *g, semel_stats *out, sm_fault *fault)
     pthread_mutex_unlock(&m->stats_lock);
     *fault = (sm_fault){0};
     sm_err e = semel_stats_get(g->ledger, false, out, fault);
+    if (e != SM_OK)
+        gw_ledger_fails(g, sm_str_from(fault->text));
     pthread_mutex_lock(&m->stats_lock);
     m->stats_asking = false;
     m->stats_ns = sm_clock_mono_ns();

@@ -98,7 +98,9 @@ void gw_reply_outcome(gw_request *r, const semel_answer *a)
         return;
     }
     const semel_outcome *o = &a->outcome;
-    if (!a->executed)
+    if (a->executed)
+        gw_ledger_works(r->g);
+    else
         gw_set(r, "Idempotent-Replayed", SM_STR("true"));
     if (!o->kept) {
         semel_answer refusal = *a;

@@ -1,9 +1,9 @@
 /*
  * Worker threads.
  *
- * One lock guards the queue and the counts. A thread that is out of work waits for IDLE_MS and then
- * ends; it leaves its name on a list, from which whoever makes the next thread, or ends the pool,
- * joins it: a thread cannot join itself, and one that nobody joins keeps its stack.
+ * One lock guards the queues and the counts. A thread that is out of work waits for IDLE_MS and
+ * then ends; it leaves its name on a list, from which whoever makes the next thread, or ends the
+ * pool, joins it: a thread cannot join itself, and one that nobody joins keeps its stack.
  */
 #include "gateway/pool.h"
 
@@ -29,14 +29,19 @@ typedef struct worker {
     struct worker *next; /* among those that have ended */
 } worker;
 
+typedef struct queue {
+    gw_job *first, **last;
+    size_t count;
+} queue;
+
 struct gw_pool {
     pthread_mutex_t lock;
     pthread_cond_t work;  /* there is a job, or the pool ends */
     pthread_cond_t ended; /* a thread has ended */
-    gw_job *first, **last;
-    size_t waiting;
+    queue settle, read;
     unsigned threads, idle, threads_max;
-    worker *over; /* have ended and are not joined yet */
+    unsigned reading, reading_max; /* threads that have a job which only reads */
+    worker *over;                  /* have ended and are not joined yet */
     bool ending;
 };
 
@@ -48,7 +53,9 @@ semel_err gw_pool_new(unsigned threads_max, gw_pool **out)
     if (p == NULL)
         return SEMEL_E_NOMEM;
     p->threads_max = threads_max;
-    p->last = &p->first;
+    p->reading_max = threads_max > 1 ? threads_max / 2 : 1;
+    p->settle.last = &p->settle.first;
+    p->read.last = &p->read.first;
 
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -61,26 +68,58 @@ semel_err gw_pool_new(unsigned threads_max, gw_pool **out)
     return SEMEL_OK;
 }
 
+static void queue_add(queue *q, gw_job *job)
+{
+    job->next = NULL;
+    *q->last = job;
+    q->last = &job->next;
+    q->count++;
+}
+
+static gw_job *queue_take(queue *q)
+{
+    gw_job *job = q->first;
+    q->first = job->next;
+    if (q->first == NULL)
+        q->last = &q->first;
+    q->count--;
+    return job;
+}
+
+/* Jobs that a thread may take now. The lock is held. */
+static size_t ready(const gw_pool *p)
+{
+    size_t room = p->reading < p->reading_max ? p->reading_max - p->reading : 0;
+    return p->settle.count + (p->read.count < room ? p->read.count : room);
+}
+
 /* The next job, or NULL if there has been none for long. The lock is held. */
 static gw_job *take(gw_pool *p)
 {
-    if (p->first == NULL) {
+    if (ready(p) == 0) {
         int64_t until = sm_clock_deadline_ns(IDLE_MS);
         struct timespec t = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
         p->idle++;
-        while (p->first == NULL && !p->ending &&
+        while (ready(p) == 0 && !p->ending &&
                pthread_cond_timedwait(&p->work, &p->lock, &t) != ETIMEDOUT)
             ;
         p->idle--;
     }
-    gw_job *job = p->first;
-    if (job == NULL)
+    if (ready(p) == 0)
         return NULL;
-    p->first = job->next;
-    if (p->first == NULL)
-        p->last = &p->first;
-    p->waiting--;
-    return job;
+    bool reads = p->settle.first == NULL;
+    p->reading += reads;
+    return queue_take(reads ? &p->read : &p->settle);
+}
+
+/* Runs a job, which may be gone afterwards. The lock is held, and let go of meanwhile. */
+static void run(gw_pool *p, gw_job *job, semel_answer *a)
+{
+    bool reads = job->reads;
+    pthread_mutex_unlock(&p->lock);
+    job->run(job, a);
+    pthread_mutex_lock(&p->lock);
+    p->reading -= reads;
 }
 
 static void *work_on(void *context)
@@ -89,11 +128,8 @@ static void *work_on(void *context)
     gw_pool *p = me->pool;
     pthread_mutex_lock(&p->lock);
     gw_job *job;
-    while ((job = take(p)) != NULL) {
-        pthread_mutex_unlock(&p->lock);
-        job->run(job, me->answer);
-        pthread_mutex_lock(&p->lock);
-    }
+    while ((job = take(p)) != NULL)
+        run(p, job, me->answer);
     p->threads--;
     me->next = p->over;
     p->over = me;
@@ -144,24 +180,18 @@ static void hire(gw_pool *p)
 static void work_here(gw_pool *p)
 {
     semel_answer *a = semel_answer_new();
-    for (gw_job *job = NULL; a != NULL; job->run(job, a)) {
-        pthread_mutex_lock(&p->lock);
-        job = p->threads == 0 && p->first != NULL ? take(p) : NULL;
-        pthread_mutex_unlock(&p->lock);
-        if (job == NULL)
-            break;
-    }
+    pthread_mutex_lock(&p->lock);
+    while (a != NULL && p->threads == 0 && ready(p) > 0)
+        run(p, take(p), a);
+    pthread_mutex_unlock(&p->lock);
     semel_answer_free(a);
 }
 
 void gw_pool_add(gw_pool *p, gw_job *job)
 {
-    job->next = NULL;
     pthread_mutex_lock(&p->lock);
-    *p->last = job;
-    p->last = &job->next;
-    p->waiting++;
-    bool more = p->waiting > p->idle && p->threads < p->threads_max;
+    queue_add(job->reads ? &p->read : &p->settle, job);
+    bool more = ready(p) > p->idle && p->threads < p->threads_max;
     if (more)
         p->threads++;
     else
@@ -181,7 +211,7 @@ void gw_pool_add(gw_pool *p, gw_job *job)
 size_t gw_pool_waiting(gw_pool *p)
 {
     pthread_mutex_lock(&p->lock);
-    size_t n = p->waiting;
+    size_t n = p->settle.count + p->read.count;
     pthread_mutex_unlock(&p->lock);
     return n;
 }

@@ -3,10 +3,16 @@
  *
  * Threads are made when there is work and none is idle, up to a bound, and end after a while
  * without any. Many of them waiting for one sync is what makes a group commit, so the bound is well
- * above the number of processors. Jobs are taken in the order in which they came.
+ * above the number of processors.
+ *
+ * Jobs are of two classes, each taken in the order in which they came. Those that only read wait
+ * for those that settle something, and have half of the threads at most: however much is asked for
+ * at once, a call finds a thread.
  */
 #ifndef SM_GATEWAY_POOL_H
 #define SM_GATEWAY_POOL_H
+
+#include <stdbool.h>
 
 #include "semel/semel.h"
 
@@ -16,6 +22,7 @@ typedef struct gw_pool gw_pool;
 typedef struct gw_job {
     struct gw_job *next;
     void (*run)(struct gw_job *job, semel_answer *a); /* the answer is the thread's own */
+    bool reads;                                       /* settles nothing */
 } gw_job;
 
 semel_err gw_pool_new(unsigned threads_max, gw_pool **out);

@@ -9,11 +9,15 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "gateway/problem.h"
 #include "gateway/server.h"
+#include "ledger/service.h"
 
-#define PROBLEM_MAX ((size_t)64 << 10)
+#define PROBLEM_MAX       ((size_t)64 << 10)
+#define OWN_BYTES         768u              /* of an answer's head: what the server and we say */
+#define HEADERS_BYTES_MAX ((size_t)4 << 10) /* and what others say */
 
 /* Whether it is a header at all: values come from upstreams, and from people's contracts. */
 static bool is_header(const char *name, sm_str value)
@@ -58,15 +62,58 @@ static bool is_framing(const char *name)
     return strcasecmp(name, "Content-Length") == 0 || strcasecmp(name, "Transfer-Encoding") == 0;
 }
 
+/* What a page of a listed origin needs to be allowed to see the answer. */
+static void admit_page(const gw_inner *q, struct MHD_Response *answer)
+{
+    MHD_add_response_header(answer, "Access-Control-Allow-Origin", q->origin.p);
+    MHD_add_response_header(answer, "Access-Control-Expose-Headers",
+                            "Semel-Effect, Idempotent-Replayed, Retry-After");
+    MHD_add_response_header(answer, "Vary", "Origin");
+}
+
+/* Headers that are not said twice: the server says them, or we do. */
+static bool is_said(const gw_inner *q, const char *name, const char *content_type)
+{
+    return is_framing(name) || (content_type != NULL && strcasecmp(name, "Content-Type") == 0) ||
+           (q->listed && (strcasecmp(name, "Access-Control-Allow-Origin") == 0 ||
+                          strcasecmp(name, "Access-Control-Expose-Headers") == 0));
+}
+
+static size_t header_bytes(const gw_set_header *h)
+{
+    return strlen(h->name) + strlen(h->value) + 4;
+}
+
+/* An upstream's headers may be more than there is memory for beside the request's. Those that are
+ * longest are left out first: an answer without them is better than none. */
+static void fit_headers(gw_inner *q)
+{
+    size_t most = q->room > GW_ANSWER_BYTES ? q->room - OWN_BYTES : GW_ANSWER_BYTES - OWN_BYTES;
+    most = most < HEADERS_BYTES_MAX ? most : HEADERS_BYTES_MAX;
+    size_t sum = 0;
+    for (const gw_set_header *h = q->set; h != NULL; h = h->next)
+        sum += header_bytes(h);
+    while (sum > most) {
+        gw_set_header **longest = &q->set;
+        for (gw_set_header **at = &q->set; *at != NULL; at = &(*at)->next)
+            if (header_bytes(*at) > header_bytes(*longest))
+                longest = at;
+        sum -= header_bytes(*longest);
+        *longest = (*longest)->next;
+    }
+}
+
 void gw_dress(gw_inner *q, struct MHD_Response *answer, const char *content_type)
 {
+    fit_headers(q);
     if (content_type != NULL)
         MHD_add_response_header(answer, "Content-Type", content_type);
     MHD_add_response_header(answer, "Cache-Control", "no-store");
     MHD_add_response_header(answer, "X-Content-Type-Options", "nosniff");
+    if (q->listed)
+        admit_page(q, answer);
     for (gw_set_header *h = q->set; h != NULL; h = h->next)
-        if (!is_framing(h->name) &&
-            (content_type == NULL || strcasecmp(h->name, "Content-Type") != 0))
+        if (!is_said(q, h->name, content_type))
             MHD_add_response_header(answer, h->name, h->value);
     if (atomic_load_explicit(&q->r.g->draining, memory_order_relaxed))
         MHD_add_response_header(answer, "Connection", "close");
@@ -137,13 +184,38 @@ static void reply_problem(gw_request *r, int status, int64_t retry_after_ms, sm_
     sm_buf_fini(text);
 }
 
+/* Where the ledger is, and what exactly it says, is for those who run it. */
+static bool may_know(const gw_request *r)
+{
+    return (r->who.role & (GW_OPERATOR | GW_ADMIN)) != 0;
+}
+
+/* What the ledger's own words are about: a fault, told as it came. */
+static sm_str fault_of(const semel_answer *a)
+{
+    const sm_work *w = a->work;
+    return w != NULL && w->fault.text[0] != '\0' ? sm_str_from(w->fault.text) : (sm_str){0};
+}
+
 void gw_reply_refusal(gw_request *r, const semel_answer *a)
 {
+    semel_answer told = *a;
+    if (a->code == SEMEL_C_LEDGER_UNAVAILABLE) {
+        sm_str fault = fault_of(a);
+        bool raw =
+            fault.n > 0 && a->message.n >= fault.n && memcmp(a->message.p, fault.p, fault.n) == 0;
+        gw_ledger_fails(r->g, fault.n > 0 ? fault : a->message);
+        if (raw && !may_know(r)) {
+            told.message = (sm_str){0};
+            sm_answer_words(a->work, &told);
+        }
+    }
     int status = gw_status_of(a->code);
     sm_buf text;
     sm_buf_init(&text, PROBLEM_MAX);
-    gw_problem_of_answer(&text, status, a);
+    gw_problem_of_answer(&text, status, &told);
     r->effect = a->effect;
+    gw_inner_of(r)->code = semel_code_name(a->code);
     reply_problem(r, status, a->retry_after_ms, &text);
 }
 
@@ -155,26 +227,70 @@ void gw_reply_answer(gw_request *r, const semel_answer *a)
     }
     semel_str json;
     r->effect = a->effect;
+    if (a->verdict == SEMEL_EXECUTE || a->verdict == SEMEL_DONE)
+        gw_ledger_works(r->g);
     if (semel_answer_json(a, &json) == SEMEL_OK)
         gw_reply_json(r, 200, json);
     else
         gw_problem(r, 500, "LEDGER_UNAVAILABLE", NULL, "the answer does not fit into memory");
 }
 
+/* A problem of our own, as text, for a request whose answer it is. */
+static int64_t put_problem(gw_inner *q, sm_buf *out, int status, const char *code,
+                           const char *advice, const char *message)
+{
+    bool retriable = gw_problem_retriable(code);
+    int64_t retry_after_ms = retriable && status != 202 ? 1000 : 0;
+    sm_buf_init(out, PROBLEM_MAX);
+    gw_problem_put(out, status, code, retriable, retry_after_ms, sm_str_from(message),
+                   sm_str_from(advice));
+    q->code = code;
+    return retry_after_ms;
+}
+
 void gw_problem(gw_request *r, int status, const char *code, const char *advice, const char *format,
                 ...)
 {
+    gw_inner *q = gw_inner_of(r);
     char message[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
 
-    bool retriable = gw_problem_retriable(code);
-    int64_t retry_after_ms = retriable && status != 202 ? 1000 : 0;
+    pthread_mutex_lock(&q->lock);
+    bool given_up = q->given_up;
+    pthread_mutex_unlock(&q->lock);
+    if (given_up) {
+        status = 503;
+        code = "DRAINING";
+        advice = "Ask again with the same call; another gateway, or this one after its start, "
+                 "answers, and nothing runs twice.";
+        snprintf(message, sizeof message, "the gateway stops before this has ended");
+    }
     sm_buf text;
-    sm_buf_init(&text, PROBLEM_MAX);
-    gw_problem_put(&text, status, code, retriable, retry_after_ms, sm_str_from(message),
-                   sm_str_from(advice));
+    int64_t retry_after_ms = put_problem(q, &text, status, code, advice, message);
     reply_problem(r, status, retry_after_ms, &text);
+}
+
+bool gw_problem_raw(gw_inner *q, int status, const char *code, const char *advice,
+                    const char *message)
+{
+    if (q->conn->tls)
+        return false;
+    sm_buf text, whole;
+    put_problem(q, &text, status, code, advice, message);
+    sm_buf_init(&whole, PROBLEM_MAX);
+    sm_buf_printf(&whole,
+                  "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
+                  "Content-Length: %zu\r\nConnection: close\r\n\r\n",
+                  status, status == 413 ? "Content Too Large" : "Request Header Fields Too Large",
+                  text.len);
+    sm_buf_str(&whole, sm_buf_view(&text));
+    /* The client waits for it and has read all answers before, so that there is room for it. */
+    (void)!send(q->conn->fd, whole.p, whole.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    q->status = status;
+    sm_buf_fini(&whole);
+    sm_buf_fini(&text);
+    return true;
 }

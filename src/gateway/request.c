@@ -21,7 +21,10 @@
 #define FREE_MAX      64u /* requests on one free list */
 #define BODY_KEPT_MAX ((size_t)64 << 10)
 #define ARENA_MAX     ((size_t)1 << 20)
-#define GONE_STATUS   499 /* for the log: nobody was there any more */
+
+/* For the log: nobody was there any more, because the client had gone or because we had. */
+#define GONE_STATUS     499
+#define GIVEN_UP_STATUS 503
 
 /* ---- life ------------------------------------------------------------------------------------*/
 
@@ -108,6 +111,26 @@ void gw_stripes_fini(gw_server *s)
     }
 }
 
+/* The target of a request: a path with a query, or a whole URI. */
+static void take_target(gw_inner *q, sm_str target)
+{
+    sm_str path = target;
+    for (int i = 0; i < 2; i++) {
+        sm_str scheme = i == 0 ? SM_STR("http://") : SM_STR("https://");
+        if (target.n <= scheme.n || strncasecmp(target.p, scheme.p, scheme.n) != 0)
+            continue;
+        const char *host = target.p + scheme.n, *end = host + strcspn(host, "/?");
+        q->authority = (sm_str){host, (size_t)(end - host)};
+        path = (sm_str){end, target.n - scheme.n - q->authority.n};
+    }
+    const char *mark = memchr(path.p, '?', path.n);
+    q->r.path = mark == NULL ? path : (sm_str){path.p, (size_t)(mark - path.p)};
+    if (mark != NULL)
+        q->r.query = (sm_str){mark + 1, path.n - q->r.path.n - 1};
+    if (q->authority.p != NULL && q->r.path.n == 0)
+        q->r.path = SM_STR("/");
+}
+
 gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri)
 {
     gw_inner *q = inner_take(s);
@@ -122,10 +145,8 @@ gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri)
         inner_give(q);
         return NULL;
     }
-    const char *mark = memchr(whole.p, '?', whole.n);
-    q->r.path = mark == NULL ? whole : (sm_str){whole.p, (size_t)(mark - whole.p)};
-    if (mark != NULL)
-        q->r.query = (sm_str){mark + 1, whole.n - q->r.path.n - 1};
+    q->target_bytes = whole.n;
+    take_target(q, whole);
     return q;
 }
 
@@ -149,12 +170,15 @@ static void log_request(const gw_inner *q, int64_t took_ns)
         {"method", sm_str_from(r->method_text), false},
         {"path", r->path, false},
         {"status", sm_str_from(status), true},
+        {"code", q->code != NULL ? sm_str_from(q->code) : (sm_str){0}, false},
         {"ms", sm_str_from(took), true},
         {"actor", r->who.role != 0 ? sm_str_from(r->who.actor) : (sm_str){0}, false},
         {"effect", r->effect, false},
         {"trace", r->trace.id[0] != '\0' ? sm_str_from(r->trace.id) : (sm_str){0}, false},
     };
-    gw_say_fields(&r->g->log, GW_INFO, "request", fields, sizeof fields / sizeof fields[0]);
+    bool bad = q->status >= 500 || (q->code != NULL && strcmp(q->code, "IN_DOUBT") == 0);
+    gw_say_fields(&r->g->log, bad ? GW_WARN : GW_INFO, "request", fields,
+                  sizeof fields / sizeof fields[0]);
 }
 
 void gw_inner_unref(gw_inner *q)
@@ -163,8 +187,10 @@ void gw_inner_unref(gw_inner *q)
         return;
     gw_server *s = q->server;
     bool held = q->held;
-    if (atomic_load_explicit(&q->r.gone, memory_order_relaxed) && !q->delivered)
-        q->status = GONE_STATUS;
+    if (atomic_load_explicit(&q->r.gone, memory_order_relaxed) && !q->delivered) {
+        q->status = q->given_up ? GIVEN_UP_STATUS : GONE_STATUS;
+        q->code = q->given_up ? "DRAINING" : NULL;
+    }
     int64_t took_ns = sm_clock_mono_ns() - q->r.began_ns;
     gw_count_request(s->g->metrics, q->route, q->status, took_ns);
     if (to_be_logged(q))
@@ -340,6 +366,16 @@ void gw_inner_gone(gw_inner *q)
     gw_flow_dropped(q);
 }
 
+void gw_inner_give_up(gw_inner *q)
+{
+    pthread_mutex_lock(&q->lock);
+    bool tell = !q->told;
+    q->told = q->given_up = true;
+    pthread_mutex_unlock(&q->lock);
+    if (tell && q->r.on_gone != NULL)
+        q->r.on_gone(&q->r);
+}
+
 static void work_run(gw_job *job, semel_answer *a)
 {
     gw_inner *q = (void *)((char *)job - offsetof(gw_inner, job));
@@ -352,6 +388,7 @@ void gw_work(gw_request *r, gw_work_fn *work)
     gw_hold(r);
     q->work = work;
     q->job.run = work_run;
+    q->job.reads = (q->route->flags & GW_READS) != 0;
     gw_pool_add(r->g->pool, &q->job);
 }
 

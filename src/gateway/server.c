@@ -26,11 +26,10 @@
 
 #include "base/clock.h"
 
-#define CONNECTION_BYTES ((size_t)8 << 10)
-#define STACK_BYTES      ((size_t)512 << 10)
-#define THREADS_MAX      4
-#define SWALLOWED_MAX    ((int64_t)64 << 10) /* of a body that is refused */
-#define FILES_SPARE      512u                /* beside connections: ledger, upstreams, logs */
+#define STACK_BYTES   ((size_t)512 << 10)
+#define THREADS_MAX   4
+#define SWALLOWED_MAX ((int64_t)64 << 10) /* of a body that is refused */
+#define FILES_SPARE   512u                /* beside connections: ledger, upstreams, logs */
 
 /* For libmicrohttpd. We count connections ourselves: a thread of version 0.9.75 that meets the
  * limit with a connection that was handed to it never lets go of a lock. */
@@ -64,7 +63,7 @@ static void on_connection(void *context, struct MHD_Connection *c, void **own,
     const union MHD_ConnectionInfo *from =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     bool local = from != NULL && from->client_addr->sa_family == AF_UNIX;
-    *own = gw_conn_new(s, c, number, local);
+    *own = gw_conn_new(s, c, number, local, s->tls != NULL && !local);
 }
 
 static void *on_line(void *context, const char *uri, struct MHD_Connection *c)
@@ -82,6 +81,18 @@ static void *on_line(void *context, const char *uri, struct MHD_Connection *c)
     return q;
 }
 
+/* Adds the bytes of a request to those that the connection has had. Where they cannot be told from
+ * the request, the system is asked. */
+static void account(gw_conn *conn, const gw_inner *q)
+{
+    uint64_t body = q->length > 0 ? (uint64_t)q->length : 0;
+    uint64_t had = atomic_load_explicit(&conn->received, memory_order_relaxed);
+    atomic_store_explicit(&conn->received,
+                          conn->tls || q->chunked ? gw_conn_received(conn)
+                                                  : had + q->head_bytes + body,
+                          memory_order_relaxed);
+}
+
 static void on_completed(void *context, struct MHD_Connection *c, void **own,
                          enum MHD_RequestTerminationCode how)
 {
@@ -93,6 +104,7 @@ static void on_completed(void *context, struct MHD_Connection *c, void **own,
     *own = NULL;
     atomic_store_explicit(&conn->sends, false, memory_order_relaxed);
     atomic_store_explicit(&conn->deadline, 0, memory_order_relaxed);
+    account(conn, q);
     atomic_fetch_add_explicit(&conn->serial, 1, memory_order_relaxed);
     if (q->held) {
         pthread_mutex_lock(&q->lock);
@@ -131,13 +143,27 @@ static enum MHD_Result deliver(gw_inner *q)
     return MHD_queue_response(c->mhd, (unsigned)q->status, q->answer);
 }
 
-/* The head has come. */
-static enum MHD_Result begin(gw_inner *q, const char *method, const char *version)
+/* Ends a request that there is no better answer to, and its connection. */
+static enum MHD_Result refuse_now(gw_inner *q, int status, const char *code, const char *advice,
+                                  const char *message)
 {
-    take_method(q, method);
-    q->needs_host = strcmp(version, "HTTP/1.0") != 0;
+    q->conn->linger = true;
+    if (gw_problem_raw(q, status, code, advice, message))
+        return MHD_NO;
+    gw_problem(&q->r, status, code, advice, "%s", message);
+    return deliver(q);
+}
+
+/* The head has come. */
+static enum MHD_Result begin(gw_inner *q, const gw_line *line)
+{
+    take_method(q, line->method);
+    gw_head_read(q, line);
     if (atomic_load_explicit(&q->server->stopping, memory_order_relaxed))
         return MHD_NO;
+    if (q->room < GW_ANSWER_BYTES)
+        return refuse_now(q, 431, "TOO_LARGE", "Send fewer or shorter headers, or a shorter path.",
+                          "the head of the request leaves no room for an answer");
     if (gw_admit(q)) {
         q->stage = GW_AT_BODY;
         if (q->length > 0)
@@ -157,18 +183,22 @@ static enum MHD_Result begin(gw_inner *q, const char *method, const char *versio
 /* A piece of the body has come. */
 static enum MHD_Result gather(gw_inner *q, const char *data, size_t n)
 {
-    int64_t most = q->r.g->config->limits.body_bytes;
-    if (q->stage == GW_AT_BODY) {
-        sm_buf_bytes(&q->r.body, data, n);
-        if (q->r.body.err == SM_OK)
-            return MHD_YES;
-        gw_problem(&q->r, 413, "TOO_LARGE", "Send less, or raise limits.body.",
-                   "a request's body may have %lld bytes", (long long)most);
-        q->stage = GW_SWALLOWS;
-    }
-    /* An answer can go out only when all has come. If that is far away, there is none. */
-    q->swallowed += n;
-    return q->swallowed <= (size_t)most + (size_t)SWALLOWED_MAX ? MHD_YES : MHD_NO;
+    static const char advice[] = "Send less, or raise limits.body.";
+    if (q->stage != GW_AT_BODY)
+        return MHD_YES;
+    sm_buf_bytes(&q->r.body, data, n);
+    if (q->r.body.err == SM_OK)
+        return MHD_YES;
+    char message[80];
+    snprintf(message, sizeof message, "a request's body may have %lld bytes",
+             (long long)q->r.g->config->limits.body_bytes);
+    q->conn->linger = gw_problem_raw(q, 413, "TOO_LARGE", advice, message);
+    if (q->conn->linger)
+        return MHD_NO;
+    /* Through TLS an answer can go out only when all has come, or the time for that is over. */
+    gw_problem(&q->r, 413, "TOO_LARGE", advice, "%s", message);
+    q->stage = GW_SWALLOWS;
+    return MHD_YES;
 }
 
 /* All has come. */
@@ -203,12 +233,11 @@ static enum MHD_Result on_access(void *context, struct MHD_Connection *c, const 
 {
     (void)context;
     (void)c;
-    (void)url; /* on_line had it before it was decoded */
     gw_inner *q = *own;
     if (q == NULL)
         return MHD_NO;
     if (q->stage == GW_AT_HEAD)
-        return begin(q, method, version);
+        return begin(q, &(gw_line){method, url, version});
     if (*n > 0) {
         size_t taken = *n;
         *n = 0;
@@ -232,6 +261,7 @@ static void on_panic(void *context, const char *file, unsigned line, const char 
     snprintf(place, sizeof place, "%s:%u", file, line);
     gw_say(&g->log, GW_ERROR, "the HTTP server cannot go on", "reason",
            reason != NULL ? reason : "unknown", "at", place, NULL);
+    gw_log_flush();
     abort();
 }
 
@@ -289,7 +319,7 @@ static struct MHD_Daemon *start_daemon(gw_server *s, bool tls)
     unsigned threads = thread_count(config);
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_THREAD_STACK_SIZE, (intptr_t)STACK_BYTES, NULL},
-        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)CONNECTION_BYTES, NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)GW_CONNECTION_BYTES, NULL},
         {MHD_OPTION_CONNECTION_LIMIT, UNREACHED, NULL},
         {MHD_OPTION_PER_IP_CONNECTION_LIMIT, (intptr_t)config->limits.connections_per_address,
          NULL},

@@ -3,7 +3,8 @@
  *
  *     listen.c    sockets to listen on, and the thread that accepts
  *     server.c    libmicrohttpd: its threads, and what they call
- *     admit.c     whether a request may come in: framing, host, origin, route, token
+ *     head.c      a request's head: that it means one thing only, and what it says
+ *     admit.c     whether a request may come in: host, origin, route, token
  *     request.c   a request's memory, headers and reply
  *     flow.c      answers that come piece by piece
  *     watch.c     the thread that watches connections: time limits and hang-ups
@@ -27,7 +28,11 @@
 #include "gateway/gateway.h"
 
 #define GW_HEADERS_MAX 64u /* of a request */
-#define GW_NAMES_MAX   64u /* that Host may have */
+#define GW_CONNECTION_BYTES                                                                        \
+    ((size_t)8 << 10)                     /* that libmicrohttpd has for a connection's heads       \
+                                           */
+#define GW_ANSWER_BYTES ((size_t)2 << 10) /* of them, what is left for the head of an answer */
+#define GW_NAMES_MAX    64u               /* that Host may have */
 
 typedef struct gw_conn gw_conn;
 typedef struct gw_inner gw_inner;
@@ -44,11 +49,13 @@ struct gw_conn {
     gw_server *server;
     struct MHD_Connection *mhd;
     int fd;
-    bool local;  /* by a Unix socket */
+    bool local; /* by a Unix socket */
+    bool tls;
     bool linger; /* what the client still sends is to be read, else it misses the answer */
-    _Atomic int64_t deadline; /* when the watch cuts it off; 0: not now */
-    atomic_bool sends;        /* the deadline is for reading an answer */
-    atomic_uint serial;       /* odd while there is a request, even between two */
+    _Atomic int64_t deadline;  /* when the watch cuts it off; 0: not now */
+    atomic_bool sends;         /* the deadline is for reading an answer */
+    atomic_uint serial;        /* odd while there is a request, even between two */
+    _Atomic uint64_t received; /* bytes of all requests that are over */
 
     pthread_mutex_t lock;
     gw_inner *held; /* the request that it is suspended for; under the lock */
@@ -61,7 +68,8 @@ struct gw_conn {
     unsigned seen;       /* the serial at the latest look, */
     int64_t seen_ns;     /* which it has had since */
     uint64_t read_bytes; /* of an answer, when it was last looked at; 0: not yet */
-    int64_t stirred_ns;  /* between requests: when a byte of the next one came; 0: none has */
+    int64_t counted_ns;  /* when its bytes were last looked at */
+    int64_t stirred_ns;  /* between requests: since when there is a byte of the next; 0: none is */
 };
 
 typedef enum gw_stage { GW_AT_HEAD, GW_AT_BODY, GW_SWALLOWS, GW_WHOLE_CAME } gw_stage;
@@ -91,14 +99,19 @@ struct gw_inner {
     sm_str host, origin, authorization, token, traceparent, tracestate; /* some of the headers */
     int64_t length; /* of the body; -1: none was told */
     bool chunked, expects;
-    bool needs_host;  /* by the version of HTTP that it came by */
-    const char *flaw; /* what is wrong with the head; NULL: nothing */
-    size_t swallowed;
+    bool old;            /* it came by HTTP/1.0 */
+    bool listed;         /* from a page whose origin the configuration lists */
+    sm_str authority;    /* of a target that is a whole URI */
+    size_t target_bytes; /* of the request's target as it came */
+    size_t head_bytes;   /* as it came */
+    size_t room;         /* in bytes, for the head of the answer */
+    const char *flaw;    /* what is wrong with the head; NULL: nothing */
 
     gw_set_header *set, *last_set; /* of the answer */
     struct MHD_Response *answer;
     int status;
-    bool replayed; /* the answer says so: nothing ran */
+    bool replayed;    /* the answer says so: nothing ran */
+    const char *code; /* of a problem that is the answer; NULL: it is none */
 
     gw_job job;
     gw_work_fn *work;
@@ -108,6 +121,7 @@ struct gw_inner {
     bool orphaned;  /* held while the server ends: its connection was not suspended */
     bool suspended; /* under the lock */
     bool told;      /* on_gone was called; under the lock */
+    bool given_up;  /* by us: it is not over, and we are; under the lock */
     bool delivered; /* the answer went out, whatever its producer does now; under the lock */
     gw_flow *flow;
 
@@ -166,9 +180,20 @@ sm_err gw_listen_accept(gw_server *s, sm_fault *fault); /* starts accepting */
 void gw_listen_quit(gw_server *s);                      /* stops accepting, and closes */
 sm_str gw_listen_address(const gw_server *s, uint32_t i);
 
+/* ---- head.c ----------------------------------------------------------------------------------*/
+
+/* The first line of a request, where libmicrohttpd has read it. */
+typedef struct gw_line {
+    const char *method, *target, *version;
+} gw_line;
+
+/* Reads the head: fills in the headers and what some of them say, `room` and `flaw`. */
+void gw_head_read(gw_inner *q, const gw_line *line);
+
 /* ---- admit.c ---------------------------------------------------------------------------------*/
 
-/* Whether the request, of which the head has come, may come in. If not, a problem is its answer. */
+/* Whether the request, of which the head has been read, may come in. If not, a problem is its
+ * answer. */
 bool gw_admit(gw_inner *q);
 
 /* Whether Host may be this. */
@@ -182,6 +207,10 @@ void gw_inner_unref(gw_inner *q);
 
 /* The client has hung up, or is given up: tells whoever holds the request, once. */
 void gw_inner_gone(gw_inner *q);
+
+/* The same because we end: whoever holds it answers it, and any problem that it is answered with is
+ * that we end. */
+void gw_inner_give_up(gw_inner *q);
 
 /* Suspends the connection, on its own thread; false if the server ends. The connection's lock and
  * the request's are held. */
@@ -208,6 +237,11 @@ void gw_dress(gw_inner *q, struct MHD_Response *answer, const char *content_type
  * for it, and the connection is cut. */
 void gw_put_answer(gw_inner *q, int status, struct MHD_Response *answer);
 
+/* Writes a problem to the socket itself, where libmicrohttpd would take no answer or has no memory
+ * for one; its connection must be closed then. False if that cannot be: it speaks TLS. */
+bool gw_problem_raw(gw_inner *q, int status, const char *code, const char *advice,
+                    const char *message);
+
 /* ---- flow.c ----------------------------------------------------------------------------------*/
 
 void gw_flow_dropped(gw_inner *q); /* the client is gone: whoever waits for room has it */
@@ -224,7 +258,8 @@ void gw_server_let_go(gw_server *s);
 sm_err gw_sentry_start(gw_server *s, sm_fault *fault);
 void gw_sentry_stop(gw_server *s);
 
-gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd, bool local);
+gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd, bool local, bool tls);
+uint64_t gw_conn_received(const gw_conn *c); /* bytes in all; 0 where that is not counted */
 void gw_conn_closed(gw_conn *c); /* its socket is closed on return of whoever calls this */
 
 /* Hangs up all suspended connections, and lets none be suspended from now on. */

@@ -49,27 +49,49 @@ static bool read_start(gw_request *r, uint64_t *after, bool *now)
     return false;
 }
 
+/* A free place, unless the token has its share already. Under the lock. */
+static bool find_place(gw_stream *s, const char *token, size_t *place)
+{
+    size_t most = (size_t)s->g->config->limits.streams, own = 0;
+    size_t share = most >= 4 ? most / 4 : 1;
+    *place = most;
+    for (size_t i = 0; i < most; i++) {
+        if (strcmp(s->places[i].token, token) == 0)
+            own++;
+        else if (s->places[i].token[0] == '\0')
+            *place = i;
+    }
+    return *place < most && own < share;
+}
+
 /* Takes a place among the streams, if there is one. */
-static bool reserve(gw_request *r)
+static bool reserve(gw_request *r, size_t *place)
 {
     gw_stream *s = r->g->stream;
     pthread_mutex_lock(&s->lock);
     bool stopping = s->stop || atomic_load(&r->g->draining);
-    bool room = s->open < (size_t)r->g->config->limits.streams;
-    s->open += !stopping && room;
+    bool room = find_place(s, r->who.id, place);
+    bool all = s->open == (size_t)r->g->config->limits.streams;
+    if (!stopping && room) {
+        memcpy(s->places[*place].token, r->who.id, sizeof r->who.id);
+        s->open++;
+    }
     pthread_mutex_unlock(&s->lock);
     if (stopping)
         gw_problem(r, 503, "DRAINING", "Come back in a moment; Last-Event-ID tells where you were.",
                    "The gateway is about to end.");
     else if (!room)
-        gw_problem(r, 503, "OVERLOADED", "Close another stream, or try again later.",
-                   "There are as many streams as are allowed (limits.streams).");
+        gw_problem(r, 503, "OVERLOADED", "Close another stream, or try again later.", "%s",
+                   all ? "There are as many streams as are allowed (limits.streams)."
+                       : "This token has as many streams as one may have: a quarter of "
+                         "limits.streams.");
     return !stopping && room;
 }
 
-static void give_up_place(gw_stream *s)
+void gw_stream_leave(gw_stream *s, size_t place)
 {
     pthread_mutex_lock(&s->lock);
+    s->places[place].token[0] = '\0';
     s->open--;
     pthread_mutex_unlock(&s->lock);
 }
@@ -128,16 +150,18 @@ static void join(gw_request *r, semel_answer *a)
     gw_stream *s = r->g->stream;
     uint64_t after = 0;
     uint8_t shard = 0;
-    if (!find_start(r, a, &after) || !reserve(r))
+    size_t place;
+    if (!find_start(r, a, &after) || !reserve(r, &place))
         return;
     gw_stream_one *t = calloc(1, sizeof *t);
     if (t == NULL || (r->who.scope[0] != '\0' && token_shard(&r->who, &shard) != SM_OK)) {
         free(t);
-        give_up_place(s);
+        gw_stream_leave(s, place);
         gw_problem(r, 503, "OVERLOADED", "Try again later.", "There is no memory for a stream.");
         return;
     }
     *t = (gw_stream_one){.request = r,
+                         .place = place,
                          .after = after,
                          .told = after,
                          .whole = r->who.scope[0] == '\0',
@@ -152,9 +176,9 @@ static void join(gw_request *r, semel_answer *a)
         s->stir = true;
         pthread_cond_signal(&s->stirred);
     }
-    s->open -= late;
     pthread_mutex_unlock(&s->lock);
     if (late) {
+        gw_stream_leave(s, place);
         gw_flow_end(r, true);
         free(t);
     }
@@ -284,11 +308,13 @@ sm_err gw_stream_start(gateway *g, gw_stream **out, sm_fault *fault)
     pthread_cond_init(&s->caught, &monotonic);
     pthread_condattr_destroy(&monotonic);
     s->answer = semel_answer_new();
-    s->feeding = s->answer != NULL && sm_thread_start(&s->feeder, feeder, s, "semel-stream");
+    s->places = calloc((size_t)g->config->limits.streams + 1, sizeof *s->places);
+    s->feeding = s->answer != NULL && s->places != NULL &&
+                 sm_thread_start(&s->feeder, feeder, s, "semel-stream");
     s->watching = s->feeding && sm_thread_start(&s->watcher, watcher, s, "semel-news");
     if (!s->watching) {
         gw_stream_stop(s);
-        return sm_fault_set(fault, SEMEL_E_NOMEM, "no thread can be started");
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "no memory, or no thread, for streams");
     }
     *out = s;
     return SM_OK;
@@ -318,6 +344,7 @@ void gw_stream_stop(gw_stream *s)
     for (size_t i = 0; i < GW_STREAM_SCOPES; i++)
         free(s->scopes[i].text);
     sm_buf_fini(&s->texts);
+    free(s->places);
     semel_answer_free(s->answer);
     pthread_cond_destroy(&s->stirred);
     pthread_cond_destroy(&s->caught);

@@ -7,7 +7,9 @@
  * have something new.
  *
  * A reader that is slow holds up only itself: its stream is not fed while there is no room, and is
- * cut when there has been none for long. It comes back with Last-Event-ID.
+ * cut when there has been none for long. It comes back with Last-Event-ID. A stream whose token is
+ * revoked or has expired ends within a second or so; and one token has a quarter of all streams at
+ * most, so that no tenant can keep the others out.
  *
  * Locks: one, never held across a call of the ledger or of the server. Callbacks of the server do
  * no more than stir the thread that feeds.
@@ -26,6 +28,7 @@
 typedef struct gw_stream_one {
     struct gw_stream_one *next;
     gw_request *request;
+    size_t place;      /* its own, among all that there may be */
     uint64_t after;    /* everything up to here was given or is not for it */
     uint64_t told;     /* the last id that its reader knows */
     bool whole;        /* the token is bound to no scope */
@@ -49,24 +52,31 @@ typedef struct gw_stream_scope {
     char *text;
 } gw_stream_scope;
 
+/* Whose stream has a place: a token's id; empty: nobody's. */
+typedef struct gw_stream_place {
+    char token[GW_ID_TEXT + 1];
+} gw_stream_place;
+
 struct gw_stream {
     gateway *g;
     pthread_t feeder, watcher;
     bool feeding, watching; /* these threads are there */
 
     pthread_mutex_t lock;
-    pthread_cond_t stirred; /* the feeder's; CLOCK_MONOTONIC */
-    pthread_cond_t caught;  /* the watcher's */
-    gw_stream_one *joined;  /* not taken over by the feeder yet */
-    size_t open;            /* streams, joined ones too */
-    bool stir;              /* there may be something to do */
-    bool room;              /* a reader has room again, or has gone */
-    bool watch;             /* somebody waits for what comes after `head` */
+    pthread_cond_t stirred;  /* the feeder's; CLOCK_MONOTONIC */
+    pthread_cond_t caught;   /* the watcher's */
+    gw_stream_one *joined;   /* not taken over by the feeder yet */
+    size_t open;             /* streams, joined ones too */
+    gw_stream_place *places; /* as many as there may be streams */
+    bool stir;               /* there may be something to do */
+    bool room;               /* a reader has room again, or has gone */
+    bool watch;              /* somebody waits for what comes after `head` */
     bool stop;
     uint64_t head;
 
     /* The feeder's own. */
     gw_stream_one *streams;
+    int64_t checked_ns; /* when their tokens were looked at */
     semel_answer *answer;
     gw_stream_item items[GW_STREAM_PAGE];
     size_t count;
@@ -78,8 +88,11 @@ struct gw_stream {
  * may be another one. On failure the ledger could not be read. */
 sm_err gw_stream_feed(gw_stream *s, bool room, bool *more);
 
-/* Ends the streams whose readers have gone or are too slow, or all; says something to those that
- * have not heard of us for long. */
+/* Ends the streams whose readers have gone, are too slow or may not read any more, or all; says
+ * something to those that have not heard of us for long. */
 void gw_stream_tend(gw_stream *s, bool all);
+
+/* Gives the place of a stream back (stream.c). */
+void gw_stream_leave(gw_stream *s, size_t place);
 
 #endif

@@ -15,6 +15,7 @@
 #include "ledger/service.h"
 
 #define ALIVE_NS ((int64_t)15 * 1000000000)
+#define CHECK_NS ((int64_t)900 * 1000000)   /* between looks at tokens: at every resting look */
 #define CUT_NS   ((int64_t)30 * 1000000000) /* without room for so long: cut */
 
 /* ---- whose an event is -----------------------------------------------------------------------*/
@@ -162,18 +163,33 @@ sm_err gw_stream_feed(gw_stream *s, bool room, bool *more)
 
 /* ---- the end of streams, and their silence ---------------------------------------------------*/
 
+/* Whether it is time to look whether tokens are still in force. */
+static bool checks(gw_stream *s, int64_t now_ns)
+{
+    if (now_ns - s->checked_ns < CHECK_NS)
+        return false;
+    s->checked_ns = now_ns;
+    return true;
+}
+
+static bool is_over(const gw_stream *s, const gw_stream_one *t, bool check)
+{
+    return atomic_load(&t->request->gone) ||
+           (check && !gw_tokens_hold(s->g->tokens, &t->request->who, sm_clock_ms()));
+}
+
 void gw_stream_tend(gw_stream *s, bool all)
 {
     int64_t now_ns = sm_clock_mono_ns();
-    size_t ended = 0;
+    bool check = checks(s, now_ns);
     for (gw_stream_one **at = &s->streams; *at != NULL;) {
         gw_stream_one *t = *at;
         bool slow = t->full_ns != 0 && now_ns - t->full_ns > CUT_NS;
-        if (all || slow || atomic_load(&t->request->gone)) {
+        if (all || slow || is_over(s, t, check)) {
             *at = t->next;
             gw_flow_end(t->request, !slow);
+            gw_stream_leave(s, t->place);
             free(t);
-            ended++;
             continue;
         }
         if (t->full_ns == 0 && now_ns - t->pushed_ns > ALIVE_NS) {
@@ -185,7 +201,4 @@ void gw_stream_tend(gw_stream *s, bool all)
         }
         at = &t->next;
     }
-    pthread_mutex_lock(&s->lock);
-    s->open -= ended;
-    pthread_mutex_unlock(&s->lock);
 }

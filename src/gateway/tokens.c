@@ -260,14 +260,24 @@ static void introduce(const gw_token *t, gw_who *out)
     memcpy(out->scope, t->scope, strlen(t->scope) + 1);
 }
 
+/* The token of an id, or NULL. The lock is held. */
+static const gw_token *find(const gw_tokens *t, const gw_token *wanted)
+{
+    return t->list.n == 0 ? NULL : bsearch(wanted, t->list.v, t->list.n, sizeof *wanted, by_id);
+}
+
+static bool in_force(const gw_token *found, int64_t now_ms)
+{
+    return found != NULL && (found->ends_at == 0 || now_ms < found->ends_at);
+}
+
 /* Looks a hashed token up; *known says whether there is one of this id. */
 static bool check(gw_tokens *t, const gw_token *wanted, int64_t now_ms, gw_who *out, bool *known)
 {
     pthread_rwlock_rdlock(&t->lock);
-    const gw_token *found =
-        t->list.n == 0 ? NULL : bsearch(wanted, t->list.v, t->list.n, sizeof *wanted, by_id);
+    const gw_token *found = find(t, wanted);
     bool good = found != NULL && CRYPTO_memcmp(found->hash.b, wanted->hash.b, SM_HASH_BYTES) == 0 &&
-                (found->ends_at == 0 || now_ms < found->ends_at);
+                in_force(found, now_ms);
     if (good)
         introduce(found, out);
     *known = found != NULL;
@@ -286,4 +296,14 @@ bool gw_tokens_check(gw_tokens *t, sm_str text, int64_t now_ms, gw_who *out)
     if (check(t, &wanted, now_ms, out, &known))
         return true;
     return !known && look_again(t) && check(t, &wanted, now_ms, out, &known);
+}
+
+bool gw_tokens_hold(gw_tokens *t, const gw_who *who, int64_t now_ms)
+{
+    gw_token wanted;
+    memcpy(wanted.id, who->id, sizeof wanted.id);
+    pthread_rwlock_rdlock(&t->lock);
+    bool holds = in_force(find(t, &wanted), now_ms);
+    pthread_rwlock_unlock(&t->lock);
+    return holds;
 }

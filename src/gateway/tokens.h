@@ -75,6 +75,9 @@ size_t gw_tokens_count(gw_tokens *t);
  * that is not known may just have been made: then the file is looked at, and read if it changed. */
 bool gw_tokens_check(gw_tokens *t, sm_str text, int64_t now_ms, gw_who *out);
 
+/* Whether the token that somebody has shown is still in force: for what goes on for long. */
+bool gw_tokens_hold(gw_tokens *t, const gw_who *who, int64_t now_ms);
+
 /* Changes to a file, whole or not at all. `text` gets the new token, which is nowhere else. Of
  * `what` the name, role, scope and end are looked at. The file belongs to whom it belonged before,
  * or to whom its directory belongs, as far as we may give it away. */

@@ -4,14 +4,15 @@
  *
  *   - A connection whose deadline has passed is cut off: a request that has not come whole in time,
  *     however it trickles; or an answer that is not read, unless some of it is, and fast enough.
- *   - Between two requests a connection may rest for limits.idle_ms. That nothing at all comes is
- *     seen by its serial; that the first bytes of a head come and no more is seen by an event of
- *     the socket, from which on limits.request_ms run.
+ *   - The first line of the first request must come in that time too.
+ *   - Between two requests a connection may rest for limits.idle_ms. That no request comes is seen
+ *     by its serial; that bytes of one have come, from when on limits.request_ms run, by what the
+ *     system has counted since. libmicrohttpd takes them off the socket before anybody sees them.
  *   - Of a suspended connection nobody else sees the hang-up.
  *   - A connection that is closed before all of its request was read is drained for a moment, since
  *     closing it at once would make the client's system throw away our answer.
  *
- * Each is looked at a few times a second. Only what has rested from one look to the next is given
+ * Each is looked at a few times a second. Only what is suspended from one look to the next is given
  * to epoll: a busy connection costs nothing here.
  */
 #include <errno.h>
@@ -37,6 +38,7 @@
 #define LINGER_MS       2000
 #define LINGER_BYTES    ((size_t)4 << 20)
 #define TOKENS_CHECK_MS 1000
+#define BYTES_LOOKS     4 /* at a connection that rests, in the time that a request may take */
 
 typedef struct lingering {
     gw_sentry_kind kind;
@@ -59,13 +61,16 @@ struct gw_sentry {
 
 /* ---- connections -----------------------------------------------------------------------------*/
 
-gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd, bool local)
+gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd, bool local, bool tls)
 {
     gw_conn *c = calloc(1, sizeof *c);
     if (c == NULL)
         return NULL;
     *c = (gw_conn){.kind = GW_WATCH_CONNECTION, .server = s, .mhd = mhd, .fd = fd, .local = local};
+    c->tls = tls;
     c->seen_ns = sm_clock_mono_ns();
+    /* Nobody connects to say nothing; and a handshake is no reason to take longer. */
+    c->deadline = c->seen_ns + s->g->config->limits.request_ms * 1000000;
     pthread_mutex_init(&c->lock, NULL);
 
     pthread_mutex_lock(&s->lock);
@@ -76,6 +81,15 @@ gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd, bool loca
     s->conns = c;
     pthread_mutex_unlock(&s->lock);
     return c;
+}
+
+uint64_t gw_conn_received(const gw_conn *c)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof info;
+    return !c->local && getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0
+               ? info.tcpi_bytes_received
+               : 0;
 }
 
 /* Keeps the socket open beyond the connection's end. The server's lock is held. */
@@ -137,8 +151,9 @@ static gw_inner *held_by(gw_conn *c)
     return q;
 }
 
-/* Up to `most` requests whose connections are suspended, each with a reference. */
-static size_t collect_suspended(gw_server *s, gw_inner **out, size_t most)
+/* Up to `most` requests whose connections are suspended, each with a reference; of those that were
+ * not given up, if so asked. */
+static size_t collect_suspended(gw_server *s, bool but_given_up, gw_inner **out, size_t most)
 {
     size_t n = 0;
     pthread_mutex_lock(&s->lock);
@@ -147,9 +162,9 @@ static size_t collect_suspended(gw_server *s, gw_inner **out, size_t most)
         if (q == NULL)
             continue;
         pthread_mutex_lock(&q->lock);
-        bool suspended = q->suspended;
+        bool wanted = q->suspended && !(but_given_up && q->given_up);
         pthread_mutex_unlock(&q->lock);
-        if (suspended)
+        if (wanted)
             out[n++] = q;
         else
             gw_inner_unref(q);
@@ -158,13 +173,24 @@ static size_t collect_suspended(gw_server *s, gw_inner **out, size_t most)
     return n;
 }
 
+void gw_server_give_up(gw_server *s)
+{
+    gw_inner *some[EVENTS];
+    for (size_t n; (n = collect_suspended(s, true, some, EVENTS)) > 0;) {
+        for (size_t i = 0; i < n; i++) {
+            gw_inner_give_up(some[i]);
+            gw_inner_unref(some[i]);
+        }
+    }
+}
+
 void gw_conns_release(gw_server *s)
 {
     /* Whoever suspends looks at this under the connection's lock, which is taken below: either it
      * sees that the server ends, or its connection is found suspended. */
     atomic_store(&s->stopping, true);
     gw_inner *some[EVENTS];
-    for (size_t n; (n = collect_suspended(s, some, EVENTS)) > 0;) {
+    for (size_t n; (n = collect_suspended(s, false, some, EVENTS)) > 0;) {
         for (size_t i = 0; i < n; i++) {
             gw_inner_gone(some[i]);
             gw_inner_unref(some[i]);
@@ -174,9 +200,9 @@ void gw_conns_release(gw_server *s)
 
 /* ---- looking ---------------------------------------------------------------------------------*/
 
-static void arm(gw_sentry *w, gw_conn *c, uint32_t events)
+static void arm(gw_sentry *w, gw_conn *c)
 {
-    struct epoll_event e = {.events = events | EPOLLONESHOT, .data.ptr = c};
+    struct epoll_event e = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = c};
     c->armed = epoll_ctl(w->epoll, c->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, c->fd, &e) == 0;
     c->in_epoll = c->in_epoll || c->armed;
 }
@@ -216,6 +242,17 @@ static bool reads_on(gw_conn *c, const gw_limits *limits)
            (c->local ? now != before : now - before >= (uint64_t)limits->request_ms * READING_RATE);
 }
 
+/* Whether a part of a request has come since the last one was over. It is looked for now and then
+ * only: many rest, and each look asks the system. */
+static void look_for_bytes(gw_conn *c, int64_t now, int64_t every_ns)
+{
+    if (c->local || c->stirred_ns != 0 || now - c->counted_ns < every_ns)
+        return;
+    c->counted_ns = now;
+    if (gw_conn_received(c) != atomic_load_explicit(&c->received, memory_order_relaxed))
+        c->stirred_ns = now;
+}
+
 static void look_at(gw_sentry *w, gw_conn *c, int64_t now)
 {
     const gw_limits *limits = &w->server->g->config->limits;
@@ -234,16 +271,15 @@ static void look_at(gw_sentry *w, gw_conn *c, int64_t now)
         c->seen_ns = now;
         c->stirred_ns = 0;
         c->read_bytes = 0;
+        c->counted_ns = now;
         c->armed = false;
         return;
     }
     if (serial % 2 == 0) {
-        bool stirred = c->stirred_ns != 0;
-        if (stirred ? now - c->stirred_ns > limits->request_ms * 1000000
-                    : now - c->seen_ns > limits->idle_ms * 1000000)
+        look_for_bytes(c, now, limits->request_ms * 1000000 / BYTES_LOOKS);
+        if (c->stirred_ns != 0 ? now - c->stirred_ns > limits->request_ms * 1000000
+                               : now - c->seen_ns > limits->idle_ms * 1000000)
             cut_off(c);
-        else if (!c->armed && !stirred)
-            arm(w, c, EPOLLIN);
         return;
     }
     if (c->armed)
@@ -252,7 +288,7 @@ static void look_at(gw_sentry *w, gw_conn *c, int64_t now)
     bool held = c->held != NULL;
     pthread_mutex_unlock(&c->lock);
     if (held)
-        arm(w, c, EPOLLRDHUP);
+        arm(w, c);
 }
 
 /* Whether all has been read that the client sends, or enough. */
@@ -284,7 +320,7 @@ static void look_at_lingers(gw_sentry *w, int64_t now, bool all)
 }
 
 /* An event of a connection: a request whose client has hung up is returned, with a reference. */
-static gw_inner *on_event(gw_conn *c, uint32_t events, int64_t now)
+static gw_inner *on_event(gw_conn *c, uint32_t events)
 {
     if (c->dead)
         return NULL;
@@ -292,11 +328,8 @@ static gw_inner *on_event(gw_conn *c, uint32_t events, int64_t now)
     unsigned serial = atomic_load_explicit(&c->serial, memory_order_relaxed);
     if (serial != c->seen)
         return NULL;
-    if (serial % 2 == 0) {
-        c->stirred_ns = now;
-        return NULL;
-    }
-    return (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 ? held_by(c) : NULL;
+    return serial % 2 != 0 && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 ? held_by(c)
+                                                                                 : NULL;
 }
 
 static size_t look(gw_sentry *w, const struct epoll_event *events, int n, int64_t every_ns,
@@ -312,7 +345,7 @@ static size_t look(gw_sentry *w, const struct epoll_event *events, int n, int64_
         drains = drains || *kind == GW_WATCH_LINGER;
         if (*kind != GW_WATCH_CONNECTION)
             continue;
-        gw_inner *q = on_event(events[i].data.ptr, events[i].events, now);
+        gw_inner *q = on_event(events[i].data.ptr, events[i].events);
         if (q != NULL)
             gone[gone_count++] = q;
     }

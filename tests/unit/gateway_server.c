@@ -75,7 +75,8 @@ static void roles_are_as_they_must_be(void **state)
     sm_str rest;
     assert_int_equal(gw_route_find(GW_POST, SM_STR("/v1/effects/x/resolve"), &rest, allowed)->roles,
                      GW_OPERATOR | GW_ADMIN);
-    assert_int_equal(gw_route_find(GW_GET, SM_STR("/metrics"), &rest, allowed)->flags, GW_WHOLE);
+    assert_int_equal(gw_route_find(GW_GET, SM_STR("/metrics"), &rest, allowed)->flags,
+                     GW_WHOLE | GW_READS);
     assert_int_equal(gw_route_find(GW_POST, SM_STR("/v1/commit"), &rest, allowed)->flags, 0);
 }
 
