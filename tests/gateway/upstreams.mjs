@@ -78,6 +78,9 @@ const tools = {
     'lost.keyed': {
         class: 'write', on_in_doubt: ['resend', 'hold'], upstream: at('/once-lost', keyed),
     },
+    'busy.keyed': {
+        class: 'write', on_in_doubt: ['resend', 'hold'], upstream: at('/once-busy', keyed),
+    },
     'late.keyed': {
         class: 'write', lease: '1s', on_in_doubt: ['resend', 'hold'],
         upstream: at('/once-hang', {
@@ -103,6 +106,9 @@ const tools = {
     closed: write('/close-after', many),
     'closed.bare': { class: 'write', upstream: at('/close-after?order_id={order_id}', { method: 'DELETE', body: 'none' }) },
     dead: write(`http://127.0.0.1:${deadPort}/ok`),
+    'dead.once': {
+        class: 'irreversible', key: { fields: ['/order_id'] }, upstream: at(`http://127.0.0.1:${deadPort}/ok`),
+    },
     nowhere: write('http://no-such-host.invalid/ok', { timeout: '5s' }),
     'slow.body': write('/slow-body'),
     'stuck.body': write('/stuck-body'),
@@ -118,6 +124,13 @@ const tools = {
     tls: write(`${trustedUrl}/ok/tls`),
     'tls.untrusted': write(`${untrustedUrl}/ok/tls`),
 };
+
+// Does the work and loses the answer; turns the next two away; then answers with what was saved.
+up.habit('once-busy', (upstream, entry, response) => {
+    const asked = upstream.asked(entry.order).length;
+    if (asked > 1 && asked < 4) return habits.refuse(upstream, { ...entry, path: '/refuse/429' }, response);
+    return habits['once-lost'](upstream, entry, response);
+});
 
 up.habit('drop-once', (upstream, entry, response) => {
     if (upstream.asked(entry.order).length > 1) return habits.ok(upstream, entry, response);
@@ -236,6 +249,26 @@ test('a probe that finds nothing, once it has settled, lets it run', async () =>
     assert.equal(done.json.order, order);
     assert.equal(up.times(order), 1);
 }, { limitMs: 60_000 });
+
+test('a resend that is turned away for now is tried again later', async () => {
+    const order = newOrder();
+    const done = await eventually('it is settled', async () => {
+        const answer = await ask('busy.keyed', order);
+        return answer.status === 200 && answer;
+    }, 25_000);
+    assert.equal(done.json.order, order);
+    assert.equal(up.times(order), 1);
+    assert.equal(up.asked(order).length, 4);
+}, { limitMs: 60_000 });
+
+test('an irreversible call that could not be sent leaves its key free', async () => {
+    const order = newOrder();
+    for (let n = 0; n < 2; n++) {
+        const answer = await ask('dead.once', order);
+        assertProblem(answer, 502, 'UPSTREAM_FAILED');
+        assert.equal(answer.headers['idempotent-replayed'], undefined);
+    }
+});
 
 test('what may run again does so as often as it may be sent, and later with growing pauses', async () => {
     const order = newOrder();
