@@ -2,6 +2,7 @@
 #include "cli/config.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,28 +10,45 @@
 
 #define PORTS 100u /* that are tried */
 
-int cli_config_read(const char *path, bool warnings, gw_config **out)
+int cli_config_load(const char *path, gw_config **out, sm_report *report)
 {
     sm_buf text = {0};
-    sm_report report = {0};
     *out = NULL;
+    *report = (sm_report){0};
     if (path == NULL) {
         sm_err e = gw_config_default(out);
         return e == SM_OK ? CLI_OK : cli_fail(cli_code(e), "%s", semel_err_text(e));
     }
+    if (strcmp(path, "-") != 0 && access(path, F_OK) != 0 && errno == ENOENT)
+        return cli_fail(CLI_NO_INPUT, "%s: %s", path, strerror(ENOENT));
     int code = cli_read(path, SM_CONTRACT_BYTES_MAX, &text);
     if (code == CLI_OK) {
-        sm_err e = sm_report_init(&report, sm_buf_view(&text));
+        sm_err e = sm_report_init(report, sm_buf_view(&text));
         if (e == SM_OK)
-            e = gw_config_read(sm_str_from(path), sm_buf_view(&text), out, &report);
+            e = gw_config_read(sm_str_from(path), sm_buf_view(&text), out, report);
         code = cli_code(e);
-        cli_print_report(cli_input_name(path), &report, warnings);
-        if (e != SM_OK && report.errors == 0)
+        if (e != SM_OK && report->errors == 0)
             cli_fail(code, "%s: %s", cli_input_name(path), semel_err_text(e));
     }
-    sm_report_fini(&report);
     sm_buf_fini(&text);
     return code;
+}
+
+int cli_config_read(const char *path, gw_config **out)
+{
+    sm_report report;
+    int code = cli_config_load(path, out, &report);
+    cli_print_report(cli_input_name(path), &report, false);
+    sm_report_fini(&report);
+    return code;
+}
+
+int cli_config_fault(const gw_config *c, const sm_fault *fault)
+{
+    int code = cli_code(fault->code);
+    if (fault->line == 0)
+        return cli_fail(code, "%s", fault->text);
+    return cli_fail(code, "%s:%u:%u: %s", c->file.p, fault->line, fault->column, fault->text);
 }
 
 /* Whether a port of this machine can be listened on. Somebody may take it before we do: then

@@ -5,9 +5,17 @@
 #include "cli/cli.h"
 #include "gateway/config.h"
 
-/* Reads a configuration, or gives the built-in one if the path is NULL. What is wrong with it is
- * printed; warnings too, if wanted. Returns the exit code. */
-int cli_config_read(const char *path, bool warnings, gw_config **out);
+/* Reads a configuration, or gives the built-in one if the path is NULL. What is wrong with it is in
+ * `report`, which is to be released in any case; other failures are explained. Returns the exit
+ * code. */
+int cli_config_load(const char *path, gw_config **out, sm_report *report);
+
+/* The same, printing the errors. */
+int cli_config_read(const char *path, gw_config **out);
+
+/* Prints a fault about what a configuration says, with its place if it has one; returns the exit
+ * code. */
+int cli_config_fault(const gw_config *c, const sm_fault *fault);
 
 /* For the built-in configuration: if its port is taken, the next one that is free. Explains a
  * failure and returns the exit code. */

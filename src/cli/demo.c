@@ -84,7 +84,8 @@ static int show(void)
         printf("%zu calls, %d charges.\n\n"
                "Run a command once:        semel run --key KEY -- COMMAND\n"
                "See what makes a key:      semel key --tool NAME --args '{...}' --explain\n"
-               "Serve many agents:         semel serve\n"
+               "Try it over HTTP:          semel\n"
+               "Serve your own tools:      semel serve --config FILE\n"
                "All commands:              semel help\n",
                count, drawer.charges);
     semel_close(s);

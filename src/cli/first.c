@@ -37,9 +37,9 @@ static void print_token(const char *program, const char *token)
                "  export SEMEL_TOKEN=%s\n\n",
                token);
     else
-        printf("A token for what follows (semel token list shows those that there are):\n\n"
+        printf("A token for what follows (%s token list shows those that there are):\n\n"
                "  export SEMEL_TOKEN=$(%s token create --role agent --scope demo --expires 1d)\n\n",
-               program);
+               program, program);
 }
 
 static void print_call(const char *told, sm_str address, unsigned run, const char *args)
@@ -98,7 +98,7 @@ int cli_first_screen(const char *program)
     char contract[1000], token[GW_TOKEN_TEXT];
     sm_fault fault = {0};
     cli_service_hold();
-    int code = cli_config_read(NULL, false, &config);
+    int code = cli_config_read(NULL, &config);
     if (code == CLI_OK)
         code = cli_config_free_port(config);
     if (code == CLI_OK && gw_demo_start(&demo, &port, &fault) != SM_OK)

@@ -59,9 +59,10 @@ static void print_overview(void)
     for (size_t i = 0; i < COMMANDS; i++) {
         if (commands[i].title != NULL)
             printf("\n%s%s%s\n", bold, commands[i].title, plain);
+        if (commands[i].command == &cli_serve)
+            print_line(stdout, "", "a gateway on this machine, with something to try");
         print_line(stdout, commands[i].command->name, commands[i].command->summary);
     }
-    print_line(stdout, "", "start a gateway on this machine, with something to try");
     print_line(stdout, "help [COMMAND]", "how to use a command");
     print_line(stdout, "--version", "which version this is");
     printf(

@@ -2,19 +2,17 @@
  * semel serve: the gateway, by its configuration and what the command line says instead.
  *
  * Everything that can be read before anything is opened is read first, so that all mistakes are
- * told at once: those of the configuration, the contracts and the tokens.
+ * told at once: those of the configuration and of the files that it names (serve_check.c).
  */
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/limits.h"
 #include "cli/config.h"
 #include "cli/ledger.h"
+#include "cli/serve_check.h"
 #include "cli/service.h"
-#include "gateway/tokens.h"
 
-#define LISTEN_MAX   8
-#define TLS_FILE_MAX ((size_t)1 << 20)
+#define LISTEN_MAX 8
 
 typedef struct options {
     const char *config, *ledger, *contract, *tokens, *log;
@@ -33,6 +31,7 @@ static int override_listen(const cli_command *self, const options *o, gw_config 
         sm_err e = gw_listen_read(&c->arena, sm_str_from(o->listen[i]), (sm_str){0}, &v[i], &fault);
         if (e != SM_OK)
             return cli_usage(self, "--%s", fault.text);
+        v[i].place = (gw_place){.name = "--listen"};
     }
     if (v == NULL)
         return cli_fail(CLI_INTERNAL, "%s", semel_err_text(SEMEL_E_NOMEM));
@@ -40,111 +39,50 @@ static int override_listen(const cli_command *self, const options *o, gw_config 
     return CLI_OK;
 }
 
+/* What is named on the command line is not where the file says. */
+static void replace(gw_config *c, gw_named which, sm_str *name, const char *value,
+                    const char *said_by)
+{
+    if (value == NULL || *value == '\0')
+        return;
+    *name = sm_str_from(value);
+    c->places[which] = (gw_place){.name = said_by};
+}
+
 /* A file's name that is in the environment, where neither the configuration nor the command line
  * has one. */
-static void or_environment(sm_str *name, const char *variable)
+static void or_environment(gw_config *c, gw_named which, sm_str *name, const char *variable)
 {
-    const char *value = getenv(variable);
-    if (name->p == NULL && value != NULL && *value != '\0')
-        *name = sm_str_from(value);
+    if (name->p == NULL)
+        replace(c, which, name, getenv(variable), variable);
 }
 
 /* What the command line says goes before what the file says. */
 static int override(const cli_command *self, const options *o, gw_config *c)
 {
-    if (o->log != NULL && strcmp(o->log, "text") != 0 && strcmp(o->log, "json") != 0)
-        return cli_usage(self, "--log takes text or json, not \"%s\"", o->log);
     if (o->log != NULL)
         c->log.format = strcmp(o->log, "json") == 0 ? GW_LOG_JSON : GW_LOG_TEXT;
-    if (o->ledger != NULL)
-        c->ledger = sm_str_from(o->ledger);
-    if (o->contract != NULL)
-        c->contract = sm_str_from(o->contract);
-    if (o->tokens != NULL)
-        c->tokens = sm_str_from(o->tokens);
-    or_environment(&c->contract, "SEMEL_CONTRACT");
-    or_environment(&c->seal_key, "SEMEL_SEAL_KEY_FILE");
+    replace(c, GW_NAMED_LEDGER, &c->ledger, o->ledger, "--ledger");
+    replace(c, GW_NAMED_CONTRACT, &c->contract, o->contract, "--contract");
+    replace(c, GW_NAMED_TOKENS, &c->tokens, o->tokens, "--tokens");
+    or_environment(c, GW_NAMED_CONTRACT, &c->contract, "SEMEL_CONTRACT");
+    or_environment(c, GW_NAMED_SEAL_KEY, &c->seal_key, "SEMEL_SEAL_KEY_FILE");
     if (o->listens > 0)
         return override_listen(self, o, c);
     return o->config == NULL && !o->check ? cli_config_free_port(c) : CLI_OK;
 }
 
-/* ---- what it names ---------------------------------------------------------------------------*/
-
-static int check_contract(const gw_config *c, bool warnings)
-{
-    sm_contracts *contracts = NULL;
-    sm_report report = {0};
-    if (c->contract.p == NULL)
-        return CLI_OK;
-    int code = cli_load_contracts(c->contract.p, &contracts, &report);
-    cli_print_report(c->contract.p, &report, warnings);
-    sm_report_fini(&report);
-    sm_contracts_free(contracts);
-    return code;
-}
-
-static int check_tokens(const gw_config *c)
-{
-    gw_tokens *tokens = NULL;
-    sm_fault fault = {0};
-    sm_err e = c->tokens.p == NULL ? SM_OK : gw_tokens_open(c->tokens.p, &tokens, &fault);
-    gw_tokens_close(tokens);
-    return e == SM_OK ? CLI_OK : cli_fail(CLI_DATA, "%s", fault.text);
-}
-
-static int check_file(sm_str path)
-{
-    sm_buf text = {0};
-    int code = path.p == NULL ? CLI_OK : cli_read(path.p, TLS_FILE_MAX, &text);
-    if (text.p != NULL)
-        explicit_bzero(text.p, text.cap); /* it may be a key */
-    sm_buf_fini(&text);
-    return code;
-}
-
-/* A variable may well be set where the gateway will run and not here. */
-static void check_variables(sm_str text)
-{
-    sm_buf b;
-    sm_fault fault = {0};
-    sm_buf_init(&b, SM_ARENA_MAX);
-    if (gw_expand(text, &b, &fault) != SM_OK)
-        fprintf(stderr, "%swarning:%s %s\n", cli_color(stderr, CLI_YELLOW),
-                cli_color(stderr, CLI_PLAIN), fault.text);
-    if (b.p != NULL)
-        explicit_bzero(b.p, b.cap);
-    sm_buf_fini(&b);
-}
-
-/* Everything that can be read without opening the ledger or a port. */
-static int check_all(const gw_config *c)
-{
-    sm_fault fault = {0};
-    int codes[] = {check_contract(c, true),
-                   check_tokens(c),
-                   check_file(c->tls.certificate),
-                   check_file(c->tls.key),
-                   check_file(c->seal_key),
-                   check_file(c->ca_file),
-                   CLI_OK};
-    size_t n = sizeof codes / sizeof codes[0];
-    if (gw_config_safe(c, &fault) != SM_OK)
-        codes[n - 1] = cli_fail(CLI_DATA, "%s", fault.text);
-    check_variables(c->ledger);
-    for (uint32_t i = 0; i < c->proxies.n; i++) {
-        for (uint32_t j = 0; j < c->proxies.v[i].headers.n; j++)
-            check_variables(c->proxies.v[i].headers.v[j].value);
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (codes[i] != CLI_OK)
-            return CLI_DATA;
-    }
-    printf("%s: no errors\n", c->file.p == NULL ? "the built-in configuration" : c->file.p);
-    return CLI_OK;
-}
-
 /* ---- the command -----------------------------------------------------------------------------*/
+
+/* How to let the first one in, where the file of tokens is named. */
+static void hint_tokens(const gateway *g)
+{
+    char command[400];
+    snprintf(command, sizeof command, "semel token create --role admin --tokens %.300s",
+             g->config->tokens.p);
+    gw_say(&g->log, GW_WARN, "there are no tokens yet, so nobody can call anything", "make_one",
+           command, NULL);
+}
 
 static int serve(const gw_config *c)
 {
@@ -154,9 +92,7 @@ static int serve(const gw_config *c)
     if (code != CLI_OK)
         return code;
     if (gw_tokens_count(g->tokens) == 0)
-        gw_say(&g->log, GW_WARN,
-               "there are no tokens yet, so nobody can call anything; see semel help token create",
-               "tokens", c->tokens.p, NULL);
+        hint_tokens(g);
     return cli_service_run(g);
 }
 
@@ -193,22 +129,44 @@ static int read_options(const cli_command *self, int argc, char **argv, options 
         return cli_usage(self, "unexpected argument \"%s\"", argv[optind]);
     if (o->ledger != NULL && *o->ledger == '\0')
         return cli_ledger_nameless();
+    if ((o->contract != NULL && *o->contract == '\0') || (o->tokens != NULL && *o->tokens == '\0'))
+        return cli_usage(self, "--%s is empty: name a file, or leave the option out",
+                         o->tokens != NULL && *o->tokens == '\0' ? "tokens" : "contract");
+    if (o->log != NULL && strcmp(o->log, "text") != 0 && strcmp(o->log, "json") != 0)
+        return cli_usage(self, "--log takes text or json, not \"%s\"", o->log);
     return CLI_OK;
+}
+
+/* The log that findings go to as JSON, if they do: the command line goes before the configuration,
+ * which may not have been read. NULL: they are told to people. */
+static const gw_log *log_of(const options *o, const gw_config *c, gw_log *out)
+{
+    bool json =
+        o->log != NULL ? strcmp(o->log, "json") == 0 : c != NULL && c->log.format == GW_LOG_JSON;
+    *out = (gw_log){.fd = STDERR_FILENO, .rule = {.format = GW_LOG_JSON}};
+    if (c != NULL)
+        out->rule.level = c->log.level;
+    return json && !o->check ? out : NULL;
 }
 
 static int run(const cli_command *self, int argc, char **argv)
 {
     options o = {0};
     gw_config *c = NULL;
+    sm_report report;
+    gw_log room;
     int code = read_options(self, argc, argv, &o);
     if (code != CLI_OK)
         return code == 'h' ? CLI_OK : code;
-    code = cli_config_read(o.config, true, &c);
+    code = cli_config_load(o.config, &c, &report);
+    const gw_log *log = log_of(&o, c, &room);
+    cli_tell_findings(log, "configuration", cli_input_name(o.config), &report);
+    sm_report_fini(&report);
     if (code == CLI_OK)
         code = override(self, &o, c);
     if (code == CLI_OK && o.check)
-        code = check_all(c);
-    else if (code == CLI_OK && (code = check_contract(c, false)) == CLI_OK)
+        code = cli_serve_check(c);
+    else if (code == CLI_OK && (code = cli_serve_ready(c, log)) == CLI_OK)
         code = serve(c);
     gw_config_free(c);
     return code;
@@ -235,6 +193,6 @@ const cli_command cli_serve = {
         "all or nothing. SIGTERM and SIGINT end it once what is under way has ended; a second one\n"
         "ends it at once.\n\n"
         "Exit code: 0 ended by a signal, or everything is right (--check); 65 something in a file\n"
-        "is wrong; 69 the ledger or an address cannot be had.\n",
+        "is wrong; 66 a file is not there; 69 the ledger or an address cannot be had.\n",
     .run = run,
 };

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/duration.h"
+#include "cli/config.h"
 
 static void steering(sigset_t *set)
 {
@@ -69,7 +70,14 @@ int cli_service_start(const gw_config *config, sm_str contract_text, gateway **o
     }
     if (e == SM_OK)
         return CLI_OK;
-    return cli_fail(cli_code(e), "%s", fault.text[0] != '\0' ? fault.text : semel_err_text(e));
+    if (fault.text[0] == '\0')
+        sm_fault_set(&fault, e, "%s", semel_err_text(e));
+    fault.code = e; /* the ledger's own says more than an exit code can */
+    if (config->log.format != GW_LOG_JSON)
+        return cli_config_fault(config, &fault);
+    const gw_log log = {.rule = config->log, .fd = STDERR_FILENO};
+    gw_say_fault(&log, GW_ERROR, "not started", config->file, &fault);
+    return cli_code(e);
 }
 
 static void reload(gateway *g)
@@ -77,18 +85,19 @@ static void reload(gateway *g)
     char text[80];
     struct timespec now;
     sm_fault fault = {0};
+    const char *stays = NULL;
     clock_gettime(CLOCK_MONOTONIC, &now);
     snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%lld",
              (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
     notify(text);
-    if (gw_reload(g, &fault) == SM_OK) {
+    if (gw_reload(g, &stays, &fault) == SM_OK) {
         snprintf(text, sizeof text, "%zu", gw_tokens_count(g->tokens));
         gw_log_field fields[] = {{"contract", g->config->contract, false},
                                  {"tokens", sm_str_from(text), true}};
         gw_say_fields(&g->log, GW_INFO, "reloaded", fields, 2);
     } else {
-        gw_say(&g->log, GW_ERROR, "not reloaded: the old contracts stay", "reason", fault.text,
-               NULL);
+        gw_say(&g->log, GW_ERROR, "not reloaded: what was in force stays", "stays", stays, "reason",
+               fault.text, NULL);
     }
     notify("READY=1");
 }

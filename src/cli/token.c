@@ -58,7 +58,7 @@ static int find_file(const options *o, char **out)
 {
     *out = NULL;
     gw_config *config = NULL;
-    int code = o->tokens != NULL ? CLI_OK : cli_config_read(o->config, false, &config);
+    int code = o->tokens != NULL ? CLI_OK : cli_config_read(o->config, &config);
     if (code == CLI_OK && config != NULL && config->tokens.p == NULL)
         code = cli_fail(CLI_DATA, "there is no home directory for the tokens; give --tokens FILE");
     if (code == CLI_OK) {

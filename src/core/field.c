@@ -152,7 +152,7 @@ static bool read_switch(sm_loader *l, const sm_field *f, const sm_json *value, b
     else if (value->type == SM_JSON_FALSE || sm_str_is(s, "off"))
         *out = false;
     else {
-        sm_complain(l, value, "%s: expected on or off, found %s", f->name, sm_found(l, value));
+        sm_complain(l, value, "%s: expected true or false, found %s", f->name, sm_found(l, value));
         return false;
     }
     return true;

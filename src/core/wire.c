@@ -228,3 +228,48 @@ bool sm_header_framing(sm_str name)
     }
     return false;
 }
+
+/* ---- paths -----------------------------------------------------------------------------------*/
+
+/* Takes one character off, given as it is or percent-encoded. */
+static bool take(sm_str *s, char plain, const char *code)
+{
+    if (s->n > 0 && s->p[0] == plain) {
+        *s = (sm_str){s->p + 1, s->n - 1};
+        return true;
+    }
+    if (s->n >= 3 && strncasecmp(s->p, code, 3) == 0) {
+        *s = (sm_str){s->p + 3, s->n - 3};
+        return true;
+    }
+    return false;
+}
+
+/* Some servers decode before they split. */
+static bool take_slash(sm_str *s)
+{
+    return take(s, '/', "%2f") || take(s, '\\', "%5c");
+}
+
+bool sm_path_stays(sm_str path)
+{
+    for (size_t i = 0; i < path.n; i++) {
+        unsigned char c = (unsigned char)path.p[i];
+        if (c <= 0x20 || c >= 0x7F || c == '\\' || c == '#' || c == '?')
+            return false;
+    }
+    for (sm_str rest = path; rest.n > 0;) {
+        if (!take_slash(&rest)) {
+            rest = (sm_str){rest.p + 1, rest.n - 1};
+            continue;
+        }
+        sm_str segment = rest;
+        unsigned dots = 0;
+        while (dots < 3 && take(&segment, '.', "%2e"))
+            dots++;
+        bool over = segment.n == 0 || take(&segment, ';', "%3b") || take_slash(&segment);
+        if ((dots == 1 || dots == 2) && over)
+            return false;
+    }
+    return true;
+}

@@ -41,4 +41,9 @@ bool sm_header_framing(sm_str name);
 /* Names are the same in capitals and small letters. */
 bool sm_header_is(sm_str name, sm_str other);
 
+/* Whether a path, which begins with a slash, stays below its start and is nothing but a path: no
+ * segment is "." or "..", in whatever spelling and for servers that decode before they split, and
+ * no character needs encoding. */
+bool sm_path_stays(sm_str path);
+
 #endif

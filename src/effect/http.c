@@ -121,7 +121,7 @@ static void finish(sm_http *h, sm_http_exchange *x, CURLcode code)
 {
     sm_http_result result;
     sm_http_conclude(x, code, &result);
-    sm_timer_clear(&h->timers, x);
+    sm_timer_clear(&h->timers, &x->timer);
     if (x->carrier != NULL)
         curl_multi_remove_handle(h->multi, x->carrier->easy);
     *(x->previous == NULL ? &h->all : &x->previous->next) = x->next;
@@ -146,7 +146,7 @@ static void begin(sm_http *h, sm_http_exchange *x)
         x->carrier = sm_http_carrier_new(h);
     }
     if (x->carrier == NULL || !sm_http_load(x) ||
-        !sm_timer_set(&h->timers, x, sm_clock_deadline_ns(x->timeout_ms)) ||
+        !sm_timer_set(&h->timers, &x->timer, sm_clock_deadline_ns(x->timeout_ms)) ||
         curl_multi_add_handle(h->multi, x->carrier->easy) != CURLM_OK) {
         x->failed = "out of memory";
         finish(h, x, CURLE_OUT_OF_MEMORY);
@@ -162,7 +162,7 @@ static void start(sm_http *h, sm_http_exchange *x)
     h->all = x;
     if (x->pause_ms <= 0) {
         begin(h, x);
-    } else if (!sm_timer_set(&h->timers, x, sm_clock_deadline_ns(x->pause_ms))) {
+    } else if (!sm_timer_set(&h->timers, &x->timer, sm_clock_deadline_ns(x->pause_ms))) {
         x->failed = "out of memory";
         finish(h, x, CURLE_OUT_OF_MEMORY);
     }
@@ -215,14 +215,14 @@ static void hear(sm_http *h)
 static void strike(sm_http *h, sm_http_exchange *x, int64_t now_ns)
 {
     if (x->carrier == NULL) {
-        sm_timer_clear(&h->timers, x);
+        sm_timer_clear(&h->timers, &x->timer);
         begin(h, x);
         return;
     }
     if (x->trickle && x->head_whole) {
         int64_t since = x->paused ? now_ns : x->heard_ns;
         if (since + x->timeout_ms * MS > now_ns &&
-            sm_timer_set(&h->timers, x, since + x->timeout_ms * MS))
+            sm_timer_set(&h->timers, &x->timer, since + x->timeout_ms * MS))
             return;
     }
     x->timed_out = true;
@@ -293,8 +293,9 @@ static void rest(sm_http *h)
 static int tick(sm_http *h)
 {
     int64_t now = sm_clock_mono_ns();
-    while (h->timers.n > 0 && h->timers.v[0]->due_ns <= now)
-        strike(h, h->timers.v[0], now);
+    for (sm_timer *t = sm_timer_first(&h->timers); t != NULL && t->due_ns <= now;
+         t = sm_timer_first(&h->timers))
+        strike(h, SM_TIMER_OWNER(t, sm_http_exchange, timer), now);
     long curl_ms = -1;
     curl_multi_timeout(h->multi, &curl_ms);
     if (curl_ms == 0) {
@@ -304,8 +305,9 @@ static int tick(sm_http *h)
         curl_multi_timeout(h->multi, &curl_ms);
     }
     int64_t due = curl_ms < 0 ? INT64_MAX : sm_clock_deadline_ns(curl_ms);
-    if (h->timers.n > 0 && h->timers.v[0]->due_ns < due)
-        due = h->timers.v[0]->due_ns;
+    const sm_timer *first = sm_timer_first(&h->timers);
+    if (first != NULL && first->due_ns < due)
+        due = first->due_ns;
     if (h->all == NULL && h->used) {
         int64_t end = h->quiet_ns + SM_HTTP_IDLE_S * 1000 * MS;
         if (end <= now)
@@ -390,7 +392,7 @@ static void release(sm_http *h)
     if (h->wake >= 0)
         close(h->wake);
     pthread_mutex_destroy(&h->lock);
-    free(h->timers.v);
+    sm_timers_fini(&h->timers);
     free(h->ca_file);
     free(h);
 }

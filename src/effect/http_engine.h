@@ -4,7 +4,6 @@
  *     http.c          the thread: what others ask of it, sockets, time, the end of an exchange
  *     http_request.c  a request that is checked and copied
  *     http_easy.c     an exchange as libcurl carries it out, and what its callbacks note
- *     http_timer.c    what is to happen when
  *
  * An exchange is owned by the client from sm_http_send on, and freed when `done` has returned.
  *
@@ -20,6 +19,7 @@
 #include <stdatomic.h>
 
 #include "base/buf.h"
+#include "base/timer.h"
 #include "effect/http.h"
 
 /* Bounds (I12). */
@@ -67,8 +67,8 @@ struct sm_http_exchange {
     sm_http_exchange *next, *previous; /* of all */
     sm_http_exchange *todo_next;
     unsigned todo;
-    size_t timer; /* its place among the timers, from 1; 0: none */
-    int64_t due_ns, began_ns, heard_ns, pause_ms;
+    sm_timer timer;
+    int64_t began_ns, heard_ns, pause_ms;
     carrier *carrier;  /* NULL: it has not begun */
     unsigned requests; /* begun on a connection; any: bytes may have left */
     int status;
@@ -83,11 +83,6 @@ struct sm_http_exchange {
     size_t body_max;
     bool write, trickle;
 };
-
-typedef struct timers {
-    sm_http_exchange **v; /* a heap: the soonest is v[0] */
-    size_t n, room;
-} timers;
 
 struct sm_http {
     pthread_t thread;
@@ -105,7 +100,7 @@ struct sm_http {
     CURLSH *share;
     int64_t quiet_ns; /* since when there has been nothing to do */
     bool used;        /* there may be idle connections */
-    timers timers;
+    sm_timers timers; /* of exchanges */
     sm_http_exchange *all;
     carrier *spare;
     size_t spares;
@@ -124,9 +119,5 @@ bool sm_http_load(sm_http_exchange *x);
 
 /* What is known at the end. `code` is libcurl's word; the texts live in the carrier. */
 void sm_http_conclude(sm_http_exchange *x, CURLcode code, sm_http_result *out);
-
-/* http_timer.c: one timer for each exchange. Setting it fails only when out of memory. */
-bool sm_timer_set(timers *t, sm_http_exchange *x, int64_t due_ns);
-void sm_timer_clear(timers *t, sm_http_exchange *x);
 
 #endif

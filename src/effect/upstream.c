@@ -66,6 +66,15 @@ static sm_err argument_text(sm_arena *a, sm_str name, const sm_json *args, sm_st
     }
 }
 
+/* Whether the URL so far leads nowhere but down. */
+static bool path_stays(sm_str url)
+{
+    const char *host = memmem(url.p, url.n, "://", 3);
+    const char *path =
+        host == NULL ? NULL : memchr(host + 3, '/', url.n - (size_t)(host + 3 - url.p));
+    return path == NULL || sm_path_stays((sm_str){path, url.n - (size_t)(path - url.p)});
+}
+
 static sm_err make_url(sm_arena *a, sm_str template, const sm_json *args, sm_str *out,
                        sm_fault *fault)
 {
@@ -82,13 +91,17 @@ static sm_err make_url(sm_arena *a, sm_str template, const sm_json *args, sm_str
         e = argument_text(a, part.text, args, &value, fault);
         if (e != SM_OK)
             break;
-        if (!part.query && (value.n == 0 || sm_str_is(value, ".") || sm_str_is(value, "..")))
+        if (!part.query && value.n == 0)
             e = sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
-                             "the argument %.*s is part of a path and so must not be empty, "
-                             "\".\" or \"..\"",
+                             "the argument %.*s is part of a path and so must not be empty",
                              SM_FMT(part.text));
         else
             sm_percent_encode(&url, value);
+        if (e == SM_OK && !part.query && !path_stays(sm_buf_view(&url)))
+            e = sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                             "the argument %.*s is part of a path and so must not make a segment "
+                             "of it \".\" or \"..\"",
+                             SM_FMT(part.text));
     }
     if (e != SM_OK) {
         sm_buf_fini(&url);

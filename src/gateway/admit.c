@@ -240,7 +240,7 @@ bool gw_admit(gw_inner *q)
         return false;
     }
     if (q->length > r->g->config->limits.body_bytes) {
-        gw_problem(r, 413, "TOO_LARGE", "Send less, or raise limits.body_bytes.",
+        gw_problem(r, 413, "TOO_LARGE", "Send less, or raise limits.body.",
                    "a request's body may have %lld bytes",
                    (long long)r->g->config->limits.body_bytes);
         return false;

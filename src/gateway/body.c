@@ -143,7 +143,7 @@ static void describe(const gw_member *m, sm_buf *out)
                                                     : ", ",
                           m->names[i]);
         break;
-    case GW_M_ANY: sm_buf_text(out, "a value"); break;
+    case GW_M_ANY: sm_buf_text(out, "any JSON value"); break;
     case GW_M_OBJECT: sm_buf_text(out, "an object"); break;
     }
 }
@@ -194,6 +194,24 @@ static sm_err read_value(sm_arena *a, const gw_object *o, const gw_member *m, co
 
 /* ---- all of them -----------------------------------------------------------------------------*/
 
+/* Lists the names of members, or of those that are required, as a sentence does; returns how many
+ * they are. */
+static size_t list_names(const gw_member *members, size_t count, bool required, const char *quote,
+                         sm_buf *out)
+{
+    size_t listed = 0, n = 0;
+    for (size_t i = 0; i < count; i++)
+        n += !required || members[i].required;
+    for (size_t i = 0; i < count; i++) {
+        if (required && !members[i].required)
+            continue;
+        sm_buf_text(out, listed == 0 ? "" : listed + 1 == n ? " and " : ", ");
+        sm_buf_printf(out, "%s%s%s", quote, members[i].name, quote);
+        listed++;
+    }
+    return n;
+}
+
 static sm_err refuse_name(const gw_object *o, const sm_json *name, const gw_member *members,
                           size_t count, sm_fault *fault)
 {
@@ -204,20 +222,38 @@ static sm_err refuse_name(const gw_object *o, const sm_json *name, const gw_memb
     for (size_t i = 0; i < count; i++)
         sm_nearest_try(&nearest, wrong, sm_str_from(members[i].name));
     sm_str near = sm_nearest_get(&nearest, wrong);
-    if (near.p != NULL)
+    if (near.p != NULL) {
         sm_buf_printf(&hint, "did you mean \"%.*s\"?", SM_FMT(near));
-    else
-        sm_buf_text(&hint, "there are ");
-    for (size_t i = 0; near.p == NULL && i < count; i++)
-        sm_buf_printf(&hint, "%s%s",
-                      i == 0           ? ""
-                      : i + 1 == count ? " and "
-                                       : ", ",
-                      members[i].name);
+    } else {
+        sm_buf_text(&hint, count == 1 ? "its only member is " : "its members are ");
+        list_names(members, count, false, "", &hint);
+    }
     sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "\"%.*s\" is no member of this request; %.*s",
                  SM_FMT(sm_utf8_cut(wrong, QUOTED_MAX)), SM_FMT(sm_buf_view(&hint)));
     sm_buf_fini(&hint);
     return place(o, name, fault);
+}
+
+static sm_err refuse_missing(const gw_object *o, const gw_member *m, sm_fault *fault)
+{
+    sm_buf wanted;
+    sm_buf_init(&wanted, 512);
+    describe(m, &wanted);
+    sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "\"%s\" is missing; it %s be %.*s", m->name,
+                 m->kind == GW_M_ANY ? "may" : "must", SM_FMT(sm_buf_view(&wanted)));
+    sm_buf_fini(&wanted);
+    return place(o, o->node, fault);
+}
+
+static sm_err refuse_empty(const gw_member *members, size_t count, sm_fault *fault)
+{
+    sm_buf names;
+    sm_buf_init(&names, 512);
+    size_t n = list_names(members, count, true, "\"", &names);
+    sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the body is empty; a JSON object is expected%s%.*s",
+                 n == 0 ? "" : ", with ", SM_FMT(sm_buf_view(&names)));
+    sm_buf_fini(&names);
+    return SEMEL_E_BAD_ARGUMENTS;
 }
 
 sm_err gw_object_read(sm_arena *a, const gw_object *o, const gw_member *members, size_t count,
@@ -238,17 +274,20 @@ sm_err gw_object_read(sm_arena *a, const gw_object *o, const gw_member *members,
             return e;
     }
     for (size_t m = 0; m < count; m++) {
-        if (!members[m].required || seen >> m & 1)
-            continue;
-        sm_buf wanted;
-        sm_buf_init(&wanted, 512);
-        describe(&members[m], &wanted);
-        sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "\"%s\" is missing; it must be %.*s",
-                     members[m].name, SM_FMT(sm_buf_view(&wanted)));
-        sm_buf_fini(&wanted);
-        return place(o, o->node, fault);
+        if (members[m].required && (seen >> m & 1) == 0)
+            return refuse_missing(o, &members[m], fault);
     }
     return SM_OK;
+}
+
+sm_err gw_object_take(sm_arena *a, sm_str text, const gw_member *members, size_t count, void *out,
+                      sm_fault *fault)
+{
+    gw_object o;
+    if (skip_back(text, text.n) == 0)
+        return refuse_empty(members, count, fault);
+    sm_err e = gw_object_parse(a, text, &o, fault);
+    return e == SM_OK ? gw_object_read(a, &o, members, count, out, fault) : e;
 }
 
 /* ---- of a request ----------------------------------------------------------------------------*/
@@ -292,12 +331,9 @@ bool gw_body_json(gw_request *r)
 bool gw_body_read(gw_request *r, sm_arena *a, const gw_member *members, size_t count, void *out)
 {
     sm_fault fault = {0};
-    gw_object o;
     if (!gw_body_json(r))
         return false;
-    sm_err e = gw_object_parse(a, sm_buf_view(&r->body), &o, &fault);
-    if (e == SM_OK)
-        e = gw_object_read(a, &o, members, count, out, &fault);
+    sm_err e = gw_object_take(a, sm_buf_view(&r->body), members, count, out, &fault);
     if (e != SM_OK)
         gw_body_refuse(r, &fault);
     return e == SM_OK;

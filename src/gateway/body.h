@@ -51,6 +51,10 @@ sm_err gw_object_parse(sm_arena *a, sm_str text, gw_object *out, sm_fault *fault
 sm_err gw_object_read(sm_arena *a, const gw_object *o, const gw_member *members, size_t count,
                       void *out, sm_fault *fault);
 
+/* Both at once; an empty text is told which members are needed. */
+sm_err gw_object_take(sm_arena *a, sm_str text, const gw_member *members, size_t count, void *out,
+                      sm_fault *fault);
+
 /* The same for a request's body, which must be application/json if it says what it is. False if
  * something was wrong: the request has its answer then. */
 bool gw_body_read(gw_request *r, sm_arena *a, const gw_member *members, size_t count, void *out);

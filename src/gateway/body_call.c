@@ -117,10 +117,7 @@ sm_err gw_call_parse(sm_arena *a, sm_str body, sm_str header, gw_call_form form,
     gw_member members[CALL_MEMBERS];
     memcpy(members, call_members, sizeof members);
     members[WAIT_MEMBER].max = wait_max_ms;
-    gw_object o;
-    sm_err e = gw_object_parse(a, body, &o, fault);
-    if (e == SM_OK)
-        e = gw_object_read(a, &o, members, CALL_MEMBERS - (form == GW_FORM_CALL), out, fault);
+    sm_err e = gw_object_take(a, body, members, CALL_MEMBERS - (form == GW_FORM_CALL), out, fault);
     if (e == SM_OK)
         e = take_key(a, header, out, fault);
     if (e != SM_OK)

@@ -8,10 +8,38 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "gateway/body.h"
+#include "gateway/nearest.h"
 #include "gateway/run.h"
+
+/* What was probably meant, if nobody listed the tool. */
+static sm_str nearest(gw_run *run)
+{
+    semel_answer *a = semel_answer_new();
+    if (a == NULL)
+        return (sm_str){0};
+    const sm_contracts *set = sm_contracts_now(run->g->ledger, a);
+    sm_str tool = run->ask.call.tool, near = {0};
+    if (sm_contracts_tool(set, tool) == NULL)
+        near = gw_nearest_tool(set, tool);
+    if (near.p != NULL)
+        near = sm_arena_text(&run->arena, near);
+    semel_answer_free(a);
+    return near;
+}
+
+static sm_err refuse_unknown(gw_run *run, sm_str near)
+{
+    return gw_run_refuse(run, 404, "UNKNOWN_TOOL",
+                         "Use a tool that the contract lists; GET /v1/tools tells which.",
+                         "No contract lists the tool %.*s; did you mean %.*s?",
+                         SM_FMT(run->ask.call.tool), SM_FMT(near));
+}
 
 static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
+    sm_str near = c->origin[SM_F_UPSTREAM].given == NULL ? nearest(run) : (sm_str){0};
+    if (near.p != NULL)
+        return refuse_unknown(run, near);
     if (c->origin[SM_F_UPSTREAM].given == NULL)
         return gw_run_refuse(
             run, 422, "BAD_ARGUMENTS",
@@ -32,8 +60,14 @@ static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm
 
 static void answer(gw_run *run, gw_request *r, const semel_answer *a)
 {
-    (void)run;
-    gw_reply_outcome(r, a);
+    sm_str near = a->code == SEMEL_C_UNKNOWN_TOOL ? nearest(run) : (sm_str){0};
+    if (near.p == NULL) {
+        gw_reply_outcome(r, a);
+        return;
+    }
+    refuse_unknown(run, near);
+    gw_problem(r, run->refusal.status, run->refusal.code, run->refusal.advice, "%s",
+               run->refusal.text);
 }
 
 static const gw_run_ops ops = {.prepare = prepare, .answer = answer};

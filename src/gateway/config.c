@@ -7,10 +7,13 @@
 #include "gateway/config.h"
 
 #include <arpa/inet.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/un.h>
 
 #include "base/limits.h"
+#include "base/utf8.h"
 
 #define DEFAULT_PORT 8787u
 
@@ -157,6 +160,18 @@ sm_err gw_listen_read(sm_arena *a, sm_str text, sm_str directory, gw_listen *out
 
 /* ---- reading ---------------------------------------------------------------------------------*/
 
+static const struct {
+    const char *group, *field, *name;
+} named[GW_NAMED] = {
+    [GW_NAMED_CERTIFICATE] = {"tls", "certificate", "tls.certificate"},
+    [GW_NAMED_KEY] = {"tls", "key", "tls.key"},
+    [GW_NAMED_LEDGER] = {NULL, "ledger", "ledger"},
+    [GW_NAMED_CONTRACT] = {NULL, "contract", "contract"},
+    [GW_NAMED_TOKENS] = {NULL, "tokens", "tokens"},
+    [GW_NAMED_SEAL_KEY] = {NULL, "seal_key", "seal_key"},
+    [GW_NAMED_CA_FILE] = {NULL, "ca_file", "ca_file"},
+};
+
 static gw_config *config_new(void)
 {
     gw_config *c = malloc(sizeof *c);
@@ -164,7 +179,26 @@ static gw_config *config_new(void)
         return NULL;
     memcpy(c, gw_config_group.defaults, sizeof *c);
     sm_arena_init(&c->arena, SM_ARENA_MAX);
+    for (size_t i = 0; i < GW_NAMED; i++)
+        c->places[i] = (gw_place){.name = named[i].name};
     return c;
+}
+
+/* Where the file names what has to be there. */
+static void find_places(gw_config *c, sm_str text, const sm_json *root)
+{
+    for (size_t i = 0; i < GW_NAMED; i++) {
+        gw_place *at = &c->places[i];
+        const sm_json *in = root;
+        if (named[i].group != NULL)
+            in = sm_json_find(root, sm_str_from(named[i].group));
+        if (in != NULL && in->type == SM_JSON_OBJECT)
+            in = sm_json_find(in, sm_str_from(named[i].field));
+        else
+            in = NULL;
+        if (in != NULL)
+            sm_text_position(text, in->at, &at->line, &at->column);
+    }
 }
 
 void gw_config_free(gw_config *c)
@@ -185,7 +219,8 @@ static bool fill_in(gw_config *c)
         *one = (gw_listen){.text = SM_STR("127.0.0.1:8787"),
                            .host = SM_STR("127.0.0.1"),
                            .port = DEFAULT_PORT,
-                           .loopback = true};
+                           .loopback = true,
+                           .place = {.name = "listen"}};
         c->listen = (gw_listens){one, 1};
     }
     if (c->tokens.p == NULL)
@@ -193,15 +228,17 @@ static bool fill_in(gw_config *c)
     return true;
 }
 
-/* Requests name a host, and one that nobody expects is refused, but not on Unix sockets. */
+/* Requests name a host, and one that nobody expects is refused, but not on Unix sockets. Addresses
+ * that could not be read have no host and are told about already. */
 static void lint_hosts(sm_loader *l, const sm_json *root, const gw_config *c)
 {
     const sm_json *proxy = sm_json_find(root, SM_STR("behind_proxy"));
     const sm_json *listen = sm_json_find(root, SM_STR("listen"));
     bool tcp = false, open = false;
     for (uint32_t i = 0; i < c->listen.n; i++) {
-        tcp |= c->listen.v[i].path.p == NULL;
-        open |= !c->listen.v[i].loopback;
+        bool host = c->listen.v[i].host.p != NULL;
+        tcp |= host;
+        open |= host && !c->listen.v[i].loopback;
     }
     if (c->hosts.n > 0)
         return;
@@ -235,6 +272,7 @@ sm_err gw_config_read(sm_str name, sm_str text, gw_config **out, sm_report *repo
     } else if (e == SM_OK) {
         sm_group_read(&loader.l, &gw_config_group, "the configuration", root, c, NULL);
         loader.l.failed |= !fill_in(c);
+        find_places(c, text, root);
         lint_hosts(&loader.l, root, c);
     } else if (e != SEMEL_E_NOMEM) {
         sm_report_add(report, SM_ERROR, fault.at, "%s", fault.text);
@@ -261,7 +299,31 @@ sm_err gw_config_default(gw_config **out)
     return SEMEL_E_NOMEM;
 }
 
+sm_err gw_config_ledger(const gw_config *c, sm_buf *out, sm_fault *fault)
+{
+    sm_fault inner = {0};
+    sm_err e = gw_expand(c->ledger, out, &inner);
+    sm_buf_byte(out, '\0');
+    if (e == SM_OK && out->err != SM_OK)
+        e = sm_fault_set(&inner, out->err, "%s", semel_err_text(out->err));
+    return e == SM_OK ? e
+                      : gw_config_fault(fault, e, &c->places[GW_NAMED_LEDGER], "%s", inner.text);
+}
+
 /* ---- what may be started ---------------------------------------------------------------------*/
+
+sm_err gw_config_fault(sm_fault *fault, sm_err e, const gw_place *at, const char *format, ...)
+{
+    char text[SEMEL_FAULT_TEXT_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    sm_fault_set(fault, e, "%s: %s", at->name, text);
+    fault->line = at->line;
+    fault->column = at->column;
+    return e;
+}
 
 sm_err gw_config_safe(const gw_config *c, sm_fault *fault)
 {
@@ -270,8 +332,8 @@ sm_err gw_config_safe(const gw_config *c, sm_fault *fault)
         if (at->loopback)
             continue;
         if (!c->tls.on && !c->behind_proxy)
-            return sm_fault_set(
-                fault, SEMEL_E_INVALID,
+            return gw_config_fault(
+                fault, SEMEL_E_INVALID, &at->place,
                 "%.*s can be reached from other machines, and tokens would travel there for "
                 "everyone to read. Give tls: { certificate: FILE, key: FILE }; or write "
                 "behind_proxy: true if a reverse proxy in front of it speaks TLS; or listen on "

@@ -11,6 +11,12 @@
 #include "core/contract.h"
 #include "core/report.h"
 
+/* Where something was said, for messages about it. */
+typedef struct gw_place {
+    const char *name;      /* of the field; of the option or variable that said it instead */
+    uint32_t line, column; /* in the configuration's file; 0: it is not there */
+} gw_place;
+
 /* Where to listen. */
 typedef struct gw_listen {
     sm_str text;   /* as written: 127.0.0.1:8787, [::1]:8787, unix:/run/semel/semel.sock */
@@ -18,6 +24,7 @@ typedef struct gw_listen {
     uint16_t port; /* 0: any that is free */
     sm_str path;   /* of a Unix socket; absent: TCP */
     bool loopback;
+    gw_place place;
 } gw_listen;
 
 typedef struct gw_listens {
@@ -45,6 +52,7 @@ typedef struct gw_upstream_api {
     sm_idempotency idempotency; /* the header that the upstream takes a key in */
     sm_retry retry;
     bool rejects_before_work;
+    gw_place place;
 } gw_upstream_api;
 
 typedef struct gw_apis {
@@ -74,6 +82,18 @@ typedef struct gw_log_rule {
     int requests; /* which requests get a line: those that ran something or failed, all, none */
 } gw_log_rule;
 
+/* The fields whose values name something outside of the file. */
+typedef enum gw_named {
+    GW_NAMED_CERTIFICATE,
+    GW_NAMED_KEY,
+    GW_NAMED_LEDGER,
+    GW_NAMED_CONTRACT,
+    GW_NAMED_TOKENS,
+    GW_NAMED_SEAL_KEY,
+    GW_NAMED_CA_FILE,
+    GW_NAMED
+} gw_named;
+
 typedef struct gw_config {
     sm_arena arena;
     sm_str file;     /* its name; absent: the built-in configuration */
@@ -94,6 +114,7 @@ typedef struct gw_config {
     gw_log_rule log;
     int64_t drain_ms; /* how long SIGTERM waits for what is under way; 30 s */
     int64_t threads;  /* of the HTTP server; 0: as many as processors, at most 4 */
+    gw_place places[GW_NAMED];
 } gw_config;
 
 /* Reads a file's text. On failure *out is NULL; `report` must have been made with the same text. */
@@ -113,8 +134,31 @@ sm_err gw_listen_read(sm_arena *a, sm_str text, sm_str directory, gw_listen *out
 sm_str gw_path_from(sm_arena *a, sm_str directory, sm_str path);
 
 /* What must not be started: a non-loopback address without TLS or a stated reverse proxy; anything
- * without a place for tokens. */
+ * without a place for tokens. The fault has the place in the file, if it has one there. */
 sm_err gw_config_safe(const gw_config *c, sm_fault *fault);
+
+/* A fault about something that the configuration says: "NAME: ..." and its place. */
+sm_err gw_config_fault(sm_fault *fault, sm_err e, const gw_place *at, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Told one thing that is wrong. */
+typedef void gw_tell_fn(void *context, const sm_fault *fault);
+
+/* Looks at the files that a configuration names, but for the tokens: that each can be read, and
+ * that those for TLS are a certificate and its key. What is wrong is told, each with its place;
+ * returns which they were, as bits 1 << gw_named. (config_files.c) */
+unsigned gw_config_files(const gw_config *c, gw_tell_fn *tell, void *context);
+
+/* The ledger's URL with its variables put in; a NUL ends it. It may hold a password: wipe it. */
+sm_err gw_config_ledger(const gw_config *c, sm_buf *out, sm_fault *fault);
+
+/* Tells each variable of the environment that a header of a proxy needs and that is not set;
+ * returns how many. (variables.c) */
+unsigned gw_config_variables(const gw_config *c, gw_tell_fn *tell, void *context);
+
+/* The same of contracts: findings about the headers of upstreams, each variable once. `report` was
+ * made with the contracts' text. */
+void gw_contract_variables(const sm_contracts *set, sm_severity severity, sm_report *report);
 
 /* A text with its ${NAME}s put in. SEMEL_E_INVALID, naming the variable, if one is not set. */
 sm_err gw_expand(sm_str text, sm_buf *out, sm_fault *fault);

@@ -5,6 +5,7 @@
  * contract. A value with a secret in it is not repeated in a message.
  */
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "gateway/config.h"
 
 #define COUNT(array)     (sizeof(array) / sizeof((array)[0]))
@@ -47,6 +48,13 @@ static uint32_t list_of(sm_loader *l, const sm_json *value, const char *name, ui
     }
     *first = value + 1;
     return value->len;
+}
+
+static gw_place place_of(sm_loader *l, const char *name, const sm_json *value)
+{
+    gw_place at = {.name = name};
+    sm_text_position(l->report->source, value->at, &at.line, &at.column);
+    return at;
 }
 
 static void read_path(sm_loader *l, const sm_json *value, void *out)
@@ -164,6 +172,7 @@ static void read_listen(sm_loader *l, const sm_json *value, void *out)
         if (!read_text(l, "listen", item, &text))
             continue;
         sm_err e = gw_listen_read(l->arena, text, ((gw_loader *)l)->directory, &v[i], &fault);
+        v[i].place = place_of(l, "listen", item);
         if (e != SM_OK)
             sm_complain(l, item, "%s", fault.text);
         for (uint32_t j = 0; e == SM_OK && j < i; j++) {
@@ -206,7 +215,8 @@ static void read_ledger(sm_loader *l, const sm_json *value, void *out)
         known |= starts(text, schemes[i]);
     if (!known || text.n > LEDGER_BYTES_MAX)
         sm_complain(l, value,
-                    "ledger: expected sqlite:PATH, postgres://..., redis://... or memory:");
+                    "ledger: expected sqlite:PATH, postgres://..., redis://... or \"memory:\" (in "
+                    "quotes, for its colon)");
     sm_check_variables(l, value);
     if (literal_password(text))
         sm_advise(l, value,
@@ -296,6 +306,7 @@ static void read_proxies(sm_loader *l, const sm_json *value, void *out)
     for (uint32_t i = 0; v != NULL && i < value->len; i++, name = sm_json_next(name + 1)) {
         v[i] = (gw_upstream_api){.name = sm_json_text(name), .timeout_ms = SECONDS(30)};
         v[i].retry = *(const sm_retry *)sm_retry_group.defaults;
+        v[i].place = place_of(l, "proxies", name);
         bool right = v[i].name.n > 0 && v[i].name.n <= PROXY_NAME_MAX;
         for (size_t j = 0; right && j < v[i].name.n; j++)
             right = name_character(v[i].name.p[j]) && v[i].name.p[j] != '.';

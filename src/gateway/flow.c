@@ -62,19 +62,18 @@ static ssize_t fill(void *context, uint64_t position, char *out, size_t room)
     bool tell = f->wants_room && left <= f->bound / 2;
     if (tell)
         f->wants_room = false;
-    int64_t deadline = 0;
+    gw_sends(c);
     if (atomic_load(&q->r.gone)) {
         result = MHD_CONTENT_READER_END_WITH_ERROR;
     } else if (n > 0) {
         result = (ssize_t)n;
-        deadline = gw_reading_deadline(q->server, left);
     } else if (f->over) {
         result = f->whole ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
-        deadline = gw_reading_deadline(q->server, 0);
-    } else if (!gw_suspend_locked(q)) {
+    } else if (gw_suspend_locked(q)) {
+        atomic_store_explicit(&c->deadline, 0, memory_order_relaxed); /* it waits for us */
+    } else {
         result = MHD_CONTENT_READER_END_WITH_ERROR;
     }
-    atomic_store_explicit(&c->deadline, deadline, memory_order_relaxed);
     pthread_mutex_unlock(&q->lock);
     pthread_mutex_unlock(&c->lock);
 
@@ -123,7 +122,7 @@ void gw_flow_start(gw_request *r, int status, size_t bound, void (*on_room)(gw_r
     }
     if (answer != NULL)
         gw_dress(q, answer, NULL);
-    gw_put_answer(q, status, answer, 0);
+    gw_put_answer(q, status, answer);
     pthread_mutex_lock(&q->lock);
     q->flow = f;
     gw_wake(q);
@@ -171,14 +170,10 @@ void gw_flow_end(gw_request *r, bool whole)
         f->over = true;
         f->whole = whole;
     }
-    /* A client that reads nothing would keep a broken answer open; one that is to be whole gets the
-     * time that its bytes need. Once `conn` is cleared the socket may be another one's. */
+    /* A client that reads nothing would keep a broken answer open. Once `conn` is cleared the
+     * socket may be another one's. */
     if (q->conn != NULL && f != NULL && !whole)
         shutdown(q->conn->fd, SHUT_RDWR);
-    else if (q->conn != NULL && f != NULL)
-        atomic_store_explicit(&q->conn->deadline,
-                              gw_reading_deadline(q->server, f->buffer.len - f->read),
-                              memory_order_relaxed);
     gw_wake(q);
     pthread_mutex_unlock(&q->lock);
     gw_inner_unref(q);

@@ -52,10 +52,7 @@ static sm_err open_ledger(gateway *g, sm_str contract_text, sm_fault *fault)
     const gw_config *c = g->config;
     sm_buf url;
     sm_buf_init(&url, (size_t)64 << 10);
-    sm_err e = c->ledger.p != NULL ? gw_expand(c->ledger, &url, fault) : SM_OK;
-    sm_buf_byte(&url, '\0');
-    if (e == SM_OK)
-        e = url.err;
+    sm_err e = gw_config_ledger(c, &url, fault);
     if (e == SM_OK) {
         semel_options options = {.size = sizeof options,
                                  .url = c->ledger.p != NULL ? url.p : NULL,
@@ -64,6 +61,7 @@ static sm_err open_ledger(gateway *g, sm_str contract_text, sm_fault *fault)
         if (c->contract.p == NULL)
             options.contract = contract_text;
         e = semel_open(&options, &g->ledger, fault);
+        fault->line = 0; /* a place in another file, which the text names */
     }
     /* It may hold a password. */
     if (url.p != NULL)
@@ -147,21 +145,13 @@ static sm_err read_file(const char *path, sm_buf *out, sm_fault *fault)
                   : sm_fault_set(fault, SEMEL_E_IO, "%s cannot be read: %s", path, strerror(error));
 }
 
-static void log_findings(gateway *g, sm_str file, sm_report *report)
+/* What cannot be called is warned about: everything else can. */
+static void look_for_variables(gateway *g, sm_report *report)
 {
-    sm_report_sort(report);
-    for (uint32_t i = 0; i < report->count; i++) {
-        const sm_finding *f = &report->items[i];
-        char line[16], column[16];
-        snprintf(line, sizeof line, "%u", f->line);
-        snprintf(column, sizeof column, "%u", f->column);
-        gw_log_field fields[] = {{"file", file, false},
-                                 {"line", sm_str_from(line), true},
-                                 {"column", sm_str_from(column), true},
-                                 {"what", f->text, false}};
-        gw_say_fields(&g->log, f->severity == SM_ERROR ? GW_ERROR : GW_WARN, "contract", fields,
-                      sizeof fields / sizeof fields[0]);
-    }
+    semel_answer *a = semel_answer_new();
+    if (a != NULL)
+        gw_contract_variables(sm_contracts_now(g->ledger, a), SM_WARNING, report);
+    semel_answer_free(a);
 }
 
 static sm_err reload_contracts(gateway *g, sm_fault *fault)
@@ -175,7 +165,9 @@ static sm_err reload_contracts(gateway *g, sm_fault *fault)
         e = sm_report_init(&report, sm_buf_view(&text));
     if (e == SM_OK)
         e = sm_contracts_replace(g->ledger, name, sm_buf_view(&text), &report, fault);
-    log_findings(g, name, &report);
+    if (e == SM_OK)
+        look_for_variables(g, &report);
+    gw_say_findings(&g->log, "contract", name, &report);
     if (e != SM_OK && fault->text[0] == '\0')
         sm_fault_set(fault, e, "%s: %s; the earlier contracts hold", name.p, semel_err_text(e));
     sm_report_fini(&report);
@@ -183,12 +175,15 @@ static sm_err reload_contracts(gateway *g, sm_fault *fault)
     return e;
 }
 
-sm_err gw_reload(gateway *g, sm_fault *fault)
+sm_err gw_reload(gateway *g, const char **stays, sm_fault *fault)
 {
     *fault = (sm_fault){0};
+    *stays = "contracts and tokens";
     sm_err e = gw_tokens_refresh(g->tokens, fault);
-    if (e == SM_OK && g->config->contract.p != NULL)
+    if (e == SM_OK && g->config->contract.p != NULL) {
+        *stays = "contracts";
         e = reload_contracts(g, fault);
+    }
     return e;
 }
 

@@ -54,8 +54,9 @@ sm_err gw_start(const gw_config *config, sm_str contract_text, gateway **out, sm
 /* The address that listener number `i` really has, such as http://127.0.0.1:8787. */
 sm_str gw_address(const gateway *g, uint32_t i);
 
-/* Contracts and tokens are read again: all or nothing. On failure the old ones stay. */
-sm_err gw_reload(gateway *g, sm_fault *fault);
+/* Tokens and then contracts are read again, each all or nothing. On failure *stays says what is as
+ * before; what is wrong with a contract is in the log. */
+sm_err gw_reload(gateway *g, const char **stays, sm_fault *fault);
 
 /* No new work from now on; waits up to the configured time for what is under way, then stops.
  * What has not ended is left as a claim, and is in doubt for whoever looks next. Accepts NULL. */

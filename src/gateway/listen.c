@@ -46,7 +46,7 @@ static sm_err complain(const gw_listen *l, const char *what, sm_fault *fault)
     const char *advice = errno == EADDRINUSE ? "; another program listens there"
                          : errno == EACCES   ? "; this user may not"
                                              : "";
-    return sm_fault_set(fault, SEMEL_E_IO, "cannot %s %.*s: %s%s", what, SM_FMT(l->text),
+    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "cannot %s %.*s: %s%s", what, SM_FMT(l->text),
                         strerror(errno), advice);
 }
 
@@ -107,8 +107,8 @@ static sm_err bind_tcp(gw_listener *out, const gw_listen *l, sm_fault *fault)
     struct addrinfo *found = NULL;
     int e = getaddrinfo(host, port, &hints, &found);
     if (e != 0)
-        return sm_fault_set(fault, SEMEL_E_IO, "cannot listen on %.*s: %s", SM_FMT(l->text),
-                            gai_strerror(e));
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "cannot listen on %.*s: %s",
+                            SM_FMT(l->text), gai_strerror(e));
     int on = 1;
     out->fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool bound = out->fd >= 0 &&

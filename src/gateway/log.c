@@ -8,6 +8,8 @@
 #include "gateway/log.h"
 
 #include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/stamp.h"
@@ -107,4 +109,34 @@ void gw_say(const gw_log *log, gw_level level, const char *message, ...)
         fields[n] = (gw_log_field){.name = name, .value = sm_str_from(va_arg(args, const char *))};
     va_end(args);
     gw_say_fields(log, level, message, fields, n);
+}
+
+static void say_place(const gw_log *log, gw_level level, const char *message, sm_str file,
+                      uint32_t line, uint32_t column, sm_str what)
+{
+    char lines[16], columns[16];
+    snprintf(lines, sizeof lines, "%u", line);
+    snprintf(columns, sizeof columns, "%u", column);
+    const gw_log_field fields[] = {{"file", file, false},
+                                   {"line", sm_str_from(line > 0 ? lines : NULL), true},
+                                   {"column", sm_str_from(line > 0 ? columns : NULL), true},
+                                   {"what", what, false}};
+    gw_say_fields(log, level, message, fields, sizeof fields / sizeof fields[0]);
+}
+
+void gw_say_findings(const gw_log *log, const char *message, sm_str file, sm_report *report)
+{
+    sm_report_sort(report);
+    for (uint32_t i = 0; i < report->count; i++) {
+        const sm_finding *f = &report->items[i];
+        say_place(log, f->severity == SM_ERROR ? GW_ERROR : GW_WARN, message, file, f->line,
+                  f->column, f->text);
+    }
+}
+
+void gw_say_fault(const gw_log *log, gw_level level, const char *message, sm_str file,
+                  const sm_fault *fault)
+{
+    say_place(log, level, message, fault->line > 0 ? file : (sm_str){0}, fault->line, fault->column,
+              sm_str_from(fault->text));
 }

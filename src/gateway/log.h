@@ -35,6 +35,14 @@ typedef struct gw_log_field {
 void gw_say_fields(const gw_log *log, gw_level level, const char *message,
                    const gw_log_field *fields, size_t n);
 
+/* A line for each finding about a file, in the order of their places; `message` says what kind of
+ * file it is. */
+void gw_say_findings(const gw_log *log, const char *message, sm_str file, sm_report *report);
+
+/* A line about a fault, with the file and its place there if it has one. */
+void gw_say_fault(const gw_log *log, gw_level level, const char *message, sm_str file,
+                  const sm_fault *fault);
+
 /* ---- the queue (log_queue.c) -----------------------------------------------------------------*/
 
 /* Starts the thread that writes, for the whole process: there is one stderr. Each start has its

@@ -35,52 +35,6 @@ struct gw_watch {
     bool busy; /* a thread waits for it, or it is in the queue */
 };
 
-/* ---- the heap of deadlines -------------------------------------------------------------------*/
-
-static void heap_put(gw_runs *s, size_t at, gw_run *run)
-{
-    s->heap[at - 1] = run;
-    run->timer = at;
-}
-
-static void heap_sift(gw_runs *s, size_t at, gw_run *run)
-{
-    for (; at > 1 && s->heap[at / 2 - 1]->deadline_ns > run->deadline_ns; at /= 2)
-        heap_put(s, at, s->heap[at / 2 - 1]);
-    for (size_t child = at * 2; child <= s->heap_count; child = at * 2) {
-        if (child < s->heap_count && s->heap[child]->deadline_ns < s->heap[child - 1]->deadline_ns)
-            child++;
-        if (s->heap[child - 1]->deadline_ns >= run->deadline_ns)
-            break;
-        heap_put(s, at, s->heap[child - 1]);
-        at = child;
-    }
-    heap_put(s, at, run);
-}
-
-static bool heap_add(gw_runs *s, gw_run *run)
-{
-    if (s->heap_count == s->heap_room) {
-        size_t room = s->heap_room == 0 ? 64 : 2 * s->heap_room;
-        gw_run **grown = realloc(s->heap, room * sizeof *grown);
-        if (grown == NULL)
-            return false;
-        s->heap = grown;
-        s->heap_room = room;
-    }
-    heap_sift(s, ++s->heap_count, run);
-    return true;
-}
-
-static void heap_remove(gw_runs *s, gw_run *run)
-{
-    size_t at = run->timer;
-    run->timer = 0;
-    gw_run *last = s->heap[--s->heap_count];
-    if (last != run)
-        heap_sift(s, at, last);
-}
-
 /* ---- watches ---------------------------------------------------------------------------------*/
 
 static gw_watch **watch_at(gw_runs *s, uint64_t id)
@@ -220,7 +174,7 @@ static void answer_in_flight(gw_request *r, const char *handle)
 /* A run's time is up. Called with the lock, and returns with it. */
 static void expire(gw_runs *s, gw_run *run)
 {
-    heap_remove(s, run);
+    sm_timer_clear(&s->timers, &run->timer);
     if (run->watch != NULL) {
         unpark(s, run);
         pthread_mutex_unlock(&s->lock);
@@ -244,14 +198,14 @@ static void *keep_time(void *context)
     gw_runs *s = context;
     pthread_mutex_lock(&s->lock);
     while (!s->stop) {
-        if (s->heap_count == 0) {
+        const sm_timer *first = sm_timer_first(&s->timers);
+        if (first == NULL) {
             pthread_cond_wait(&s->tick, &s->lock);
             continue;
         }
-        gw_run *first = s->heap[0];
-        int64_t at = first->deadline_ns;
+        int64_t at = first->due_ns;
         if (at <= sm_clock_mono_ns()) {
-            expire(s, first);
+            expire(s, SM_TIMER_OWNER(first, gw_run, timer));
             continue;
         }
         struct timespec until = {.tv_sec = (time_t)(at / 1000000000),
@@ -295,8 +249,9 @@ gw_parked gw_park(gw_run *run)
 {
     gw_runs *s = run->g->runs;
     pthread_mutex_lock(&s->lock);
-    bool stay = run->request != NULL && !s->draining && !s->stop &&
-                s->parked < (size_t)run->g->config->limits.waiting;
+    /* A client that went before the run began was not told to us. */
+    bool stay = run->request != NULL && !atomic_load(&run->request->gone) && !s->draining &&
+                !s->stop && s->parked < (size_t)run->g->config->limits.waiting;
     bool rung = run->rung != s->bells[run->ask.id % GW_BUCKETS];
     gw_watch *w = stay && !rung ? watch_for(s, run) : NULL;
     if (w != NULL) {
@@ -321,7 +276,8 @@ void gw_park_time(gw_run *run)
 {
     gw_runs *s = run->g->runs;
     pthread_mutex_lock(&s->lock);
-    if (run->timer == 0 && run->request != NULL && heap_add(s, run) && run->timer == 1)
+    if (run->timer.at == 0 && run->request != NULL &&
+        sm_timer_set(&s->timers, &run->timer, run->deadline_ns) && run->timer.at == 1)
         pthread_cond_signal(&s->tick);
     pthread_mutex_unlock(&s->lock);
 }
@@ -336,8 +292,7 @@ gw_request *gw_run_take(gw_run *run)
     run->request = NULL;
     if (r != NULL)
         r->own = NULL;
-    if (run->timer != 0)
-        heap_remove(s, run);
+    sm_timer_clear(&s->timers, &run->timer);
     pthread_mutex_unlock(&s->lock);
     return r;
 }
@@ -351,8 +306,7 @@ void gw_run_gone(gw_request *r)
     if (run != NULL) {
         r->own = NULL;
         run->request = NULL;
-        if (run->timer != 0)
-            heap_remove(s, run);
+        sm_timer_clear(&s->timers, &run->timer);
         if (parked)
             unpark(s, run);
     }
@@ -462,7 +416,7 @@ void gw_runs_stop(gw_runs *s)
     pthread_cond_destroy(&s->wanted);
     pthread_cond_destroy(&s->tick);
     pthread_mutex_destroy(&s->lock);
-    free(s->heap);
+    sm_timers_fini(&s->timers);
     free(s);
 }
 

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/limits.h"
+#include "core/wire.h"
 #include "gateway/body.h"
 #include "gateway/pass.h"
 #include "gateway/run.h"
@@ -34,39 +35,6 @@ static const gw_upstream_api *find_api(const gw_config *c, sm_str name)
             return &c->proxies.v[i];
     }
     return NULL;
-}
-
-static bool is_dot(sm_str s, size_t *at)
-{
-    if (s.p[*at] == '.') {
-        *at += 1;
-        return true;
-    }
-    if (s.n - *at >= 3 && s.p[*at] == '%' && s.p[*at + 1] == '2' && (s.p[*at + 2] | 0x20) == 'e') {
-        *at += 3;
-        return true;
-    }
-    return false;
-}
-
-/* Whether a path stays below its start and is nothing but a path: no segment is "." or "..", in
- * whatever spelling, and no character needs encoding. */
-static bool sound_path(sm_str path)
-{
-    for (size_t i = 0; i < path.n; i++) {
-        unsigned char c = (unsigned char)path.p[i];
-        if (c <= 0x20 || c >= 0x7F || c == '\\' || c == '#' || c == '?')
-            return false;
-        if (c != '/')
-            continue;
-        size_t at = i + 1;
-        unsigned dots = 0;
-        while (at < path.n && dots < 3 && is_dot(path, &at))
-            dots++;
-        if ((dots == 1 || dots == 2) && (at == path.n || path.p[at] == '/' || path.p[at] == ';'))
-            return false;
-    }
-    return true;
 }
 
 static bool sound_query(sm_str query)
@@ -370,10 +338,14 @@ void gw_on_proxy(gw_request *r)
     sm_str name = {r->rest.p, n};
     sm_str path = slash == NULL ? SM_STR("") : (sm_str){slash, r->rest.n - n};
     const gw_upstream_api *api = find_api(r->g->config, name);
-    if (api == NULL) {
+    if (strcmp(r->method_text, "TRACE") == 0 || strcmp(r->method_text, "CONNECT") == 0) {
+        /* TRACE gives back what was sent, secrets and all. */
+        gw_problem(r, 405, "NOT_ALLOWED", "Use another method.", "%s is not passed on.",
+                   r->method_text);
+    } else if (api == NULL) {
         gw_problem(r, 404, "NO_ROUTE", "Use one of the names under `proxies` in the configuration.",
                    "No API is configured under that name.");
-    } else if (!sound_path(path) || (r->query.p != NULL && !sound_query(r->query))) {
+    } else if (!sm_path_stays(path) || (r->query.p != NULL && !sound_query(r->query))) {
         gw_problem(r, 400, "BAD_ARGUMENTS",
                    "Percent-encode what is not plain, and leave out \".\" and \"..\" segments.",
                    "The path or query cannot be passed on as it is.");

@@ -119,7 +119,7 @@ void gw_dress(gw_inner *q, struct MHD_Response *answer, const char *content_type
         MHD_add_response_header(answer, "Connection", "close");
 }
 
-void gw_put_answer(gw_inner *q, int status, struct MHD_Response *answer, size_t bytes)
+void gw_put_answer(gw_inner *q, int status, struct MHD_Response *answer)
 {
     assert(q->answer == NULL && q->status == 0);
     /* The answer that the handle stands in is somebody else's, and may be gone at the end. */
@@ -127,15 +127,14 @@ void gw_put_answer(gw_inner *q, int status, struct MHD_Response *answer, size_t 
         q->r.effect = sm_arena_text(&q->arena, q->r.effect);
     q->status = status >= 200 && status <= 999 ? status : 500;
     q->answer = answer;
-    q->answer_bytes = bytes;
 }
 
 static void reply_with(gw_inner *q, int status, const char *content_type,
-                       struct MHD_Response *answer, size_t bytes)
+                       struct MHD_Response *answer)
 {
     if (answer != NULL)
         gw_dress(q, answer, content_type);
-    gw_put_answer(q, status, answer, bytes);
+    gw_put_answer(q, status, answer);
     if (!q->held)
         return;
     pthread_mutex_lock(&q->lock);
@@ -148,7 +147,7 @@ void gw_reply(gw_request *r, int status, const char *content_type, sm_str body)
 {
     struct MHD_Response *answer =
         MHD_create_response_from_buffer(body.n, (void *)body.p, MHD_RESPMEM_MUST_COPY);
-    reply_with(gw_inner_of(r), status, content_type, answer, body.n);
+    reply_with(gw_inner_of(r), status, content_type, answer);
 }
 
 static ssize_t no_body(void *context, uint64_t at, char *out, size_t room)
@@ -166,7 +165,7 @@ void gw_reply_bare(gw_request *r, int status, uint64_t bytes)
     struct MHD_Response *answer =
         head ? MHD_create_response_from_callback(bytes, 1024, no_body, NULL, NULL)
              : MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-    reply_with(gw_inner_of(r), status, NULL, answer, 0);
+    reply_with(gw_inner_of(r), status, NULL, answer);
 }
 
 void gw_reply_json(gw_request *r, int status, sm_str json)

@@ -26,10 +26,6 @@
 #define GONE_STATUS     499
 #define GIVEN_UP_STATUS 503
 
-/* Bytes of an answer that a client must read in a millisecond, beyond what limits.request_ms
- * allows. */
-#define READING_RATE 16
-
 /* ---- life ------------------------------------------------------------------------------------*/
 
 static gw_stripe *stripe_here(gw_server *s)
@@ -396,7 +392,10 @@ void gw_work(gw_request *r, gw_work_fn *work)
     gw_pool_add(r->g->pool, &q->job);
 }
 
-int64_t gw_reading_deadline(const gw_server *s, size_t bytes)
+void gw_sends(gw_conn *c)
 {
-    return sm_clock_deadline_ns(s->g->config->limits.request_ms + (int64_t)(bytes / READING_RATE));
+    atomic_store_explicit(&c->sends, true, memory_order_relaxed);
+    atomic_store_explicit(&c->deadline,
+                          sm_clock_deadline_ns(c->server->g->config->limits.request_ms),
+                          memory_order_relaxed);
 }

@@ -66,6 +66,7 @@ bool gw_run_call(gw_run *run, const semel_call *call)
 
 void gw_run_free(gw_run *run)
 {
+    sm_contracts_free(run->ask.contracts);
     sm_buf_fini(&run->body);
     sm_buf_fini(&run->headers);
     sm_arena_fini(&run->arena);
@@ -99,7 +100,7 @@ sm_err gw_run_refuse(gw_run *run, int status, const char *code, const char *advi
 static void tell(const gw_run *run, const semel_answer *a, bool waited)
 {
     bool doubt = a->state == SEMEL_S_IN_DOUBT;
-    if (!run->ran || run->read || (waited && !doubt))
+    if (!run->ran || run->unrecorded || (waited && !doubt))
         return;
     char status[16];
     snprintf(status, sizeof status, "%d", run->outcome.status);
@@ -244,34 +245,57 @@ static sm_err add_trace(gw_run *run)
     return e;
 }
 
+/* A call that runs again out of doubt does so with pauses, like one that is sent again. */
+static int64_t pause_before(const gw_run *run)
+{
+    return run->rounds <= 1 ? 0
+                            : sm_upstream_pause(&run->up.retry, run->rounds - 1, 0,
+                                                (uint64_t)sm_clock_mono_ns() * 0x9E3779B97F4A7C15u);
+}
+
 /* The attempt is ours. What cannot be sent after all is given back: nothing was done. */
 static void execute(gw_run *run, semel_answer *a)
 {
-    run->read = a->claim.p == NULL;
+    run->unrecorded = a->claim.p == NULL;
     copy_text(run->handle, a->effect);
     copy_text(run->claim, a->claim);
     run->ask.joined_generation = a->generation;
     run->ask.joined_fence = a->fence;
     run->ask.joined_request = 0;
     sm_fault fault = {0};
-    sm_err e =
-        run->read ? SM_OK : sm_upstream_key(&run->arena, &run->up, a->idempotency_key, &fault);
+    sm_err e = run->unrecorded ? SM_OK
+                               : sm_upstream_key(&run->arena, &run->up, a->idempotency_key, &fault);
     bool room = e == SM_OK && count_in_flight(run, true);
     if (room) {
         run->ran = true;
+        run->rounds++;
         run->tries = 0;
         run->phase = GW_COMMITS;
         gw_park_time(run);
-        if (!run->read && sm_handle_parse("cl_", sm_str_from(run->claim), &run->lease.claim))
+        if (!run->unrecorded && sm_handle_parse("cl_", sm_str_from(run->claim), &run->lease.claim))
             sm_keeper_add(run->g->ledger, &run->lease);
-        send(run, 0);
+        send(run, pause_before(run));
         return;
     }
-    if (!run->read)
+    if (!run->unrecorded)
         sm_give_back(run->g->ledger, sm_str_from(run->claim), a);
     gw_ring(run->g, run->resend ? run->effect.id : run->ask.id);
     gw_run_refuse(run, 503, "OVERLOADED", "Try again later; nothing was done.",
                   "As much is being executed as limits.in_flight allows.");
+    finish(run, a);
+}
+
+/* The answer to whoever waited for this very attempt: with the result as it came, also if it was
+ * too large to be recorded. */
+static void answer_result(gw_run *run, semel_answer *a)
+{
+    a->verdict = SEMEL_EXECUTE;
+    a->executed = true;
+    a->has_outcome = true;
+    a->effect = run->unrecorded ? (sm_str){0} : sm_str_from(run->handle);
+    a->code = a->state == SEMEL_S_PARTIAL ? SEMEL_C_PARTIAL_SUCCESS : SEMEL_C_NONE;
+    a->outcome = run->outcome;
+    a->outcome.kept = !run->cut;
     finish(run, a);
 }
 
@@ -282,6 +306,7 @@ static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, s
     gw_run *run = (gw_run *)(void *)((char *)q - offsetof(gw_run, ask));
     run->rung = gw_park_heard(run->g->runs, q->id);
     run->replays_failures = c->failures == SM_FAILURES_REPLAY;
+    run->read = c->class == SM_CLASS_READ;
     if (run->ran || run->ops->prepare == NULL)
         return SM_OK; /* it is only asked what became of it */
     sm_err e = run->ops->prepare(run, c, args, fault);
@@ -299,6 +324,29 @@ static void explain_doubt(const gw_run *run, semel_answer *a, char text[512])
     a->message = sm_str_from(text);
 }
 
+/* It may run again, and has often enough for one call: the doubt stays, and is looked after in the
+ * background. */
+static void leave_doubt(gw_run *run, semel_answer *a)
+{
+    copy_text(run->claim, a->claim);
+    sm_give_back(run->g->ledger, sm_str_from(run->claim), a);
+    gw_ring(run->g, run->ask.id);
+    char text[512];
+    semel_answer refusal = {
+        .verdict = SEMEL_REFUSED,
+        .code = SEMEL_C_UPSTREAM_TIMEOUT,
+        .state = SEMEL_S_IN_DOUBT,
+        .effect = sm_str_from(run->handle),
+        .retriable = true,
+        .retry_after_ms = 1000,
+        .message = SM_STR("An earlier attempt got no answer."),
+        .corrective_action = SM_STR("Ask again later with the same call."),
+        .work = a->work,
+    };
+    explain_doubt(run, &refusal, text);
+    finish(run, &refusal);
+}
+
 static void ask(gw_run *run, semel_answer *a)
 {
     gw_run_ops const *ops = run->ops;
@@ -306,7 +354,12 @@ static void ask(gw_run *run, semel_answer *a)
     for (;;) {
         sm_ask(run->g->ledger, &run->ask, a);
         if (a->verdict == SEMEL_EXECUTE && !ops->hands_over) {
-            execute(run, a);
+            if (run->ran && a->claim.p == NULL) /* observed: once is what was asked for */
+                answer_result(run, a);
+            else if (run->rounds == 0 || run->rounds < run->up.retry.attempts)
+                execute(run, a);
+            else
+                leave_doubt(run, a);
             return;
         }
         if (!run->ask.waits || sm_clock_mono_ns() >= run->deadline_ns)
@@ -345,20 +398,6 @@ static sm_err commit(gw_run *run, semel_answer *a)
             return e;
         usleep(COMMIT_PAUSE_MS * 1000);
     }
-}
-
-/* The answer to whoever waited for this very attempt: with the result as it came, also if it was
- * too large to be recorded. */
-static void answer_result(gw_run *run, semel_answer *a)
-{
-    a->verdict = SEMEL_EXECUTE;
-    a->executed = true;
-    a->has_outcome = true;
-    a->effect = run->read ? (sm_str){0} : sm_str_from(run->handle);
-    a->code = a->state == SEMEL_S_PARTIAL ? SEMEL_C_PARTIAL_SUCCESS : SEMEL_C_NONE;
-    a->outcome = run->outcome;
-    a->outcome.kept = !run->cut;
-    finish(run, a);
 }
 
 /* Not applied, for a reason that passes, and the contract replays failures: the tool has not
@@ -421,7 +460,7 @@ static void work(gw_job *job, semel_answer *a)
     case GW_ASKS: ask(run, a); break;
     case GW_RESENDS: resend(run, a); break;
     case GW_COMMITS:
-        if (run->read) {
+        if (run->unrecorded) {
             count_in_flight(run, false);
             *a = (semel_answer){.work = a->work};
             answer_result(run, a);

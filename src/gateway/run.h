@@ -20,6 +20,7 @@
 #ifndef SM_GATEWAY_RUN_H
 #define SM_GATEWAY_RUN_H
 
+#include "base/timer.h"
 #include "effect/upstream.h"
 #include "gateway/gateway.h"
 #include "ledger/service.h"
@@ -63,7 +64,9 @@ struct gw_run {
     } refusal;
     gw_request *request; /* NULL: nobody waits for it; under the lock of gw_runs */
     _Atomic gw_phase phase;
-    bool read;             /* nothing is recorded of it */
+    bool read;             /* of class read: it may be sent again */
+    bool unrecorded;       /* nothing is recorded of it */
+    int64_t rounds;        /* attempts that were ours */
     bool replays_failures; /* the contract's `failures` */
     bool resend;
     bool ran;         /* it has been executed by us */
@@ -81,7 +84,7 @@ struct gw_run {
     uint64_t rung; /* park.c: what its bell had counted before the ledger was asked */
     struct gw_run *next_parked, *prev_parked;
     struct gw_watch *watch;
-    size_t timer; /* place in the heap of deadlines, from 1; 0: none */
+    sm_timer timer;
 };
 
 /* A run with an arena of its own; NULL when out of memory. `r` may be NULL. The front end fills in

@@ -31,8 +31,7 @@ struct gw_runs {
 
     pthread_t clock;
     bool clocked;
-    gw_run **heap;
-    size_t heap_count, heap_room;
+    sm_timers timers; /* of runs: until when their clients wait */
 
     struct gw_remedy *remedies; /* remedy.c: under way */
     size_t remedy_count;

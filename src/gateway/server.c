@@ -73,6 +73,7 @@ static void *on_line(void *context, const char *uri, struct MHD_Connection *c)
     gw_inner *q = conn != NULL ? gw_inner_new(s, conn, uri) : NULL;
     if (q == NULL)
         return NULL;
+    atomic_store_explicit(&conn->sends, false, memory_order_relaxed);
     atomic_store_explicit(&conn->deadline,
                           q->r.began_ns + s->g->config->limits.request_ms * 1000000,
                           memory_order_relaxed);
@@ -101,6 +102,7 @@ static void on_completed(void *context, struct MHD_Connection *c, void **own,
     if (q == NULL)
         return;
     *own = NULL;
+    atomic_store_explicit(&conn->sends, false, memory_order_relaxed);
     atomic_store_explicit(&conn->deadline, 0, memory_order_relaxed);
     account(conn, q);
     atomic_fetch_add_explicit(&conn->serial, 1, memory_order_relaxed);
@@ -137,8 +139,7 @@ static enum MHD_Result deliver(gw_inner *q)
     if (q->answer == NULL)
         return MHD_NO;
     gw_conn *c = q->conn;
-    atomic_store_explicit(&c->deadline, gw_reading_deadline(q->server, q->answer_bytes),
-                          memory_order_relaxed);
+    gw_sends(c);
     return MHD_queue_response(c->mhd, (unsigned)q->status, q->answer);
 }
 
@@ -182,7 +183,7 @@ static enum MHD_Result begin(gw_inner *q, const gw_line *line)
 /* A piece of the body has come. */
 static enum MHD_Result gather(gw_inner *q, const char *data, size_t n)
 {
-    static const char advice[] = "Send less, or raise limits.body_bytes.";
+    static const char advice[] = "Send less, or raise limits.body.";
     if (q->stage != GW_AT_BODY)
         return MHD_YES;
     sm_buf_bytes(&q->r.body, data, n);

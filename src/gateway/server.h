@@ -53,6 +53,7 @@ struct gw_conn {
     bool tls;
     bool linger; /* what the client still sends is to be read, else it misses the answer */
     _Atomic int64_t deadline;  /* when the watch cuts it off; 0: not now */
+    atomic_bool sends;         /* the deadline is for reading an answer */
     atomic_uint serial;        /* odd while there is a request, even between two */
     _Atomic uint64_t received; /* bytes of all requests that are over */
 
@@ -61,13 +62,14 @@ struct gw_conn {
 
     /* The watch's, under the server's lock. */
     gw_conn *next, **link;
-    bool dead;          /* closed; waits for being freed */
-    bool in_epoll;      /* known to the watch's epoll */
-    bool armed;         /* waits for an event there */
-    unsigned seen;      /* the serial at the latest look, */
-    int64_t seen_ns;    /* which it has had since */
-    int64_t counted_ns; /* when its bytes were last looked at */
-    int64_t stirred_ns; /* between requests: since when there is a byte of the next; 0: none is */
+    bool dead;           /* closed; waits for being freed */
+    bool in_epoll;       /* known to the watch's epoll */
+    bool armed;          /* waits for an event there */
+    unsigned seen;       /* the serial at the latest look, */
+    int64_t seen_ns;     /* which it has had since */
+    uint64_t read_bytes; /* of an answer, when it was last looked at; 0: not yet */
+    int64_t counted_ns;  /* when its bytes were last looked at */
+    int64_t stirred_ns;  /* between requests: since when there is a byte of the next; 0: none is */
 };
 
 typedef enum gw_stage { GW_AT_HEAD, GW_AT_BODY, GW_SWALLOWS, GW_WHOLE_CAME } gw_stage;
@@ -108,7 +110,6 @@ struct gw_inner {
     gw_set_header *set, *last_set; /* of the answer */
     struct MHD_Response *answer;
     int status;
-    size_t answer_bytes;
     bool replayed;    /* the answer says so: nothing ran */
     const char *code; /* of a problem that is the answer; NULL: it is none */
 
@@ -218,8 +219,9 @@ bool gw_suspend_locked(gw_inner *q);
 /* Resumes it, if it is suspended. The request's lock is held. */
 void gw_wake(gw_inner *q);
 
-/* Until when a client must have read so many bytes of an answer. */
-int64_t gw_reading_deadline(const gw_server *s, size_t bytes);
+/* Bytes of an answer have been given to the connection: the client must read some of them in time.
+ */
+void gw_sends(gw_conn *c);
 
 /* A text without its percent-encoding; absent when out of memory. What is no encoding stays. */
 sm_str gw_decode(sm_arena *a, sm_str text, bool plus);
@@ -233,7 +235,7 @@ void gw_dress(gw_inner *q, struct MHD_Response *answer, const char *content_type
 
 /* Puts an answer, which is taken, where the connection's thread finds it. NULL: there was no memory
  * for it, and the connection is cut. */
-void gw_put_answer(gw_inner *q, int status, struct MHD_Response *answer, size_t bytes);
+void gw_put_answer(gw_inner *q, int status, struct MHD_Response *answer);
 
 /* Writes a problem to the socket itself, where libmicrohttpd would take no answer or has no memory
  * for one; its connection must be closed then. False if that cannot be: it speaks TLS. */

@@ -108,6 +108,7 @@ struct gw_tokens {
     pthread_mutex_t refreshing;
     version seen;  /* of what is in force */
     version tried; /* of what was read last, which may have been wrong */
+    version told;  /* of what gw_tokens_refresh has looked at */
 };
 
 static version look(const char *path)
@@ -130,27 +131,52 @@ static int by_id(const void *a, const void *b)
     return memcmp(((const gw_token *)a)->id, ((const gw_token *)b)->id, GW_ID_TEXT);
 }
 
+/* Whether there ever was a file to read. */
+static bool has_read(const gw_tokens *t)
+{
+    return t->seen.problem == 0;
+}
+
+/* Reads the file and puts its tokens in force. */
+static sm_err take(gw_tokens *t, sm_fault *fault)
+{
+    gw_token_list list;
+    sm_err e = gw_tokens_read(t->path, &list, fault);
+    if (e == SEMEL_E_NOT_FOUND && has_read(t))
+        return sm_fault_set(fault, SEMEL_E_IO,
+                            "the file of tokens %s was there and is gone; put it back, or revoke "
+                            "tokens with semel token revoke",
+                            t->path);
+    if (e != SM_OK && e != SEMEL_E_NOT_FOUND)
+        return e;
+    if (list.n > 0)
+        qsort(list.v, list.n, sizeof *list.v, by_id);
+    pthread_rwlock_wrlock(&t->lock);
+    gw_token_list old = t->list;
+    t->list = list;
+    pthread_rwlock_unlock(&t->lock);
+    free(old.v);
+    return SM_OK;
+}
+
+/* The same if it has changed. The lock for refreshing is held. */
+static sm_err refresh_locked(gw_tokens *t, sm_fault *fault)
+{
+    /* Looked at before it is read: what is written meanwhile is found by the next refresh. */
+    version now = t->tried = look(t->path);
+    if (same(&now, &t->seen))
+        return SM_OK;
+    sm_err e = take(t, fault);
+    if (e == SM_OK)
+        t->seen = now;
+    return e;
+}
+
 sm_err gw_tokens_refresh(gw_tokens *t, sm_fault *fault)
 {
-    sm_err e = SM_OK;
     pthread_mutex_lock(&t->refreshing);
-    /* Looked at before it is read: what is written meanwhile is found by the next refresh. */
-    version now = look(t->path);
-    if (!same(&now, &t->seen)) {
-        gw_token_list list;
-        e = gw_tokens_read(t->path, &list, fault);
-        if (e == SM_OK) {
-            if (list.n > 0)
-                qsort(list.v, list.n, sizeof *list.v, by_id);
-            pthread_rwlock_wrlock(&t->lock);
-            gw_token_list old = t->list;
-            t->list = list;
-            pthread_rwlock_unlock(&t->lock);
-            free(old.v);
-            t->seen = now;
-        }
-        t->tried = now;
-    }
+    sm_err e = refresh_locked(t, fault);
+    t->told = t->tried;
     pthread_mutex_unlock(&t->refreshing);
     return e;
 }
@@ -159,9 +185,20 @@ bool gw_tokens_changed(gw_tokens *t)
 {
     version now = look(t->path);
     pthread_mutex_lock(&t->refreshing);
-    bool changed = !same(&now, &t->tried);
+    bool changed = !same(&now, &t->told);
     pthread_mutex_unlock(&t->refreshing);
     return changed;
+}
+
+/* For a token that is not known: it may just have been made. A file that was read already, rightly
+ * or not, is not read again for it. */
+static bool look_again(gw_tokens *t)
+{
+    version now = look(t->path);
+    pthread_mutex_lock(&t->refreshing);
+    bool fresh = !same(&now, &t->tried) && refresh_locked(t, NULL) == SM_OK;
+    pthread_mutex_unlock(&t->refreshing);
+    return fresh;
 }
 
 sm_err gw_tokens_open(const char *path, gw_tokens **out, sm_fault *fault)
@@ -175,7 +212,7 @@ sm_err gw_tokens_open(const char *path, gw_tokens **out, sm_fault *fault)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "%s", semel_err_text(SEMEL_E_NOMEM));
     }
     t->path = copy;
-    t->seen.problem = t->tried.problem = -1; /* like nothing that will be seen */
+    t->seen.problem = t->tried.problem = t->told.problem = -1; /* like nothing that will be seen */
     pthread_rwlock_init(&t->lock, NULL);
     pthread_mutex_init(&t->refreshing, NULL);
     sm_err e = gw_tokens_refresh(t, fault);
@@ -258,8 +295,7 @@ bool gw_tokens_check(gw_tokens *t, sm_str text, int64_t now_ms, gw_who *out)
     memcpy(wanted.id, text.p + PREFIX_TEXT, GW_ID_TEXT);
     if (check(t, &wanted, now_ms, out, &known))
         return true;
-    return !known && gw_tokens_changed(t) && gw_tokens_refresh(t, NULL) == SM_OK &&
-           check(t, &wanted, now_ms, out, &known);
+    return !known && look_again(t) && check(t, &wanted, now_ms, out, &known);
 }
 
 bool gw_tokens_hold(gw_tokens *t, const gw_who *who, int64_t now_ms)

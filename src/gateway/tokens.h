@@ -7,7 +7,8 @@
  *
  * The file is written whole, under a lock and by renaming, so that a reader sees all of an old one
  * or all of a new one. A running gateway notices a change within a second. A file that is not there
- * holds no tokens; one that somebody else could write to is refused.
+ * yet holds no tokens; one that was there and is gone leaves its tokens in force, for they were not
+ * revoked. One that somebody else could write to is refused.
  */
 #ifndef SM_GATEWAY_TOKENS_H
 #define SM_GATEWAY_TOKENS_H
@@ -64,7 +65,8 @@ void gw_tokens_close(gw_tokens *t); /* accepts NULL */
  * same again until the file is right. */
 sm_err gw_tokens_refresh(gw_tokens *t, sm_fault *fault);
 
-/* Whether the file is another one than when it was last read, rightly or not. */
+/* Whether the file is another one than at the latest refresh: whoever tells about failures does so
+ * once for each change. */
 bool gw_tokens_changed(gw_tokens *t);
 
 size_t gw_tokens_count(gw_tokens *t);
@@ -94,6 +96,7 @@ typedef struct gw_token_list {
     gw_token *v; /* to be freed */
     size_t n;
 } gw_token_list;
+/* SEMEL_E_NOT_FOUND, and no tokens, if there is no file. */
 sm_err gw_tokens_read(const char *path, gw_token_list *out, sm_fault *fault);
 sm_err gw_tokens_failed(const char *path, const char *doing, sm_fault *fault); /* from errno */
 sm_err gw_token_right(sm_str name, sm_str scope, sm_fault *fault);

@@ -32,19 +32,6 @@ typedef struct change {
     gw_token_list list;
 } change;
 
-/* Makes the directories that lead to the file, for their owner only. */
-static bool make_parents(char *path)
-{
-    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        bool made = mkdir(path, 0700) == 0 || errno == EEXIST || access(path, F_OK) == 0;
-        *slash = '/';
-        if (!made)
-            return false;
-    }
-    return true;
-}
-
 static void directory(const char *path, char out[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
@@ -52,39 +39,96 @@ static void directory(const char *path, char out[PATH_MAX])
              slash == NULL ? "." : path);
 }
 
-/* An administrator who makes a token for a service must not take the file away from it: it belongs
- * to whom it belonged, or to whom its directory belongs. Others can only have their own. */
-static void give_away(const char *path, int fd)
+/* An administrator who makes a token for a service must not take anything away from it: what is
+ * made belongs to whom something else belongs. Others can only have their own. */
+static void give_away(int fd, const char *like)
+{
+    struct stat st;
+    if (geteuid() == 0 && stat(like, &st) == 0 && fchown(fd, st.st_uid, st.st_gid) != 0)
+        return; /* the service will say that it cannot read it */
+}
+
+/* The same for what stands for the file of tokens, or beside it: it belongs to whom the file
+ * belonged, or to whom its directory belongs. */
+static void give_away_file(int fd, const char *path)
 {
     char parent[PATH_MAX];
-    struct stat st;
     directory(path, parent);
-    if (geteuid() == 0 && (stat(path, &st) == 0 || stat(parent, &st) == 0) &&
-        fchown(fd, st.st_uid, st.st_gid) != 0)
-        return; /* the service will say that it cannot read it */
+    give_away(fd, access(path, F_OK) == 0 ? path : parent);
+}
+
+/* Makes one directory, for its owner only, who is the one of the directory that it is in. */
+static bool make_directory(const char *path)
+{
+    if (mkdir(path, 0700) != 0)
+        return errno == EEXIST || access(path, F_OK) == 0;
+    char parent[PATH_MAX];
+    directory(path, parent);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return true; /* somebody has taken it away; what comes next will say so */
+    give_away(fd, parent);
+    close(fd);
+    return true;
+}
+
+/* Makes the directories that lead to the file. */
+static sm_err make_parents(char *path, sm_fault *fault)
+{
+    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        sm_err e = make_directory(path)
+                       ? SM_OK
+                       : sm_fault_set(fault, SEMEL_E_IO,
+                                      "the directory %s for the tokens cannot be made: %s", path,
+                                      strerror(errno));
+        *slash = '/';
+        if (e != SM_OK)
+            return e;
+    }
+    return SM_OK;
+}
+
+/* The file that changes are locked with: empty, and no other name of something else. */
+static bool is_lock(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 && st.st_size == 0;
+}
+
+static sm_err lock(change *c, sm_fault *fault)
+{
+    char name[PATH_ROOM];
+    snprintf(name, sizeof name, "%s.lock", c->path);
+    c->lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (c->lock < 0)
+        return sm_fault_set(
+            fault, SEMEL_E_IO, "%s, which keeps two changes apart, cannot be opened: %s%s", name,
+            strerror(errno), access(name, F_OK) == 0 ? "; remove it if nobody makes a token" : "");
+    if (is_lock(c->lock))
+        give_away_file(c->lock, c->path);
+    while (flock(c->lock, LOCK_EX) != 0) {
+        if (errno != EINTR)
+            return sm_fault_set(fault, SEMEL_E_IO, "%s cannot be locked: %s", name,
+                                strerror(errno));
+    }
+    return SM_OK;
 }
 
 static sm_err change_start(const char *path, change *c, sm_fault *fault)
 {
-    char lock[PATH_ROOM];
     c->list = (gw_token_list){0};
     c->lock = -1;
     if (strlen(path) >= sizeof c->path)
         return sm_fault_set(fault, SEMEL_E_LIMIT, "the path of the tokens is too long");
     if (realpath(path, c->path) == NULL)
         snprintf(c->path, sizeof c->path, "%s", path);
-    if (!make_parents(c->path))
-        return gw_tokens_failed(c->path, "written", fault);
-    snprintf(lock, sizeof lock, "%s.lock", c->path);
-    c->lock = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (c->lock < 0)
-        return gw_tokens_failed(c->path, "written", fault);
-    give_away(lock, c->lock);
-    while (flock(c->lock, LOCK_EX) != 0) {
-        if (errno != EINTR)
-            return gw_tokens_failed(c->path, "locked", fault);
-    }
-    return gw_tokens_read(c->path, &c->list, fault);
+    sm_err e = make_parents(c->path, fault);
+    if (e == SM_OK)
+        e = lock(c, fault);
+    if (e == SM_OK)
+        e = gw_tokens_read(c->path, &c->list, fault);
+    return e == SEMEL_E_NOT_FOUND ? SM_OK : e; /* it is made now */
 }
 
 static void put_token(sm_buf *b, const gw_token *t)
@@ -132,10 +176,11 @@ static sm_err replace(const char *path, sm_str bytes, sm_fault *fault)
 {
     char fresh[PATH_ROOM];
     snprintf(fresh, sizeof fresh, "%s.new", path);
-    int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    unlink(fresh); /* of somebody who died; ours is new, and no other name of something else */
+    int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        return gw_tokens_failed(path, "written", fault);
-    give_away(path, fd);
+        return sm_fault_set(fault, SEMEL_E_IO, "%s cannot be made: %s", fresh, strerror(errno));
+    give_away_file(fd, path);
     bool done = fchmod(fd, 0600) == 0 && write_all(fd, bytes) && fsync(fd) == 0;
     done &= close(fd) == 0;
     done = done && rename(fresh, path) == 0 && sync_directory(path);

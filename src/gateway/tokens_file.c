@@ -249,7 +249,7 @@ sm_err gw_tokens_read(const char *path, gw_token_list *out, sm_fault *fault)
     *out = (gw_token_list){0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT)
-        return SM_OK;
+        return sm_fault_set(fault, SEMEL_E_NOT_FOUND, "there is no file of tokens at %s", path);
     if (fd < 0)
         return gw_tokens_failed(path, "read", fault);
     sm_buf text;
@@ -275,5 +275,5 @@ sm_err gw_token_each(const char *path, gw_token_fn *each, void *context, sm_faul
     for (size_t i = 0; i < list.n && each(context, &list.v[i]); i++) {
     }
     free(list.v);
-    return e;
+    return e == SEMEL_E_NOT_FOUND ? SM_OK : e;
 }

@@ -3,7 +3,7 @@
  * doing nothing, or next to nothing.
  *
  *   - A connection whose deadline has passed is cut off: a request that has not come whole in time,
- *     however it trickles, or an answer that is not read.
+ *     however it trickles; or an answer that is not read, unless some of it is, and fast enough.
  *   - The first line of the first request must come in that time too.
  *   - Between two requests a connection may rest for limits.idle_ms. That no request comes is seen
  *     by its serial; that bytes of one have come, from when on limits.request_ms run, by what the
@@ -16,11 +16,13 @@
  * to epoll: a busy connection costs nothing here.
  */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,6 +30,7 @@
 #include "base/thread.h"
 #include "gateway/server.h"
 
+#define READING_RATE    16 /* bytes of an answer that a client reads in a millisecond at least */
 #define LOOK_MS         250
 #define LOOK_MIN_MS     20
 #define EVENTS          64
@@ -204,10 +207,39 @@ static void arm(gw_sentry *w, gw_conn *c)
     c->in_epoll = c->in_epoll || c->armed;
 }
 
-/* libmicrohttpd sees the end of the stream, and closes the connection. */
+/* libmicrohttpd sees the end of the stream, and closes the connection. What a client has not read
+ * of an answer goes with it, where the system would keep it and try for minutes. */
 static void cut_off(gw_conn *c)
 {
+    static const struct linger at_once = {.l_onoff = 1};
+    if (atomic_load_explicit(&c->sends, memory_order_relaxed))
+        setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     shutdown(c->fd, SHUT_RDWR);
+}
+
+/* How much of what was sent has been taken, as a number that changes when more has. */
+static uint64_t taken_bytes(const gw_conn *c)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof info;
+    int left = 0;
+    if (!c->local && getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0)
+        return info.tcpi_bytes_acked;
+    ioctl(c->fd, SIOCOUTQ, &left);
+    return (uint64_t)left;
+}
+
+/* Whether a client whose time for an answer is over has read so much that it gets more time. When
+ * the connection was last given something says little: a socket that is full takes more only once
+ * much of it has been read. */
+static bool reads_on(gw_conn *c, const gw_limits *limits)
+{
+    if (!atomic_load_explicit(&c->sends, memory_order_relaxed))
+        return false;
+    uint64_t before = c->read_bytes, now = 1 + taken_bytes(c);
+    c->read_bytes = now;
+    return before == 0 ||
+           (c->local ? now != before : now - before >= (uint64_t)limits->request_ms * READING_RATE);
 }
 
 /* Whether a part of a request has come since the last one was over. It is looked for now and then
@@ -226,7 +258,11 @@ static void look_at(gw_sentry *w, gw_conn *c, int64_t now)
     const gw_limits *limits = &w->server->g->config->limits;
     int64_t deadline = atomic_load_explicit(&c->deadline, memory_order_relaxed);
     if (deadline != 0 && now > deadline) {
-        cut_off(c);
+        if (reads_on(c, limits))
+            atomic_compare_exchange_strong(&c->deadline, &deadline,
+                                           now + limits->request_ms * 1000000);
+        else
+            cut_off(c);
         return;
     }
     unsigned serial = atomic_load_explicit(&c->serial, memory_order_relaxed);
@@ -234,6 +270,7 @@ static void look_at(gw_sentry *w, gw_conn *c, int64_t now)
         c->seen = serial;
         c->seen_ns = now;
         c->stirred_ns = 0;
+        c->read_bytes = 0;
         c->counted_ns = now;
         c->armed = false;
         return;
@@ -276,6 +313,7 @@ static void look_at_lingers(gw_sentry *w, int64_t now, bool all)
         }
         *link = l->next;
         w->linger_count--;
+        epoll_ctl(w->epoll, EPOLL_CTL_DEL, l->fd, NULL); /* another copy of it may stay open */
         close(l->fd);
         free(l);
     }

@@ -385,7 +385,9 @@ static const char *read_document(reader *r, const char *p)
         if (*p == '{' || *p == '[') {
             bool object = *p == '{';
             if (depth++ == r->limits->depth) {
-                fail(r, SEMEL_E_LIMIT, (size_t)(p - r->copy), "nested too deeply");
+                char why[64];
+                snprintf(why, sizeof why, "nested too deeply: at most %u levels", r->limits->depth);
+                fail(r, SEMEL_E_LIMIT, (size_t)(p - r->copy), why);
                 return NULL;
             }
             set_node(r, next, object ? SM_JSON_OBJECT : SM_JSON_ARRAY, p);

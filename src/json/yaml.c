@@ -1,6 +1,7 @@
 /* libyaml's events, turned into nodes in preorder. */
 #include "json/yaml.h"
 
+#include <stdio.h>
 #include <yaml.h>
 
 #include "base/decimal.h"
@@ -196,8 +197,11 @@ static sm_err on_start(builder *b, sm_json_type type, size_t at)
 {
     if (b->want_key)
         return fail(b, SEMEL_E_SYNTAX, at, "a key must be a plain or quoted text");
-    if (b->depth == b->limits->depth)
-        return fail(b, SEMEL_E_LIMIT, at, "nested too deeply");
+    if (b->depth == b->limits->depth) {
+        char why[64];
+        snprintf(why, sizeof why, "nested too deeply: at most %u levels", b->limits->depth);
+        return fail(b, SEMEL_E_LIMIT, at, why);
+    }
     sm_json *v = push(b, type, at);
     if (v == NULL)
         return SEMEL_E_LIMIT;

@@ -540,6 +540,9 @@ sm_err sm_ask(semel *s, sm_asking *q, semel_answer *a)
 {
     sm_begun b = asked(s, q, a);
     q->waits = false;
+    if (q->contracts == NULL)
+        q->contracts = sm_contracts_keep(s, a);
+    b.contracts = q->contracts;
     return begin(&b);
 }
 

@@ -13,7 +13,8 @@ typedef struct sm_begun {
     semel_answer *a;
     sm_work *w;
     const semel_call *given;
-    sm_asking *asking; /* NULL: whoever calls waits here */
+    sm_asking *asking;             /* NULL: whoever calls waits here */
+    const sm_contracts *contracts; /* NULL: those in use */
     sm_call call;
     sm_identity id;
     sm_str actor;

@@ -30,7 +30,7 @@ sm_err sm_begun_read(sm_begun *b)
     if (e != SM_OK)
         return e;
     uint8_t nonce[SM_NONCE_BYTES] = {0};
-    const sm_contracts *contracts = sm_contracts_of(b->s, w);
+    const sm_contracts *contracts = b->contracts != NULL ? b->contracts : sm_contracts_of(b->s, w);
     const sm_contract *contract = sm_contracts_find(contracts, c->tool);
     if (contract != NULL && contract->key.strategy == SM_KEY_UNIQUE &&
         getrandom(nonce, sizeof nonce, 0) != sizeof nonce)

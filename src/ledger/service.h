@@ -38,6 +38,10 @@ typedef struct sm_asking {
     uint64_t version;
     int64_t look_ms;
 
+    /* Those that were in use when it was first asked: it ends under them. To be freed by whoever
+     * made the asking. */
+    sm_contracts *contracts;
+
     /* What was joined; zero before the first time. */
     uint64_t joined_generation, joined_fence, joined_request;
 } sm_asking;

@@ -18,18 +18,22 @@
 
 /* ---- the file --------------------------------------------------------------------------------*/
 
+/* What to do where no ledger can be made; people who named none learn that they can. */
+#define NAME_ANOTHER "name a ledger elsewhere with --ledger or SEMEL_LEDGER"
+
 /* Makes the directories that lead to a file, readable by their owner only. */
-static int make_parents(char *path)
+static semel_err make_parents(char *path, semel_fault *fault)
 {
     for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        int rc = mkdir(path, 0700);
-        bool bad = rc != 0 && errno != EEXIST && access(path, F_OK) != 0;
+        int error = mkdir(path, 0700) == 0 ? 0 : errno;
+        if (error != 0 && error != EEXIST && access(path, F_OK) != 0)
+            return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                                "the ledger's directory %.300s cannot be made: %s; " NAME_ANOTHER,
+                                path, strerror(error));
         *slash = '/';
-        if (bad)
-            return -1;
     }
-    return 0;
+    return SEMEL_OK;
 }
 
 /* Puts the names of a new ledger and of its directories on the disk, so that it is found again
@@ -74,9 +78,12 @@ static semel_err find_file(semel_str url, bool must_exist, char out[PATH_MAX], s
     if (!there && (errno != ENOENT || must_exist))
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "there is no ledger at %.300s: %s", path,
                             strerror(errno));
-    if (!there &&
-        (make_parents(path) != 0 || (mknod(path, S_IFREG | 0600, 0) != 0 && errno != EEXIST)))
-        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be made: %s", path,
+    semel_err e = there ? SEMEL_OK : make_parents(path, fault);
+    if (e != SEMEL_OK)
+        return e;
+    if (!there && mknod(path, S_IFREG | 0600, 0) != 0 && errno != EEXIST)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                            "the ledger %.300s cannot be made: %s; " NAME_ANOTHER, path,
                             strerror(errno));
     if (there && !S_ISREG(about.st_mode))
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s is not a file", path);

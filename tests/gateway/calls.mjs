@@ -212,4 +212,9 @@ test('a client that hangs up during a write does not stop it: the retry gets the
     assert.equal(up.times(order), 1);
 });
 
+test('a tool whose name is nearly one that is listed: what was probably meant', async () => {
+    const answer = await gw.agent.call({ scope: 'shop/1', tool: 'chrage', args: {} });
+    assert.match(assertProblem(answer, 404, 'UNKNOWN_TOOL').message, /did you mean charge\?/);
+});
+
 await run();

@@ -62,6 +62,27 @@ test('whoever waits for the approval gets the outcome', async () => {
     assert.equal(up.times(order), 1);
 });
 
+test('what waits is listed with the newest first', async () => {
+    const wanted = [];
+    for (let i = 0; i < 3; i++) wanted.unshift((await asked(gift(newOrder()))).request);
+    const { json } = await gw.approver.get('/v1/approvals');
+    assert.deepEqual(json.items.map((one) => one.request).filter((one) => wanted.includes(one)), wanted);
+});
+
+test('a decision without a body is told what is missing', async () => {
+    const { effect } = await asked(gift(newOrder()));
+    for (const [what, body, says] of [
+        ['approve', '', /"request"/], ['approve', '{}', /"request" is missing/],
+        ['approve', '{"effect":"ef_1"}', /its only member is request/],
+        ['deny', '', /"request" and "reason"/],
+    ]) {
+        const refused = await gw.approver.post(`/v1/effects/${effect}/${what}`, body);
+        assertProblem(refused, 400, 'BAD_ARGUMENTS');
+        assert.match(refused.json.message, says);
+    }
+    assert.equal((await gw.effect(effect)).state, 'pending_approval');
+});
+
 test('an agent cannot approve or deny, nor see who waits', async () => {
     const order = newOrder();
     const wanted = await asked(gift(order));

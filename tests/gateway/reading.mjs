@@ -188,6 +188,22 @@ test('one token has a quarter of all streams, and others find a place', async ()
     });
 });
 
+test('a token of a part of a scope sees that part only', async () => {
+    const narrow = await gw.token('narrow', 'operator', 'shop/narrow');
+    const stream = await Events.open(narrow, '/v1/stream');
+    await sleep(200);
+    const outside = await done(newOrder(), 'shop/wide');
+    const inside = await done(newOrder(), 'shop/narrow/1');
+    await eventually('its own came', () => stream.events.some((one) => one.data.includes(inside)));
+    assert.ok(!stream.events.some((one) => one.data.includes(outside)));
+    const list = await narrow.get('/v1/effects');
+    assert.ok(list.text.includes(inside) && !list.text.includes(outside), list.text);
+    assertProblem(await narrow.get(`/v1/effects/${outside}`), 404, 'NOT_FOUND');
+    assertProblem(await narrow.post(`/v1/effects/${outside}/forget`, {}), 404, 'NOT_FOUND');
+    assert.equal((await narrow.get(`/v1/effects/${inside}`)).status, 200);
+    stream.close();
+});
+
 test('streams are bounded, and one that ends makes room', async () => {
     const streams = [];
     let refused = null;

@@ -147,7 +147,9 @@ untouched('what is not UTF-8 is refused', async () => {
 
 untouched('too large is 413, and at once if the length says so', async () => {
     const body = { ...good(), args: { order_id: 'x', blob: 'y'.repeat(70_000) } };
-    assertProblem(await gw.agent.call(body), 413, 'TOO_LARGE', /65536|64/);
+    const refused = await gw.agent.call(body);
+    assertProblem(refused, 413, 'TOO_LARGE', /65536|64/);
+    assert.match(refused.json.corrective_action, /limits\.body\./, 'the field as it is called');
     const raw = await Raw.connect(gw.port);
     raw.write(bytesOf('POST', '/v1/call', {
         Authorization: `Bearer ${gw.texts.agent}`, 'Content-Length': '9999999999',

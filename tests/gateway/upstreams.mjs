@@ -69,6 +69,7 @@ const many = { retry: { attempts: 4, backoff: '50ms', max_backoff: '200ms' } };
 
 const tools = {
     ok: write('/ok/plain', keyed),
+    long: write('/slow/20000', { timeout: '60s' }),
     hang: write('/hang'),
     'hang.keyed': {
         class: 'irreversible', key: { fields: ['/order_id'] }, barrier: 'off',
@@ -76,6 +77,9 @@ const tools = {
     },
     'lost.keyed': {
         class: 'write', on_in_doubt: ['resend', 'hold'], upstream: at('/once-lost', keyed),
+    },
+    'busy.keyed': {
+        class: 'write', on_in_doubt: ['resend', 'hold'], upstream: at('/once-busy', keyed),
     },
     'late.keyed': {
         class: 'write', lease: '1s', on_in_doubt: ['resend', 'hold'],
@@ -90,6 +94,8 @@ const tools = {
     find: { class: 'read', upstream: at('/find?order_id={order_id}', { method: 'GET' }) },
     'find.never': { class: 'read', upstream: at('/find-never?order_id={order_id}', { method: 'GET' }) },
     'find.broken': { class: 'read', upstream: at('/find-broken?order_id={order_id}', { method: 'GET' }) },
+    again: { class: 'write_idempotent', upstream: at('/reset-after/again', { retry: { attempts: 3, backoff: '20ms', max_backoff: '50ms' } }) },
+    watched: { class: 'write', mode: 'observe', upstream: at('/reset-after/watched', many) },
     broken: write('/status/500', many),
     unavailable: write('/status/503', many),
     busy: write('/busy/429', { ...many, ...keyed, timeout: '5s' }),
@@ -100,6 +106,9 @@ const tools = {
     closed: write('/close-after', many),
     'closed.bare': { class: 'write', upstream: at('/close-after?order_id={order_id}', { method: 'DELETE', body: 'none' }) },
     dead: write(`http://127.0.0.1:${deadPort}/ok`),
+    'dead.once': {
+        class: 'irreversible', key: { fields: ['/order_id'] }, upstream: at(`http://127.0.0.1:${deadPort}/ok`),
+    },
     nowhere: write('http://no-such-host.invalid/ok', { timeout: '5s' }),
     'slow.body': write('/slow-body'),
     'stuck.body': write('/stuck-body'),
@@ -115,6 +124,13 @@ const tools = {
     tls: write(`${trustedUrl}/ok/tls`),
     'tls.untrusted': write(`${untrustedUrl}/ok/tls`),
 };
+
+// Does the work and loses the answer; turns the next two away; then answers with what was saved.
+up.habit('once-busy', (upstream, entry, response) => {
+    const asked = upstream.asked(entry.order).length;
+    if (asked > 1 && asked < 4) return habits.refuse(upstream, { ...entry, path: '/refuse/429' }, response);
+    return habits['once-lost'](upstream, entry, response);
+});
 
 up.habit('drop-once', (upstream, entry, response) => {
     if (upstream.asked(entry.order).length > 1) return habits.ok(upstream, entry, response);
@@ -146,6 +162,15 @@ function doubtful(name, tool, work) {
         assert.ok(up.asked(order).length <= 1, 'one request');
     });
 }
+
+// It takes longer than a lease; its end is looked at further down.
+const longOrder = newOrder();
+let longCall = null;
+test('a call that will take longer than its lease is begun', async () => {
+    longCall = ask('long', longOrder);
+    longCall.catch(() => {}); // told where it is looked at
+    await eventually('the upstream works', () => up.times(longOrder) === 1);
+});
 
 doubtful('one that does the work and never answers: in doubt, never sent again', 'hang', 1);
 doubtful('a 500 after the work: in doubt', 'broken', 1);
@@ -224,6 +249,41 @@ test('a probe that finds nothing, once it has settled, lets it run', async () =>
     assert.equal(done.json.order, order);
     assert.equal(up.times(order), 1);
 }, { limitMs: 60_000 });
+
+test('a resend that is turned away for now is tried again later', async () => {
+    const order = newOrder();
+    const done = await eventually('it is settled', async () => {
+        const answer = await ask('busy.keyed', order);
+        return answer.status === 200 && answer;
+    }, 25_000);
+    assert.equal(done.json.order, order);
+    assert.equal(up.times(order), 1);
+    assert.equal(up.asked(order).length, 4);
+}, { limitMs: 60_000 });
+
+test('an irreversible call that could not be sent leaves its key free', async () => {
+    const order = newOrder();
+    for (let n = 0; n < 2; n++) {
+        const answer = await ask('dead.once', order);
+        assertProblem(answer, 502, 'UPSTREAM_FAILED');
+        assert.equal(answer.headers['idempotent-replayed'], undefined);
+    }
+});
+
+test('what may run again does so as often as it may be sent, and later with growing pauses', async () => {
+    const order = newOrder();
+    assertProblem(await ask('again', order), 504, 'UPSTREAM_TIMEOUT');
+    const at_once = up.times(order);
+    assert.equal(at_once, 3);
+    await sleep(2500);
+    assert.ok(up.times(order) <= at_once + 9, `${up.times(order)} times`);
+});
+
+test('a write that is only observed is not sent again when nobody knows of it', async () => {
+    const order = newOrder();
+    assert.equal((await ask('watched', order)).status, 502);
+    assert.equal(up.times(order), 1);
+});
 
 for (const tool of ['probe.unknown', 'probe.broken']) {
     test(`${tool}: a probe that cannot tell leaves it in doubt`, async () => {
@@ -344,10 +404,9 @@ test('a kept connection that dies under a write: one request, in doubt', async (
         for (let n = 0; n < 5; n++) {
             assert.equal((await ask('ok', newOrder())).status, 200); // leaves a connection
             const order = newOrder();
-            const before = up.seen.length;
             assertProblem(await ask(tool, order), 409, 'IN_DOUBT');
             assert.equal(up.times(order), 1, tool);
-            assert.equal(up.seen.length, before + 1, tool);
+            assert.equal(up.asked(order).length, 1, tool);
         }
     }
 });
@@ -365,10 +424,12 @@ test('a kept connection that the upstream has closed meanwhile does no harm', as
 });
 
 test('an argument cannot change the host or the structure of a URL', async () => {
+    const dots = /\.\.|%2e/i;
     for (const id of ['a/b', '../admin', '..%2f', 'a?x=1&q=2', 'a#b', '%2e%2e', 'é ☃', 'a b+c', '@evil:1',
         '\r\nX-Evil: 1', ';a=b', 'a\\b', '\u0001', 'x&fixed=2', '....', '0']) {
         const args = { id, q: id };
         const answer = await gw.agent.call({ scope: `shop/${newOrder()}`, tool: 'template', args });
+        if (dots.test(id) && answer.status === 400) continue; // refused is safe too
         assert.equal(answer.status, 200, `${JSON.stringify(id)}: ${answer.text}`);
         const url = new URL(answer.json.raw, up.url);
         const segments = url.pathname.split('/');
@@ -386,13 +447,12 @@ test('an argument cannot change the host or the structure of a URL', async () =>
 });
 
 test('an argument that fills no URL is refused, and nothing runs', async () => {
-    const before = up.seen.length;
     for (const args of [{ id: '..', q: 1 }, { id: '.', q: 1 }, { id: '', q: 1 }, { q: 1 }, { id: 'a' },
         { id: { a: 1 }, q: 1 }, { id: ['a'], q: 1 }, { id: null, q: 1 }]) {
         const answer = await gw.agent.call({ scope: 'shop/1', tool: 'template', args });
         assertProblem(answer, 400, 'BAD_ARGUMENTS');
     }
-    assert.equal(up.seen.length, before);
+    assert.ok(!up.seen.some((one) => one.path.startsWith('/echo/items') && one.path.split('/').length !== 4));
 });
 
 test('the key goes where the upstream wants it', async () => {
@@ -409,6 +469,17 @@ test('a form is sent as one', async () => {
     assert.deepEqual(Object.fromEntries(new URLSearchParams(answer.json.body)), {
         order_id: args.order_id, text: 'a b&c=d', 'list[0]': '1', 'list[1]': '2', 'nested[x][y]': 'z',
     });
+});
+
+test('the call that took longer than its lease has ended well, and was made once', async () => {
+    const joined = ask('long', longOrder);
+    const answer = await longCall;
+    assert.equal(answer.status, 200, answer.text);
+    assert.deepEqual((await joined).body, answer.body);
+    const shown = await gw.effect(answer.headers['semel-effect']);
+    assert.equal(starts(shown), 1);
+    assert.ok(!shown.events.some((one) => /doubt/.test(one.what)), JSON.stringify(shown.events));
+    assert.equal(up.asked(longOrder).length, 1);
 });
 
 test('the audit trail verifies afterwards', async () => {

@@ -93,7 +93,7 @@ static void a_wrong_type_or_value_is_told_with_a_right_one(void **state)
         {ONE_TOOL("{ cost: cheap }"), "3:14", "expected an amount such as 0.05"},
         {ONE_TOOL("{ cost: -1 }"), "3:14", "expected an amount"},
         {ONE_TOOL("{ cost: 1e }"), "3:14", "expected an amount"},
-        {ONE_TOOL("{ barrier: maybe }"), "3:17", "expected on or off"},
+        {ONE_TOOL("{ barrier: maybe }"), "3:17", "expected true or false"},
         {ONE_TOOL("{ description: 5 }"), "3:21", "expected a text"},
         {ONE_TOOL("{ description: '' }"), "3:21", "an empty one"},
         {ONE_TOOL("{ key: { fields: /a } }"), "3:23", "expected a list of JSON Pointers"},

@@ -106,8 +106,11 @@ static void what_is_wrong_is_said(void **state)
         const char *body, *words;
         unsigned line, column;
     } rows[] = {
-        {"", "the body is empty; a JSON object is expected", 0, 0},
-        {" \n", "the body is empty; a JSON object is expected", 0, 0},
+        {"", "the body is empty; a JSON object is expected, with \"scope\", \"tool\" and \"args\"",
+         0, 0},
+        {" \n",
+         "the body is empty; a JSON object is expected, with \"scope\", \"tool\" and \"args\"", 0,
+         0},
         {"[1]", "the body must be a JSON object, not an array", 1, 1},
         {" 7", "the body must be a JSON object, not a number", 1, 2},
         {"{\"scope\": \"s\",\n  \"tool\" \"t\"}", "expected ':' after the name, found '\"'", 2, 10},
@@ -117,10 +120,10 @@ static void what_is_wrong_is_said(void **state)
         {"{\"scop\":\"s\"}", "\"scop\" is no member of this request; did you mean \"scope\"?", 1,
          2},
         {"{\"x\":1}",
-         "\"x\" is no member of this request; there are scope, step, tool, args, key and wait_ms",
+         "\"x\" is no member of this request; its members are scope, step, tool, args, key and wait_ms",
          1, 2},
         {"{}", "\"scope\" is missing; it must be a string", 1, 1},
-        {"{\"scope\":\"s\",\"tool\":\"t\"}", "\"args\" is missing; it must be a value", 1, 1},
+        {"{\"scope\":\"s\",\"tool\":\"t\"}", "\"args\" is missing; it may be any JSON value", 1, 1},
         {"{\"scope\":5}", "\"scope\" must be a string, not a number (5)", 1, 10},
         {"{\"scope\":null}", "\"scope\" must be a string, not null", 1, 10},
         {"{\"step\":1.5}", "\"step\" must be a string or a whole number, not a number (1.5)", 1, 9},
@@ -157,7 +160,7 @@ static void too_deep_is_refused(void **state)
     semel_call c;
     sm_fault f;
     assert_int_equal(call(body, NULL, GW_FORM_CALL, &c, &f), SEMEL_E_LIMIT);
-    assert_string_equal(f.text, "nested too deeply");
+    assert_string_equal(f.text, "nested too deeply: at most 128 levels");
 }
 
 static void keys_come_quoted_and_bare(void **state)
@@ -255,6 +258,30 @@ static void objects_inside_are_read_by_their_own_table(void **state)
     assert_string_equal(f.text, "\"kind\" must be \"one\" or \"two\", not a string (\"three\")");
 }
 
+static void a_request_of_one_member_is_told_of_one(void **state)
+{
+    (void)state;
+    sm_str request = {0};
+    sm_fault f = {0};
+    const gw_member members[] = {{.name = "request", .kind = GW_M_TEXT, .required = true}};
+    static const struct {
+        const char *body, *says;
+    } rows[] = {
+        {"", "the body is empty; a JSON object is expected, with \"request\""},
+        {"{}", "\"request\" is missing; it must be a string"},
+        {"{\"effect\":\"ef_1\"}",
+         "\"effect\" is no member of this request; its only member is request"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        sm_err e = gw_object_take(&arena, sm_str_from(rows[i].body), members, 1, &request, &f);
+        assert_int_equal(e, SEMEL_E_BAD_ARGUMENTS);
+        assert_string_equal(f.text, rows[i].says);
+    }
+    sm_str body = SM_STR("{\"request\":\"ap_1\"}");
+    assert_int_equal(gw_object_take(&arena, body, members, 1, &request, &f), SM_OK);
+    expect_text(request, "ap_1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +294,7 @@ int main(void)
         cmocka_unit_test(keys_come_quoted_and_bare),
         cmocka_unit_test(two_keys_must_be_equal),
         cmocka_unit_test(objects_inside_are_read_by_their_own_table),
+        cmocka_unit_test(a_request_of_one_member_is_told_of_one),
     };
     return cmocka_run_group_tests_name("gateway_body", tests, start, end);
 }

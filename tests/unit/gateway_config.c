@@ -214,13 +214,15 @@ static void mistakes_are_placed_and_told_with_what_is_right(void **state)
         {V "listen: 'unix:'\n", "2:9", "path of a Unix socket"},
         {V "tls: { certificate: a.pem }\n", "2:6", "needs the field \"key\""},
         {V "tls: yes\n", "2:6", "expected a mapping with certificate"},
-        {V "behind_proxy: maybe\n", "2:15", "expected on or off"},
+        {V "behind_proxy: maybe\n", "2:15", "expected true or false"},
+        {V "behind_proxy: yes\n", "2:15", "expected true or false"},
         {V "hosts: https://x.example\n", "2:8", "without scheme and port"},
         {V "hosts: [x.example:80]\n", "2:9", "without scheme and port"},
         {V "origins: ['*']\n", "2:11", "scheme and host of a page"},
         {V "origins: [https://x.example/path]\n", "2:11", "scheme and host of a page"},
         {V "origins: ['null']\n", "2:11", "scheme and host of a page"},
         {V "ledger: mysql://x\n", "2:9", "expected sqlite:PATH"},
+        {V "ledger: ram\n", "2:9", "or \"memory:\" (in quotes"},
         {V "ledger: 5\n", "2:9", "expected a URL"},
         {V "ledger: 'postgres://u:${PW@h/d'\n", "2:9", "is written ${NAME}"},
         {V "contract: '${FILE}'\n", "2:11", "write the file's name out"},
@@ -288,6 +290,11 @@ static void doubtful_values_are_warned_about(void **state)
     };
     for (size_t i = 0; i < COUNT(fine); i++)
         assert_string_equal(findings(*state, fine[i], SM_WARNING), "");
+    /* An address that is none is an error, and nothing is known of whom it lets in. */
+    static const char *const broken[] = {V "listen: 127.0.0.1\n", V "listen: 80\n",
+                                         V "listen: nonsense\nbehind_proxy: true\n"};
+    for (size_t i = 0; i < COUNT(broken); i++)
+        assert_string_equal(findings(*state, broken[i], SM_WARNING), "");
 }
 
 static void a_wrong_ledger_is_not_repeated(void **state)
@@ -335,6 +342,68 @@ static void an_address_that_others_reach_needs_tls_or_a_proxy(void **state)
         }
         gw_config_free(c);
     }
+}
+
+static void what_is_named_has_its_place(void **state)
+{
+    (void)state;
+    gw_config *c = config(V "listen: [127.0.0.1:1, 10.0.0.1:1]\n"
+                            "tls: { certificate: a, key: b }\n"
+                            "contract: tools.yaml\n"
+                            "proxies: { p: { url: 'http://x', headers: { A: '${SM_UNSET}' } } }\n");
+    static const struct {
+        gw_named which;
+        const char *name;
+        uint32_t line, column;
+    } rows[] = {
+        {GW_NAMED_CERTIFICATE, "tls.certificate", 3, 21},
+        {GW_NAMED_KEY, "tls.key", 3, 29},
+        {GW_NAMED_CONTRACT, "contract", 4, 11},
+        {GW_NAMED_TOKENS, "tokens", 0, 0}, /* it is not in the file */
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const gw_place *at = &c->places[rows[i].which];
+        assert_string_equal(at->name, rows[i].name);
+        expect(at->line == rows[i].line && at->column == rows[i].column, "%s is at %u:%u", at->name,
+               at->line, at->column);
+    }
+    c->tls.on = false;
+    sm_fault fault = {0};
+    assert_int_equal(gw_config_safe(c, &fault), SEMEL_E_INVALID);
+    expect(fault.line == 2 && fault.column == 23, "at %u:%u", fault.line, fault.column);
+    assert_int_equal(strncmp(fault.text, "listen: 10.0.0.1:1 ", 19), 0);
+    gw_config_free(c);
+}
+
+static void note_fault(void *context, const sm_fault *fault)
+{
+    sm_buf_printf(context, "%u:%u: %s\n", fault->line, fault->column, fault->text);
+}
+
+static void variables_of_a_configuration_are_looked_for(void **state)
+{
+    (void)state;
+    unsetenv("SM_UNSET");
+    gw_config *c = config(V "ledger: 'postgres://u:${SM_UNSET}@h/d'\n"
+                            "proxies: { p: { url: 'http://x', headers: { A: '${SM_UNSET}' } } }\n");
+    sm_buf told, url;
+    sm_fault fault = {0};
+    sm_buf_init(&told, 2000);
+    sm_buf_init(&url, 2000);
+    assert_int_equal(gw_config_variables(c, note_fault, &told), 1);
+    expect_text(sm_buf_view(&told), "3:12: proxies: the environment variable SM_UNSET is not set; "
+                                    "the header A of p needs it\n");
+    assert_int_equal(gw_config_ledger(c, &url, &fault), SEMEL_E_INVALID);
+    expect(fault.line == 2 && fault.column == 9, "at %u:%u", fault.line, fault.column);
+    sm_buf_clear(&url);
+    setenv("SM_UNSET", "pw", 1);
+    assert_int_equal(gw_config_variables(c, note_fault, &told), 0);
+    assert_int_equal(gw_config_ledger(c, &url, &fault), SM_OK);
+    assert_string_equal(url.p, "postgres://u:pw@h/d");
+    unsetenv("SM_UNSET");
+    sm_buf_fini(&told);
+    sm_buf_fini(&url);
+    gw_config_free(c);
 }
 
 static void without_a_home_tokens_need_a_name(void **state)
@@ -448,6 +517,8 @@ int main(void)
         with_arena(doubtful_values_are_warned_about),
         with_arena(a_wrong_ledger_is_not_repeated),
         cmocka_unit_test(an_address_that_others_reach_needs_tls_or_a_proxy),
+        cmocka_unit_test(what_is_named_has_its_place),
+        cmocka_unit_test(variables_of_a_configuration_are_looked_for),
         cmocka_unit_test(without_a_home_tokens_need_a_name),
         cmocka_unit_test(variables_are_put_in_when_they_are_used),
         with_arena(a_line_is_one_line_whatever_is_in_it),

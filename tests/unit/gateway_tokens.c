@@ -164,10 +164,96 @@ static void a_revoked_token_is_nobodys(void **state)
     assert_true(known(t, three));
     assert_int_equal(gw_token_revoke(p->file, sm_str_from(made.id), &fault), SEMEL_E_NOT_FOUND);
     assert_non_null(strstr(fault.text, "semel token list"));
-    unlink(p->file); /* a file that is gone has no tokens */
-    assert_int_equal(gw_tokens_refresh(t, NULL), SM_OK);
-    assert_int_equal(gw_tokens_count(t), 0);
     gw_tokens_close(t);
+}
+
+/* Tokens end by being revoked, not because a file system was not mounted or a script went wrong. */
+static void a_file_that_vanishes_leaves_its_tokens_in_force(void **state)
+{
+    const place *p = *state;
+    char text[GW_TOKEN_TEXT], aside[200], unknown[GW_TOKEN_TEXT];
+    create(p->file, GW_AGENT, "a", 0, text);
+    gw_tokens *t = open_tokens(p->file);
+    snprintf(aside, sizeof aside, "%s.aside", p->file);
+    assert_int_equal(rename(p->file, aside), 0);
+    strcpy(unknown, text);
+    memcpy(unknown + 6, "aaaaaaaa", 8);
+    assert_false(known(t, unknown)); /* which makes it look, but takes no word from anybody */
+    assert_true(gw_tokens_changed(t));
+    for (int i = 0; i < 2; i++) {
+        sm_fault fault = {0};
+        assert_int_equal(gw_tokens_refresh(t, &fault), SEMEL_E_IO);
+        expect(strstr(fault.text, "is gone") != NULL && strstr(fault.text, p->file) != NULL, "%s",
+               fault.text);
+        assert_false(gw_tokens_changed(t)); /* it is told once */
+        assert_true(known(t, text));
+    }
+    assert_int_equal(rename(aside, p->file), 0);
+    assert_true(gw_tokens_changed(t));
+    assert_int_equal(gw_tokens_refresh(t, NULL), SM_OK);
+    assert_false(gw_tokens_changed(t));
+    assert_true(known(t, text));
+    gw_tokens_close(t);
+}
+
+static void a_file_that_is_not_there_yet_has_no_tokens(void **state)
+{
+    const place *p = *state;
+    gw_tokens *t = open_tokens(p->file);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(gw_tokens_count(t), 0);
+        assert_false(gw_tokens_changed(t));
+        assert_int_equal(gw_tokens_refresh(t, NULL), SM_OK);
+    }
+    gw_tokens_close(t);
+}
+
+/* Who a file belongs to. */
+static uid_t owner(const char *path)
+{
+    struct stat st;
+    assert_int_equal(lstat(path, &st), 0);
+    return st.st_uid;
+}
+
+#define SOMEBODY 12345u
+
+/* What root makes in somebody's directory is theirs: the file, the lock, and directories. */
+static void root_takes_nothing_away(void **state)
+{
+    const place *p = *state;
+    char text[GW_TOKEN_TEXT], lock[200], inner[200];
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(chown(p->top, SOMEBODY, SOMEBODY), 0);
+    snprintf(lock, sizeof lock, "%s.lock", p->file);
+    snprintf(inner, sizeof inner, "%s/a/b", p->top);
+    create(p->file, GW_AGENT, "a", 0, text);
+    assert_int_equal(owner(p->file), SOMEBODY);
+    assert_int_equal(owner(lock), SOMEBODY);
+    assert_int_equal(owner(inner), SOMEBODY);
+    assert_int_equal(chown(lock, 0, 0), 0); /* as it was once left behind */
+    create(p->file, GW_AGENT, "b", 0, text);
+    assert_int_equal(owner(lock), SOMEBODY);
+    /* Something else under the lock's name stays its owner's. */
+    unlink(lock);
+    write_file(lock, "not empty");
+    create(p->file, GW_AGENT, "c", 0, text);
+    assert_int_equal(owner(lock), 0);
+}
+
+static void a_lock_that_cannot_be_had_is_named(void **state)
+{
+    const place *p = *state;
+    char text[GW_TOKEN_TEXT], lock[200];
+    create(p->file, GW_AGENT, "a", 0, text);
+    snprintf(lock, sizeof lock, "%s.lock", p->file);
+    unlink(lock);
+    assert_int_equal(symlink("/dev/null", lock), 0); /* which is not followed */
+    gw_token what = {.name = "x", .role = GW_AGENT}, made;
+    sm_fault fault = {0};
+    assert_int_equal(gw_token_create(p->file, &what, text, &made, &fault), SEMEL_E_IO);
+    expect(strstr(fault.text, lock) != NULL, "%s", fault.text);
 }
 
 static void a_scope_is_owned_by_whole_segments(void **state)
@@ -417,6 +503,10 @@ int main(void)
         with_place(nothing_else_stands_for_anybody),
         with_place(a_token_ends),
         with_place(a_revoked_token_is_nobodys),
+        with_place(a_file_that_vanishes_leaves_its_tokens_in_force),
+        with_place(a_file_that_is_not_there_yet_has_no_tokens),
+        with_place(root_takes_nothing_away),
+        with_place(a_lock_that_cannot_be_had_is_named),
         cmocka_unit_test(a_scope_is_owned_by_whole_segments),
         with_place(the_file_is_its_owners_and_holds_no_secret),
         with_place(a_bad_file_leaves_the_old_tokens_in_force),

@@ -1,15 +1,15 @@
-/* When something is to happen to an exchange: a heap, the soonest on top. */
+/* Timers in a heap. */
+#include "base/timer.h"
+
 #include <stdlib.h>
 
-#include "effect/http_engine.h"
-
-static void place(timers *t, size_t at, sm_http_exchange *x)
+static void place(sm_timers *t, size_t at, sm_timer *x)
 {
     t->v[at] = x;
-    x->timer = at + 1;
+    x->at = at + 1;
 }
 
-static void rise(timers *t, size_t at, sm_http_exchange *x)
+static void rise(sm_timers *t, size_t at, sm_timer *x)
 {
     while (at > 0 && t->v[(at - 1) / 2]->due_ns > x->due_ns) {
         place(t, at, t->v[(at - 1) / 2]);
@@ -18,7 +18,7 @@ static void rise(timers *t, size_t at, sm_http_exchange *x)
     place(t, at, x);
 }
 
-static void sink(timers *t, size_t at, sm_http_exchange *x)
+static void sink(sm_timers *t, size_t at, sm_timer *x)
 {
     for (;;) {
         size_t child = 2 * at + 1;
@@ -34,12 +34,12 @@ static void sink(timers *t, size_t at, sm_http_exchange *x)
     place(t, at, x);
 }
 
-bool sm_timer_set(timers *t, sm_http_exchange *x, int64_t due_ns)
+bool sm_timer_set(sm_timers *t, sm_timer *x, int64_t due_ns)
 {
     sm_timer_clear(t, x);
     if (t->n == t->room) {
         size_t room = t->room == 0 ? 64 : 2 * t->room;
-        sm_http_exchange **v = realloc(t->v, room * sizeof *v);
+        sm_timer **v = realloc(t->v, room * sizeof *v);
         if (v == NULL)
             return false;
         t->v = v;
@@ -50,17 +50,23 @@ bool sm_timer_set(timers *t, sm_http_exchange *x, int64_t due_ns)
     return true;
 }
 
-void sm_timer_clear(timers *t, sm_http_exchange *x)
+void sm_timer_clear(sm_timers *t, sm_timer *x)
 {
-    if (x->timer == 0)
+    if (x->at == 0)
         return;
-    size_t at = x->timer - 1;
-    sm_http_exchange *last = t->v[--t->n];
-    x->timer = 0;
+    size_t at = x->at - 1;
+    sm_timer *last = t->v[--t->n];
+    x->at = 0;
     if (last == x)
         return;
     if (at > 0 && t->v[(at - 1) / 2]->due_ns > last->due_ns)
         rise(t, at, last);
     else
         sink(t, at, last);
+}
+
+void sm_timers_fini(sm_timers *t)
+{
+    free(t->v);
+    *t = (sm_timers){0};
 }
