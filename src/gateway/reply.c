@@ -266,7 +266,8 @@ void gw_problem(gw_request *r, int status, const char *code, const char *advice,
         code = "DRAINING";
         advice = "Ask again with the same call; another gateway, or this one after its start, "
                  "answers, and nothing runs twice.";
-        snprintf(message, sizeof message, "the gateway stops before this has ended");
+        snprintf(message, sizeof message,
+                 "the gateway stops before this has ended; something may have been done");
     }
     sm_buf text;
     int64_t retry_after_ms = put_problem(q, &text, status, code, advice, message);
