@@ -30,9 +30,10 @@
  *   its failure that was applied, settles the effect: running it again would do it twice.
  *   An effect in doubt of which some attempt is known to have been applied is held.
  *
- * withdraw, by the fence of an attempt that nobody was told to run: running, or in doubt for
- * nothing else: none, and the key is free; in doubt for others too, or while another one runs: its
- * own doubt is cleared. In any other state it changes nothing.
+ * withdraw, by the fence of an attempt that nobody was told to run, or under which nothing was
+ * sent: running, or in doubt for nothing else: none, and the key is free (if it needed an approval:
+ * ready, and that is still good); in doubt for others too, or while another one runs: its own doubt
+ * is cleared. In any other state it changes nothing.
  *
  * The others: renew in running by its own fence; approve and deny in pending, by the newest
  * request; cancel in pending and ready; resolve, step and probed in in_doubt; forget in settled
@@ -289,9 +290,15 @@ static void on_withdraw(sm_making *m)
             sm_life_end_not_applied(m);
     } else if (current || e->state == SEMEL_S_IN_DOUBT) {
         sm_life_clear_doubts(e);
-        e->state = SEMEL_S_NONE;
         e->lease_end = 0;
         e->resending = false;
+        e->state = SEMEL_S_NONE;
+        if (m->ev->needs_approval) { /* its approval was not used: nothing was done */
+            e->state = SEMEL_S_READY;
+            e->approved = true;
+            e->digest = e->ran;
+            e->request_end = sm_time_after(m->now, m->c->approval.expires_ms);
+        }
     }
 }
 

@@ -49,7 +49,7 @@ typedef enum sm_event_kind {
 
 typedef struct sm_event {
     sm_event_kind kind;
-    /* begin; needs_approval and digest also for resolve and probed */
+    /* begin; needs_approval also for resolve, probed and withdraw, digest for the first two */
     sm_drift drift;      /* these arguments against the recorded ones */
     bool needs_approval; /* these arguments do, by the contract */
     sm_hash digest;      /* of key, tool, full arguments and contract (I7) */

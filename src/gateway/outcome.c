@@ -71,12 +71,15 @@ static void set_headers(gw_request *r, const semel_answer *a, sm_str *type)
 static void reply_failed(gw_request *r, const semel_answer *a)
 {
     semel_answer refusal = *a;
+    bool doubt = a->outcome.applied == SEMEL_APPLIED_UNKNOWN; /* of a call that is not recorded */
     refusal.verdict = SEMEL_REFUSED;
-    refusal.code = SEMEL_C_UPSTREAM_FAILED;
-    refusal.retriable = a->executed;
-    refusal.retry_after_ms = a->executed ? 1000 : 0;
-    refusal.message = SM_STR("The tool failed, and nothing was done.");
-    refusal.corrective_action = SM_STR("Ask again later with the same call.");
+    refusal.code = doubt ? SEMEL_C_IN_DOUBT : SEMEL_C_UPSTREAM_FAILED;
+    refusal.retriable = a->executed && !doubt;
+    refusal.retry_after_ms = refusal.retriable ? 1000 : 0;
+    refusal.message = doubt ? SM_STR("The tool gave no answer; it may or may not have acted.")
+                            : SM_STR("The tool failed, and nothing was done.");
+    refusal.corrective_action = doubt ? SM_STR("Find out before you try again.")
+                                      : SM_STR("Ask again later with the same call.");
     sm_work *w = a->work;
     const sm_json *value = NULL, *error = NULL;
     if (sm_json_read(&w->call, a->outcome.value, &sm_json_default_limits, &value, NULL) == SM_OK)
@@ -106,7 +109,9 @@ void gw_reply_outcome(gw_request *r, const semel_answer *a)
         semel_answer refusal = *a;
         refusal.verdict = SEMEL_REFUSED;
         refusal.code = SEMEL_C_RESULT_EXPIRED;
-        refusal.message = SM_STR("This was done; its result was too large to keep.");
+        refusal.message = a->outcome.kind == SEMEL_FAILURE
+                              ? SM_STR("The tool refused this; its answer was too large to keep.")
+                              : SM_STR("This was done; its result was too large to keep.");
         refusal.corrective_action =
             SM_STR("Go on without the result, or read it from where it took effect.");
         gw_reply_refusal(r, &refusal);

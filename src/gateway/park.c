@@ -251,7 +251,8 @@ gw_parked gw_park(gw_run *run)
     pthread_mutex_lock(&s->lock);
     /* A client that went before the run began was not told to us. */
     bool stay = run->request != NULL && !atomic_load(&run->request->gone) && !s->draining &&
-                !s->stop && s->parked < (size_t)run->g->config->limits.waiting;
+                sm_clock_mono_ns() < run->deadline_ns && !s->stop &&
+                s->parked < (size_t)run->g->config->limits.waiting;
     bool rung = run->rung != s->bells[run->ask.id % GW_BUCKETS];
     gw_watch *w = stay && !rung ? watch_for(s, run) : NULL;
     if (w != NULL) {

@@ -84,13 +84,32 @@ typedef struct copying {
     sm_err err;
 } copying;
 
-/* Whether a list such as that of Connection has a word. */
+/* Gathers the values of Connection, of which there may be several. */
+static bool gather_connection(void *context, sm_str name, sm_str value)
+{
+    static const char *const names[] = {"connection", NULL};
+    sm_buf *list = context;
+    if (named(name, names)) {
+        sm_buf_str(list, value);
+        sm_buf_byte(list, ',');
+    }
+    return true;
+}
+
+/* Whether a list such as that has a word. */
 static bool lists(sm_str list, sm_str word)
 {
-    for (size_t i = 0; i + word.n <= list.n; i++) {
-        bool starts = i == 0 || list.p[i - 1] == ',' || list.p[i - 1] == ' ';
-        bool ends = i + word.n == list.n || list.p[i + word.n] == ',' || list.p[i + word.n] == ' ';
-        if (starts && ends && strncasecmp(list.p + i, word.p, word.n) == 0)
+    while (list.n > 0) {
+        size_t n = 0, end;
+        while (n < list.n && list.p[n] != ',')
+            n++;
+        sm_str item = {list.p, n};
+        list = n == list.n ? (sm_str){"", 0} : (sm_str){list.p + n + 1, list.n - n - 1};
+        while (item.n > 0 && (item.p[0] == ' ' || item.p[0] == '\t'))
+            item = (sm_str){item.p + 1, item.n - 1};
+        for (end = item.n; end > 0 && (item.p[end - 1] == ' ' || item.p[end - 1] == '\t'); end--)
+            continue;
+        if (end == word.n && strncasecmp(item.p, word.p, end) == 0)
             return true;
     }
     return false;
@@ -174,15 +193,19 @@ static sm_err make_request(const gw_request *r, sm_arena *a, const gw_upstream_a
         q->body = sm_arena_text(a, r->body.len > 0 ? sm_buf_view(&r->body) : SM_STR(""));
     if (method.p == NULL || q->url.p == NULL)
         return SEMEL_E_NOMEM;
+    sm_buf connection;
+    sm_buf_init(&connection, SM_ARENA_MAX);
+    gw_headers_each(r, gather_connection, &connection);
     copying c = {.arena = a,
                  .up = up,
                  .api = api,
-                 .connection = gw_header(r, "Connection"),
+                 .connection = sm_buf_view(&connection),
                  .write = write,
-                 .own_token = gw_header(r, "Semel-Token").p == NULL};
-    if (c.connection.p == NULL)
-        c.connection = SM_STR("");
-    gw_headers_each(r, copy_header, &c);
+                 .own_token = gw_header(r, "Semel-Token").p == NULL,
+                 .err = connection.err};
+    if (c.err == SM_OK)
+        gw_headers_each(r, copy_header, &c);
+    sm_buf_fini(&connection);
     sm_err e = c.err == SM_OK ? add_configured(a, up, api, fault) : c.err;
     return e == SM_OK && !write ? add_trace(a, up, &r->trace) : e;
 }
@@ -260,28 +283,13 @@ static bool find_scope(gw_request *r, sm_arena *a, sm_str *out)
 
 /* ---- the run ---------------------------------------------------------------------------------*/
 
-typedef struct proxied {
-    size_t headers; /* of the request as it was made */
-} proxied;
-
-/* The request is made already; what an earlier turn has added to it is taken off. */
-static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault)
-{
-    (void)c;
-    (void)args;
-    (void)fault;
-    const proxied *p = run->own;
-    run->up.request.header_count = p->headers;
-    return SM_OK;
-}
-
 static void answer(gw_run *run, gw_request *r, const semel_answer *a)
 {
     (void)run;
     gw_reply_outcome(r, a);
 }
 
-static const gw_run_ops ops = {.prepare = prepare, .answer = answer};
+static const gw_run_ops ops = {.answer = answer};
 
 static void refuse_fault(gw_request *r, sm_err e, const sm_fault *fault)
 {
@@ -303,12 +311,11 @@ static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
     }
     sm_arena *a = &run->arena;
     semel_call *call = &run->ask.call;
-    proxied *own = sm_arena_zalloc(a, 1, sizeof *own);
     if (!find_scope(r, a, &call->scope) || !gw_read_key(r, a, &call->key)) {
         gw_run_free(run);
         return;
     }
-    sm_err e = own == NULL ? SEMEL_E_NOMEM : put_args(r, a, path, &call->args);
+    sm_err e = put_args(r, a, path, &call->args);
     if (e == SM_OK)
         e = make_request(r, a, api, path, true, &run->up, &fault);
     if (e != SM_OK) {
@@ -316,7 +323,6 @@ static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
         refuse_fault(r, e, &fault);
         return;
     }
-    own->headers = run->up.request.header_count;
     /* A client that sends a key reckons with an upstream that takes one. */
     if (call->key.p != NULL && run->up.key.header.p == NULL)
         run->up.key.header = SM_STR("Idempotency-Key");
@@ -324,7 +330,6 @@ static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
     call->step = step.p == NULL ? step : sm_arena_text(a, step);
     call->tool = sm_arena_printf(a, "proxy.%.*s", SM_FMT(api->name));
     run->ops = &ops;
-    run->own = own;
     run->ask.actor = sm_arena_text(a, sm_str_from(r->who.actor));
     run->deadline_ns = sm_clock_deadline_ns(api->timeout_ms + WAIT_BEYOND_MS);
     gw_hold(r);

@@ -47,7 +47,8 @@ void gw_on_due(void *context, const sm_handle *effect)
         return;
     *m = (gw_remedy){.job = {.run = work}, .g = g, .effect = *effect};
     pthread_mutex_lock(&s->lock);
-    bool taken = s->stop || s->draining || s->remedy_count >= REMEDIES_MAX;
+    bool taken = s->stop || s->draining || s->remedy_count >= REMEDIES_MAX ||
+                 s->in_flight >= (size_t)g->config->limits.in_flight;
     for (const gw_remedy *o = s->remedies; o != NULL && !taken; o = o->next)
         taken = o->effect.id == effect->id;
     if (!taken) {
@@ -112,8 +113,6 @@ static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm
 {
     if (c->origin[SM_F_UPSTREAM].given == NULL)
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the tool has no upstream any more");
-    if (run->ask.id != run->effect.id) /* another contract, or a key that is new each time */
-        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the call would be another action now");
     run->ask.shape = sm_upstream_shape(c);
     return sm_upstream_make(&run->arena, c, args, &run->up, fault);
 }
@@ -137,7 +136,8 @@ static void call_again(gw_remedy *m, const sm_remedy *what, semel_answer *a)
     }
     run->ops = &ops;
     run->ask.upstream = true;
-    run->effect = m->effect;
+    run->ask.known = true; /* this very effect, whatever its contract would call it now */
+    run->ask.key = what->key;
     /* Whatever comes of it: not at once again. */
     put_off(m->g, &m->effect, what->doubt_age_ms, a);
     gw_run_start(run);
@@ -180,6 +180,7 @@ static void send_again(gw_remedy *m, const sm_remedy *what, semel_answer *a)
     if (e == SM_OK)
         e = sm_upstream_make(&run->arena, c, args, &run->up, &fault);
     if (e == SM_OK) {
+        run->until_ns = sm_clock_deadline_ns(what->window_left_ms);
         gw_run_resend(run, &m->effect);
     } else {
         gw_run_free(run);
@@ -287,6 +288,7 @@ static bool ask_probe(gw_remedy *m, const sm_remedy *what, semel_answer *a)
         return false;
     }
     p->m = m;
+    m->effect.fence = what->fence;
     p->probe = &c->probe;
     p->tries = 1;
     p->contracts = sm_contracts_keep(m->g->ledger, a);

@@ -135,16 +135,13 @@ static void finish(gw_run *run, const semel_answer *a)
     gw_run_end(run);
 }
 
-/* Counts a run that starts or stops executing; false if there are too many already. */
-static bool count_in_flight(gw_run *run, bool starts)
+/* Counts a run that starts or stops executing. */
+static void count_in_flight(gw_run *run, int change)
 {
     gw_runs *s = run->g->runs;
     pthread_mutex_lock(&s->lock);
-    bool room = !starts || s->in_flight < (size_t)run->g->config->limits.in_flight;
-    if (room)
-        s->in_flight += starts ? 1 : (size_t)-1;
+    s->in_flight += (size_t)change;
     pthread_mutex_unlock(&s->lock);
-    return room;
 }
 
 /* ---- the exchange ----------------------------------------------------------------------------*/
@@ -186,10 +183,20 @@ static void keep_outcome(gw_run *run, const sm_http_result *res)
         o->headers = sm_buf_view(&run->headers);
 }
 
-static bool worth_another(const gw_run *run, const sm_http_result *res)
+static uint64_t some_number(void)
+{
+    return (uint64_t)sm_clock_mono_ns() * 0x9E3779B97F4A7C15u;
+}
+
+/* Whether to send it again, and after what pause. */
+static bool worth_another(const gw_run *run, const sm_http_result *res, int64_t *pause_ms)
 {
     if (run->tries >= run->up.retry.attempts || atomic_load(&run->g->draining))
         return false;
+    *pause_ms =
+        sm_upstream_pause(&run->up.retry, run->tries, run->ruling.retry_after_ms, some_number());
+    if (run->resend && sm_clock_deadline_ns(*pause_ms) >= run->until_ns)
+        return false; /* the upstream would take it for another one */
     return run->ruling.passing || (run->read && !res->complete) ||
            (run->resend && run->ruling.kind == SEMEL_FAILURE &&
             run->ruling.applied == SEMEL_APPLIED_UNKNOWN);
@@ -201,9 +208,9 @@ static void on_done(void *context, const sm_http_result *res)
     gw_count_exchange(run->g->metrics, run->ask.call.tool, res);
     sm_upstream_judge(run->up.rejects_before_work, res, sm_clock_ms(), &run->ruling);
     tell_why(run, res);
-    if (worth_another(run, res)) {
-        send(run, sm_upstream_pause(&run->up.retry, run->tries, run->ruling.retry_after_ms,
-                                    (uint64_t)sm_clock_mono_ns() * 0x9E3779B97F4A7C15u));
+    int64_t pause_ms;
+    if (worth_another(run, res, &pause_ms)) {
+        send(run, pause_ms);
         return;
     }
     keep_outcome(run, res);
@@ -249,8 +256,7 @@ static sm_err add_trace(gw_run *run)
 static int64_t pause_before(const gw_run *run)
 {
     return run->rounds <= 1 ? 0
-                            : sm_upstream_pause(&run->up.retry, run->rounds - 1, 0,
-                                                (uint64_t)sm_clock_mono_ns() * 0x9E3779B97F4A7C15u);
+                            : sm_upstream_pause(&run->up.retry, run->rounds - 1, 0, some_number());
 }
 
 /* The attempt is ours. What cannot be sent after all is given back: nothing was done. */
@@ -265,8 +271,8 @@ static void execute(gw_run *run, semel_answer *a)
     sm_fault fault = {0};
     sm_err e = run->unrecorded ? SM_OK
                                : sm_upstream_key(&run->arena, &run->up, a->idempotency_key, &fault);
-    bool room = e == SM_OK && count_in_flight(run, true);
-    if (room) {
+    if (e == SM_OK) {
+        count_in_flight(run, 1);
         run->ran = true;
         run->rounds++;
         run->tries = 0;
@@ -280,8 +286,8 @@ static void execute(gw_run *run, semel_answer *a)
     if (!run->unrecorded)
         sm_give_back(run->g->ledger, sm_str_from(run->claim), a);
     gw_ring(run->g, run->resend ? run->effect.id : run->ask.id);
-    gw_run_refuse(run, 503, "OVERLOADED", "Try again later; nothing was done.",
-                  "As much is being executed as limits.in_flight allows.");
+    gw_run_refuse(run, 500, "MISCONFIGURED", "Tell whoever runs the gateway; nothing was done.",
+                  "%s", fault.text);
     finish(run, a);
 }
 
@@ -307,9 +313,10 @@ static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, s
     run->rung = gw_park_heard(run->g->runs, q->id);
     run->replays_failures = c->failures == SM_FAILURES_REPLAY;
     run->read = c->class == SM_CLASS_READ;
-    if (run->ran || run->ops->prepare == NULL)
-        return SM_OK; /* it is only asked what became of it */
-    sm_err e = run->ops->prepare(run, c, args, fault);
+    if (run->prepared)
+        return SM_OK; /* it is asked again */
+    sm_err e = run->ops->prepare == NULL ? SM_OK : run->ops->prepare(run, c, args, fault);
+    run->prepared = e == SM_OK;
     return e == SM_OK && !run->ops->hands_over ? add_trace(run) : e;
 }
 
@@ -347,10 +354,26 @@ static void leave_doubt(gw_run *run, semel_answer *a)
     finish(run, &refusal);
 }
 
+/* Whether one more may begin. Asked before the ledger is, so that no claim and no approval is used
+ * for nothing; those who are on their way already are let through. */
+static bool has_room(gw_run *run)
+{
+    if (run->ops->hands_over || run->ask.known ||
+        gw_runs_counted(run->g->runs).in_flight < (size_t)run->g->config->limits.in_flight)
+        return true;
+    gw_run_refuse(run, 503, "OVERLOADED", "Try again later; nothing was done.",
+                  "As much is being executed as limits.in_flight allows.");
+    return false;
+}
+
 static void ask(gw_run *run, semel_answer *a)
 {
     gw_run_ops const *ops = run->ops;
     run->phase = GW_ASKS;
+    if (!has_room(run)) {
+        finish(run, a);
+        return;
+    }
     for (;;) {
         sm_ask(run->g->ledger, &run->ask, a);
         if (a->verdict == SEMEL_EXECUTE && !ops->hands_over) {
@@ -421,7 +444,7 @@ static void settle(gw_run *run, semel_answer *a)
         e = commit(run, a);
     }
     sm_keeper_remove(g->ledger, &run->lease);
-    count_in_flight(run, false);
+    count_in_flight(run, -1);
     gw_ring(g, id);
     if (run->resend) {
         tell(run, a, false);
@@ -461,7 +484,7 @@ static void work(gw_job *job, semel_answer *a)
     case GW_RESENDS: resend(run, a); break;
     case GW_COMMITS:
         if (run->unrecorded) {
-            count_in_flight(run, false);
+            count_in_flight(run, -1);
             *a = (semel_answer){.work = a->work};
             answer_result(run, a);
         } else {

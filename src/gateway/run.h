@@ -31,7 +31,7 @@ typedef struct gw_run gw_run;
 typedef struct gw_run_ops {
     /* Makes the request run->up before the ledger is asked; everything in the run's arena. `c` and
      * `args` (the full arguments) are borrowed. On failure the call is refused, with the fault's
-     * words; see also gw_run_refuse. It may be called more than once. */
+     * words; see also gw_run_refuse. Called once; NULL: the request is made already. */
     sm_err (*prepare)(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault);
 
     /* Answers the request. If the call ran just now and the ledger did not keep its result, the
@@ -69,6 +69,8 @@ struct gw_run {
     int64_t rounds;        /* attempts that were ours */
     bool replays_failures; /* the contract's `failures` */
     bool resend;
+    int64_t until_ns; /* resend: when the downstream forgets its key */
+    bool prepared;
     bool ran;         /* it has been executed by us */
     sm_handle effect; /* resend: which one */
     char handle[SM_HANDLE_TEXT];

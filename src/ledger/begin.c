@@ -476,7 +476,10 @@ static sm_err ask(sm_begun *b)
 static sm_err prepare(sm_begun *b)
 {
     sm_asking *q = b->asking;
+    if (q->known)
+        b->id.key.hash = q->key;
     q->key = b->id.key.hash;
+    q->known = true;
     sm_err e = sm_effect_id(&b->w->keyer.digest, &q->key, &q->id);
     return e == SM_OK && q->prepare != NULL
                ? q->prepare(q, b->id.contract, b->id.filled, &b->w->fault)

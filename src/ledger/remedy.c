@@ -8,6 +8,7 @@
  */
 #include <sys/random.h>
 
+#include "base/duration.h"
 #include "ledger/service.h"
 
 void sm_on_due(semel *s, sm_due_fn *fn, void *context)
@@ -42,6 +43,9 @@ sm_err sm_remedy_of(semel *s, const sm_handle *effect, semel_answer *a, sm_remed
         out->step = sm_effect_doubt_step(now, &terms, w->now);
     out->attempt = now->attempt;
     out->shape = w->memo.shape;
+    out->key = r->key;
+    out->fence = now->fence;
+    out->window_left_ms = sm_time_after(now->first_sent, w->memo.terms.down_window_ms) - w->now;
     out->doubt_age_ms = now->doubt_end == 0 ? 0 : w->now - now->doubt_end;
     out->call = (semel_call){
         .size = sizeof out->call,
@@ -123,6 +127,8 @@ sm_err sm_probed(semel *s, const sm_handle *effect, sm_found_kind found,
     sm_outcome_settle(&w->call, &o);
     for (int races = 0; races < SM_RACES_MAX; races++) {
         sm_err e = load(s, w, effect);
+        if (e == SM_OK && w->memo.effect.fence != effect->fence)
+            return sm_answer_refuse(w, a, SEMEL_C_ILLEGAL_STATE, SM_OK);
         if (e == SM_OK)
             e = write_found(s, w, found, &o);
         if (e == SEMEL_E_STALE)

@@ -32,6 +32,7 @@ typedef struct sm_asking {
     /* Results. `waits`: the answer is a refusal for now, and worth asking again when the record
      * `of` is no longer of this version, or after look_ms at the latest. */
     bool waits;
+    bool known;   /* `key` is given, or was found when it was first asked: it stays */
     sm_hash key;  /* this and `id` are known when `prepare` is called */
     uint64_t id;  /* of the key's effects */
     semel_ref of; /* of.key is &key */
@@ -110,6 +111,9 @@ typedef struct sm_remedy {
     semel_call call;   /* the recorded one; READY and RERUN ask with it again */
     uint64_t attempt;
     uint64_t shape; /* of what was sent */
+    sm_hash key;
+    uint64_t fence;         /* of the newest attempt */
+    int64_t window_left_ms; /* resend: until the downstream forgets its key */
     int64_t doubt_age_ms;
 } sm_remedy;
 sm_err sm_remedy_of(semel *s, const sm_handle *effect, semel_answer *a, sm_remedy *out);
@@ -118,8 +122,9 @@ sm_err sm_remedy_of(semel *s, const sm_handle *effect, semel_answer *a, sm_remed
  * refusal if it is not. */
 sm_err sm_resend(semel *s, const sm_handle *effect, int64_t lease_ms, semel_answer *a);
 
-/* What a probe found. With APPLIED `outcome` becomes the effect's. The answer's state says where
- * it is now; waits (state in doubt and code UPSTREAM_TIMEOUT) if it is too early to tell. */
+/* What a probe found. effect->fence is the newest attempt's when it was asked; if there is a newer
+ * one by now, it says nothing. With APPLIED `outcome` becomes the effect's. The answer's state says
+ * where it is now; waits (state in doubt and code UPSTREAM_TIMEOUT) if it is too early to tell. */
 sm_err sm_probed(semel *s, const sm_handle *effect, sm_found_kind found,
                  const semel_outcome *outcome, semel_answer *a);
 

@@ -96,6 +96,8 @@ const tools = {
     'find.broken': { class: 'read', upstream: at('/find-broken?order_id={order_id}', { method: 'GET' }) },
     again: { class: 'write_idempotent', upstream: at('/reset-after/again', { retry: { attempts: 3, backoff: '20ms', max_backoff: '50ms' } }) },
     watched: { class: 'write', mode: 'observe', upstream: at('/reset-after/watched', many) },
+    unique: { class: 'write', key: 'unique', upstream: at('/reset-after/unique', many) },
+    nameless: { class: 'write', key: 'none', upstream: at('/reset-after/nameless', many) },
     broken: write('/status/500', many),
     unavailable: write('/status/503', many),
     busy: write('/busy/429', { ...many, ...keyed, timeout: '5s' }),
@@ -249,6 +251,16 @@ test('a probe that finds nothing, once it has settled, lets it run', async () =>
     assert.equal(done.json.order, order);
     assert.equal(up.times(order), 1);
 }, { limitMs: 60_000 });
+
+for (const [name, tool] of [['that is new each time', 'unique'], ['that nobody records', 'nameless']]) {
+    test(`a call ${name} is not sent again either when nobody knows of it`, async () => {
+        const order = newOrder();
+        const problem = assertProblem(await ask(tool, order), 409, 'IN_DOUBT');
+        assert.equal(problem.retriable, false);
+        await sleep(300);
+        assert.equal(up.times(order), 1);
+    });
+}
 
 test('a resend that is turned away for now is tried again later', async () => {
     const order = newOrder();

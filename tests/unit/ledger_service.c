@@ -23,6 +23,8 @@ static sm_asking asking(const char *args)
 static void ask(ledger *l, sm_asking *q)
 {
     take(l, sm_ask(l->s, q, l->a));
+    sm_contracts_free(q->contracts);
+    q->contracts = NULL;
 }
 
 static sm_handle handle_of(const ledger *l)
@@ -107,6 +109,49 @@ static void a_claim_that_is_given_back_frees_the_key(void **state)
     sm_asking again = asking("{\"n\": 1}");
     ask(&l, &again);
     expect_execute(&l);
+    end_ledger(&l);
+}
+
+static void an_approval_is_not_used_up_by_a_claim_that_is_given_back(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: irreversible, key: {fields: [/n]}, "
+                          "approval: {expires: 1h}}}}");
+    sm_asking q = asking("{\"n\": 1}");
+    q.actor = SM_STR("bot");
+    ask(&l, &q);
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    sm_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    ask(&l, &q);
+    expect_execute(&l);
+    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SM_OK);
+    sm_asking other = asking("{\"n\": 1, \"more\": true}");
+    ask(&l, &other);
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL); /* it was for other arguments (I7) */
+    sm_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    ask(&l, &other);
+    expect_execute(&l);
+    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SM_OK);
+    sm_asking again = asking("{\"n\": 1, \"more\": true}");
+    ask(&l, &again);
+    expect_execute(&l);
+    commit_as(&l, l.claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "1");
+    semel_verified v;
+    assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.flaws, 0);
+    end_ledger(&l);
+}
+
+static void who_asks_again_asks_for_the_same_effect(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, key: unique}}}");
+    sm_asking q = asking("{}");
+    ask(&l, &q);
+    expect_execute(&l);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    ask(&l, &q);
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
     end_ledger(&l);
 }
 
@@ -260,6 +305,9 @@ static void to_probe(ledger *l, sm_handle *h)
     sm_resend(l->s, h, 5000, l->a);
     keep_text(l->claim, l->a->claim);
     commit_as(l, l->claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "1");
+    sm_remedy what;
+    assert_int_equal(sm_remedy_of(l->s, h, l->a, &what), SM_OK);
+    h->fence = what.fence;
 }
 
 static void a_probe_that_finds_it_settles_it_with_what_it_found(void **state)
@@ -299,6 +347,19 @@ static void absent_counts_only_after_a_while_and_then_it_may_run(void **state)
     sm_asking q = asking("{\"order\": 7}");
     ask(&l, &q);
     expect_execute(&l);
+    end_ledger(&l);
+}
+
+static void what_a_probe_found_before_a_later_attempt_says_nothing(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(KEYED);
+    sm_handle h;
+    semel_outcome none = {.size = sizeof none};
+    to_probe(&l, &h);
+    h.fence--;
+    sm_probed(l.s, &h, SM_FOUND_APPLIED, &none, l.a);
+    expect_refused(&l, SEMEL_C_ILLEGAL_STATE);
     end_ledger(&l);
 }
 
@@ -402,6 +463,8 @@ int main(void)
         cmocka_unit_test(a_call_that_cannot_be_prepared_leaves_nothing_behind),
         cmocka_unit_test(memory_answers_what_is_settled_and_nothing_else),
         cmocka_unit_test(a_claim_that_is_given_back_frees_the_key),
+        cmocka_unit_test(an_approval_is_not_used_up_by_a_claim_that_is_given_back),
+        cmocka_unit_test(who_asks_again_asks_for_the_same_effect),
         cmocka_unit_test(contracts_are_replaced_whole_or_not_at_all),
         cmocka_unit_test(a_new_identity_is_warned_of),
         cmocka_unit_test(whoever_asked_cannot_approve_where_both_are_known),
@@ -410,6 +473,7 @@ int main(void)
         cmocka_unit_test(a_resend_that_was_given_back_is_tried_again),
         cmocka_unit_test(a_probe_that_finds_it_settles_it_with_what_it_found),
         cmocka_unit_test(absent_counts_only_after_a_while_and_then_it_may_run),
+        cmocka_unit_test(what_a_probe_found_before_a_later_attempt_says_nothing),
         cmocka_unit_test(a_probe_that_does_not_know_leaves_it_to_a_person),
         cmocka_unit_test(doubts_that_can_be_settled_are_told_of_until_they_are_put_off),
         cmocka_unit_test(held_doubts_and_those_of_others_are_not_told_of),
