@@ -44,7 +44,8 @@ typedef struct sm_effect {
 
     uint64_t request; /* number of the newest approval request; 0 none */
     sm_hash digest;   /* what the request is bound to (I7) */
-    int64_t request_end;
+    int64_t
+        request_end; /* running, in doubt: until when the approval that it used was good; or 0 */
     uint32_t quorum;
     uint32_t approvals; /* how many of `approvers` */
     bool approved;      /* ready: by an approval that is not consumed yet */

@@ -150,7 +150,9 @@ void sm_life_start_attempt(sm_making *m, bool resending)
     if (m->ev->kind == SM_EV_BEGIN)
         e->ran = m->ev->digest;
     e->settled_at = e->window_end = e->result_end = 0;
+    int64_t approved_until = e->approved || e->doubt_count > 0 ? e->request_end : 0;
     sm_life_clear_request(e); /* an approval is used once (I7) */
+    e->request_end = approved_until;
     sm_life_note(m, SM_N_STARTED);
     sm_life_answer(m, SM_EXECUTE, SEMEL_C_NONE);
 }

@@ -118,7 +118,7 @@ WALK walk_terms(codec *c, sm_terms *t)
     span(c, &t->down_window_ms);
     span(c, &t->settle_ms);
     uint8_t bits = (uint8_t)(t->authoritative | t->asks << 1 | t->self << 2 | t->barrier << 3 |
-                             (t->via & 1) << 4 | t->upstream << 5);
+                             (t->via & 1) << 4 | t->upstream << 5 | t->redacted << 6);
     NARROW(c, bits);
     t->authoritative = bits & 1;
     t->asks = bits & 2;
@@ -126,6 +126,7 @@ WALK walk_terms(codec *c, sm_terms *t)
     t->barrier = bits & 8;
     t->via = bits >> 4 & 1;
     t->upstream = bits >> 5 & 1;
+    t->redacted = bits >> 6 & 1;
     if (t->asks) {
         number(c, &t->quorum);
         span(c, &t->expires_ms);

@@ -27,6 +27,7 @@ typedef struct sm_terms {
     uint8_t via; /* 1: not on a local ledger */
     bool barrier;
     bool upstream; /* Semel itself executes it: what is left over is looked after */
+    bool redacted; /* not all arguments are stored: nothing runs from those that are */
     uint64_t quorum;
     int64_t expires_ms;
 } sm_terms;

@@ -293,11 +293,10 @@ static void on_withdraw(sm_making *m)
         e->lease_end = 0;
         e->resending = false;
         e->state = SEMEL_S_NONE;
-        if (m->ev->needs_approval) { /* its approval was not used: nothing was done */
+        if (e->request_end != 0) { /* its approval was not used: nothing was done */
             e->state = SEMEL_S_READY;
             e->approved = true;
             e->digest = e->ran;
-            e->request_end = sm_time_after(m->now, m->c->approval.expires_ms);
         }
     }
 }

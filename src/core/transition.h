@@ -49,7 +49,7 @@ typedef enum sm_event_kind {
 
 typedef struct sm_event {
     sm_event_kind kind;
-    /* begin; needs_approval also for resolve, probed and withdraw, digest for the first two */
+    /* begin; needs_approval and digest also for resolve and probed */
     sm_drift drift;      /* these arguments against the recorded ones */
     bool needs_approval; /* these arguments do, by the contract */
     sm_hash digest;      /* of key, tool, full arguments and contract (I7) */
@@ -121,6 +121,15 @@ typedef struct sm_step {
     bool unclaimed;      /* observe mode: execute beside the record, without a claim */
     sm_effect next;
 } sm_step;
+
+static inline bool sm_step_noted(const sm_step *step, sm_note n)
+{
+    for (uint32_t i = 0; i < step->note_count; i++) {
+        if (step->notes[i] == n)
+            return true;
+    }
+    return false;
+}
 
 /* `e` with state none is an effect that does not exist. `c` is the tool's effective contract. */
 void sm_transition(const sm_effect *e, const sm_event *ev, const sm_contract *c, int64_t now,

@@ -18,9 +18,10 @@
 #include "gateway/runs.h"
 #include "json/canon.h"
 
-#define REMEDIES_MAX 256u
-#define PAUSE_MIN_MS 1000
-#define PAUSE_MAX_MS 600000
+#define REMEDIES_MAX      256u
+#define PAUSE_MIN_MS      ((int64_t)1000)
+#define PAUSE_MAX_MS      600000
+#define PAUSE_HELPLESS_MS 60000
 
 typedef struct gw_remedy {
     gw_job job;
@@ -32,6 +33,8 @@ typedef struct gw_remedy {
     sm_found_kind found;
     bool probed;  /* there is an answer */
     bool no_idea; /* the probe failed for a reason that passes */
+    uint64_t attempt;
+    int64_t least_ms; /* until it may be asked again */
 } gw_remedy;
 
 static void work(gw_job *job, semel_answer *a);
@@ -84,17 +87,12 @@ static void end(gw_remedy *m)
 
 /* ---- later -----------------------------------------------------------------------------------*/
 
-static void put_off(gateway *g, const sm_handle *effect, int64_t age_ms, semel_answer *a)
+void gw_remedy_later(gateway *g, const sm_handle *effect, uint64_t attempt, int64_t least_ms,
+                     semel_answer *a)
 {
-    int64_t pause = age_ms / 2 < PAUSE_MIN_MS ? PAUSE_MIN_MS : age_ms / 2;
+    int64_t pause = PAUSE_MIN_MS << (attempt < 11 ? attempt - (attempt > 0) : 10);
+    pause = pause > least_ms ? pause : least_ms;
     sm_put_off(g->ledger, effect, pause < PAUSE_MAX_MS ? pause : PAUSE_MAX_MS, a);
-}
-
-void gw_remedy_later(gateway *g, const sm_handle *effect, semel_answer *a)
-{
-    sm_remedy what;
-    if (sm_remedy_of(g->ledger, effect, a, &what) == SM_OK && what.state == SEMEL_S_IN_DOUBT)
-        put_off(g, effect, what.doubt_age_ms, a);
 }
 
 /* Something that only a person can put right: said, and tried again now and then. */
@@ -104,17 +102,37 @@ static void complain(gw_remedy *m, const sm_remedy *what, const char *text, seme
     sm_handle_effect(&m->effect, handle);
     gw_say(&m->g->log, GW_ERROR, "an effect cannot be looked after", "effect", handle, "why", text,
            NULL);
-    put_off(m->g, &m->effect, what->doubt_age_ms > 60000 ? what->doubt_age_ms : 60000, a);
+    gw_remedy_later(m->g, &m->effect, what->attempt, PAUSE_HELPLESS_MS, a);
 }
 
 /* ---- the same call or request again ----------------------------------------------------------*/
 
-static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault)
+static sm_err make_request(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
     if (c->origin[SM_F_UPSTREAM].given == NULL)
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the tool has no upstream any more");
-    run->ask.shape = sm_upstream_shape(c);
-    return sm_upstream_make(&run->arena, c, args, &run->up, fault);
+    if (run->ask.shape != sm_upstream_shape(c))
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the request would be another one now");
+    sm_err e = sm_upstream_make(&run->arena, c, args, &run->up, fault);
+    run->up.request.body_max = (size_t)run->g->config->limits.result_bytes;
+    return e;
+}
+
+/* What was not begun after all is told, for nobody waits for an answer. */
+static void tell_refusal(gw_run *run, sm_fault *fault)
+{
+    char handle[SM_HANDLE_TEXT];
+    sm_handle_effect(&run->effect, handle);
+    gw_say(&run->g->log, GW_ERROR, "an effect cannot be looked after", "effect", handle, "why",
+           fault->text, NULL);
+}
+
+static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault)
+{
+    sm_err e = make_request(run, c, args, fault);
+    if (e != SM_OK)
+        tell_refusal(run, fault);
+    return e;
 }
 
 static void answer_nobody(gw_run *run, gw_request *r, const semel_answer *a)
@@ -136,10 +154,13 @@ static void call_again(gw_remedy *m, const sm_remedy *what, semel_answer *a)
     }
     run->ops = &ops;
     run->ask.upstream = true;
+    run->ask.quiet = true;
+    run->ask.shape = what->shape;
+    run->effect = m->effect;
     run->ask.known = true; /* this very effect, whatever its contract would call it now */
     run->ask.key = what->key;
     /* Whatever comes of it: not at once again. */
-    put_off(m->g, &m->effect, what->doubt_age_ms, a);
+    gw_remedy_later(m->g, &m->effect, what->attempt, 0, a);
     gw_run_start(run);
 }
 
@@ -289,6 +310,8 @@ static bool ask_probe(gw_remedy *m, const sm_remedy *what, semel_answer *a)
     }
     p->m = m;
     m->effect.fence = what->fence;
+    m->attempt = what->attempt;
+    m->least_ms = what->doubt_age_ms / 2; /* however many attempts there were */
     p->probe = &c->probe;
     p->tries = 1;
     p->contracts = sm_contracts_keep(m->g->ledger, a);
@@ -302,7 +325,7 @@ static bool ask_probe(gw_remedy *m, const sm_remedy *what, semel_answer *a)
 static void write_found(gw_remedy *m, semel_answer *a)
 {
     if (m->no_idea)
-        gw_remedy_later(m->g, &m->effect, a);
+        gw_remedy_later(m->g, &m->effect, m->attempt, m->least_ms, a);
     else
         sm_probed(m->g->ledger, &m->effect, m->found, &m->outcome, a);
     gw_ring(m->g, m->effect.id);

@@ -22,6 +22,7 @@
 #include "json/canon.h"
 
 #define COMMIT_PAUSE_MS 100
+#define RECORD_MS       120000
 
 static void work(gw_job *job, semel_answer *a);
 static void send(gw_run *run, int64_t pause_ms);
@@ -252,13 +253,6 @@ static sm_err add_trace(gw_run *run)
     return e;
 }
 
-/* A call that runs again out of doubt does so with pauses, like one that is sent again. */
-static int64_t pause_before(const gw_run *run)
-{
-    return run->rounds <= 1 ? 0
-                            : sm_upstream_pause(&run->up.retry, run->rounds - 1, 0, some_number());
-}
-
 /* The attempt is ours. What cannot be sent after all is given back: nothing was done. */
 static void execute(gw_run *run, semel_answer *a)
 {
@@ -274,13 +268,13 @@ static void execute(gw_run *run, semel_answer *a)
     if (e == SM_OK) {
         count_in_flight(run, 1);
         run->ran = true;
-        run->rounds++;
+        run->attempt = a->attempt;
         run->tries = 0;
         run->phase = GW_COMMITS;
         gw_park_time(run);
         if (!run->unrecorded && sm_handle_parse("cl_", sm_str_from(run->claim), &run->lease.claim))
             sm_keeper_add(run->g->ledger, &run->lease);
-        send(run, pause_before(run));
+        send(run, 0);
         return;
     }
     if (!run->unrecorded)
@@ -331,61 +325,50 @@ static void explain_doubt(const gw_run *run, semel_answer *a, char text[512])
     a->message = sm_str_from(text);
 }
 
-/* It may run again, and has often enough for one call: the doubt stays, and is looked after in the
- * background. */
-static void leave_doubt(gw_run *run, semel_answer *a)
+/* Whether nothing more may begin: the ledger is told, so that no claim and no approval is used for
+ * nothing, and what needs no room is answered all the same. */
+static bool is_full(gw_run *run)
 {
-    copy_text(run->claim, a->claim);
-    sm_give_back(run->g->ledger, sm_str_from(run->claim), a);
-    gw_ring(run->g, run->ask.id);
-    char text[512];
-    semel_answer refusal = {
-        .verdict = SEMEL_REFUSED,
-        .code = SEMEL_C_UPSTREAM_TIMEOUT,
-        .state = SEMEL_S_IN_DOUBT,
-        .effect = sm_str_from(run->handle),
-        .retriable = true,
-        .retry_after_ms = 1000,
-        .message = SM_STR("An earlier attempt got no answer."),
-        .corrective_action = SM_STR("Ask again later with the same call."),
-        .work = a->work,
-    };
-    explain_doubt(run, &refusal, text);
-    finish(run, &refusal);
+    return !run->ops->hands_over &&
+           (atomic_load(&run->g->draining) ||
+            gw_runs_counted(run->g->runs).in_flight >= (size_t)run->g->config->limits.in_flight);
 }
 
-/* Whether one more may begin. Asked before the ledger is, so that no claim and no approval is used
- * for nothing; those who are on their way already are let through. */
-static bool has_room(gw_run *run)
+static void turn_away(gw_run *run)
 {
-    if (run->ops->hands_over || run->ask.known ||
-        gw_runs_counted(run->g->runs).in_flight < (size_t)run->g->config->limits.in_flight)
-        return true;
-    gw_run_refuse(run, 503, "OVERLOADED", "Try again later; nothing was done.",
-                  "As much is being executed as limits.in_flight allows.");
-    return false;
+    if (atomic_load(&run->g->draining))
+        gw_run_refuse(run, 503, "DRAINING", "Try again later, or elsewhere; nothing was done.",
+                      "The gateway is being stopped.");
+    else
+        gw_run_refuse(run, 503, "OVERLOADED", "Try again later; nothing was done.",
+                      "As much is being executed as limits.in_flight allows.");
+}
+
+/* Whether there is somebody who will change what is waited for. A doubt of what is not looked after
+ * in the background stays until the client asks again. */
+static bool worth_waiting(const gw_run *run, const semel_answer *a)
+{
+    return run->ask.waits && sm_clock_mono_ns() < run->deadline_ns &&
+           (a->code != SEMEL_C_UPSTREAM_TIMEOUT || run->ask.upstream || run->ops->hands_over);
 }
 
 static void ask(gw_run *run, semel_answer *a)
 {
     gw_run_ops const *ops = run->ops;
     run->phase = GW_ASKS;
-    if (!has_room(run)) {
-        finish(run, a);
-        return;
-    }
     for (;;) {
+        run->ask.full = is_full(run);
         sm_ask(run->g->ledger, &run->ask, a);
+        if (run->ask.turned_away)
+            turn_away(run);
         if (a->verdict == SEMEL_EXECUTE && !ops->hands_over) {
             if (run->ran && a->claim.p == NULL) /* observed: once is what was asked for */
                 answer_result(run, a);
-            else if (run->rounds == 0 || run->rounds < run->up.retry.attempts)
-                execute(run, a);
             else
-                leave_doubt(run, a);
+                execute(run, a);
             return;
         }
-        if (!run->ask.waits || sm_clock_mono_ns() >= run->deadline_ns)
+        if (!worth_waiting(run, a))
             break;
         gw_park_time(run);
         gw_parked parked = gw_park(run);
@@ -411,13 +394,19 @@ static void ask(gw_run *run, semel_answer *a)
 
 /* ---- committing ------------------------------------------------------------------------------*/
 
-static sm_err commit(gw_run *run, semel_answer *a)
+/* Records how the attempt ended, or that it never began. A ledger that is away is asked again for
+ * minutes: an outcome that comes late is still the truth, and settles the doubt that has arisen
+ * meanwhile. */
+static sm_err record(gw_run *run, bool back, semel_answer *a)
 {
-    int64_t deadline = sm_clock_deadline_ns(SM_RUN_LEASE_MS);
+    semel *ledger = run->g->ledger;
+    sm_str claim = sm_str_from(run->claim);
+    int64_t deadline = sm_clock_deadline_ns(RECORD_MS);
     for (;;) {
-        sm_err e =
-            sm_commit_as(run->g->ledger, sm_str_from(run->claim), &run->outcome, run->ask.actor, a);
-        if (e != SEMEL_E_UNAVAILABLE || sm_clock_mono_ns() >= deadline)
+        sm_err e = back ? sm_give_back(ledger, claim, a)
+                        : sm_commit_as(ledger, claim, &run->outcome, run->ask.actor, a);
+        if (e != SEMEL_E_UNAVAILABLE || sm_clock_mono_ns() >= deadline ||
+            atomic_load(&run->g->draining))
             return e;
         usleep(COMMIT_PAUSE_MS * 1000);
     }
@@ -430,31 +419,34 @@ static bool gives_back(const gw_run *run)
     return run->ruling.passing && (run->replays_failures || run->resend);
 }
 
+/* What is left over of the attempt is looked at again, but not at once. */
+static void put_off(gw_run *run, semel_answer *a)
+{
+    sm_handle effect = run->effect;
+    if (run->resend || sm_handle_parse("ef_", sm_str_from(run->handle), &effect))
+        gw_remedy_later(run->g, &effect, run->attempt, run->ruling.retry_after_ms, a);
+}
+
 static void settle(gw_run *run, semel_answer *a)
 {
     gateway *g = run->g;
-    uint64_t id = run->resend ? run->effect.id : run->ask.id;
-    sm_err e;
     bool back = gives_back(run);
-    if (back) {
-        e = sm_give_back(g->ledger, sm_str_from(run->claim), a);
-        if (run->resend)
-            gw_remedy_later(g, &run->effect, a);
-    } else {
-        e = commit(run, a);
-    }
+    sm_err e = record(run, back, a);
+    semel_state state = a->state;
+    bool settled = e == SM_OK && a->verdict == SEMEL_DONE && sm_str_is(a->result, "committed") &&
+                   semel_state_settled(state);
+    if (back && e != SM_OK)
+        sm_withdraw(g->ledger, &run->lease.claim); /* the ledger's keeper goes on trying */
     sm_keeper_remove(g->ledger, &run->lease);
     count_in_flight(run, -1);
-    gw_ring(g, id);
+    if (back || (e == SM_OK && state == SEMEL_S_IN_DOUBT && run->attempt > 1))
+        put_off(run, a);
+    gw_ring(g, run->resend ? run->effect.id : run->ask.id);
+    a->state = state;
     if (run->resend) {
         tell(run, a, false);
         gw_run_end(run);
-        return;
-    }
-    bool settled =
-        e == SM_OK && (back || (a->verdict == SEMEL_DONE && sm_str_is(a->result, "committed") &&
-                                semel_state_settled(a->state)));
-    if (settled) {
+    } else if (settled || back) {
         answer_result(run, a);
     } else if (e == SM_OK) { /* in doubt, or decided by others meanwhile: the ledger tells */
         ask(run, a);
@@ -512,6 +504,7 @@ void gw_run_start(gw_run *run)
     run->phase = GW_ASKS;
     run->ask.prepare = prepare;
     run->ask.lease_ms = run->ops->hands_over ? 0 : SM_RUN_LEASE_MS;
+    run->ask.patient = !run->ops->hands_over;
     start(run);
 }
 

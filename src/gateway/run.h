@@ -66,7 +66,7 @@ struct gw_run {
     _Atomic gw_phase phase;
     bool read;             /* of class read: it may be sent again */
     bool unrecorded;       /* nothing is recorded of it */
-    int64_t rounds;        /* attempts that were ours */
+    uint64_t attempt;      /* its number */
     bool replays_failures; /* the contract's `failures` */
     bool resend;
     int64_t until_ns; /* resend: when the downstream forgets its key */
@@ -159,7 +159,9 @@ void gw_park_time(gw_run *run);
 
 void gw_on_due(void *context, const sm_handle *effect);
 
-/* A resend came to nothing for now: it is tried again later. */
-void gw_remedy_later(gateway *g, const sm_handle *effect, semel_answer *a);
+/* What is left over of an effect is looked at again later: the later the more attempts it has had,
+ * and not before `least_ms`. */
+void gw_remedy_later(gateway *g, const sm_handle *effect, uint64_t attempt, int64_t least_ms,
+                     semel_answer *a);
 
 #endif

@@ -396,6 +396,31 @@ static sm_err answer_step(sm_begun *b, const uint8_t *secret, bool *done)
     }
 }
 
+/* Whether a step is not taken, because whoever asks must not cause it. It is refused then, or
+ * waited for. */
+static bool held_back(sm_begun *b, bool *done)
+{
+    sm_asking *q = b->asking;
+    sm_step *step = &b->w->step;
+    bool executes = step->answer == SM_EXECUTE;
+    semel_code code = SEMEL_C_NONE;
+    if (executes && !step->unclaimed && b->again && q->patient && step->next.doubt_count > 0)
+        code = SEMEL_C_UPSTREAM_TIMEOUT;
+    else if (b->again && sm_step_noted(step, SM_N_SUPERSEDED))
+        code = SEMEL_C_AWAITING_APPROVAL; /* others have asked for something else since */
+    else if (q->quiet && (sm_step_noted(step, SM_N_REQUESTED) || (executes && step->unclaimed)))
+        code = SEMEL_C_ILLEGAL_STATE;
+    else if (executes && q->full)
+        code = SEMEL_C_RETRY_IN_FLIGHT;
+    if (code == SEMEL_C_NONE)
+        return false;
+    q->turned_away = code == SEMEL_C_RETRY_IN_FLIGHT;
+    b->waits = code == SEMEL_C_UPSTREAM_TIMEOUT;
+    *done = !b->waits;
+    *step = (sm_step){.answer = SM_WAIT, .code = code, .next = b->w->memo.effect};
+    return true;
+}
+
 /* One round: judge, write, answer. */
 static sm_err attempt(sm_begun *b, bool *done)
 {
@@ -404,6 +429,8 @@ static sm_err attempt(sm_begun *b, bool *done)
     *done = b->waits = false;
     sm_err e = judge(b);
     const sm_step *step = &b->w->step;
+    if (e == SM_OK && b->asking != NULL && held_back(b, done))
+        return *done ? refuse(b, b->w->step.code) : SM_OK;
     /* A window that is over is written down by whoever starts anew, and by nobody else. */
     bool idle = step->next.state == SEMEL_S_NONE;
     if (e == SM_OK && step->changed && !idle)
@@ -444,9 +471,9 @@ static sm_err find(sm_begun *b)
 static sm_err ask(sm_begun *b)
 {
     sm_work *w = b->w;
-    bool done = false, again = b->joined_generation != 0;
-    sm_err e = again ? reread(b) : find(b);
-    if (e == SM_OK && again)
+    bool done = false;
+    sm_err e = b->again ? reread(b) : find(b);
+    if (e == SM_OK && b->again)
         e = end_of_joined(b, &done);
     if (done)
         return e;
@@ -497,6 +524,11 @@ static sm_err begin(sm_begun *b)
         count(&s->refused);
         return sm_answer_error(b->w, b->a, e);
     }
+    if (b->id.strategy == SM_KEY_NONE && b->asking != NULL &&
+        (b->asking->quiet || b->asking->full)) {
+        b->asking->turned_away = b->asking->full;
+        return refuse(b, SEMEL_C_ILLEGAL_STATE);
+    }
     if (b->id.strategy == SM_KEY_NONE)
         return pass(b, SM_JOT_PASSED);
     e = sm_ledger_fits(s, b->id.contract, &b->w->fault);
@@ -534,6 +566,7 @@ static sm_begun asked(semel *s, sm_asking *q, semel_answer *a)
                       .actor = q->actor,
                       .lease_ms = q->lease_ms,
                       .deadline_ns = INT64_MAX,
+                      .again = q->joined_generation != 0,
                       .joined_generation = q->joined_generation,
                       .joined_fence = q->joined_fence,
                       .joined_request = q->joined_request};
@@ -542,7 +575,7 @@ static sm_begun asked(semel *s, sm_asking *q, semel_answer *a)
 sm_err sm_ask(semel *s, sm_asking *q, semel_answer *a)
 {
     sm_begun b = asked(s, q, a);
-    q->waits = false;
+    q->waits = q->turned_away = false;
     if (q->contracts == NULL)
         q->contracts = sm_contracts_keep(s, a);
     b.contracts = q->contracts;

@@ -24,6 +24,7 @@ typedef struct sm_begun {
     uint64_t joined_generation;
     uint64_t joined_fence;
     uint64_t joined_request;
+    bool again;   /* it has been asked for before */
     bool waits;   /* there is something to wait for */
     bool settled; /* what runs beside it under a barrier was looked at */
 } sm_begun;

@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "ledger/begin.h"
+#include "ledger/service.h"
 #include "json/canon.h"
 #include "json/diff.h"
 
@@ -68,7 +69,9 @@ sm_err sm_begun_compare(sm_begun *b, sm_drift *out)
     sm_work *w = b->w;
     const sm_contract *c = b->id.contract;
     bool same_variant = w->memo.terms.variant == c->variant;
-    if (b->id.strategy == SM_KEY_HASH && b->id.projected == b->id.filled && same_variant) {
+    bool derived = b->asking == NULL || !b->asking->known; /* the key, from these arguments */
+    if (derived && b->id.strategy == SM_KEY_HASH && b->id.projected == b->id.filled &&
+        same_variant) {
         *out = SM_SAME;
         return SM_OK;
     }

@@ -146,10 +146,7 @@ sm_err sm_unclaim(semel *s, const sm_handle *claim, semel_answer *a, bool *absen
         /* What began anew since has nothing to do with it. */
         if (!good || claim->generation != w->cur.generation)
             return SM_OK;
-        sm_judge(s, w,
-                 &(sm_event){.kind = SM_EV_WITHDRAW,
-                             .fence = claim->fence,
-                             .needs_approval = w->memo.terms.asks});
+        sm_judge(s, w, &(sm_event){.kind = SM_EV_WITHDRAW, .fence = claim->fence});
         if (w->step.answer != SM_DONE)
             return SM_OK;
         sm_body_start(w);

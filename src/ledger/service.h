@@ -24,6 +24,12 @@ typedef struct sm_asking {
     uint64_t shape;   /* upstream: a number for what will be sent, to tell whether a resend would be
                          the same; may be set by `prepare` */
 
+    /* What asking must not cause, beyond what it never does. */
+    bool patient; /* asked again, it begins nothing out of doubt: that is looked after elsewhere */
+    bool quiet;   /* nobody is asked for an approval, and nothing runs unrecorded */
+    bool full;    /* nothing is begun: `turned_away` tells that it would have been */
+    bool turned_away;
+
     /* Called once the call has its contract and full arguments, before the ledger is asked for
      * anything. A failure refuses the call. May be NULL. */
     sm_err (*prepare)(struct sm_asking *q, const sm_contract *c, const sm_json *args,

@@ -22,15 +22,6 @@ static const char *note_name(sm_note n)
     return names[n];
 }
 
-static bool noted(const sm_step *step, sm_note n)
-{
-    for (uint32_t i = 0; i < step->note_count; i++) {
-        if (step->notes[i] == n)
-            return true;
-    }
-    return false;
-}
-
 /* ---- the event's body ------------------------------------------------------------------------*/
 
 void sm_body_start(sm_work *w)
@@ -118,7 +109,7 @@ static int64_t left_over_at(const sm_memo *m, int64_t now)
         sm_terms_contract(&m->terms, &terms);
         if (sm_effect_doubt_step(e, &terms, now) == SM_DOUBT_HOLD)
             return 0;
-    } else if (!e->approved && m->next_at == 0) {
+    } else if ((!e->approved && m->next_at == 0) || m->terms.redacted) {
         return 0;
     }
     return m->next_at > now ? m->next_at : now;
@@ -220,6 +211,7 @@ static sm_err take_call(sm_work *w, const sm_change *change, semel_record *r)
     sm_terms_take(id->contract, &m->terms);
     m->terms.asks = asked;
     m->terms.upstream = change->upstream;
+    m->terms.redacted = id->contract->redact.n > 0;
     m->shape = change->shape;
     r->group = (sm_hash){0};
     sm_fingerprint print;
@@ -231,7 +223,7 @@ static sm_err take_call(sm_work *w, const sm_change *change, semel_record *r)
     if (e == SM_OK)
         e = put_args(w, id);
     r->args = w->args.len == 0 ? (sm_str){0} : sm_buf_view(&w->args);
-    if (e == SM_OK && noted(&w->step, SM_N_REQUESTED)) {
+    if (e == SM_OK && sm_step_noted(&w->step, SM_N_REQUESTED)) {
         e = sm_digest_bytes(&w->keyer.digest, change->actor.p, change->actor.n, &m->requester);
         sm_body_number(w, "request", w->step.next.request);
         sm_body_hash(w, "digest", &w->step.next.digest);
@@ -290,7 +282,8 @@ static sm_err make_record(semel *s, sm_work *w, const sm_change *change, bool fr
     } else {
         *r = w->cur;
     }
-    bool asks = noted(&w->step, SM_N_REQUESTED), starts = noted(&w->step, SM_N_STARTED);
+    bool asks = sm_step_noted(&w->step, SM_N_REQUESTED),
+         starts = sm_step_noted(&w->step, SM_N_STARTED);
     if (e == SM_OK && change->identity != NULL && (asks || starts))
         e = take_call(w, change, r);
     else
@@ -353,8 +346,8 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
     if (e == SM_OK && !inserted)
         e = SEMEL_E_STALE;
     /* In observe mode the call runs all the same. */
-    if (e == SEMEL_E_UNAVAILABLE && change->secret != NULL && noted(&w->step, SM_N_STARTED) &&
-        w->memo.terms.mode != SM_MODE_OBSERVE) {
+    if (e == SEMEL_E_UNAVAILABLE && change->secret != NULL &&
+        sm_step_noted(&w->step, SM_N_STARTED) && w->memo.terms.mode != SM_MODE_OBSERVE) {
         sm_handle claim = {.shard = wr.next.shard,
                            .id = wr.next.id,
                            .generation = wr.next.generation,

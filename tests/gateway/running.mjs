@@ -75,8 +75,9 @@ test('SIGTERM: what is under way ends, nothing new begins, exit 0', async () => 
     const keeping = new Client(gw.client.base, gw.texts.agent);
     await keeping.get('/v1/tools'); // a connection that is there before
     const running = gw.agent.call(body);
-    const joined = gw.agent2.call(body);
     await eventually('the upstream works', () => up.times(order) === 1);
+    const joined = gw.agent2.call(body);
+    await sleep(50);
     gw.signal('SIGTERM');
     await eventually('it drains', async () => {
         const answer = await keeping.call(charge(newOrder())).catch(() => ({ status: 503 }));
