@@ -5,8 +5,8 @@
  *     empty-http THREADS
  *
  * It listens on a free port of 127.0.0.1, prints the port, reads whatever comes and answers every
- * request with the same few bytes of JSON, until its standard input ends. THREADS 0: as many as
- * processors, at most 4, as the gateway has it.
+ * request with the same few bytes of JSON, until its standard input ends. THREADS 0: half as many
+ * as processors, at most 4, as the gateway has it.
  */
 #include <arpa/inet.h>
 #include <microhttpd.h>
@@ -58,9 +58,8 @@ int main(int argc, char **argv)
 {
     long threads = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
     if (threads <= 0)
-        threads = sysconf(_SC_NPROCESSORS_ONLN);
-    if (threads > THREADS_MAX)
-        threads = THREADS_MAX;
+        threads = sysconf(_SC_NPROCESSORS_ONLN) / 2; /* as the gateway does */
+    threads = threads < 1 ? 1 : threads > THREADS_MAX ? THREADS_MAX : threads;
     int status = 1;
     struct MHD_Response *response = MHD_create_response_from_buffer(
         sizeof answer - 1, (void *)(uintptr_t)answer, MHD_RESPMEM_PERSISTENT);

@@ -113,7 +113,7 @@ typedef struct gw_config {
     gw_limits limits;
     gw_log_rule log;
     int64_t drain_ms; /* how long SIGTERM waits for what is under way; 30 s */
-    int64_t threads;  /* of the HTTP server; 0: as many as processors, at most 4 */
+    int64_t threads;  /* of the HTTP server; 0: one for every two processors, at most 4 */
     gw_place places[GW_NAMED];
 } gw_config;
 

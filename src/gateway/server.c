@@ -304,12 +304,14 @@ cleanup:
     return err;
 }
 
+/* One for every two processors: the ledger and whoever calls us want some too, and two threads that
+ * fight for one are slower than one of them alone. */
 static unsigned thread_count(const gw_config *config)
 {
     if (config->threads > 0)
         return (unsigned)config->threads;
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    return processors < 1 ? 1 : processors > THREADS_MAX ? THREADS_MAX : (unsigned)processors;
+    long half = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+    return half < 1 ? 1 : half > THREADS_MAX ? THREADS_MAX : (unsigned)half;
 }
 
 static struct MHD_Daemon *start_daemon(gw_server *s, bool tls)
