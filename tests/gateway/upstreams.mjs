@@ -95,7 +95,7 @@ const tools = {
     find: { class: 'read', upstream: at('/find?order_id={order_id}', { method: 'GET' }) },
     'find.never': { class: 'read', upstream: at('/find-never?order_id={order_id}', { method: 'GET' }) },
     'find.broken': { class: 'read', upstream: at('/find-broken?order_id={order_id}', { method: 'GET' }) },
-    again: { class: 'write_idempotent', upstream: at('/reset-after/again', { retry: { attempts: 3, backoff: '20ms', max_backoff: '50ms' } }) },
+    again: { class: 'write_idempotent', upstream: at('/hang/again') },
     watched: { class: 'write', mode: 'observe', upstream: at('/reset-after/watched', many) },
     unique: { class: 'write', key: 'unique', upstream: at('/reset-after/unique', many) },
     nameless: { class: 'write', key: 'none', upstream: at('/reset-after/nameless', many) },
@@ -285,10 +285,10 @@ test('an irreversible call that could not be sent leaves its key free', async ()
 
 test('what may run again does so in the background, with growing pauses, however many wait', async () => {
     const order = newOrder();
-    const all = await Promise.all(Array.from({ length: 10 }, () => ask('again', order, { wait_ms: 2000 })));
-    for (const one of all) assertProblem(one, 504, 'UPSTREAM_TIMEOUT');
+    const all = await Promise.all(Array.from({ length: 10 }, () => ask('again', order, { wait_ms: 3500 })));
+    for (const one of all) assert.ok([409, 504].includes(one.status), one.text); // at work, or waiting
     const times = up.times(order);
-    assert.ok(times >= 2 && times <= 4, `${times} times`);
+    assert.ok(times >= 2 && times <= 3, `${times} times`);
 });
 
 test('what was found absent runs again, also if it may be sent only once', async () => {
