@@ -22,6 +22,7 @@ struct gw_runs {
     size_t alive;     /* runs that have been started and are not over */
     size_t in_flight; /* those that execute */
     size_t parked;
+    size_t recording; /* those that wait for the ledger to take their outcome */
 
     uint64_t bells[GW_BUCKETS];
     gw_watch *watches[GW_BUCKETS];
