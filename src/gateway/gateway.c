@@ -10,15 +10,13 @@
  */
 #include "gateway/gateway.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/limits.h"
 #include "core/report.h"
 #include "gateway/metrics.h"
@@ -125,26 +123,6 @@ sm_str gw_address(const gateway *g, uint32_t i)
 
 /* ---- reading again ---------------------------------------------------------------------------*/
 
-static sm_err read_file(const char *path, sm_buf *out, sm_fault *fault)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return sm_fault_set(fault, SEMEL_E_IO, "%s cannot be read: %s", path, strerror(errno));
-    ssize_t n = 1;
-    while (n > 0 && sm_buf_reserve(out, 4096)) {
-        n = read(fd, out->p + out->len, 4096);
-        if (n > 0)
-            out->len += (size_t)n;
-    }
-    int error = errno;
-    close(fd);
-    if (out->err != SM_OK)
-        return sm_fault_set(fault, out->err, "%s is too large: at most %u bytes", path,
-                            SM_CONTRACT_BYTES_MAX);
-    return n == 0 ? SM_OK
-                  : sm_fault_set(fault, SEMEL_E_IO, "%s cannot be read: %s", path, strerror(error));
-}
-
 /* What cannot be called is warned about: everything else can. */
 static void look_for_variables(gateway *g, sm_report *report)
 {
@@ -159,8 +137,7 @@ static sm_err reload_contracts(gateway *g, sm_fault *fault)
     sm_str name = g->config->contract;
     sm_report report = {0};
     sm_buf text;
-    sm_buf_init(&text, SM_CONTRACT_BYTES_MAX + 4096);
-    sm_err e = read_file(name.p, &text, fault);
+    sm_err e = sm_file_read(name.p, SM_CONTRACT_BYTES_MAX, &text, fault);
     if (e == SM_OK)
         e = sm_report_init(&report, sm_buf_view(&text));
     if (e == SM_OK)

@@ -7,7 +7,7 @@
  *     resend                           the same request again, with the same key
  *     probe                            another tool is asked, and its answer judged
  *
- * What cannot be done now is put off, for longer the older the doubt is. Two gateways on one ledger
+ * What cannot be done now is put off, for longer the more was tried. Two gateways on one ledger
  * may both look at an effect; the ledger lets one of them change it.
  */
 #include <pthread.h>

@@ -53,7 +53,6 @@ struct gw_run {
     sm_asking ask; /* its texts are in the arena */
     sm_upstream_call up;
     int64_t deadline_ns; /* how long the client wants to wait */
-    void *own;           /* the front end's */
 
     /* From here on it is run.c's and park.c's. */
     gw_trace trace; /* the request's, which may be gone before it is sent; or one of its own */

@@ -1,12 +1,11 @@
 /* Opening and closing a ledger: which store, which contracts, who acts. */
-#include <errno.h>
-#include <fcntl.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "ledger/holder.h"
@@ -186,33 +185,6 @@ const sm_contracts *sm_contracts_of(semel *s, sm_work *w)
 
 /* ---- contracts, keys, people -----------------------------------------------------------------*/
 
-static sm_err read_file(const char *path, size_t limit, sm_buf *out, semel_fault *fault)
-{
-    sm_buf_init(out, limit + 1);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return sm_fault_set(fault, SEMEL_E_IO, "%s: %s", path, strerror(errno));
-    ssize_t n = 1;
-    while (n > 0 && out->len <= limit) {
-        size_t want = limit + 1 - out->len;
-        if (!sm_buf_reserve(out, want < 4096 ? want : 4096))
-            break;
-        size_t room = out->cap - out->len;
-        n = read(fd, out->p + out->len, room);
-        if (n < 0 && errno == EINTR)
-            n = 1;
-        else if (n > 0)
-            out->len += (size_t)n;
-    }
-    int saved = errno;
-    close(fd);
-    if (n < 0)
-        return sm_fault_set(fault, SEMEL_E_IO, "%s: %s", path, strerror(saved));
-    if (out->len > limit || out->err != SM_OK)
-        return sm_fault_set(fault, SEMEL_E_LIMIT, "%s: larger than %zu bytes", path, limit);
-    return SM_OK;
-}
-
 static sm_err first_error(const sm_report *r, const char *name, sm_err e, semel_fault *fault)
 {
     for (uint32_t i = 0; i < r->count; i++) {
@@ -242,7 +214,7 @@ static sm_err read_contracts(semel *s, semel_fault *fault)
     sm_buf text = {0};
     sm_report report = {0};
     const char *name = path != NULL ? path : "contract";
-    sm_err e = path == NULL ? SM_OK : read_file(path, SM_CONTRACT_BYTES_MAX, &text, fault);
+    sm_err e = path == NULL ? SM_OK : sm_file_read(path, SM_CONTRACT_BYTES_MAX, &text, fault);
     if (e == SM_OK) {
         sm_str source = path == NULL ? s->o.contract : sm_buf_view(&text);
         e = sm_report_init(&report, source);
@@ -262,7 +234,7 @@ static sm_err read_seal_key(semel *s, semel_fault *fault)
     if (s->o.seal_key_path == NULL)
         return SM_OK;
     sm_buf key = {0};
-    sm_err e = read_file(s->o.seal_key_path, SEAL_KEY_MAX, &key, fault);
+    sm_err e = sm_file_read(s->o.seal_key_path, SEAL_KEY_MAX, &key, fault);
     if (e == SM_OK && key.len < SEAL_KEY_MIN)
         e = sm_fault_set(fault, SEMEL_E_INVALID, "%s: a seal key has at least %u bytes",
                          s->o.seal_key_path, SEAL_KEY_MIN);
