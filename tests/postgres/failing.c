@@ -313,10 +313,10 @@ static void a_server_that_is_durable_no_longer_is_refused(void **state)
 {
     place *p = *state;
     char drop[96];
-    keep_durable(p, "&timeout=500");
+    keep_durable(p, "&timeout=5000");
     snprintf(drop, sizeof drop, "DROP SCHEMA %s CASCADE", p->schema);
     sql_run(p, drop);
-    keep_durable(p, "&timeout=500&pooler=transaction");
+    keep_durable(p, "&timeout=5000&pooler=transaction");
 }
 
 /* ---- errors of the server --------------------------------------------------------------------*/

@@ -42,14 +42,19 @@ static void pass_on(proxy *x, pair *p, bool from_client)
         atomic_fetch_sub(&x->armed, 1);
         p->doomed = true;
     }
-    const trap *t = atomic_load(&x->trap);
-    if (n > 0 && from_client && t != NULL && memmem(bytes, (size_t)n, t->word, strlen(t->word))) {
+    const trap *set = atomic_load(&x->trap);
+    if (n > 0 && from_client && set != NULL &&
+        memmem(bytes, (size_t)n, set->word, strlen(set->word))) {
+        const trap t = *set; /* once sprung it is whoever set it who decides how long it lives */
         atomic_store(&x->trap, NULL);
-        if (t->meddle != NULL)
-            t->meddle(t->context);
-        p->doomed = p->doomed || t->lose;
-        if (t->answer != NULL) {
-            if (send(p->client, t->answer, strlen(t->answer), MSG_NOSIGNAL) < 0)
+        if (t.meddle != NULL)
+            t.meddle(t.context);
+        p->doomed = p->doomed || t.lose;
+        if (t.answer != NULL) {
+            size_t length = strlen(t.answer); /* copied: once sent, it may be gone */
+            assert_true(length <= sizeof bytes);
+            memcpy(bytes, t.answer, length);
+            if (send(p->client, bytes, length, MSG_NOSIGNAL) < 0)
                 cut(p);
             return;
         }
