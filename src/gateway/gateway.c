@@ -82,7 +82,7 @@ static sm_err start_all(whole *w, sm_str contract_text, sm_fault *fault)
     if (e == SM_OK)
         e = sm_http_start(c->ca_file.p, &g->http, fault);
     if (e == SM_OK)
-        e = gw_pool_new(WORKERS_MAX, &g->pool);
+        e = sm_pool_new(WORKERS_MAX, &g->pool);
     if (e == SM_OK)
         e = gw_runs_start(g, &g->runs, fault);
     if (e == SM_OK)
@@ -214,7 +214,7 @@ void gw_stop(gateway *g)
     sm_http_stop(g->http);
     if (g->runs != NULL)
         gw_runs_drain(g->runs, sm_clock_deadline_ns(LAST_MS));
-    gw_pool_free(g->pool);
+    sm_pool_free(g->pool);
 
     /* Whoever was being told of something left over has been; nobody is from now on. */
     pthread_mutex_lock(&w->due);

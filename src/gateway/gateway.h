@@ -9,9 +9,9 @@
  *     remedy.c    effects in doubt, and approved ones whose caller does not come back
  *     api_*.c     everything else under /v1; stream.c: server-sent events
  *
- * Threads: those of the HTTP server, which never block; workers (pool.h), which block on the ledger
- * only; one of the HTTP client; one that watches held connections; one that keeps time for those
- * who wait; those of the ledger. No lock is held across a call of the ledger or a callback.
+ * Threads: those of the HTTP server, which never block; workers (ledger/pool.h), which block on the
+ * ledger only; one of the HTTP client; one that watches held connections; one that keeps time for
+ * those who wait; those of the ledger. No lock is held across a call of the ledger or a callback.
  */
 #ifndef SM_GATEWAY_GATEWAY_H
 #define SM_GATEWAY_GATEWAY_H
@@ -19,9 +19,9 @@
 #include "effect/http.h"
 #include "gateway/config.h"
 #include "gateway/log.h"
-#include "gateway/pool.h"
 #include "gateway/request.h"
 #include "gateway/tokens.h"
+#include "ledger/pool.h"
 #include "semel/semel.h"
 
 typedef struct gw_server gw_server;   /* server.c */
@@ -35,7 +35,7 @@ struct gateway {
     semel *ledger;
     sm_http *http;
     gw_tokens *tokens;
-    gw_pool *pool;
+    sm_pool *pool;
     gw_metrics *metrics;
     gw_stream *stream;
     gw_runs *runs;

@@ -200,7 +200,7 @@ static void put_gateway(sm_buf *out, gateway *g)
     gauge(out, "semel_upstream_exchanges_in_flight", "Requests to upstreams under way.",
           sm_http_under_way(g->http));
     gauge(out, "semel_worker_queue", "Jobs that no worker has taken yet.",
-          gw_pool_waiting(g->pool));
+          sm_pool_waiting(g->pool));
     gauge(out, "semel_http_connections", "Open connections of clients.",
           gw_server_connections(g->server));
     gauge(out, "semel_event_streams", "Open streams of events.", gw_stream_count(g->stream));

@@ -86,7 +86,7 @@ static void add_all(gw_runs *s, gw_run *list)
     while (list != NULL) {
         gw_run *run = list;
         list = list->next_parked;
-        gw_pool_add(s->g->pool, &run->job);
+        sm_pool_add(s->g->pool, &run->job);
     }
 }
 
@@ -178,7 +178,7 @@ static void expire(gw_runs *s, gw_run *run)
     if (run->watch != NULL) {
         unpark(s, run);
         pthread_mutex_unlock(&s->lock);
-        gw_pool_add(s->g->pool, &run->job); /* asks once more, and waits no longer */
+        sm_pool_add(s->g->pool, &run->job); /* asks once more, and waits no longer */
     } else if (run->phase != GW_ASKS && run->request != NULL) {
         char handle[SM_HANDLE_TEXT];
         memcpy(handle, run->handle, sizeof handle);

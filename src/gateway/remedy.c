@@ -24,7 +24,7 @@
 #define PAUSE_HELPLESS_MS 60000
 
 typedef struct gw_remedy {
-    gw_job job;
+    sm_job job;
     struct gw_remedy *next;
     gateway *g;
     sm_handle effect;
@@ -37,7 +37,7 @@ typedef struct gw_remedy {
     int64_t least_ms; /* until it may be asked again */
 } gw_remedy;
 
-static void work(gw_job *job, semel_answer *a);
+static void work(sm_job *job, semel_answer *a);
 
 /* ---- which are under way ---------------------------------------------------------------------*/
 
@@ -66,7 +66,7 @@ void gw_on_due(void *context, const sm_handle *effect)
         return;
     }
     sm_arena_init(&m->arena, SM_ARENA_MAX);
-    gw_pool_add(g->pool, &m->job);
+    sm_pool_add(g->pool, &m->job);
 }
 
 static void end(gw_remedy *m)
@@ -281,7 +281,7 @@ static void on_probed(void *context, const sm_http_result *res)
             return;
     }
     sm_contracts_free(p->contracts);
-    gw_pool_add(m->g->pool, &m->job);
+    sm_pool_add(m->g->pool, &m->job);
 }
 
 /* Asks. True if somebody will go on with the remedy. */
@@ -333,7 +333,7 @@ static void write_found(gw_remedy *m, semel_answer *a)
 
 /* ---- the worker's turn -----------------------------------------------------------------------*/
 
-static void work(gw_job *job, semel_answer *a)
+static void work(sm_job *job, semel_answer *a)
 {
     gw_remedy *m = (gw_remedy *)(void *)((char *)job - offsetof(gw_remedy, job));
     sm_remedy what;

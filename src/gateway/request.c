@@ -376,7 +376,7 @@ void gw_inner_give_up(gw_inner *q)
         q->r.on_gone(&q->r);
 }
 
-static void work_run(gw_job *job, semel_answer *a)
+static void work_run(sm_job *job, semel_answer *a)
 {
     gw_inner *q = (void *)((char *)job - offsetof(gw_inner, job));
     q->work(&q->r, a);
@@ -389,7 +389,7 @@ void gw_work(gw_request *r, gw_work_fn *work)
     q->work = work;
     q->job.run = work_run;
     q->job.reads = (q->route->flags & GW_READS) != 0;
-    gw_pool_add(r->g->pool, &q->job);
+    sm_pool_add(r->g->pool, &q->job);
 }
 
 void gw_sends(gw_conn *c)

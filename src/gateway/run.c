@@ -25,7 +25,7 @@
 #define RECORD_MS       120000
 #define RECORDING_MAX   16u
 
-static void work(gw_job *job, semel_answer *a);
+static void work(sm_job *job, semel_answer *a);
 static void send(gw_run *run, int64_t pause_ms);
 
 /* ---- making and ending -----------------------------------------------------------------------*/
@@ -216,7 +216,7 @@ static void on_done(void *context, const sm_http_result *res)
         return;
     }
     keep_outcome(run, res);
-    gw_pool_add(run->g->pool, &run->job);
+    sm_pool_add(run->g->pool, &run->job);
 }
 
 static void send(gw_run *run, int64_t pause_ms)
@@ -483,7 +483,7 @@ static void resend(gw_run *run, semel_answer *a)
         gw_run_end(run); /* somebody else was faster, or it is to be tried later */
 }
 
-static void work(gw_job *job, semel_answer *a)
+static void work(sm_job *job, semel_answer *a)
 {
     gw_run *run = (gw_run *)(void *)((char *)job - offsetof(gw_run, job));
     switch (atomic_load(&run->phase)) {
@@ -511,7 +511,7 @@ static void start(gw_run *run)
         run->request->on_gone = gw_run_gone;
     }
     pthread_mutex_unlock(&s->lock);
-    gw_pool_add(run->g->pool, &run->job);
+    sm_pool_add(run->g->pool, &run->job);
 }
 
 void gw_run_start(gw_run *run)

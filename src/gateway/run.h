@@ -46,7 +46,7 @@ typedef struct gw_run_ops {
 typedef enum gw_phase { GW_ASKS, GW_RESENDS, GW_COMMITS } gw_phase;
 
 struct gw_run {
-    gw_job job;
+    sm_job job;
     gateway *g;
     const gw_run_ops *ops;
     sm_arena arena;

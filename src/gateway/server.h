@@ -113,7 +113,7 @@ struct gw_inner {
     bool replayed;    /* the answer says so: nothing ran */
     const char *code; /* of a problem that is the answer; NULL: it is none */
 
-    gw_job job;
+    sm_job job;
     gw_work_fn *work;
 
     atomic_uint refs;

@@ -286,14 +286,14 @@ static void percent_encoding_is_taken_off(void **state)
 #define AT_ONCE 4
 
 static atomic_int ran, running, most;
-static gw_pool *pool;
+static sm_pool *pool;
 
 typedef struct counted {
-    gw_job job;
+    sm_job job;
     int times;
 } counted;
 
-static void count_job(gw_job *job, semel_answer *a)
+static void count_job(sm_job *job, semel_answer *a)
 {
     counted *c = (counted *)job;
     assert_non_null(a);
@@ -304,14 +304,14 @@ static void count_job(gw_job *job, semel_answer *a)
     atomic_fetch_add(&ran, 1);
     atomic_fetch_sub(&running, 1);
     if (again)
-        gw_pool_add(pool, job);
+        sm_pool_add(pool, job);
 }
 
 static void *add_jobs(void *context)
 {
     counted *jobs = context;
     for (int i = 0; i < JOBS; i++)
-        gw_pool_add(pool, &jobs[i].job);
+        sm_pool_add(pool, &jobs[i].job);
     return NULL;
 }
 
@@ -322,13 +322,13 @@ static void all_jobs_run_and_no_more_than_allowed_at_once(void **state)
     ran = running = most = 0;
     for (int i = 0; i < 2 * JOBS; i++)
         jobs[i / JOBS][i % JOBS] = (counted){.job.run = count_job, .times = 1 + i % 3};
-    assert_int_equal(gw_pool_new(AT_ONCE, &pool), SEMEL_OK);
+    assert_int_equal(sm_pool_new(AT_ONCE, &pool), SEMEL_OK);
     pthread_t threads[2];
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, add_jobs, jobs[i]), 0);
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
-    gw_pool_free(pool); /* runs what is left, and what that adds */
+    sm_pool_free(pool); /* runs what is left, and what that adds */
     int wanted = 0;
     for (int i = 0; i < 2 * JOBS; i++)
         wanted += 1 + i % 3;
@@ -342,7 +342,7 @@ static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
 static bool open_gate;
 static atomic_int reading, settled;
 
-static void read_job(gw_job *job, semel_answer *a)
+static void read_job(sm_job *job, semel_answer *a)
 {
     (void)job;
     (void)a;
@@ -354,7 +354,7 @@ static void read_job(gw_job *job, semel_answer *a)
     atomic_fetch_add(&ran, 1);
 }
 
-static void settle_job(gw_job *job, semel_answer *a)
+static void settle_job(sm_job *job, semel_answer *a)
 {
     (void)job;
     (void)a;
@@ -371,39 +371,39 @@ static bool comes_to(atomic_int *number, int wanted)
 static void what_settles_finds_a_thread_however_much_is_read(void **state)
 {
     (void)state;
-    static gw_job reads[50], settles[50];
+    static sm_job reads[50], settles[50];
     ran = reading = settled = 0;
     open_gate = false;
-    assert_int_equal(gw_pool_new(AT_ONCE, &pool), SEMEL_OK);
+    assert_int_equal(sm_pool_new(AT_ONCE, &pool), SEMEL_OK);
     for (int i = 0; i < 50; i++) {
-        reads[i] = (gw_job){.run = read_job, .reads = true};
-        gw_pool_add(pool, &reads[i]);
+        reads[i] = (sm_job){.run = read_job, .reads = true};
+        sm_pool_add(pool, &reads[i]);
     }
     assert_true(comes_to(&reading, AT_ONCE / 2));
     for (int i = 0; i < 50; i++) {
-        settles[i] = (gw_job){.run = settle_job};
-        gw_pool_add(pool, &settles[i]);
+        settles[i] = (sm_job){.run = settle_job};
+        sm_pool_add(pool, &settles[i]);
     }
     assert_true(comes_to(&settled, 50));
     usleep(20000);
     assert_int_equal(reading, AT_ONCE / 2);
-    assert_int_equal(gw_pool_waiting(pool), 50 - AT_ONCE / 2);
+    assert_int_equal(sm_pool_waiting(pool), 50 - AT_ONCE / 2);
 
     pthread_mutex_lock(&gate);
     open_gate = true;
     pthread_cond_broadcast(&opened);
     pthread_mutex_unlock(&gate);
     assert_true(comes_to(&ran, 50));
-    gw_pool_free(pool);
+    sm_pool_free(pool);
 }
 
 static void an_unused_pool_has_no_threads_to_end(void **state)
 {
     (void)state;
-    assert_int_equal(gw_pool_new(1, &pool), SEMEL_OK);
-    assert_int_equal(gw_pool_waiting(pool), 0);
-    gw_pool_free(pool);
-    gw_pool_free(NULL);
+    assert_int_equal(sm_pool_new(1, &pool), SEMEL_OK);
+    assert_int_equal(sm_pool_waiting(pool), 0);
+    sm_pool_free(pool);
+    sm_pool_free(NULL);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /*
- * Worker threads: where the gateway blocks on the ledger, so that its server never does.
+ * Worker threads: where servers block on the ledger, so that what serves never does.
  *
  * Threads are made when there is work and none is idle, up to a bound, and end after a while
  * without any. Many of them waiting for one sync is what makes a group commit, so the bound is well
@@ -9,30 +9,30 @@
  * for those that settle something, and have half of the threads at most: however much is asked for
  * at once, a call finds a thread.
  */
-#ifndef SM_GATEWAY_POOL_H
-#define SM_GATEWAY_POOL_H
+#ifndef SM_LEDGER_POOL_H
+#define SM_LEDGER_POOL_H
 
 #include <stdbool.h>
 
 #include "semel/semel.h"
 
-typedef struct gw_pool gw_pool;
+typedef struct sm_pool sm_pool;
 
 /* A job lives in whatever it is about. It may be added again once it runs. */
-typedef struct gw_job {
-    struct gw_job *next;
-    void (*run)(struct gw_job *job, semel_answer *a); /* the answer is the thread's own */
+typedef struct sm_job {
+    struct sm_job *next;
+    void (*run)(struct sm_job *job, semel_answer *a); /* the answer is the thread's own */
     bool reads;                                       /* settles nothing */
-} gw_job;
+} sm_job;
 
-semel_err gw_pool_new(unsigned threads_max, gw_pool **out);
+semel_err sm_pool_new(unsigned threads_max, sm_pool **out);
 
 /* From any thread; never blocks. If no thread at all can be made, the caller's thread runs it. */
-void gw_pool_add(gw_pool *pool, gw_job *job);
+void sm_pool_add(sm_pool *pool, sm_job *job);
 
-size_t gw_pool_waiting(gw_pool *pool); /* jobs that no thread has taken yet */
+size_t sm_pool_waiting(sm_pool *pool); /* jobs that no thread has taken yet */
 
 /* Runs what is left, and ends the threads. Accepts NULL. */
-void gw_pool_free(gw_pool *pool);
+void sm_pool_free(sm_pool *pool);
 
 #endif

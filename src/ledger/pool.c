@@ -5,7 +5,7 @@
  * then ends; it leaves its name on a list, from which whoever makes the next thread, or ends the
  * pool, joins it: a thread cannot join itself, and one that nobody joins keeps its stack.
  */
-#include "gateway/pool.h"
+#include "ledger/pool.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -23,18 +23,18 @@
 #define STACK_BYTES ((size_t)512 << 10)
 
 typedef struct worker {
-    gw_pool *pool;
+    sm_pool *pool;
     pthread_t thread;
     semel_answer *answer;
     struct worker *next; /* among those that have ended */
 } worker;
 
 typedef struct queue {
-    gw_job *first, **last;
+    sm_job *first, **last;
     size_t count;
 } queue;
 
-struct gw_pool {
+struct sm_pool {
     pthread_mutex_t lock;
     pthread_cond_t work;  /* there is a job, or the pool ends */
     pthread_cond_t ended; /* a thread has ended */
@@ -45,11 +45,11 @@ struct gw_pool {
     bool ending;
 };
 
-semel_err gw_pool_new(unsigned threads_max, gw_pool **out)
+semel_err sm_pool_new(unsigned threads_max, sm_pool **out)
 {
     assert(threads_max > 0);
     *out = NULL;
-    gw_pool *p = calloc(1, sizeof *p);
+    sm_pool *p = calloc(1, sizeof *p);
     if (p == NULL)
         return SEMEL_E_NOMEM;
     p->threads_max = threads_max;
@@ -68,7 +68,7 @@ semel_err gw_pool_new(unsigned threads_max, gw_pool **out)
     return SEMEL_OK;
 }
 
-static void queue_add(queue *q, gw_job *job)
+static void queue_add(queue *q, sm_job *job)
 {
     job->next = NULL;
     *q->last = job;
@@ -76,9 +76,9 @@ static void queue_add(queue *q, gw_job *job)
     q->count++;
 }
 
-static gw_job *queue_take(queue *q)
+static sm_job *queue_take(queue *q)
 {
-    gw_job *job = q->first;
+    sm_job *job = q->first;
     q->first = job->next;
     if (q->first == NULL)
         q->last = &q->first;
@@ -87,14 +87,14 @@ static gw_job *queue_take(queue *q)
 }
 
 /* Jobs that a thread may take now. The lock is held. */
-static size_t ready(const gw_pool *p)
+static size_t ready(const sm_pool *p)
 {
     size_t room = p->reading < p->reading_max ? p->reading_max - p->reading : 0;
     return p->settle.count + (p->read.count < room ? p->read.count : room);
 }
 
 /* The next job, or NULL if there has been none for long. The lock is held. */
-static gw_job *take(gw_pool *p)
+static sm_job *take(sm_pool *p)
 {
     if (ready(p) == 0) {
         int64_t until = sm_clock_deadline_ns(IDLE_MS);
@@ -113,7 +113,7 @@ static gw_job *take(gw_pool *p)
 }
 
 /* Runs a job, which may be gone afterwards. The lock is held, and let go of meanwhile. */
-static void run(gw_pool *p, gw_job *job, semel_answer *a)
+static void run(sm_pool *p, sm_job *job, semel_answer *a)
 {
     bool reads = job->reads;
     pthread_mutex_unlock(&p->lock);
@@ -125,9 +125,9 @@ static void run(gw_pool *p, gw_job *job, semel_answer *a)
 static void *work_on(void *context)
 {
     worker *me = context;
-    gw_pool *p = me->pool;
+    sm_pool *p = me->pool;
     pthread_mutex_lock(&p->lock);
-    gw_job *job;
+    sm_job *job;
     while ((job = take(p)) != NULL)
         run(p, job, me->answer);
     p->threads--;
@@ -156,7 +156,7 @@ static void join(worker *over)
 }
 
 /* Starts one more thread, which is counted already. */
-static void hire(gw_pool *p)
+static void hire(sm_pool *p)
 {
     worker *w = calloc(1, sizeof *w);
     if (w != NULL) {
@@ -177,7 +177,7 @@ static void hire(gw_pool *p)
 }
 
 /* With no thread at all somebody has to do it. */
-static void work_here(gw_pool *p)
+static void work_here(sm_pool *p)
 {
     semel_answer *a = semel_answer_new();
     pthread_mutex_lock(&p->lock);
@@ -187,7 +187,7 @@ static void work_here(gw_pool *p)
     semel_answer_free(a);
 }
 
-void gw_pool_add(gw_pool *p, gw_job *job)
+void sm_pool_add(sm_pool *p, sm_job *job)
 {
     pthread_mutex_lock(&p->lock);
     queue_add(job->reads ? &p->read : &p->settle, job);
@@ -208,7 +208,7 @@ void gw_pool_add(gw_pool *p, gw_job *job)
         work_here(p);
 }
 
-size_t gw_pool_waiting(gw_pool *p)
+size_t sm_pool_waiting(sm_pool *p)
 {
     pthread_mutex_lock(&p->lock);
     size_t n = p->settle.count + p->read.count;
@@ -216,7 +216,7 @@ size_t gw_pool_waiting(gw_pool *p)
     return n;
 }
 
-void gw_pool_free(gw_pool *p)
+void sm_pool_free(sm_pool *p)
 {
     if (p == NULL)
         return;

@@ -1,0 +1,61 @@
+/*
+ * One thread on which everything of the MCP proxy happens but waiting for the ledger: descriptors,
+ * timers, and a mailbox for whoever works elsewhere. What belongs to the loop is used on its thread
+ * alone and needs no lock.
+ */
+#ifndef SM_MCP_LOOP_H
+#define SM_MCP_LOOP_H
+
+#include "base/error.h"
+#include "base/timer.h"
+
+typedef struct mcp_loop mcp_loop;
+
+sm_err mcp_loop_new(mcp_loop **out, sm_fault *fault);
+void mcp_loop_free(mcp_loop *l); /* accepts NULL; what is in the mailbox is given out first */
+
+/* Runs until mcp_loop_stop. */
+void mcp_loop_run(mcp_loop *l);
+void mcp_loop_stop(mcp_loop *l); /* from any thread */
+
+/* ---- the mailbox -----------------------------------------------------------------------------*/
+
+/* Lives in whatever it is about. May be posted again once it has been given out. */
+typedef struct mcp_post {
+    struct mcp_post *next;
+    void (*take)(struct mcp_post *post); /* on the loop's thread */
+} mcp_post;
+
+/* From any thread; never blocks. In the order of posting. */
+void mcp_loop_post(mcp_loop *l, mcp_post *post);
+
+/* ---- descriptors -----------------------------------------------------------------------------*/
+
+enum { MCP_READABLE = 1, MCP_WRITABLE = 2 };
+
+typedef struct mcp_watch {
+    int fd;
+    unsigned wants; /* as it was set */
+    /* `ready` has also what cannot be refused: an end or an error counts as both. */
+    void (*ready)(struct mcp_watch *w, unsigned ready);
+    bool added;
+    bool always; /* a regular file, which epoll does not take: it is ready whenever it is wanted */
+    struct mcp_watch *next_always;
+} mcp_watch;
+
+/* Watches w->fd for these, or for something else than before; 0: for nothing. False: it cannot be
+ * watched. */
+bool mcp_loop_watch(mcp_loop *l, mcp_watch *w, unsigned wants);
+void mcp_loop_unwatch(mcp_loop *l, mcp_watch *w); /* before the descriptor is closed */
+
+/* ---- timers ----------------------------------------------------------------------------------*/
+
+typedef struct mcp_timer {
+    sm_timer timer; /* first */
+    void (*due)(struct mcp_timer *t);
+} mcp_timer;
+
+void mcp_loop_time(mcp_loop *l, mcp_timer *t, int64_t due_ns); /* sets it, or sets it anew */
+void mcp_loop_untime(mcp_loop *l, mcp_timer *t);               /* accepts one that is not set */
+
+#endif

@@ -1,0 +1,131 @@
+/*
+ * The MCP proxy: between a client and a server, both of which speak MCP and know nothing of it.
+ *
+ *     client  <->  session  <->  link  <->  server
+ *                     |
+ *                   calls  <->  workers  <->  ledger
+ *
+ * Everything that is not a call of a tool that writes is passed on as it came. Such a call goes
+ * through the ledger: reserved before it is passed on, recorded before it is answered, answered
+ * from the record when it is asked for again.
+ *
+ * Threads: sessions, links and calls live on one loop (loop.h) and have no locks; workers
+ * (ledger/pool.h) block on the ledger and post what it said back to the loop.
+ *
+ *     session.c   what comes from both sides, and where it goes; order; requests under way
+ *     call.c      one call of a tool: asking, waiting, executing, recording, answering
+ *     listing.c   what tools the server has; lists on their way to the client
+ *     approve.c   asking the client's own user for an approval
+ *     verdict.c   answers: replays in the client's era, and refusals that a model can act on
+ */
+#ifndef SM_MCP_MCP_H
+#define SM_MCP_MCP_H
+
+#include "ledger/pool.h"
+#include "ledger/waits.h"
+#include "mcp/link.h"
+#include "mcp/tools.h"
+
+typedef enum mcp_level { MCP_INFO, MCP_WARN, MCP_ERROR_LEVEL } mcp_level;
+
+/* What all sessions of a process share. Filled in by the program; outlives everything below. */
+typedef struct mcp_hub {
+    mcp_loop *loop;
+    semel *ledger;
+    sm_pool *pool;
+    sm_waits *waits;
+    semel_answer *answer; /* the loop's own, for what does not block */
+    void (*say)(void *context, mcp_level level, const char *text); /* for people; from the loop */
+    void *say_context;
+    size_t calls; /* that are not over */
+} mcp_hub;
+
+/* One server, however many sessions talk to it. */
+typedef struct mcp_server mcp_server;
+
+typedef struct mcp_server_options {
+    sm_str name;       /* durable: it tells servers apart in the ledger */
+    sm_str scope;      /* of calls, unless a client names one; absent: the name alone */
+    bool fixed;        /* clients cannot name another scope */
+    const char *pins;  /* a file; NULL: nothing is pinned */
+    int64_t wait_ms;   /* how long a call waits for somebody else's; 0: 45 s */
+    bool approve_here; /* whoever asks may be asked for approval, where the contract allows it: the
+                          ledger is a local one, or the client has authenticated as its requester */
+} mcp_server_options;
+
+sm_err mcp_server_new(mcp_hub *hub, const mcp_server_options *o, mcp_server **out);
+
+/* Its sessions must be over. Accepts NULL. */
+void mcp_server_free(mcp_server *s);
+
+/* The name that a command has without being given one: its basename, a hyphen, and 8 hexadecimal
+ * digits of SHA-256 over its arguments and the working directory. */
+#define MCP_NAME_MAX 128u
+bool mcp_name_of(char *const *argv, const char *directory, char out[MCP_NAME_MAX]);
+
+/* ---- sessions --------------------------------------------------------------------------------*/
+
+typedef struct mcp_session mcp_session;
+
+/* What carries a client's request over HTTP, and its answer back: the front end's. On stdio there
+ * is none. */
+typedef struct mcp_channel mcp_channel;
+
+typedef struct mcp_client_ops {
+    /* One message for the client, as written, without a line feed; copied if need be. `channel`:
+     * of the request that it belongs to, NULL if it belongs to none. `last`: it is the answer, and
+     * nothing more comes on that channel. Returns a ticket for mcp_session_delivered, growing; 0:
+     * the client cannot be reached. */
+    uint64_t (*deliver)(void *context, mcp_channel *channel, sm_str text, bool last);
+
+    /* A request will get no answer that is a message: HTTP only, with what was answered. */
+    void (*fail)(void *context, mcp_channel *channel, const mcp_loss *loss);
+
+    /* The session wants no more messages for now, or wants them again. */
+    void (*pause)(void *context, bool paused);
+
+    /* Nothing is under way any more, after mcp_session_end. */
+    void (*idle)(void *context);
+
+    /* The server has ended and does not come back. */
+    void (*over)(void *context);
+    void *context;
+} mcp_client_ops;
+
+typedef struct mcp_session_options {
+    const mcp_client_ops *client;
+    sm_str actor; /* who asks, for the audit trail; absent: the ledger's */
+    sm_str scope; /* prefix that the client is bound to; absent: none */
+    bool alone;   /* its requests stand alone: no order, no connection to tell repeats by */
+    bool shared;  /* the link is shared: ids are replaced by ones that are unique there */
+} mcp_session_options;
+
+sm_err mcp_session_new(mcp_server *server, const mcp_session_options *o, mcp_session **out);
+
+/* The link's events, to open a link with; then the link itself, which is the session's from then
+ * on. */
+mcp_link_events mcp_session_events(mcp_session *s);
+void mcp_session_attach(mcp_session *s, mcp_link *link);
+
+/* One message of the client. HTTP: `headers` go with it to the server, borrowed until the channel
+ * is done. */
+void mcp_session_from_client(mcp_session *s, sm_str text, mcp_channel *channel,
+                             const sm_http_field *headers, size_t header_count);
+
+/* A line that was too long to be read; as mcp_line tells. */
+void mcp_session_too_long(mcp_session *s, sm_str id, bool request, uint64_t length);
+
+/* Whoever sent a request over this channel has gone, which in the modern era is a cancel: nothing
+ * is delivered to it any more. What writes goes on and is recorded. */
+void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels);
+
+/* Everything up to this ticket has reached the client. */
+void mcp_session_delivered(mcp_session *s, uint64_t ticket);
+
+/* The client has gone: nothing is answered any more. `idle` is called when no write is under way;
+ * then the session may be freed, which also closes its link. */
+void mcp_session_end(mcp_session *s);
+size_t mcp_session_writes(const mcp_session *s); /* how many writes are under way */
+void mcp_session_free(mcp_session *s);           /* accepts NULL */
+
+#endif

@@ -1,0 +1,99 @@
+/*
+ * JSON-RPC messages, read without being taken apart: a message is its own bytes, and what is found
+ * in it are ranges of them. So whatever is passed on is passed on as it came: ids, numbers, order
+ * and blanks, members that nobody knows.
+ *
+ * The whole text is checked to be one JSON value (RFC 8259, UTF-8, a bounded depth), in one pass
+ * and without memory of its own. Names are compared as they decode, so that "m\u0065thod" is
+ * "method". A name that decides something and is there twice makes the message invalid: two readers
+ * could see two different calls.
+ */
+#ifndef SM_MCP_MESSAGE_H
+#define SM_MCP_MESSAGE_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+
+#define MCP_LINE_MAX   ((size_t)16 << 20) /* bytes of one message */
+#define MCP_DEPTH_MAX  1024u              /* of nested values */
+#define MCP_METHOD_MAX 127u               /* bytes of a method that are looked at */
+#define MCP_ID_MAX     1024u              /* bytes of an id as it is written */
+
+typedef enum mcp_kind {
+    MCP_INVALID, /* `flaw` says why; `id` is there if it could be told */
+    MCP_REQUEST,
+    MCP_NOTIFICATION,
+    MCP_RESULT,
+    MCP_ERROR,
+    MCP_BATCH, /* an array; see mcp_next */
+} mcp_kind;
+
+/* Borrowed from the text. Absent parts have p == NULL. */
+typedef struct mcp_message {
+    mcp_kind kind;
+    sm_str text;                     /* all of it, without blanks around */
+    sm_str id;                       /* as written: "7" and 7 differ */
+    sm_str params;                   /* as written */
+    sm_str result, error;            /* as written */
+    char method[MCP_METHOD_MAX + 1]; /* decoded; a longer one is cut, and none of ours */
+    bool junk;                       /* INVALID: it is not even JSON */
+    char flaw[160];                  /* INVALID: a sentence for people */
+} mcp_message;
+
+/* Reads one message. An id is a string or a whole number of at most MCP_ID_MAX bytes; a response
+ * may have null. False for MCP_INVALID. */
+bool mcp_read(sm_str text, mcp_message *out);
+
+/* ---- inside ----------------------------------------------------------------------------------*/
+
+/* These take a value that mcp_read has seen, such as params or result, or a part of one. */
+
+/* The next member of an object, or element of an array (name is absent then). *cursor starts at
+ * zero. `name` is as written, without its quotes. False at the end, and for any other value. */
+bool mcp_next(sm_str value, size_t *cursor, sm_str *name, sm_str *item);
+
+/* A member by its name. False if there is none, or the value is no object; the first if there are
+ * several: mcp_twice tells. */
+bool mcp_find(sm_str object, const char *name, sm_str *out);
+bool mcp_twice(sm_str object, const char *name);
+
+/* A string, decoded and NUL-terminated. False if it is no string, is longer than room - 1, or holds
+ * a NUL. */
+bool mcp_text(sm_str value, char *out, size_t room);
+
+/* Whether it is a string that decodes to this. */
+bool mcp_is(sm_str value, const char *text);
+
+static inline bool mcp_is_object(sm_str value)
+{
+    return value.n > 0 && value.p[0] == '{';
+}
+
+static inline bool mcp_is_string(sm_str value)
+{
+    return value.n > 0 && value.p[0] == '"';
+}
+
+static inline bool mcp_is_true(sm_str value)
+{
+    return value.n == 4 && value.p[0] == 't';
+}
+
+/* ---- changing --------------------------------------------------------------------------------*/
+
+/* One range of a text, and what is to stand there instead. */
+typedef struct mcp_edit {
+    sm_str at;   /* inside the text; empty: inserted there */
+    sm_str with; /* as written */
+} mcp_edit;
+
+/* Appends the text with the edits made, which are in the text's order and do not overlap. */
+void mcp_put_edited(sm_buf *out, sm_str text, const mcp_edit *edits, size_t n);
+
+/* Appends an object with one member set: replaced where it is, else put in front. The object is as
+ * written, or absent, which counts as {}. `value` absent: the member is taken out. */
+void mcp_put_with(sm_buf *out, sm_str object, const char *name, sm_str value);
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * What a server says of its tools: their hints, and the defaults of their arguments; and what it
+ * said when they were first seen, so that a change is noticed.
+ *
+ * A server is not trusted. Its list is bounded, and a tool whose description cannot be understood
+ * counts as one without any hints.
+ */
+#ifndef SM_MCP_TOOLS_H
+#define SM_MCP_TOOLS_H
+
+#include "base/digest.h"
+#include "mcp/message.h"
+#include "json/json.h"
+#include "json/pointer.h"
+
+#define MCP_TOOLS_MAX 10000u /* of one server */
+#define MCP_PAGES_MAX 1000u  /* of one list */
+
+/* As annotated; what is not said has the protocol's default. */
+typedef struct mcp_hints {
+    bool read_only;   /* false */
+    bool destructive; /* true */
+    bool idempotent;  /* false */
+    bool open_world;  /* true */
+} mcp_hints;
+
+typedef struct mcp_tool {
+    sm_str name;
+    sm_str description;    /* as the server says it, decoded; absent: none */
+    mcp_hints hints;       /* the stricter of what is said and what was pinned */
+    const sm_json *schema; /* its inputSchema; NULL: none that could be read */
+    const sm_places *fill; /* the schema's defaults; NULL: there are none */
+    sm_hash schema_digest; /* of its canonical form */
+} mcp_tool;
+
+typedef struct mcp_tools mcp_tools;
+
+mcp_tools *mcp_tools_new(void);    /* NULL when out of memory */
+void mcp_tools_free(mcp_tools *t); /* accepts NULL */
+
+/* Adds one page: the result of tools/list, as written. `cursor` (in the tools' memory) is the next
+ * page's, as written; absent: this was the last. SEMEL_E_INVALID with a sentence if it is no such
+ * result; a tool that is listed twice keeps its first description. */
+sm_err mcp_tools_add(mcp_tools *t, sm_str result, sm_str *cursor, sm_fault *fault);
+
+size_t mcp_tools_count(const mcp_tools *t);
+const mcp_tool *mcp_tools_at(const mcp_tools *t, size_t i);      /* in the server's order */
+const mcp_tool *mcp_tools_find(const mcp_tools *t, sm_str name); /* NULL: it is not listed */
+
+/* The arguments of a call with the schema's defaults put in where something is missing, at any
+ * depth of objects that are there, as JSON text in the arena. `args` is as written; absent: {}.
+ * Those without anything to fill are given as they are. The fault is about the arguments. `tool`
+ * may be NULL. */
+sm_err mcp_tool_fill(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits,
+                     sm_str *out, sm_fault *fault);
+
+/* Appends the result of tools/list without the tools that `shown` does not want, else byte for
+ * byte. */
+typedef bool mcp_shown_fn(void *context, sm_str name);
+sm_err mcp_tools_filter(sm_str result, mcp_shown_fn *shown, void *context, sm_buf *out);
+
+/* ---- pins (pins.c) ---------------------------------------------------------------------------*/
+
+/* Told one thing that has changed, in a sentence that names the tool and says what to do. */
+typedef void mcp_pin_fn(void *context, const char *text);
+
+/* Compares with what was seen first, kept in a file of that name (a JSON document, readable by
+ * people, replaced as a whole; its directory is made if need be); tools that are new are added to
+ * it. Told are: hints that have loosened (the tool keeps the stricter ones in `t`), an input schema
+ * that has changed (once: it is the new one that is pinned then). A file that cannot be read or
+ * written is told too, and nothing else happens. `path` NULL: nothing is kept. */
+void mcp_pins_check(const char *path, mcp_tools *t, mcp_pin_fn *tell, void *context);
+
+#endif
