@@ -26,10 +26,10 @@
 typedef struct plan {
     const char *name; /* that the client knows the server by */
     const char *ledger, *contract, *scope;
-    const char *only; /* one client; NULL: all of them */
-    bool named;       /* --name was given */
-    bool example;     /* no command was given */
-    char **server;    /* NULL-terminated */
+    const char *only;          /* one client; NULL: all of them */
+    bool named;                /* --name was given */
+    bool example;              /* no command was given */
+    const char *const *server; /* NULL-terminated */
     size_t server_count;
 
     const char **words; /* the whole command: semel mcp ... -- SERVER ARGS */
@@ -60,7 +60,7 @@ static const char *basename_of(const char *path)
 }
 
 /* The word that tells which server it is: not that of whoever starts it. */
-static const char *telling_word(char **argv)
+static const char *telling_word(const char *const *argv)
 {
     static const char *const starters[] = {"npx",  "bunx",   "bun",     "pnpm", "yarn",  "node",
                                            "deno", "python", "python3", "uv",   "uvx",   "pipx",
@@ -68,7 +68,7 @@ static const char *telling_word(char **argv)
     static const char *const verbs[] = {"run", "dlx", "exec", "x", "tool"};
     if (!is_word(basename_of(argv[0]), starters, sizeof starters / sizeof starters[0]))
         return argv[0];
-    for (char **word = argv + 1; *word != NULL; word++) {
+    for (const char *const *word = argv + 1; *word != NULL; word++) {
         if ((*word)[0] != '-' && strchr(*word, '=') == NULL &&
             !is_word(*word, verbs, sizeof verbs / sizeof verbs[0]))
             return *word;
@@ -491,7 +491,7 @@ static int read_options(const cli_command *self, int argc, char **argv, plan *p)
     p->named = p->name != NULL;
     if (optind < argc && strcmp(argv[optind - 1], "--") != 0)
         return cli_usage(self, "the server's command comes behind \"--\"");
-    p->server = argv + optind;
+    p->server = (const char *const *)argv + optind;
     p->server_count = (size_t)(argc - optind);
     return check_options(self, p);
 }
@@ -504,8 +504,8 @@ static const char *or_environment(const char *given, const char *name)
 
 static int run(const cli_command *self, int argc, char **argv)
 {
-    static char *example[] = {"npx", "-y", "@modelcontextprotocol/server-filesystem",
-                              "/path/to/allowed", NULL};
+    static const char *const example[] = {"npx", "-y", "@modelcontextprotocol/server-filesystem",
+                                          "/path/to/allowed", NULL};
     plan p = {0};
     int code = read_options(self, argc, argv, &p);
     if (code != CLI_OK)

@@ -130,7 +130,7 @@ static void a_tool_without_a_name_that_can_be_called_is_left_out(void **state)
         expect(mcp_tools_count(t) == 1 && mcp_tools_left_out(t) == 1, "%s was added", bad[i]);
         mcp_tools_free(t);
     }
-    char name[400] = {0}, text[500];
+    char name[400] = {0}, text[700];
     memset(name, 'x', 256);
     snprintf(text, sizeof text, "{\"tools\":[{\"name\":\"%s\"},{\"name\":\"%sx\"}]}", name, name);
     mcp_tools *t = list(text);
@@ -852,23 +852,22 @@ static void hostile_names_and_descriptions_break_nothing(void **state)
     };
     static const char text[] =
         "x\\n  evil: { class: read }\\r\\n\\u2028  evil2: {}\\u2029evil3:\\u0085 evil4: \\u001b[31m"
-        "\\u009b1m\\u202e\\u0000 # \\\" ' \\t\\u007f\\ufffe\\ufeff\\ud83d\\ude00";
+        "\\u009b1m\\u202e # \\\" ' \\t\\u007f\\ufffe\\ufeff\\ud83d\\ude00";
     sm_buf b, out;
     sm_buf_init(&b, MCP_LINE_MAX);
     sm_buf_text(&b, "{\"tools\":[");
     for (size_t i = 0; i < COUNT(names); i++) {
-        sm_buf_printf(&b, "{\"name\":\"%s\",\"description\":\"%.*s", names[i],
-                      i % 2 == 0 ? 500 : 60 /* without the NUL */,
+        sm_buf_printf(&b, "{\"name\":\"%s\",\"description\":\"%s", names[i],
                       i % 2 == 0 ? "ok\\n---\\n" : text);
         for (int j = 0; i == 0 && j < 10000; j++)
             sm_buf_text(&b, "\\n");
-        sm_buf_printf(&b, "%s\"},", i % 2 == 0 ? "" : "");
+        sm_buf_text(&b, "\"},");
     }
-    sm_buf_printf(&b, "{\"name\":\"last\",\"description\":\"%s\"}]}", text);
+    sm_buf_printf(&b, "{\"name\":\"last\",\"description\":\"\\u0000%s\"}]}", text);
     sm_buf_byte(&b, '\0');
     suggest(b.p, "s\nevil5: 1", "cmd\nevil6: \xE2\x80\xA8 evil7: \xFF", &out);
     sm_contracts *set = contracts(sm_buf_view(&out));
-    assert_int_equal(set->tool_count, COUNT(names) + 1 - 3); /* without the patterns */
+    assert_int_equal(set->tool_count, COUNT(names) + 1 - 4); /* without the patterns */
     sm_arena a;
     sm_arena_init(&a, SM_ARENA_MAX);
     for (size_t i = 0; i < COUNT(names); i++) {
@@ -877,7 +876,7 @@ static void hostile_names_and_descriptions_break_nothing(void **state)
         sm_str name = sm_json_text(document(&a, quoted));
         bool pattern = strpbrk(names[i], "*?[") != NULL;
         const sm_tool *tool = sm_contracts_tool(set, name);
-        expect((tool == NULL) == (pattern || strcmp(names[i], "? b") == 0), "<%s>", names[i]);
+        expect((tool == NULL) == pattern, "<%s>", names[i]);
     }
     sm_arena_fini(&a);
     sm_contracts_free(set);
