@@ -157,7 +157,7 @@ typedef struct mcp_remote_options {
     void *tool_context;
 } mcp_remote_options;
 
-/* `up` is told soon, once; `down` never: a server over HTTP is asked each time.
+/* `up` and `down` are not told: a server over HTTP is asked each time.
  *
  * A request ends with the response that has its id, whatever the status of the HTTP answer, or with
  * `lost`. Plain: with `lost`, status and body whenever the status is no success, so that both can

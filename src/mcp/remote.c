@@ -103,7 +103,7 @@ void mcp_remote_leave(mcp_remote *r)
         r->dead = f->next;
         mcp_flight_free(f);
     }
-    if (r->closed && !r->up_posted)
+    if (r->closed)
         release(r);
 }
 
@@ -241,17 +241,6 @@ static void remote_close(mcp_link *l)
 
 /* ---- the beginning ---------------------------------------------------------------------------*/
 
-static void tell_up(mcp_post *post)
-{
-    mcp_remote *r =
-        (mcp_remote *)(void *)((char *)post - offsetof(mcp_remote, up)); /* it lives in there */
-    mcp_remote_enter(r);
-    r->up_posted = false;
-    if (!r->closed)
-        r->link.events.up(r->link.events.context, false);
-    mcp_remote_leave(r);
-}
-
 /* All headers and their texts in one piece. */
 static bool copy_headers(mcp_remote *r, const mcp_remote_options *o)
 {
@@ -308,7 +297,6 @@ sm_err mcp_remote_open(mcp_loop *loop, const mcp_remote_options *o, const mcp_li
     r->plain = o->plain;
     r->tool = o->tool;
     r->tool_context = o->tool_context;
-    r->up.take = tell_up;
     sm_arena_init(&r->arena, (size_t)1 << 20);
     sm_buf_init(&r->line, MCP_LINE_MAX);
     r->url = strndup(o->url.p, o->url.n);
@@ -318,8 +306,6 @@ sm_err mcp_remote_open(mcp_loop *loop, const mcp_remote_options *o, const mcp_li
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     }
     r->shown[strcspn(r->shown, "?#")] = '\0';
-    r->up_posted = true;
-    mcp_loop_post(loop, &r->up);
     *out = &r->link;
     return SM_OK;
 }

@@ -121,8 +121,6 @@ struct mcp_remote {
     size_t barriers, held, waiting_bytes;
     bool was_full;
 
-    mcp_post up;
-    bool up_posted;
     unsigned inside; /* how many of our functions are being gone through */
     bool closed;
 

@@ -49,11 +49,12 @@ static bool on_event(void *context, const mcp_event *e)
         keep_id(f, e->id);
     if (e->retry_ms >= 0)
         f->retry_ms = e->retry_ms;
-    if (e->too_long && f->way != NULL) {
-        mcp_flight_break(f, "the server sent an event of more than %zu bytes", MCP_LINE_MAX);
-        return false;
-    }
-    if (e->data.n > 0 && (e->type.n == 0 || sm_str_is(e->type, "message")))
+    const mcp_link_events *events = &f->remote->link.events;
+    if (e->too_long && f->way != NULL)
+        mcp_flight_break(f, "the server sent an event of %ju bytes", (uintmax_t)e->length);
+    else if (e->too_long)
+        events->too_long(events->context, (sm_str){0}, e->length);
+    else if (e->data.n > 0 && (e->type.n == 0 || sm_str_is(e->type, "message")))
         mcp_flight_give(f, e->data);
     return !f->over;
 }

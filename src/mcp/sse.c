@@ -29,6 +29,7 @@ struct mcp_sse {
 
     sm_buf data, value, type, id;
     bool has_id, seen, too_long;
+    uint64_t length; /* of the data so far */
     int64_t retry_ms;
 };
 
@@ -82,6 +83,7 @@ static bool add_value(mcp_sse *s, const char *p, size_t n)
     if (s->field == OTHER || n == 0)
         return true;
     sm_buf *to = s->field == DATA ? &s->data : &s->value;
+    s->length += s->field == DATA ? n : 0;
     if (s->field == DATA && s->too_long)
         return true;
     sm_buf_bytes(to, p, n);
@@ -143,6 +145,7 @@ static bool give(mcp_sse *s, mcp_event_fn *sink, void *context)
     bool go_on = true;
     if (s->seen) {
         mcp_event e = {.has_id = s->has_id, .retry_ms = s->retry_ms, .too_long = s->too_long};
+        e.length = s->length - (s->length > 0);
         e.type = sm_buf_view(&s->type);
         e.id = sm_buf_view(&s->id);
         if (!s->too_long && s->data.len > 0)
@@ -158,6 +161,7 @@ static bool give(mcp_sse *s, mcp_event_fn *sink, void *context)
     sm_buf_clear(&s->type);
     sm_buf_clear(&s->id);
     s->has_id = s->seen = s->too_long = false;
+    s->length = 0;
     s->retry_ms = -1;
     return go_on;
 }

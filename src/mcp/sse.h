@@ -22,7 +22,8 @@ typedef struct mcp_event {
     sm_str id;        /* empty, with has_id: what came before is not to be named any more */
     bool has_id;      /* it names an id */
     int64_t retry_ms; /* how long to wait before coming back; -1: it does not say */
-    bool too_long;    /* its data was larger than the bound and is not here */
+    bool too_long;    /* its data was larger than the bound and is not here, only: */
+    uint64_t length;  /* how large it was */
 } mcp_event;
 
 /* False stops: the rest of the piece is dropped, and nothing more may be added. */
