@@ -51,7 +51,7 @@ typedef struct child {
     bool served;      /* it has said something */
     bool hang_up;     /* its input is closed once everything is written */
     bool full;
-    bool held; /* what it says is not read for now */
+    bool held;    /* what it says is not read for now */
     bool closing; /* nothing is told any more */
     int endings;  /* closing: how far we have gone */
     int64_t started_ns, pause_ms;
@@ -435,7 +435,8 @@ void mcp_child_signal(mcp_link *l, int signal)
         kill(c->pid, signal);
 }
 
-static const mcp_link_ops ops = {.send = send, .forget = forget, .full = full, .hold = hold, .close = close_link};
+static const mcp_link_ops ops = {
+    .send = send, .forget = forget, .full = full, .hold = hold, .close = close_link};
 
 sm_err mcp_child_open(mcp_loop *loop, const mcp_child_options *o, const mcp_link_events *events,
                       mcp_link **out, sm_fault *fault)

@@ -43,6 +43,10 @@ typedef struct mcp_hub {
     atomic_bool stopping; /* nobody tries for long to record anything */
 } mcp_hub;
 
+/* For people. */
+void mcp_say(mcp_hub *hub, mcp_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* One server, however many sessions talk to it. */
 typedef struct mcp_server mcp_server;
 

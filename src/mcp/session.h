@@ -110,7 +110,7 @@ struct mcp_session {
     bool paused;
     bool down;     /* the server has gone */
     bool away;     /* and has not come back for a while: nothing waits for it any more */
-    bool freed;   /* it is being freed */
+    bool freed;    /* it is being freed */
     bool ending;   /* the client has gone */
     unsigned junk; /* lines of the server that were no messages */
     mcp_timer away_timer;
@@ -191,10 +191,6 @@ void mcp_slot_decide(mcp_session *s, mcp_slot *slot, sm_str text);
 
 /* A message for the client that answers nothing. */
 void mcp_tell_client(mcp_session *s, mcp_channel *channel, sm_str text);
-
-/* For people. */
-void mcp_say(mcp_hub *hub, mcp_level level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
 /* Less is under way in a session: the client is told. */
 void mcp_session_rest(mcp_session *s);
