@@ -694,8 +694,8 @@ static void on_down(void *context, const char *why, bool for_good)
     mcp_session *s = context;
     s->down = true;
     s->starting = false;
-    mcp_say(s->server->hub, for_good ? MCP_ERROR_LEVEL : MCP_WARN, "%s%s", why,
-            for_good ? "" : "; it is started again");
+    if (!for_good)
+        mcp_say(s->server->hub, MCP_WARN, "%s; it is started again", why);
     if (for_good) {
         s->away = true;
         flush(s);
