@@ -113,7 +113,7 @@ static void commit(gw_request *r, semel_answer *a)
     semel_outcome o;
     if (read_commit(r, &arena, &claim, &o) && may_use(r, a, claim)) {
         sm_commit_as(r->g->ledger, claim, &o, sm_str_from(r->who.actor), a);
-        gw_ring_handle(r->g, a->effect);
+        sm_waits_ring_handle(r->g->waits, a->effect);
         gw_reply_answer(r, a);
     }
     sm_arena_fini(&arena);

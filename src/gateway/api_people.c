@@ -114,7 +114,7 @@ static void decide(gw_request *r, semel_answer *a, const decision *d)
     char effect[SM_HANDLE_TEXT];
     sm_str name = {effect, sm_handle_effect(&h, effect)};
     d->tell(r->g->ledger, name, &b, sm_str_from(r->who.actor), a);
-    gw_ring(r->g, h.id);
+    sm_waits_ring(r->g->waits, h.id);
     gw_reply_answer(r, a);
 cleanup:
     sm_arena_fini(&arena);

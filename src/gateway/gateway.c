@@ -84,6 +84,8 @@ static sm_err start_all(whole *w, sm_str contract_text, sm_fault *fault)
     if (e == SM_OK)
         e = sm_pool_new(WORKERS_MAX, &g->pool);
     if (e == SM_OK)
+        e = sm_waits_new(g->ledger, &g->waits);
+    if (e == SM_OK)
         e = gw_runs_start(g, &g->runs, fault);
     if (e == SM_OK)
         e = gw_stream_start(g, &g->stream, fault);
@@ -182,7 +184,7 @@ static bool await_requests(gateway *g, int64_t deadline_ns)
 static void give_up(gateway *g)
 {
     char effects[24], requests[24];
-    snprintf(effects, sizeof effects, "%zu", gw_runs_counted(g->runs).in_flight);
+    snprintf(effects, sizeof effects, "%zu", gw_runs_in_flight(g->runs));
     snprintf(requests, sizeof requests, "%zu", gw_server_busy(g->server));
     gw_log_field fields[] = {{"effects", sm_str_from(effects), true},
                              {"requests", sm_str_from(requests), true}};
@@ -221,6 +223,7 @@ void gw_stop(gateway *g)
     pthread_mutex_unlock(&w->due);
     gw_stream_stop(g->stream);
     gw_runs_stop(g->runs);
+    sm_waits_free(g->waits);
     semel_close(g->ledger);
     gw_tokens_close(g->tokens);
     gw_metrics_free(g->metrics);

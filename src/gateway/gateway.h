@@ -11,7 +11,8 @@
  *
  * Threads: those of the HTTP server, which never block; workers (ledger/pool.h), which block on the
  * ledger only; one of the HTTP client; one that watches held connections; one that keeps time for
- * those who wait; those of the ledger. No lock is held across a call of the ledger or a callback.
+ * those who wait, and some that wait in the ledger for them (ledger/waits.h); those of the ledger.
+ * No lock is held across a call of the ledger or a callback.
  */
 #ifndef SM_GATEWAY_GATEWAY_H
 #define SM_GATEWAY_GATEWAY_H
@@ -22,6 +23,7 @@
 #include "gateway/request.h"
 #include "gateway/tokens.h"
 #include "ledger/pool.h"
+#include "ledger/waits.h"
 #include "semel/semel.h"
 
 typedef struct gw_server gw_server;   /* server.c */
@@ -36,6 +38,7 @@ struct gateway {
     sm_http *http;
     gw_tokens *tokens;
     sm_pool *pool;
+    sm_waits *waits; /* rung after whatever this process does to an effect */
     gw_metrics *metrics;
     gw_stream *stream;
     gw_runs *runs;

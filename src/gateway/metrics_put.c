@@ -191,12 +191,12 @@ static void put_exchanges(sm_buf *out, gw_metrics *m)
 
 static void put_gateway(sm_buf *out, gateway *g)
 {
-    gw_runs_count runs = gw_runs_counted(g->runs);
     family(out, "semel_build_info", "gauge", "The version that runs.");
     sm_buf_printf(out, "semel_build_info{version=\"%s\"} 1\n", semel_version());
-    gauge(out, "semel_runs_in_flight", "Calls that are being executed.", runs.in_flight);
+    gauge(out, "semel_runs_in_flight", "Calls that are being executed.",
+          gw_runs_in_flight(g->runs));
     gauge(out, "semel_requests_parked", "Requests that wait for somebody else's attempt.",
-          runs.parked);
+          sm_waits_parked(g->waits));
     gauge(out, "semel_upstream_exchanges_in_flight", "Requests to upstreams under way.",
           sm_http_under_way(g->http));
     gauge(out, "semel_worker_queue", "Jobs that no worker has taken yet.",

@@ -328,7 +328,7 @@ static void write_found(gw_remedy *m, semel_answer *a)
         gw_remedy_later(m->g, &m->effect, m->attempt, m->least_ms, a);
     else
         sm_probed(m->g->ledger, &m->effect, m->found, &m->outcome, a);
-    gw_ring(m->g, m->effect.id);
+    sm_waits_ring(m->g->waits, m->effect.id);
 }
 
 /* ---- the worker's turn -----------------------------------------------------------------------*/

@@ -280,7 +280,7 @@ static void execute(gw_run *run, semel_answer *a)
     }
     if (!run->unrecorded)
         sm_give_back(run->g->ledger, sm_str_from(run->claim), a);
-    gw_ring(run->g, run->resend ? run->effect.id : run->ask.id);
+    sm_waits_ring(run->g->waits, run->resend ? run->effect.id : run->ask.id);
     gw_run_refuse(run, 500, "MISCONFIGURED", "Tell whoever runs the gateway; nothing was done.",
                   "%s", fault.text);
     finish(run, a);
@@ -305,7 +305,7 @@ static void answer_result(gw_run *run, semel_answer *a)
 static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
     gw_run *run = (gw_run *)(void *)((char *)q - offsetof(gw_run, ask));
-    run->rung = gw_park_heard(run->g->runs, q->id);
+    run->waiter.heard = sm_waits_heard(run->g->waits, q->id);
     run->replays_failures = c->failures == SM_FAILURES_REPLAY;
     run->read = c->class == SM_CLASS_READ;
     if (run->prepared)
@@ -332,7 +332,7 @@ static bool is_full(gw_run *run)
 {
     return !run->ops->hands_over &&
            (atomic_load(&run->g->draining) ||
-            gw_runs_counted(run->g->runs).in_flight >= (size_t)run->g->config->limits.in_flight);
+            gw_runs_in_flight(run->g->runs) >= (size_t)run->g->config->limits.in_flight);
 }
 
 static void turn_away(gw_run *run)
@@ -386,7 +386,7 @@ static void ask(gw_run *run, semel_answer *a)
     if (!waited && a->verdict == SEMEL_EXECUTE && a->claim.p != NULL) {
         copy_text(run->claim, a->claim); /* nobody was told to run it */
         sm_give_back(run->g->ledger, sm_str_from(run->claim), a);
-        gw_ring(run->g, run->ask.id);
+        sm_waits_ring(run->g->waits, run->ask.id);
     } else {
         tell(run, a, waited);
     }
@@ -456,7 +456,7 @@ static void settle(gw_run *run, semel_answer *a)
     count_in_flight(run, -1);
     if (back || (e == SM_OK && state == SEMEL_S_IN_DOUBT && run->attempt > 1))
         put_off(run, a);
-    gw_ring(g, run->resend ? run->effect.id : run->ask.id);
+    sm_waits_ring(g->waits, run->resend ? run->effect.id : run->ask.id);
     a->state = state;
     if (run->resend) {
         tell(run, a, false);

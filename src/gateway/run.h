@@ -82,9 +82,7 @@ struct gw_run {
     bool cut;
     char why[256]; /* for people: how the last exchange went wrong; empty: it did not */
 
-    uint64_t rung; /* park.c: what its bell had counted before the ledger was asked */
-    struct gw_run *next_parked, *prev_parked;
-    struct gw_watch *watch;
+    sm_waiter waiter;
     sm_timer timer;
 };
 
@@ -130,20 +128,9 @@ sm_err gw_runs_start(gateway *g, gw_runs **out, sm_fault *fault);
 bool gw_runs_drain(gw_runs *runs, int64_t deadline_ns);
 void gw_runs_stop(gw_runs *runs); /* accepts NULL */
 
-typedef struct gw_runs_count {
-    size_t in_flight; /* being executed */
-    size_t parked;
-} gw_runs_count;
-gw_runs_count gw_runs_counted(gw_runs *runs);
-
-/* An effect has changed, by whatever this process did: those who wait for it are woken. */
-void gw_ring(gateway *g, uint64_t id);
-void gw_ring_handle(gateway *g, sm_str handle); /* ef_... or ap_...; anything else is ignored */
+size_t gw_runs_in_flight(gw_runs *runs); /* how many are being executed */
 
 /* ---- those who wait (park.c) -----------------------------------------------------------------*/
-
-/* What is counted of the effect's bell; to be asked before the ledger is. */
-uint64_t gw_park_heard(gw_runs *runs, uint64_t id);
 
 /* Parks a run until what it asked for changes or its time is up; it is then added to the workers
  * again. RUNG: it has changed since, so ask again. OVER: nobody waits for the run any more, or it

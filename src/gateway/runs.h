@@ -6,29 +6,16 @@
 
 #include "gateway/run.h"
 
-#define GW_BUCKETS      4096u
-#define GW_WATCHERS_MAX 16u
-
-typedef struct gw_watch gw_watch; /* park.c */
-
 struct gw_runs {
     gateway *g;
     pthread_mutex_t lock;
-    pthread_cond_t tick;   /* the first deadline has changed */
-    pthread_cond_t wanted; /* a watch wants a watcher */
-    pthread_cond_t quiet;  /* no run is left */
+    pthread_cond_t tick;  /* the first deadline has changed */
+    pthread_cond_t quiet; /* no run is left */
     bool stop, draining;
 
     size_t alive;     /* runs that have been started and are not over */
     size_t in_flight; /* those that execute */
-    size_t parked;
     size_t recording; /* those that wait for the ledger to take their outcome */
-
-    uint64_t bells[GW_BUCKETS];
-    gw_watch *watches[GW_BUCKETS];
-    gw_watch *queue, **queue_end;
-    pthread_t watchers[GW_WATCHERS_MAX];
-    unsigned watcher_count, idle;
 
     pthread_t clock;
     bool clocked;

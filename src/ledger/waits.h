@@ -10,6 +10,10 @@
  *
  * A change that comes between asking and parking is not missed: bells count, and one that has rung
  * since it was heard before asking is told at once; and a watch names the version that was seen.
+ *
+ * From any thread. Whatever may wake somebody (ring, ring_handle, wake_all) is called without a
+ * lock of the caller's own, for `wake` may want it; everything else does nothing but its own work
+ * under its own lock, and may be called with one held.
  */
 #ifndef SM_LEDGER_WAITS_H
 #define SM_LEDGER_WAITS_H
@@ -18,7 +22,8 @@
 
 typedef struct sm_waits sm_waits;
 
-/* Lives in whatever waits. */
+/* Lives in whatever waits; zeroed before it is parked first. It and what was asked stay until it
+ * has left or has been woken. */
 typedef struct sm_waiter {
     const sm_asking *ask;                   /* as sm_ask left it */
     uint64_t heard;                         /* the bell's count before it was asked */
@@ -35,12 +40,15 @@ void sm_waits_free(sm_waits *w);
 /* What is counted of an effect's bell; to be asked before the ledger is. */
 uint64_t sm_waits_heard(sm_waits *w, uint64_t id);
 
-/* PARKED: `wake` will be called, once, from some thread, unless it leaves before. RUNG: it has
- * changed since it was heard, so ask again. NO_ROOM: out of memory, or of `most` places. */
+/* PARKED: `wake` will be called, once, from some thread, unless it leaves before; that may be
+ * before this returns. RUNG: it has changed since it was heard, or since it was asked, so ask
+ * again. NO_ROOM: out of memory, of threads, or of `most` places, which count all who are parked.
+ */
 typedef enum sm_parked { SM_PARKED, SM_RUNG, SM_NO_ROOM } sm_parked;
 sm_parked sm_waits_park(sm_waits *w, sm_waiter *waiter, size_t most);
 
-/* Takes a waiter out. False: it is being woken, or has been, or was never parked. */
+/* Takes a waiter out. True: whoever asked for that has it, and nobody wakes it. False: it is being
+ * woken, or has been, or was never parked. */
 bool sm_waits_leave(sm_waits *w, sm_waiter *waiter);
 
 /* An effect has changed, by whatever this process did. The second takes ef_... or ap_... and
