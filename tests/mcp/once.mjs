@@ -230,8 +230,12 @@ test('an irreversible tool that says that it failed is in doubt, and runs no mor
     // Another one of the same tool waits until the doubt is removed.
     const barred = assertVerdict(await client.call('wipe', { what: 'other' }), 'IN_DOUBT');
     assert.equal(barred.blocked_by, verdict.effect);
-    place.json('resolve', verdict.effect, '--applied', '--evidence', 'looked');
+    place.json('resolve', verdict.effect, '--applied', '{"id":"x1"}', '--evidence', 'looked');
     assertFresh(await client.call('wipe', { what: 'other' }), 'other: 1');
+    // What a person says that it returned is told in the form that clients understand.
+    const told = await client.call('wipe', args);
+    assertReplayed(told);
+    assert.match(textOf(told), /x1/);
     await client.close();
 });
 
