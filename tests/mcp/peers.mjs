@@ -125,7 +125,7 @@ test("the inspector's command line", () => {
     fs.writeFileSync(file, JSON.stringify({ mcpServers: { once: { command, args } } }));
     const inspect = (...more) => {
         const [program, ...rest] = [...inspector, '--config', file, '--server', 'once', ...more];
-        const env = { ...place.env, HOME: place.directory };
+        const env = { ...place.env, HOME: place.directory, MCP_INSPECTOR_SECRET_STORE: 'memory' };
         const done = spawnSync(program, rest, { env, encoding: 'utf8', timeout: 30_000 });
         assert.equal(done.status, 0, done.stderr);
         return JSON.parse(done.stdout);
