@@ -12,7 +12,7 @@ import http from 'node:http';
 import process from 'node:process';
 import { Readable } from 'node:stream';
 import {
-    McpServer, MissingRequiredClientCapabilityError, ProtocolError, ResourceTemplate,
+    McpServer, ProtocolError, ResourceTemplate,
     WebStandardStreamableHTTPServerTransport, acceptedContent, completable, createMcpHandler, fromJsonSchema,
     hostHeaderValidationResponse, inputRequired, isLegacyRequest, localhostAllowedHostnames,
     localhostAllowedOrigins, originValidationResponse,
@@ -25,6 +25,7 @@ const text = (value) => ({ content: [{ type: 'text', text: value }] });
 const png = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==';
 const wav = 'UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=';
 const nothing = z.object({});
+let notifier = null; // of streams that listen, over HTTP
 
 // ---- state that goes through the client
 
@@ -170,11 +171,9 @@ function addTools(server) {
         }
         return text('done');
     });
-    tool('test_missing_capability', (args, ctx) => {
-        const can = ctx.mcpReq.envelope?.['io.modelcontextprotocol/clientCapabilities'] ?? {};
-        if (!can.sampling) throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { sampling: {} } });
-        return text('it can');
-    });
+    // Asking a client for what it did not say that it can do is refused by the SDK, as it must be.
+    tool('test_missing_capability', (args, ctx) => given(ctx, 'said')
+        ? text('it can') : inputRequired({ inputRequests: { said: sampling('Say something', 10) } }));
     tool('test_logging_tool', async (args, ctx) => {
         await ctx.mcpReq.log('info', 'A line of the log');
         return text('logged');
@@ -187,12 +186,14 @@ function addTools(server) {
         await sleep(100);
         return text('Reconnection test completed successfully.');
     });
-    tool('test_trigger_tool_change', (args, ctx) => {
-        server.notifyToolsChanged?.();
+    tool('test_trigger_tool_change', () => {
+        if (notifier) notifier.toolsChanged();
+        else server.sendToolListChanged();
         return text('changed');
     });
     tool('test_trigger_prompt_change', () => {
-        server.notifyPromptsChanged?.();
+        if (notifier) notifier.promptsChanged();
+        else server.sendPromptListChanged();
         return text('changed');
     });
     tool('test_headers', ({ region }) => text(`region ${region}`), fromJsonSchema(withHeaders));
@@ -326,6 +327,7 @@ async function legacy(request) {
 
 function serveHttp(port) {
     const modern = createMcpHandler(makeServer, { legacy: 'reject' });
+    notifier = modern.notify;
     const answer = async (request) => hostHeaderValidationResponse(request, localhostAllowedHostnames())
         ?? originValidationResponse(request, localhostAllowedOrigins())
         ?? ((await isLegacyRequest(request.clone())) ? legacy(request) : modern.fetch(request));
