@@ -31,7 +31,9 @@ mcp_lines *mcp_lines_new(size_t line_max); /* NULL when out of memory */
 void mcp_lines_free(mcp_lines *l);         /* accepts NULL */
 
 /* Takes a piece; an empty one continues with what was held after a stop. *stopped (may be NULL):
- * the sink has said so. False when out of memory: the stream is lost. */
+ * the sink has said so. What is added while it is stopped is held too, so nothing should be. A last
+ * line without a line feed is ended by adding one. The sink must neither add nor free. False when
+ * out of memory: the stream is lost. */
 bool mcp_lines_add(mcp_lines *l, sm_str piece, mcp_line_fn *sink, void *context, bool *stopped);
 
 /* Bytes that are held. */

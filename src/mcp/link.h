@@ -8,6 +8,7 @@
 #ifndef SM_MCP_LINK_H
 #define SM_MCP_LINK_H
 
+#include <signal.h>
 #include <stdint.h>
 
 #include "effect/http.h"
@@ -48,9 +49,11 @@ typedef struct mcp_link_events {
 
     void (*lost)(void *context, mcp_way *way, const mcp_loss *loss);
 
-    /* The server can be talked to (again): a child was started. `again`: it is not the one that was
-     * initialized. */
-    void (*up)(void *context, bool again);
+    /* A line of the server's was too long to be read; `id` as mcp_line tells. */
+    void (*too_long)(void *context, sm_str id, uint64_t length);
+
+    /* The server can be talked to again: it is another child, which knows nothing of what was. */
+    void (*up)(void *context);
 
     /* The server is away; `lost` has been told for all requests. It is started again by and by
      * (`up`), unless `for_good`. */
@@ -107,6 +110,7 @@ typedef struct mcp_child_options {
     char *const *argv;     /* the first is looked up in PATH; borrowed for the link's life */
     char *const *envp;     /* NULL: ours */
     const char *directory; /* NULL: ours */
+    const sigset_t *mask;  /* signals that are blocked in it; NULL: none */
 
     /* What the owner is told about the process itself, beside the link's events. It ended (`status`
      * as wait(2) gives it) after having said something, or without (`served`). True: it is to be
@@ -114,7 +118,7 @@ typedef struct mcp_child_options {
     bool (*ended)(void *context, int status, bool served);
 } mcp_child_options;
 
-/* Starts it: `up` is told soon. Its standard error is ours. */
+/* Starts it. Its standard error is ours. */
 sm_err mcp_child_open(mcp_loop *loop, const mcp_child_options *o, const mcp_link_events *events,
                       mcp_link **out, sm_fault *fault);
 

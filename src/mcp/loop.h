@@ -14,9 +14,10 @@ typedef struct mcp_loop mcp_loop;
 sm_err mcp_loop_new(mcp_loop **out, sm_fault *fault);
 void mcp_loop_free(mcp_loop *l); /* accepts NULL; what is in the mailbox is given out first */
 
-/* Runs until mcp_loop_stop. */
+/* Runs until mcp_loop_stop, on whatever thread this is; may be run again. Whoever is called may
+ * watch, unwatch, time and untime anything. */
 void mcp_loop_run(mcp_loop *l);
-void mcp_loop_stop(mcp_loop *l); /* from any thread */
+void mcp_loop_stop(mcp_loop *l); /* from any thread, or a signal's handler */
 
 /* ---- the mailbox -----------------------------------------------------------------------------*/
 
@@ -53,9 +54,11 @@ void mcp_loop_unwatch(mcp_loop *l, mcp_watch *w); /* before the descriptor is cl
 typedef struct mcp_timer {
     sm_timer timer; /* first */
     void (*due)(struct mcp_timer *t);
+    struct mcp_timer *next_unset; /* there was no memory to set it; that is tried again */
 } mcp_timer;
 
-void mcp_loop_time(mcp_loop *l, mcp_timer *t, int64_t due_ns); /* sets it, or sets it anew */
-void mcp_loop_untime(mcp_loop *l, mcp_timer *t);               /* accepts one that is not set */
+/* Sets it, or sets it anew, by sm_clock_mono_ns. It may be late, never lost. */
+void mcp_loop_time(mcp_loop *l, mcp_timer *t, int64_t due_ns);
+void mcp_loop_untime(mcp_loop *l, mcp_timer *t); /* accepts one that is not set */
 
 #endif

@@ -21,6 +21,8 @@
 #ifndef SM_MCP_MCP_H
 #define SM_MCP_MCP_H
 
+#include <stdatomic.h>
+
 #include "ledger/pool.h"
 #include "ledger/waits.h"
 #include "mcp/link.h"
@@ -37,7 +39,8 @@ typedef struct mcp_hub {
     semel_answer *answer; /* the loop's own, for what does not block */
     void (*say)(void *context, mcp_level level, const char *text); /* for people; from the loop */
     void *say_context;
-    size_t calls; /* that are not over */
+    size_t calls;         /* that are not over */
+    atomic_bool stopping; /* nobody tries for long to record anything */
 } mcp_hub;
 
 /* One server, however many sessions talk to it. */
@@ -84,7 +87,8 @@ typedef struct mcp_client_ops {
     /* The session wants no more messages for now, or wants them again. */
     void (*pause)(void *context, bool paused);
 
-    /* Nothing is under way any more, after mcp_session_end. */
+    /* Nothing is under way any more, after mcp_session_end. The session is not to be freed from
+     * inside of this or any other callback. */
     void (*idle)(void *context);
 
     /* The server has ended and does not come back. */

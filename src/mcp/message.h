@@ -37,13 +37,15 @@ typedef struct mcp_message {
     sm_str id;                       /* as written: "7" and 7 differ */
     sm_str params;                   /* as written */
     sm_str result, error;            /* as written */
-    char method[MCP_METHOD_MAX + 1]; /* decoded; a longer one is cut, and none of ours */
+    char method[MCP_METHOD_MAX + 1]; /* decoded; a longer one is cut, and none of ours; what a C
+                                        string cannot hold is U+FFFD */
     bool junk;                       /* INVALID: it is not even JSON */
     char flaw[160];                  /* INVALID: a sentence for people */
 } mcp_message;
 
-/* Reads one message. An id is a string or a whole number of at most MCP_ID_MAX bytes; a response
- * may have null. False for MCP_INVALID. */
+/* Reads one message. An id is a string or a whole number (digits alone: neither 1.0 nor 1e2) of at
+ * most MCP_ID_MAX bytes; a response may have null, and an error none. A message that is nested too
+ * deeply is INVALID but no junk, so that it can be answered. False for MCP_INVALID. */
 bool mcp_read(sm_str text, mcp_message *out);
 
 /* ---- inside ----------------------------------------------------------------------------------*/
@@ -60,7 +62,7 @@ bool mcp_find(sm_str object, const char *name, sm_str *out);
 bool mcp_twice(sm_str object, const char *name);
 
 /* A string, decoded and NUL-terminated. False if it is no string, is longer than room - 1, or holds
- * a NUL. */
+ * a NUL or half a surrogate pair; `out` is empty then. */
 bool mcp_text(sm_str value, char *out, size_t room);
 
 /* Whether it is a string that decodes to this. */
@@ -92,8 +94,9 @@ typedef struct mcp_edit {
 /* Appends the text with the edits made, which are in the text's order and do not overlap. */
 void mcp_put_edited(sm_buf *out, sm_str text, const mcp_edit *edits, size_t n);
 
-/* Appends an object with one member set: replaced where it is, else put in front. The object is as
- * written, or absent, which counts as {}. `value` absent: the member is taken out. */
+/* Appends an object with one member set: replaced where it is, else put in front; if it is there
+ * several times, the others go. The object is as written, or absent, which counts as {}, as does
+ * any other value. `value` absent: the member is taken out. */
 void mcp_put_with(sm_buf *out, sm_str object, const char *name, sm_str value);
 
 #endif

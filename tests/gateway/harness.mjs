@@ -4,55 +4,16 @@
 //     const gw = await Gateway.start({ contract: {...}, config: {...}, env: {...} });
 //     const answer = await gw.agent.call({ scope: 'shop/1', tool: 'charge', args: {} });
 //
-// SEMEL_BIN is the program. The standard tokens are made once for all gateways of a process.
+// The standard tokens are made once for all gateways of a process.
 
 import assert from 'node:assert/strict';
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import fs from 'node:fs';
-import net from 'node:net';
-import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import { Client } from './client.mjs';
+import { freePort, newPath, run, semel } from './program.mjs';
 import { eventually, lastTest, later } from './tap.mjs';
-
-export const semel = process.env.SEMEL_BIN ?? path.resolve('build/test/semel');
-
-let scratchDirectory = null;
-
-// A directory that is gone afterwards.
-export function scratch() {
-    if (scratchDirectory === null) {
-        scratchDirectory = fs.mkdtempSync(path.join(os.tmpdir(), 'semel-gateway-'));
-        later(() => fs.rmSync(scratchDirectory, { recursive: true, force: true }));
-    }
-    return scratchDirectory;
-}
-
-let names = 0;
-export function newPath(name) {
-    return path.join(scratch(), `${++names}-${name}`);
-}
-
-// A port that nothing listens on, below those that the system gives to clients.
-export async function freePort() {
-    for (;;) {
-        const port = 20000 + Math.floor(Math.random() * 12000);
-        const free = await new Promise((resolve) => {
-            const server = net.createServer();
-            server.on('error', () => resolve(false));
-            server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
-        });
-        if (free) return port;
-    }
-}
-
-// Runs the program to its end.
-export function run(args, options = {}) {
-    const result = spawnSync(semel, args, { encoding: 'utf8', timeout: 20_000, ...options });
-    if (result.error) throw result.error;
-    return result;
-}
 
 export function makeToken(file, role, scope, name, more = []) {
     const bound = scope === '' ? ['--all-scopes'] : ['--scope', scope];
@@ -300,3 +261,4 @@ export function assertProblem(answer, status, code, words = null) {
 }
 
 export { assert };
+export * from './program.mjs';

@@ -1,0 +1,156 @@
+/*
+ * Asking the client's own user for an approval, where the contract lets whoever asks approve.
+ *
+ * In the era of sessions that is a question to the client in the middle of the call
+ * (elicitation/create); later it is an answer that asks for input, after which the client makes the
+ * call again. What it comes back with names the approval request; that counts only if the ledger,
+ * asked anew, still awaits that very request for this very call (I7), so nothing has to be signed.
+ */
+#include "json/canon.h"
+#include "mcp/call.h"
+
+#define STATE    "semel-approval:"
+#define QUESTION "semel-approval"
+
+/* What the user is asked: a sentence with the tool and its arguments, and a box to tick. */
+static void put_question(sm_buf *out, const mcp_call *call)
+{
+    sm_buf text;
+    sm_buf_init(&text, 2 * MCP_LINE_MAX);
+    sm_buf_printf(&text, "Allow this call of %.*s, once?\n", SM_FMT(call->tool));
+    sm_str args = call->ask.call.args;
+    sm_buf_bytes(&text, args.p, args.n < 4000 ? args.n : 4000);
+    if (args.n >= 4000)
+        sm_buf_printf(&text, "... (%zu bytes in all; semel show %.*s shows them)", args.n,
+                      SM_FMT(call->a.effect));
+    sm_buf_text(out, "{\"mode\":\"form\",\"message\":");
+    sm_json_put_text(out, sm_buf_view(&text));
+    sm_buf_text(out, ",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"approve\":{"
+                     "\"type\":\"boolean\",\"title\":\"Approve\",\"description\":"
+                     "\"Yes: it runs once, with exactly these arguments.\"}},"
+                     "\"required\":[\"approve\"]}}");
+    sm_buf_fini(&text);
+}
+
+static bool ask_legacy(mcp_call *call)
+{
+    mcp_session *s = call->session;
+    char id[MCP_OWN_ID_MAX];
+    size_t n = mcp_own_id(s, id);
+    sm_buf_clear(&call->question);
+    sm_buf_bytes(&call->question, id, n);
+    sm_buf out;
+    sm_buf_init(&out, 2 * MCP_LINE_MAX);
+    sm_buf_text(&out, "{\"jsonrpc\":\"2.0\",\"id\":");
+    sm_buf_bytes(&out, id, n);
+    sm_buf_text(&out, ",\"method\":\"elicitation/create\",\"params\":");
+    put_question(&out, call);
+    sm_buf_byte(&out, '}');
+    bool right = out.err == SM_OK && call->question.err == SM_OK;
+    if (right) {
+        if (call->slot != NULL)
+            mcp_slot_decide(s, call->slot, (sm_str){0});
+        call->slot = NULL;
+        call->stage = MCP_ELICITING;
+        mcp_tell_client(s, call->x->channel, sm_buf_view(&out));
+    }
+    sm_buf_fini(&out);
+    return right;
+}
+
+static bool ask_modern(mcp_call *call)
+{
+    sm_buf out;
+    sm_buf_init(&out, 2 * MCP_LINE_MAX);
+    sm_buf_text(&out, "{\"resultType\":\"input_required\",\"inputRequests\":{\"" QUESTION
+                      "\":{\"method\":\"elicitation/create\",\"params\":");
+    put_question(&out, call);
+    sm_buf_printf(&out, "}},\"requestState\":\"" STATE "%.*s\"}", SM_FMT(call->a.request));
+    bool right = out.err == SM_OK;
+    if (right) {
+        mcp_exchange *x = call->x;
+        call->x = NULL;
+        mcp_reply_result(x, sm_buf_view(&out));
+        mcp_call_end(call);
+    }
+    sm_buf_fini(&out);
+    return right;
+}
+
+/* Whether the client says, with a modern request, that it can ask its user. */
+static bool elicits(const mcp_call *call)
+{
+    sm_str part;
+    return mcp_find(call->meta, "io.modelcontextprotocol/clientCapabilities", &part) &&
+           mcp_find(part, "elicitation", &part);
+}
+
+bool mcp_approve_here(mcp_call *call)
+{
+    const sm_approval *how = &call->contract->approval;
+    if (call->contract == NULL || !how->self_approval || how->via != 0 ||
+        !call->server->o.approve_here || call->a.request.p == NULL)
+        return false;
+    if (call->said_about.p != NULL) {
+        bool same = sm_str_eq(call->said_about, call->a.request);
+        if (same && !call->decided) {
+            call->decided = true;
+            call->approved = call->said_yes;
+            mcp_call_work(call, MCP_DECIDING);
+            return true;
+        }
+    }
+    if (call->x->modern)
+        return elicits(call) && ask_modern(call);
+    return call->session->elicits && !call->decided && ask_legacy(call);
+}
+
+/* What somebody answered: accepted with the box ticked, or not; nothing if it was put aside. */
+typedef enum reply { PUT_ASIDE, YES, NO } reply;
+
+static reply read_reply(sm_str result)
+{
+    sm_str action, content, approve;
+    if (!mcp_find(result, "action", &action))
+        return PUT_ASIDE;
+    if (mcp_is(action, "decline"))
+        return NO;
+    if (!mcp_is(action, "accept") || !mcp_find(result, "content", &content) ||
+        !mcp_find(content, "approve", &approve))
+        return PUT_ASIDE;
+    return mcp_is_true(approve) ? YES : NO;
+}
+
+void mcp_approve_answered(mcp_session *s, const mcp_message *m)
+{
+    for (mcp_call *call = s->server->calls; call != NULL; call = call->next) {
+        if (call->session != s || call->stage != MCP_ELICITING ||
+            !sm_str_eq(sm_buf_view(&call->question), m->id))
+            continue;
+        reply said = m->kind == MCP_RESULT ? read_reply(m->result) : PUT_ASIDE;
+        call->decided = true;
+        call->approved = said == YES;
+        if (said == PUT_ASIDE)
+            mcp_call_refuse(call);
+        else
+            mcp_call_work(call, MCP_DECIDING);
+        return;
+    }
+}
+
+void mcp_approve_read(mcp_call *call)
+{
+    sm_str state, responses, response;
+    char text[SM_HANDLE_TEXT + sizeof STATE];
+    if (!mcp_find(call->params, "requestState", &state) ||
+        !mcp_text(state, text, sizeof text) || strncmp(text, STATE, strlen(STATE)) != 0)
+        return;
+    reply said = PUT_ASIDE;
+    if (mcp_find(call->params, "inputResponses", &responses) &&
+        mcp_find(responses, QUESTION, &response))
+        said = read_reply(response);
+    call->legged = false;
+    call->said_about = sm_arena_text(&call->arena, sm_str_from(text + strlen(STATE)));
+    call->said_yes = said == YES;
+    call->decided = said == PUT_ASIDE; /* nobody has said anything */
+}

@@ -1,0 +1,55 @@
+/* Batches: the answers to several requests that came as one message. */
+#include <stdlib.h>
+
+#include "mcp/session.h"
+
+struct mcp_batch {
+    mcp_channel *channel;
+    size_t expected;
+    bool done; /* all of its messages have been looked at */
+    sm_buf out;
+};
+
+mcp_batch *mcp_batch_new(mcp_channel *channel)
+{
+    mcp_batch *b = calloc(1, sizeof *b);
+    if (b == NULL)
+        return NULL;
+    b->channel = channel;
+    sm_buf_init(&b->out, 4 * MCP_LINE_MAX);
+    return b;
+}
+
+void mcp_batch_expect(mcp_batch *b)
+{
+    b->expected++;
+}
+
+/* All answers are there: they go back, and the batch with them. */
+static void finish(mcp_batch *b, mcp_session *s)
+{
+    if (!b->done || b->expected > 0)
+        return;
+    if (b->out.len > 0 && !s->ending) {
+        sm_buf_byte(&b->out, ']');
+        s->client.deliver(s->client.context, b->channel, sm_buf_view(&b->out), true);
+    }
+    sm_buf_fini(&b->out);
+    free(b);
+}
+
+void mcp_batch_answer(mcp_batch *b, mcp_session *s, sm_str text)
+{
+    b->expected--;
+    if (text.p != NULL) {
+        sm_buf_byte(&b->out, b->out.len == 0 ? '[' : ',');
+        sm_buf_str(&b->out, text);
+    }
+    finish(b, s);
+}
+
+void mcp_batch_done(mcp_batch *b, mcp_session *s)
+{
+    b->done = true;
+    finish(b, s);
+}

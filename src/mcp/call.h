@@ -1,0 +1,112 @@
+/*
+ * One call of a tool that goes through the ledger.
+ *
+ *     list? --> ask --> replay, refused ------------------------------> answer
+ *                | \                                                      ^
+ *                |  `--> wait: parked, asked again when that changes -----+
+ *                v                                                        |
+ *              execute --> the server --> record -------------------------'
+ *
+ * Asking and recording are done by workers, everything else on the loop. A call is in one place at
+ * a time, and whoever has it there may use it alone. A call whose client has cancelled it, or has
+ * gone, goes on if it executes, so that its outcome is recorded for the retry; one that only waits
+ * is over.
+ */
+#ifndef SM_MCP_CALL_H
+#define SM_MCP_CALL_H
+
+#include "mcp/session.h"
+
+typedef enum mcp_stage {
+    MCP_LISTING,   /* waits for the server's tools */
+    MCP_ASKING,    /* a worker asks the ledger */
+    MCP_PARKED,    /* somebody else is at it, or an approval is awaited */
+    MCP_ELICITING, /* the client's user is asked */
+    MCP_DECIDING,  /* a worker writes down what the user said */
+    MCP_EXECUTING, /* the server has it */
+    MCP_RECORDING, /* a worker records how it went */
+} mcp_stage;
+
+struct mcp_call {
+    sm_job job;
+    mcp_post post;
+    sm_waiter waiter;
+    mcp_timer timer; /* parked: until when it waits */
+    mcp_server *server;
+    mcp_session *session;
+    mcp_exchange *x;
+    mcp_slot *slot;        /* its place in the order, until it is known what is sent */
+    mcp_call *next, *prev; /* all of a server */
+    mcp_call *next_unlisted;
+    mcp_stage stage;
+    mcp_listing *listing;
+
+    sm_arena arena;            /* of what stays */
+    sm_buf text;               /* the message as it came */
+    sm_str params, args, meta; /* in it, as written; args and meta may be absent */
+    sm_str tool;               /* decoded */
+    bool legged;               /* it answers what the server asked for in an earlier leg */
+    bool tasked;               /* it asks for a task */
+    sm_buf question;           /* ELICITING: the id of ours, as written */
+    sm_str said_about;         /* modern: the approval request that the client came back about */
+    bool said_yes;             /* with that */
+    bool decided;              /* the user has been asked */
+
+    sm_asking ask;
+    bool made;           /* the ledger's call is made */
+    bool waited;         /* it has been parked */
+    bool over;           /* it waits no longer */
+    bool repeat_pending; /* the client knew that an approval is awaited */
+    int64_t deadline_ns;
+
+    /* What the worker learned. */
+    const sm_contract *contract; /* held by ask.contracts */
+    sm_arena said;               /* the texts of: */
+    semel_answer a;
+    int64_t settled_at; /* replay: when it was done */
+    bool approved;      /* DECIDING: what the user said */
+    bool back;          /* RECORDING: nothing was done, the claim is given back */
+    bool unknown;       /* RECORDING: the server was lost before it answered */
+
+    char claim[SM_HANDLE_TEXT], handle[SM_HANDLE_TEXT];
+    sm_running lease;
+    bool ran;        /* the server has had it, in this attempt */
+    bool unrecorded; /* nothing is recorded of it */
+    sm_buf answer;   /* the server's, as it came */
+    semel_outcome outcome;
+    sm_str why; /* how it was lost */
+    sm_err recorded;
+};
+
+/* Adds the job; the loop gets the call back when it is done. */
+void mcp_call_work(mcp_call *call, mcp_stage stage);
+
+/* Ends a call whose exchange was answered, or is not to be. */
+void mcp_call_end(mcp_call *call);
+
+/* Answers with what the ledger said, and ends it. */
+void mcp_call_refuse(mcp_call *call);
+void mcp_call_replay(mcp_call *call);
+
+/* The same in words of ours. */
+void mcp_call_refuse_with(mcp_call *call, semel_code code, const char *advice, const char *format,
+                          ...) __attribute__((format(printf, 4, 5)));
+
+/* ---- asking the user (approve.c) -------------------------------------------------------------*/
+
+/* Whether the client's own user may be asked to approve, and can be. If so it is: the call is
+ * ELICITING (legacy), or was answered with what is to be asked (modern). */
+bool mcp_approve_here(mcp_call *call);
+
+/* A modern client that comes back with what its user said about our question: notes that, and
+ * takes what carried it out of the call. */
+void mcp_approve_read(mcp_call *call);
+
+/* ---- words (verdict.c) -----------------------------------------------------------------------*/
+
+/* Appends a result for the era: a refusal that a model can act on; a recorded outcome. The second
+ * is false if the record is an error and not a result: then *error is it. */
+void mcp_put_refusal(sm_buf *out, const semel_answer *a, bool modern);
+bool mcp_put_replay(sm_buf *out, const mcp_call *call, sm_str *error);
+
+#endif

@@ -1,0 +1,250 @@
+/*
+ * The proxy's insides: what the files of mcp.h share. Everything is on the loop's thread but what
+ * says otherwise.
+ */
+#ifndef SM_MCP_SESSION_H
+#define SM_MCP_SESSION_H
+
+#include <pthread.h>
+
+#include "base/limits.h"
+#include "core/handle.h"
+#include "mcp/mcp.h"
+
+#define MCP_BUCKETS     1024u
+#define MCP_CALLS_MAX   2000u              /* calls at once, of all sessions */
+#define MCP_QUEUE_BYTES ((size_t)32 << 20) /* messages that wait for their turn */
+#define MCP_TOLD        256u               /* answers that a session remembers */
+#define MCP_OWN_ID_MAX  64u
+#define MCP_AWAY_MS     5000 /* so long what is asked waits for a server that is started again */
+
+/* JSON-RPC errors of our own, outside of what is reserved. */
+#define MCP_E_AWAY (-31001) /* the server cannot be reached; nothing was done */
+#define MCP_E_LOST (-31002) /* it went away before it had answered */
+
+typedef struct mcp_exchange mcp_exchange;
+typedef struct mcp_call mcp_call;
+typedef struct mcp_listing mcp_listing;
+typedef struct mcp_batch mcp_batch;
+
+/* ---- requests --------------------------------------------------------------------------------*/
+
+typedef enum mcp_what {
+    MCP_W_OTHER,
+    MCP_W_INITIALIZE,
+    MCP_W_LIST, /* tools/list */
+    MCP_W_CALL, /* tools/call that goes through the ledger */
+    MCP_W_OWN,  /* a request of ours to the server */
+} mcp_what;
+
+/* One request that is not answered yet: a client's, or one of ours. */
+struct mcp_exchange {
+    mcp_way way; /* first */
+    mcp_session *session;
+    mcp_channel *channel;
+    mcp_exchange *next, **at; /* in the session's table */
+    mcp_what what;
+    sm_str id;      /* the client's, as written */
+    sm_str sent_id; /* the server's name for it, as written: the same unless the link is shared */
+    sm_str token;   /* progress token, as written; absent: none */
+    bool modern;    /* it is of the era without sessions */
+    bool under_way; /* the link has it */
+    bool canceled;  /* nobody wants an answer */
+    mcp_call *call;
+    mcp_batch *batch;
+
+    /* What the answer is about, for mcp_told_of; 0: no effect. */
+    uint64_t effect;
+    char handle[SM_HANDLE_TEXT];
+
+    /* Ours: the answer, or NULL if there will be none. */
+    void (*answered)(mcp_exchange *x, const mcp_message *m);
+    void *context;
+};
+
+/* ---- order -----------------------------------------------------------------------------------*/
+
+/* A message in the order in which the client sent it. One that asks the ledger first keeps its
+ * place until it is known what becomes of it. */
+typedef struct mcp_slot {
+    struct mcp_slot *next;
+    mcp_exchange *x; /* NULL: no request */
+    bool decided;
+    sm_buf text; /* empty once decided: nothing is sent */
+} mcp_slot;
+
+/* ---- sessions --------------------------------------------------------------------------------*/
+
+/* An answer about an effect that the client was given. */
+typedef struct mcp_told {
+    uint64_t effect; /* the ledger's number of the key; 0: nothing is here */
+    uint64_t ticket; /* not known to have arrived as long as this is not 0 */
+    int64_t at_ns;
+    char handle[SM_HANDLE_TEXT];
+    char id[MCP_OWN_ID_MAX]; /* of the request, as written; cut */
+} mcp_told;
+
+struct mcp_session {
+    mcp_server *server;
+    mcp_session *next, *prev; /* of the server */
+    mcp_session_options o;
+    mcp_client_ops client;
+    sm_str actor, scope; /* owned */
+    mcp_link *link;
+    mcp_exchange *table[MCP_BUCKETS];
+    size_t requests;
+    size_t writes;     /* calls under way */
+    uint64_t last_own; /* number of our newest request */
+    char own_name[24]; /* what ids of ours begin with, quote included */
+
+    /* The handshake, as the client made it. */
+    sm_buf initialize; /* its params, as written */
+    char version[32];  /* that was agreed on; empty: none yet */
+    bool elicits;      /* the client can ask its user (legacy) */
+    sm_buf level;      /* params of the last logging/setLevel */
+    bool starting;     /* another server is being told of all that: everything waits */
+
+    mcp_slot *first, **last; /* waiting for their turn */
+    size_t waiting_bytes;
+    bool paused;
+    bool down;     /* the server has gone */
+    bool away;     /* and has not come back for a while: nothing waits for it any more */
+    bool ending;   /* the client has gone */
+    unsigned junk; /* lines of the server that were no messages */
+    mcp_timer away_timer;
+
+    /* What the client was told. Workers look at it. */
+    pthread_mutex_t told_lock;
+    mcp_told told[MCP_TOLD];
+    unsigned told_at;
+};
+
+struct mcp_server {
+    mcp_hub *hub;
+    mcp_server_options o;
+    char *name, *scope, *pins;
+    mcp_session *sessions;
+    mcp_listing *listing; /* newest; NULL: none yet */
+    bool stale;           /* the server says that it has changed */
+    bool listing_now;     /* somebody is asking for it */
+    mcp_call *unlisted;   /* calls that wait for it */
+    mcp_call *calls;      /* all of them */
+};
+
+/* What the server's tools are, counted. */
+struct mcp_listing {
+    unsigned holders;
+    mcp_tools *tools;
+    int64_t until_ns; /* it is asked again then; INT64_MAX: only if the server says so */
+};
+
+/* What goes with a message of the client. */
+typedef struct mcp_hop {
+    const sm_http_field *headers;
+    size_t header_count;
+    mcp_batch *batch;
+} mcp_hop;
+
+/* Makes a request known under its sent_id. `id` and `token` are copied. NULL when out of memory. */
+mcp_exchange *mcp_exchange_new(mcp_session *s, mcp_what what, sm_str id, mcp_channel *channel);
+void mcp_exchange_free(mcp_exchange *x);
+mcp_exchange *mcp_exchange_find(mcp_session *s, sm_str sent_id);
+
+/* Notes era and progress token. */
+void mcp_exchange_describe(mcp_exchange *x, sm_str params);
+
+/* Passes a request on as it came; its answer too. */
+void mcp_pass_request(mcp_session *s, const mcp_message *m, mcp_what what, mcp_channel *channel,
+                      const mcp_hop *hop);
+void mcp_pass_answer(mcp_exchange *x, const mcp_message *m);
+
+/* Answers a request and frees it; `text` is the whole message. */
+void mcp_reply(mcp_exchange *x, sm_str text);
+void mcp_reply_error(mcp_exchange *x, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same for a result as written. */
+void mcp_reply_result(mcp_exchange *x, sm_str result);
+
+/* A request of ours. `params` as written. `answered` is called once, perhaps with NULL. False:
+ * it was not sent, and it is not called. It goes before everything that waits. */
+bool mcp_request(mcp_session *s, const char *method, sm_str params,
+                 void (*answered)(mcp_exchange *x, const mcp_message *m), void *context);
+
+/* For answers that nobody needs. */
+void mcp_ignore(mcp_exchange *x, const mcp_message *m);
+
+/* Sends what is a client's own message in its turn. */
+void mcp_forward(mcp_session *s, sm_str text, mcp_exchange *x);
+
+/* Keeps the place of a call; then says what is sent there: nothing if `text` is absent. True if it
+ * was, or will be when its turn comes. */
+mcp_slot *mcp_slot_new(mcp_session *s, mcp_exchange *x);
+void mcp_slot_decide(mcp_session *s, mcp_slot *slot, sm_str text);
+
+/* A message for the client that answers nothing. */
+void mcp_tell_client(mcp_session *s, mcp_channel *channel, sm_str text);
+
+/* For people. */
+void mcp_say(mcp_hub *hub, mcp_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* A session has no more to do: `idle`, if it is ending. */
+void mcp_session_rest(mcp_session *s);
+
+/* ---- what the client was told ----------------------------------------------------------------*/
+
+void mcp_told_add(mcp_session *s, const mcp_exchange *x, uint64_t ticket);
+void mcp_told_canceled(mcp_session *s, sm_str id);
+
+/* From any thread: whether the client was given an answer about this effect at least so long ago,
+ * and which. */
+bool mcp_told_of(mcp_session *s, uint64_t effect, int64_t least_ms, char handle[SM_HANDLE_TEXT]);
+
+/* ---- tools (listing.c) -----------------------------------------------------------------------*/
+
+/* Takes a call that has to know the tools first; it is continued with mcp_call_listed. */
+void mcp_listing_need(mcp_session *s, mcp_call *call, sm_str meta);
+bool mcp_listing_fresh(const mcp_server *s);
+
+mcp_listing *mcp_listing_hold(mcp_listing *l); /* accepts NULL */
+void mcp_listing_drop(mcp_listing *l);         /* accepts NULL */
+
+/* The answer to a client's tools/list, on its way: looked at, and what is hidden taken out. */
+void mcp_listing_pass(mcp_exchange *x, const mcp_message *m);
+void mcp_listing_changed(mcp_server *s);
+
+/* The session through which tools are being asked for has lost its server. */
+void mcp_listing_lost(mcp_session *s);
+
+/* ---- calls (call.c) --------------------------------------------------------------------------*/
+
+/* A tools/call. Passes it on at once if it only reads. */
+void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, const mcp_hop *hop);
+
+/* The tools are known; or not, and why. */
+void mcp_call_listed(mcp_call *call, const char *why_not);
+
+/* What became of it at the server. */
+void mcp_call_answered(mcp_call *call, const mcp_message *m);
+void mcp_call_lost(mcp_call *call, const mcp_loss *loss);
+
+/* Nobody wants its answer any more. */
+void mcp_call_canceled(mcp_call *call);
+
+/* Progress of a call under way: for everybody who waits for the same. */
+void mcp_call_progress(mcp_call *call, const mcp_message *m);
+
+/* The client's answer to a question of ours (approve.c). */
+void mcp_approve_answered(mcp_session *s, const mcp_message *m);
+
+/* ---- batches (batch.c) -----------------------------------------------------------------------*/
+
+/* What answers a batch goes back together: as many answers as are expected, once all of its
+ * messages have been looked at. */
+mcp_batch *mcp_batch_new(mcp_channel *channel); /* NULL when out of memory */
+void mcp_batch_expect(mcp_batch *b);
+void mcp_batch_answer(mcp_batch *b, mcp_session *s, sm_str text); /* absent: there will be none */
+void mcp_batch_done(mcp_batch *b, mcp_session *s);
+
+#endif
