@@ -192,6 +192,60 @@ static void a_file_of_sqlite_is_seen_from_the_configuration(void **state)
     }
 }
 
+static void mcp_servers_are_commands_and_urls(void **state)
+{
+    (void)state;
+    gw_config *c = config(
+        V "mcp:\n"
+          "  notes:\n"
+          "    command: [npx, -y, '@modelcontextprotocol/server-filesystem', '', 8080, 1.50]\n"
+          "    env: { LOG_LEVEL: warn, API_KEY: 'k-${NOTES_KEY}', RETRIES: 3, EMPTY: '',\n"
+          "      'npm_config_//r.example/:_authToken': '${NPM}' }\n"
+          "    directory: notes\n"
+          "  plain-1: { command: notes-server }\n"
+          "  search:\n"
+          "    url: https://mcp.example.com/mcp/?team=7\n"
+          "    headers: { Authorization: 'Bearer ${SEARCH_TOKEN}', X-Team: a }\n");
+    assert_int_equal(c->mcp.n, 3);
+    const gw_mcp_server *s = &c->mcp.v[0];
+    expect_text(s->name, "notes");
+    static const char *const words[] = {"npx", "-y",   "@modelcontextprotocol/server-filesystem",
+                                        "",    "8080", "1.50"};
+    assert_int_equal(s->command.n, COUNT(words));
+    for (size_t i = 0; i < COUNT(words); i++)
+        assert_string_equal(s->command.v[i].p, words[i]); /* each ends with a NUL */
+    static const char *const variables[] = {
+        "LOG_LEVEL",      "warn",    "API_KEY",
+        "k-${NOTES_KEY}", "RETRIES", "3",
+        "EMPTY",          "",        "npm_config_//r.example/:_authToken",
+        "${NPM}"};
+    assert_int_equal(s->env.n, COUNT(variables) / 2);
+    for (size_t i = 0; i < s->env.n; i++) {
+        expect_text(s->env.v[i].name, variables[2 * i]);
+        expect_text(s->env.v[i].value, variables[2 * i + 1]);
+    }
+    assert_string_equal(s->directory.p, "/etc/semel/notes");
+    assert_null(s->url.p);
+    assert_int_equal(s->headers.n, 0);
+    assert_string_equal(s->place.name, "mcp");
+    expect(s->place.line == 3 && s->place.column == 3, "at %u:%u", s->place.line, s->place.column);
+    s = &c->mcp.v[1];
+    assert_int_equal(s->command.n, 1);
+    assert_string_equal(s->command.v[0].p, "notes-server");
+    assert_int_equal(s->env.n, 0);
+    assert_null(s->directory.p);
+    s = &c->mcp.v[2];
+    assert_int_equal(s->command.n, 0);
+    expect_text(s->url, "https://mcp.example.com/mcp/?team=7"); /* as it is */
+    assert_int_equal(s->headers.n, 2);
+    expect_text(s->headers.v[0].name, "Authorization");
+    expect_text(s->headers.v[0].value, "Bearer ${SEARCH_TOKEN}");
+    gw_config_free(c);
+    c = config(V "mcp: {}\n");
+    assert_int_equal(c->mcp.n, 0);
+    gw_config_free(c);
+}
+
 /* ---- what is refused -------------------------------------------------------------------------*/
 
 static void mistakes_are_placed_and_told_with_what_is_right(void **state)
@@ -257,6 +311,90 @@ static void mistakes_are_placed_and_told_with_what_is_right(void **state)
     expect_mistakes(*state, rows, COUNT(rows), SM_ERROR);
 }
 
+static void mistakes_about_mcp_servers_are_told_likewise(void **state)
+{
+    static const mistake rows[] = {
+        {V "mpc: {}\n", "2:1", "did you mean \"mcp\"?"},
+        {V "mcp: [a]\n", "2:6", "expected a mapping of at most 64 names"},
+        {V "mcp: { Notes: { command: x } }\n", "2:8", "small letters, digits"},
+        {V "mcp: { a/b: { command: x } }\n", "2:8", "small letters, digits"},
+        {V "mcp: { '': { command: x } }\n", "2:8", "1 to 100 small letters"},
+        {V "mcp: { a: npx }\n", "2:11", "a mapping with command or url"},
+        {V "mcp: { a: {} }\n", "2:11", "needs a command"},
+        {V "mcp: { a: { env: { A: b } } }\n", "2:11", "needs a command"},
+        {V "mcp: { a: { comand: x } }\n", "2:13", "did you mean \"command\"?"},
+        {V "mcp: { a: { url: 'http://x', header: {} } }\n", "2:30", "did you mean \"headers\"?"},
+        {V "mcp: { a: { command: x, url: 'http://x' } }\n", "2:30", "remove one of them"},
+        {V "mcp: { a: { url: 'http://x', env: { A: b } } }\n", "2:35", "give a url its headers"},
+        {V "mcp: { a: { url: 'http://x', directory: d } }\n", "2:41", "only a command starts in"},
+        {V "mcp: { a: { command: x, headers: { A: b } } }\n", "2:34", "give a command its env"},
+        {V "mcp: { a: { command: npx, args: [-y, m] } }\n", "2:33", "all words stand in one list"},
+        {V "mcp: { a: { command: [] } }\n", "2:22", "a list of 1 to 256 words"},
+        {V "mcp: { a: { command: '' } }\n", "2:22", "names a program, and is empty"},
+        {V "mcp: { a: { command: ['', b] } }\n", "2:23", "names a program, and is empty"},
+        {V "mcp: { a: { command: npx -y m } }\n", "2:22", "no shell takes it apart"},
+        {V "mcp: { a: { command: 5 } }\n", "2:22", "a list of 1 to 256 words"},
+        {V "mcp: { a: { command: { a: b } } }\n", "2:22", "a list of 1 to 256 words"},
+        {V "mcp: { a: { command: [x, true] } }\n", "2:26", "must be a text; write it in quotes"},
+        {V "mcp: { a: { command: [x, [y]] } }\n", "2:26", "must be a text; write it in quotes"},
+        {V "mcp: { a: { command: [x, \"a\\0b\"] } }\n", "2:26", "a NUL byte"},
+        {V "mcp: { a: { command: [x, '--key=${K}'] } }\n", "2:26", "its values in env"},
+        {V "mcp: { a: { command: x, env: [A] } }\n", "2:30", "a mapping of at most 256 names"},
+        {V "mcp: { a: { command: x, env: { A=B: c } } }\n", "2:32", "without blanks and ="},
+        {V "mcp: { a: { command: x, env: { A B: c } } }\n", "2:32", "without blanks and ="},
+        {V "mcp: { a: { command: x, env: { '': c } } }\n", "2:32", "without blanks and ="},
+        {V "mcp: { a: { command: x, env: { A: true } } }\n", "2:35", "write it in quotes"},
+        {V "mcp: { a: { command: x, env: { A: } } }\n", "2:35", "write it in quotes"},
+        {V "mcp: { a: { command: x, env: { A: \"a\\0b\" } } }\n", "2:35", "a NUL byte"},
+        {V "mcp: { a: { command: x, env: { A: '${B' } } }\n", "2:35", "is written ${NAME}"},
+        {V "mcp: { a: { command: x, directory: '${D}' } }\n", "2:36", "write the file's name out"},
+        {V "mcp: { a: { command: x, directory: 7 } }\n", "2:36", "expected a text"},
+        {V "mcp: { a: { url: ftp://x.example } }\n", "2:18", "expected http://"},
+        {V "mcp: { a: { url: 'http:///mcp' } }\n", "2:18", "comes a host"},
+        {V "mcp: { a: { url: 'http://u:p@x' } }\n", "2:18", "password"},
+        {V "mcp: { a: { url: 'http://x/{id}' } }\n", "2:18", "has no placeholders"},
+        {V "mcp: { a: { url: 'http://x/#a' } }\n", "2:18", "behind a #"},
+        {V "mcp: { a: { url: 'http://x/${A}' } }\n", "2:18", "only in the values of headers"},
+        {V "mcp: { a: { url: 'http://x', headers: [A] } }\n", "2:39", "expected a mapping"},
+        {V "mcp: { a: { url: 'http://x', headers: { 'A B': c } } }\n", "2:41",
+         "is not a header name"},
+        {V "mcp: { a: { url: 'http://x', headers: { A: '${B' } } }\n", "2:44",
+         "is written ${NAME}"},
+        {V "mcp: { a: { url: 'http://x', headers: { B: c, accept: d } } }\n", "2:47",
+         "is set by the protocol"},
+        {V "mcp: { a: { url: 'http://x', headers: { mcp-session-id: d } } }\n", "2:41",
+         "is set by the protocol"},
+    };
+    expect_mistakes(*state, rows, COUNT(rows), SM_ERROR);
+    /* What is beside a mistake is looked at all the same. */
+    const char *found = findings(
+        *state, V "mcp: { A: { command: [] }, b: { url: x, env: {}, hedders: {} } }\n", SM_ERROR);
+    static const char *const places[] = {"2:8: ", "2:22: ", "2:38: ", "2:46: ", "2:50: "};
+    for (size_t i = 0; i < COUNT(places); i++)
+        expect(strstr(found, places[i]) != NULL, "nothing at %sin:\n%s", places[i], found);
+}
+
+/* A file with `n` servers, the last of which has a name of `bytes` bytes. */
+static const char *many_servers(sm_arena *a, unsigned n, unsigned bytes)
+{
+    sm_buf b;
+    sm_buf_init(&b, SM_ARENA_MAX);
+    sm_buf_text(&b, V "mcp:\n");
+    for (unsigned i = 1; i < n; i++)
+        sm_buf_printf(&b, "  s%u: { command: x }\n", i);
+    sm_buf_printf(&b, "  %0*u: { command: x }\n", (int)bytes, n);
+    sm_str copy = sm_arena_text(a, sm_buf_view(&b));
+    sm_buf_fini(&b);
+    return copy.p;
+}
+
+static void mcp_servers_and_their_names_are_bounded(void **state)
+{
+    assert_string_equal(findings(*state, many_servers(*state, 64, 100), SM_ERROR), "");
+    assert_non_null(strstr(findings(*state, many_servers(*state, 65, 9), SM_ERROR), "at most 64"));
+    assert_non_null(strstr(findings(*state, many_servers(*state, 1, 101), SM_ERROR), "1 to 100"));
+}
+
 static void every_mistake_is_reported(void **state)
 {
     const char *found = findings(*state, V "listn: 1\nthreads: x\nlog: { level: 5 }\n", SM_ERROR);
@@ -274,12 +412,18 @@ static void doubtful_values_are_warned_about(void **state)
         {V "ledger: 'memory:'\n", "2:9", "gone with the process"},
         {V "proxies: { a: { url: 'http://x', headers: { X-Api-Key: k } } }\n", "2:56",
          "looks like a secret"},
+        {V "mcp: { a: { url: 'http://x', headers: { X-Api-Key: k } } }\n", "2:52",
+         "X-Api-Key looks like a secret"},
+        {V "mcp: { a: { command: x, env: { GH_TOKEN: hunter2 } } }\n", "2:42",
+         "GH_TOKEN looks like a secret"},
         {V "behind_proxy: true\n", "2:15", "write hosts:"},
         {V "listen: 0.0.0.0:80\ntls: { certificate: a, key: b }\n", "2:9", "write hosts:"},
     };
     expect_mistakes(*state, rows, COUNT(rows), SM_WARNING);
-    const char *found = findings(*state, rows[0].text, SM_WARNING);
-    expect(strstr(found, "hunter2") == NULL, "a warning repeats a password: %s", found);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const char *found = findings(*state, rows[i].text, SM_WARNING);
+        expect(strstr(found, "hunter2") == NULL, "a warning repeats a secret: %s", found);
+    }
     static const char *const fine[] = {
         V "ledger: 'postgres://u:${PW}@h/d'\n",
         V "ledger: 'postgres://h/d?password=${PW}'\n",
@@ -287,6 +431,8 @@ static void doubtful_values_are_warned_about(void **state)
         V "behind_proxy: true\nhosts: x.example\n",
         V "behind_proxy: true\nlisten: unix:/run/s.sock\n",
         V "proxies: { a: { url: 'http://x', headers: { X-Api-Key: '${K}' } } }\n",
+        V "mcp: { a: { url: 'http://x', headers: { X-Api-Key: '${K}' } } }\n",
+        V "mcp: { a: { command: x, env: { KEY: '${K}', MAX_TOKENS: 100, TOKEN: '' } } }\n",
     };
     for (size_t i = 0; i < COUNT(fine); i++)
         assert_string_equal(findings(*state, fine[i], SM_WARNING), "");
@@ -406,6 +552,94 @@ static void variables_of_a_configuration_are_looked_for(void **state)
     gw_config_free(c);
 }
 
+static void variables_of_mcp_servers_are_looked_for(void **state)
+{
+    (void)state;
+    unsetenv("SM_UNSET");
+    gw_config *c = config(V "mcp:\n"
+                            "  a: { url: 'http://x', headers: { A: 'Bearer ${SM_UNSET}' } }\n"
+                            "  b: { command: x, env: { B: '${SM_UNSET}', C: plain } }\n");
+    sm_buf told;
+    sm_buf_init(&told, 2000);
+    assert_int_equal(gw_config_variables(c, note_fault, &told), 2);
+    expect_text(sm_buf_view(&told), "3:3: mcp: the environment variable SM_UNSET is not set; the "
+                                    "header A of a needs it\n"
+                                    "4:3: mcp: the environment variable SM_UNSET is not set; the "
+                                    "variable B of b needs it\n");
+    setenv("SM_UNSET", "", 1); /* set, to nothing */
+    assert_int_equal(gw_config_variables(c, note_fault, &told), 0);
+    unsetenv("SM_UNSET");
+    sm_buf_fini(&told);
+    gw_config_free(c);
+}
+
+static void make_file(const char *directory, const char *name, int mode)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, mode);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+static void remove_file(const char *directory, const char *name)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void commands_of_mcp_servers_are_looked_for(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/semel-unit-XXXXXX", path[300], text[1500];
+    const char *before = getenv("PATH");
+    char *kept = before == NULL ? NULL : strdup(before);
+    assert_non_null(mkdtemp(directory));
+    make_file(directory, "sm-program", 0700);
+    make_file(directory, "sm-text", 0600);
+    snprintf(path, sizeof path, "/nowhere:%s", directory);
+    setenv("PATH", path, 1);
+    snprintf(text, sizeof text,
+             V "mcp:\n"
+               "  in-path: { command: [sm-program, sm-none] }\n"
+               "  absolute: { command: %s/sm-program }\n"
+               "  relative: { command: ./sm-program, directory: %s }\n"
+               "  away: { url: 'http://127.0.0.1:1' }\n"
+               "  none: { command: sm-none }\n"
+               "  text: { command: sm-text }\n"
+               "  gone: { command: ./sm-none, directory: %s }\n"
+               "  folder: { command: %s }\n"
+               "  lost: { command: sm-program, directory: %s/sm-none }\n"
+               "  file: { command: sm-program, directory: %s/sm-text }\n",
+             directory, directory, directory, directory, directory, directory);
+    gw_config *c = config(text);
+    sm_buf told;
+    sm_buf_init(&told, 4000);
+    assert_int_equal(gw_config_commands(c, note_fault, &told), 6);
+    sm_buf_byte(&told, '\0');
+    static const char *const says[] = {
+        "7:3: mcp: none cannot be started: sm-none is in no directory of PATH;",
+        "8:3: mcp: text cannot be started: sm-text may not be executed",
+        "9:3: mcp: gone cannot be started: ./sm-none is not there",
+        "10:3: mcp: folder cannot be started: ",
+        "11:3: mcp: lost cannot be started: its directory ",
+        "12:3: mcp: file cannot be started: its directory ",
+    };
+    for (size_t i = 0; i < COUNT(says); i++)
+        expect(strstr(told.p, says[i]) != NULL, "expected <%s> in:\n%s", says[i], told.p);
+    sm_buf_fini(&told);
+    gw_config_free(c);
+    if (kept != NULL)
+        setenv("PATH", kept, 1);
+    else
+        unsetenv("PATH");
+    free(kept);
+    remove_file(directory, "sm-program");
+    remove_file(directory, "sm-text");
+    assert_int_equal(rmdir(directory), 0);
+}
+
 static void without_a_home_tokens_need_a_name(void **state)
 {
     (void)state;
@@ -511,14 +745,19 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_file_is_read),
         cmocka_unit_test(what_is_left_out_has_a_default),
+        cmocka_unit_test(mcp_servers_are_commands_and_urls),
         cmocka_unit_test(a_file_of_sqlite_is_seen_from_the_configuration),
         with_arena(mistakes_are_placed_and_told_with_what_is_right),
+        with_arena(mistakes_about_mcp_servers_are_told_likewise),
+        with_arena(mcp_servers_and_their_names_are_bounded),
         with_arena(every_mistake_is_reported),
         with_arena(doubtful_values_are_warned_about),
         with_arena(a_wrong_ledger_is_not_repeated),
         cmocka_unit_test(an_address_that_others_reach_needs_tls_or_a_proxy),
         cmocka_unit_test(what_is_named_has_its_place),
         cmocka_unit_test(variables_of_a_configuration_are_looked_for),
+        cmocka_unit_test(variables_of_mcp_servers_are_looked_for),
+        cmocka_unit_test(commands_of_mcp_servers_are_looked_for),
         cmocka_unit_test(without_a_home_tokens_need_a_name),
         cmocka_unit_test(variables_are_put_in_when_they_are_used),
         with_arena(a_line_is_one_line_whatever_is_in_it),
