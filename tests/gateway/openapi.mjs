@@ -62,7 +62,10 @@ test('every route is in the document, and nothing else is', () => {
     const listed = new Set();
     for (const [, method, place, roles, flags] of routes) {
         const where = place === '/proxy/*' ? '/proxy/{name}/{path}' : place;
-        const any = ['get', 'head', 'post', 'put', 'patch', 'delete', 'options'];
+        // The protocol has three methods, and the route refuses the others itself.
+        const any = place === '/mcp/{name}'
+            ? ['get', 'post', 'delete']
+            : ['get', 'head', 'post', 'put', 'patch', 'delete', 'options'];
         for (const one of flags.includes('GW_ANY_METHOD') ? any : [method.toLowerCase()]) {
             const described = document.paths[where]?.[one];
             assert.ok(described, `${one} ${where} is not in the document`);
@@ -220,11 +223,21 @@ test('reading', async () => {
     await ask(gw.agent, 'GET', '/v1/stream?after=99999999', undefined, 400);
 });
 
+test('MCP servers that are not there, and those who may not ask for them', async () => {
+    const message = { jsonrpc: '2.0', id: 'a', method: 'tools/list', params: {} };
+    for (const method of ['POST', 'GET', 'DELETE']) {
+        const body = method === 'POST' ? message : undefined;
+        await ask(gw.agent, method, '/mcp/nobodys', body, 404);
+        await ask(gw.approver, method, '/mcp/nobodys', body, 403);
+        await ask(gw.client, method, '/mcp/nobodys', body, 401);
+    }
+});
+
 test('every operation but those without an end was held to the document', () => {
     const held = new Set([...seen].filter((one) => one.endsWith('200')).map((one) => one.split(' ')[0]));
     for (const operations of Object.values(document.paths))
         for (const one of Object.values(operations))
-            assert.ok(held.has(one.operationId) || /^(proxy|stream)/.test(one.operationId), one.operationId);
+            assert.ok(held.has(one.operationId) || /^(proxy|stream|mcp)/.test(one.operationId), one.operationId);
 });
 
 await run();
