@@ -40,9 +40,11 @@ extern const cli_command cli_begin, cli_commit, cli_renew;
 extern const cli_command cli_list, cli_show;
 extern const cli_command cli_approve, cli_deny, cli_cancel, cli_resolve, cli_forget;
 extern const cli_command cli_audit_tail, cli_audit_verify, cli_audit_export, cli_audit_seal;
-extern const cli_command cli_export, cli_import, cli_purge, cli_stats, cli_doctor;
+extern const cli_command cli_export, cli_import, cli_purge, cli_stats;
+extern const cli_command cli_doctor, cli_doctor_mcp;
 extern const cli_command cli_store_check, cli_store_migrate;
 extern const cli_command cli_serve, cli_token_create, cli_token_list, cli_token_revoke;
+extern const cli_command cli_mcp;
 extern const cli_command cli_demo;
 
 /* What the program does without arguments: the gateway, with something to try. `program` is how

@@ -24,6 +24,7 @@ static const struct entry {
     {NULL, &cli_resolve},
     {NULL, &cli_forget},
     {"Keep a ledger", &cli_doctor},
+    {NULL, &cli_doctor_mcp},
     {NULL, &cli_audit_verify},
     {NULL, &cli_audit_seal},
     {NULL, &cli_audit_export},
@@ -32,6 +33,7 @@ static const struct entry {
     {NULL, &cli_purge},
     {NULL, &cli_store_check},
     {NULL, &cli_store_migrate},
+    {"Serve MCP clients", &cli_mcp},
     {"Serve many agents", &cli_serve},
     {NULL, &cli_token_create},
     {NULL, &cli_token_list},
@@ -71,19 +73,23 @@ static void print_overview(void)
         "output failed, 75 try again later, 76 in doubt, 77 not allowed.\n");
 }
 
-/* The command that the arguments begin with; *words says how many they were. */
+/* The command that the arguments begin with; *words says how many they were. One of two words goes
+ * before the one that is its first word. */
 static const cli_command *find_command(int argc, char **argv, int *words)
 {
+    const cli_command *found = NULL;
     for (size_t i = 0; i < COMMANDS; i++) {
         const char *name = commands[i].command->name, *blank = strchr(name, ' ');
         size_t first = blank == NULL ? strlen(name) : (size_t)(blank - name);
         if (argc < 1 || strlen(argv[0]) != first || strncmp(argv[0], name, first) != 0)
             continue;
-        *words = blank == NULL ? 1 : 2;
-        if (blank == NULL || (argc >= 2 && strcmp(argv[1], blank + 1) == 0))
-            return commands[i].command;
+        bool both = blank != NULL && argc >= 2 && strcmp(argv[1], blank + 1) == 0;
+        if (!both && (blank != NULL || found != NULL))
+            continue;
+        found = commands[i].command;
+        *words = both ? 2 : 1;
     }
-    return NULL;
+    return found;
 }
 
 /* Whether a command has two words, and this is the first of them. */

@@ -75,6 +75,7 @@ typedef struct mcp_link_ops {
     bool (*send)(mcp_link *l, sm_str text, mcp_way *way);
     void (*forget)(mcp_link *l, mcp_way *way);
     bool (*full)(const mcp_link *l);
+    void (*hold)(mcp_link *l, bool held);
     void (*close)(mcp_link *l);
 } mcp_link_ops;
 
@@ -102,6 +103,12 @@ static inline void mcp_link_forget(mcp_link *l, mcp_way *way)
 static inline bool mcp_link_full(const mcp_link *l)
 {
     return l->ops->full(l);
+}
+
+/* The server's messages are left where they are, or given again. A few may come all the same. */
+static inline void mcp_link_hold(mcp_link *l, bool held)
+{
+    l->ops->hold(l, held);
 }
 
 /* Ends the link and frees it; nothing is told any more. Requests are forgotten. A child is given a

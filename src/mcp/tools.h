@@ -11,7 +11,6 @@
 #include "base/digest.h"
 #include "mcp/message.h"
 #include "json/json.h"
-#include "json/pointer.h"
 
 #define MCP_TOOLS_MAX 10000u /* of one server */
 #define MCP_PAGES_MAX 1000u  /* of one list */
@@ -24,13 +23,15 @@ typedef struct mcp_hints {
     bool open_world;  /* true */
 } mcp_hints;
 
+typedef struct mcp_defaults mcp_defaults; /* defaults.c */
+
 typedef struct mcp_tool {
     sm_str name;
-    sm_str description;    /* as the server says it, decoded; absent: none */
-    mcp_hints hints;       /* the stricter of what is said and what was pinned */
-    const sm_json *schema; /* its inputSchema; NULL: none that could be read */
-    const sm_places *fill; /* the schema's defaults; NULL: there are none */
-    sm_hash schema_digest; /* of its canonical form */
+    sm_str description;       /* as the server says it, decoded; absent: none, or far too long */
+    mcp_hints hints;          /* the stricter of what is said and what was pinned */
+    const sm_json *schema;    /* its inputSchema; NULL: none that could be read */
+    const mcp_defaults *fill; /* the schema's defaults; NULL: there are none */
+    sm_hash schema_digest;    /* of its canonical form, or of its text if it could not be read */
 } mcp_tool;
 
 typedef struct mcp_tools mcp_tools;
@@ -38,24 +39,31 @@ typedef struct mcp_tools mcp_tools;
 mcp_tools *mcp_tools_new(void);    /* NULL when out of memory */
 void mcp_tools_free(mcp_tools *t); /* accepts NULL */
 
-/* Adds one page: the result of tools/list, as written. `cursor` (in the tools' memory) is the next
- * page's, as written; absent: this was the last. SEMEL_E_INVALID with a sentence if it is no such
- * result; a tool that is listed twice keeps its first description. */
+/* Adds one page: the result of tools/list, as written. `cursor` is the next page's, as
+ * written, until that is added; absent: this was the last, or no more is read. SEMEL_E_INVALID with
+ * a sentence if it is no such result; a tool that is listed twice keeps its first description. */
 sm_err mcp_tools_add(mcp_tools *t, sm_str result, sm_str *cursor, sm_fault *fault);
 
 size_t mcp_tools_count(const mcp_tools *t);
+
+/* How many were listed and not added: their names cannot be called, or there are too many. */
+size_t mcp_tools_left_out(const mcp_tools *t);
 const mcp_tool *mcp_tools_at(const mcp_tools *t, size_t i);      /* in the server's order */
 const mcp_tool *mcp_tools_find(const mcp_tools *t, sm_str name); /* NULL: it is not listed */
 
+/* What a schema says to put in where something is missing, in the arena; NULL if that is nothing,
+ * or out of memory. Borrows from the schema. */
+const mcp_defaults *mcp_defaults_of(sm_arena *a, const sm_json *schema);
+
 /* The arguments of a call with the schema's defaults put in where something is missing, at any
  * depth of objects that are there, as JSON text in the arena. `args` is as written; absent: {}.
- * Those without anything to fill are given as they are. The fault is about the arguments. `tool`
- * may be NULL. */
+ * Those without anything to fill are given as they are. The fault is about the arguments, which
+ * must be an object. `tool` may be NULL. */
 sm_err mcp_tool_fill(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits,
                      sm_str *out, sm_fault *fault);
 
 /* Appends the result of tools/list without the tools that `shown` does not want, else byte for
- * byte. */
+ * byte. One whose name cannot be told for sure is left out too. */
 typedef bool mcp_shown_fn(void *context, sm_str name);
 sm_err mcp_tools_filter(sm_str result, mcp_shown_fn *shown, void *context, sm_buf *out);
 
@@ -70,5 +78,8 @@ typedef void mcp_pin_fn(void *context, const char *text);
  * that has changed (once: it is the new one that is pinned then). A file that cannot be read or
  * written is told too, and nothing else happens. `path` NULL: nothing is kept. */
 void mcp_pins_check(const char *path, mcp_tools *t, mcp_pin_fn *tell, void *context);
+
+/* For pins.c: the hints of the i-th tool, to be made stricter. */
+mcp_hints *mcp_tools_hints(mcp_tools *t, size_t i);
 
 #endif

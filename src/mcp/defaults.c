@@ -1,0 +1,182 @@
+/*
+ * Defaults of arguments, from a tool's input schema.
+ *
+ * A call that leaves an argument out and one that gives its default are the same action, so the
+ * default is put in before anything is hashed. Followed are `properties`, and `properties` inside
+ * of those: a default below an object that is absent is put in only if the object itself has a
+ * default, as validators do. References and combinations of schemas are not followed: what they
+ * come to depends on more than the schema says in one place.
+ *
+ * What a schema says is taken out of it once, sorted by name, so that filling takes time in
+ * proportion to the arguments and the defaults, however many of both there are.
+ *
+ * Nothing here checks arguments against their schema. Recursion is bounded by the depth that
+ * documents may have.
+ */
+#include <assert.h>
+
+#include "base/utf8.h"
+#include "mcp/tools.h"
+#include "json/canon.h"
+
+typedef struct property {
+    sm_str name;
+    const sm_json *value;      /* what to put in; NULL: nothing */
+    const mcp_defaults *below; /* inside of it, if it is an object; NULL: nothing */
+} property;
+
+struct mcp_defaults {
+    uint32_t count;
+    property v[]; /* only those that say something, in the order of sm_utf16_compare */
+};
+
+const mcp_defaults *mcp_defaults_of(sm_arena *a, const sm_json *schema)
+{
+    const sm_json *properties = sm_json_find(schema, SM_STR("properties"));
+    if (properties == NULL || properties->type != SM_JSON_OBJECT || properties->len == 0)
+        return NULL;
+    property *found = sm_arena_zalloc(a, properties->len, sizeof *found);
+    if (found == NULL)
+        return NULL;
+    uint32_t n = 0;
+    const sm_json *name = NULL;
+    for (uint32_t i = 0; i < properties->len; i++) {
+        name = sm_json_sorted(properties, i, name);
+        property p = {
+            .name = sm_json_text(name),
+            .value = sm_json_find(name + 1, SM_STR("default")),
+            .below = mcp_defaults_of(a, name + 1),
+        };
+        if (p.value != NULL || p.below != NULL)
+            found[n++] = p;
+    }
+    mcp_defaults *d =
+        n == 0 ? NULL : sm_arena_alloc(a, sizeof(mcp_defaults) + n * sizeof(property));
+    if (d != NULL) {
+        d->count = n;
+        memcpy(d->v, found, n * sizeof *found);
+    }
+    return d;
+}
+
+static const property *find(const mcp_defaults *d, sm_str name)
+{
+    uint32_t from = 0, to = d == NULL ? 0 : d->count;
+    while (from < to) {
+        uint32_t middle = from + (to - from) / 2;
+        int order = sm_utf16_compare(name, d->v[middle].name);
+        if (order == 0)
+            return &d->v[middle];
+        if (order < 0)
+            to = middle;
+        else
+            from = middle + 1;
+    }
+    return NULL;
+}
+
+/* What is being written. */
+typedef struct filling {
+    sm_arena *arena;
+    sm_buf *out;
+    size_t added; /* how many were put in */
+    bool failed;  /* out of memory */
+} filling;
+
+static void put(filling *f, const sm_json *v, const mcp_defaults *d);
+
+static void put_member(filling *f, bool first, sm_str name, const sm_json *v, const mcp_defaults *d)
+{
+    if (!first)
+        sm_buf_byte(f->out, ',');
+    sm_json_put_string(f->out, name);
+    sm_buf_byte(f->out, ':');
+    put(f, v, d);
+}
+
+static void put_object(filling *f, const sm_json *v, const mcp_defaults *d)
+{
+    bool *there = d == NULL ? NULL : sm_arena_zalloc(f->arena, d->count, sizeof *there);
+    if (d != NULL && there == NULL) {
+        f->failed = true;
+        return;
+    }
+    bool first = true;
+    sm_buf_byte(f->out, '{');
+    const sm_json *name = v + 1;
+    for (uint32_t i = 0; i < v->len; i++, name = sm_json_next(name + 1)) {
+        const property *p = find(d, sm_json_text(name));
+        if (p != NULL)
+            there[p - d->v] = true;
+        put_member(f, first, sm_json_text(name), name + 1, p == NULL ? NULL : p->below);
+        first = false;
+    }
+    for (uint32_t i = 0; d != NULL && i < d->count; i++) {
+        const property *p = &d->v[i];
+        if (there[i] || p->value == NULL)
+            continue;
+        put_member(f, first, p->name, p->value, p->below);
+        first = false;
+        f->added++;
+    }
+    sm_buf_byte(f->out, '}');
+}
+
+/* A value as it was read: numbers keep their digits. */
+static void put(filling *f, const sm_json *v, const mcp_defaults *d)
+{
+    static const char *const words[] = {"null", "false", "true"};
+    const sm_json *element = v + 1;
+    switch ((sm_json_type)v->type) {
+    case SM_JSON_NULL:
+    case SM_JSON_FALSE:
+    case SM_JSON_TRUE: sm_buf_text(f->out, words[v->type]); break;
+    case SM_JSON_NUMBER: sm_buf_str(f->out, sm_json_text(v)); break;
+    case SM_JSON_STRING: sm_json_put_string(f->out, sm_json_text(v)); break;
+    case SM_JSON_OBJECT: put_object(f, v, d); break;
+    case SM_JSON_ARRAY:
+        sm_buf_byte(f->out, '[');
+        for (uint32_t i = 0; i < v->len; i++, element = sm_json_next(element)) {
+            if (i > 0)
+                sm_buf_byte(f->out, ',');
+            put(f, element, NULL);
+        }
+        sm_buf_byte(f->out, ']');
+        break;
+    }
+}
+
+static sm_err fill(const mcp_tool *tool, sm_arena *a, const sm_json *root,
+                   const sm_json_limits *limits, sm_str *out, sm_fault *fault)
+{
+    sm_buf b;
+    sm_buf_init(&b, limits->bytes);
+    filling f = {.arena = a, .out = &b};
+    put(&f, root, tool->fill);
+    sm_err e = f.failed ? SEMEL_E_NOMEM : b.err;
+    if (e == SM_OK && f.added > 0) {
+        *out = sm_arena_text(a, sm_buf_view(&b));
+        e = out->p == NULL ? SEMEL_E_NOMEM : SM_OK;
+    }
+    if (e == SEMEL_E_LIMIT)
+        sm_fault_set(fault, e,
+                     "the arguments are larger than %zu bytes with the tool's defaults filled in",
+                     limits->bytes);
+    else if (e != SM_OK)
+        sm_fault_set(fault, e, "%s", semel_err_text(e));
+    sm_buf_fini(&b);
+    return e;
+}
+
+sm_err mcp_tool_fill(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits,
+                     sm_str *out, sm_fault *fault)
+{
+    *out = args.p == NULL ? SM_STR("{}") : args;
+    if (!mcp_is_object(*out))
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "arguments must be an object");
+    if (tool == NULL || tool->fill == NULL)
+        return SM_OK;
+    const sm_json *root;
+    sm_err e = sm_json_read(a, *out, limits, &root, fault);
+    return e == SM_OK ? fill(tool, a, root, limits, out, fault) : e;
+}

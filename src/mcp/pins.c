@@ -1,0 +1,394 @@
+/*
+ * What a server said of its tools when they were first seen.
+ *
+ *     {"version":1,"tools":{
+ *     "delete_all":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,
+ *      "openWorldHint":true,"inputSchemaSha256":"...","firstSeen":"2026-11-16T09:00:00.000Z"}}}
+ *
+ * A server that has won somebody's trust must not be able to spend it later: a tool that was a
+ * write when it was first seen does not become a read because the server now says so. People decide
+ * that, in the contract or by taking the tool out of this file.
+ *
+ * The file is replaced whole: written beside it, synced, renamed. Of several processes that do so
+ * at once each adds to what the others have written, for they take turns by a lock on PATH.lock.
+ * Whoever cannot have the lock soon goes on without it: then one of two additions may be lost, and
+ * is made again next time. Tools that the server no longer lists stay: they may come back.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/stamp.h"
+#include "base/visible.h"
+#include "mcp/tools.h"
+#include "json/canon.h"
+
+#define PINS_BYTES_MAX ((size_t)32 << 20)
+#define LOCK_TRIES     20 /* 10 ms apart */
+
+static const sm_json_limits file_limits = {
+    .bytes = PINS_BYTES_MAX, .depth = 8, .values = 32 * MCP_TOOLS_MAX};
+
+/* One tool's entry. */
+typedef struct pin {
+    sm_str name;
+    mcp_hints hints;
+    sm_str digest; /* of its schema, hexadecimal; absent: it is not known */
+    sm_str seen;
+} pin;
+
+typedef struct check {
+    const char *path;
+    mcp_tools *tools;
+    mcp_pin_fn *tell;
+    void *context;
+    sm_arena arena;
+    pin *pins; /* those of the file, by name; then those that are new */
+    size_t known, n;
+    bool changed;
+    char now[SM_STAMP_TEXT];
+} check;
+
+static void tell(const check *k, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void tell(const check *k, const char *format, ...)
+{
+    char text[PATH_MAX + 1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    k->tell(k->context, text);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    sm_str x = ((const pin *)a)->name, y = ((const pin *)b)->name;
+    int order = memcmp(x.p, y.p, x.n < y.n ? x.n : y.n);
+    return order != 0 ? order : (x.n > y.n) - (x.n < y.n);
+}
+
+/* ---- the file's contents ---------------------------------------------------------------------*/
+
+static bool flag(const sm_json *entry, const char *name, bool otherwise)
+{
+    const sm_json *v = sm_json_find(entry, sm_str_from(name));
+    if (v == NULL || (v->type != SM_JSON_TRUE && v->type != SM_JSON_FALSE))
+        return otherwise;
+    return v->type == SM_JSON_TRUE;
+}
+
+static sm_str string(const sm_json *entry, const char *name)
+{
+    const sm_json *v = sm_json_find(entry, sm_str_from(name));
+    return v != NULL && v->type == SM_JSON_STRING ? sm_json_text(v) : (sm_str){0};
+}
+
+/* What somebody has taken out of an entry is taken for the stricter. */
+static pin read_pin(const sm_json *name)
+{
+    const sm_json *entry = name + 1;
+    return (pin){
+        .name = sm_json_text(name),
+        .hints = {.read_only = flag(entry, "readOnlyHint", false),
+                  .destructive = flag(entry, "destructiveHint", true),
+                  .idempotent = flag(entry, "idempotentHint", false),
+                  .open_world = flag(entry, "openWorldHint", true)},
+        .digest = string(entry, "inputSchemaSha256"),
+        .seen = string(entry, "firstSeen"),
+    };
+}
+
+/* `list` NULL: there is no file yet. */
+static bool make_pins(check *k, const sm_json *list)
+{
+    size_t known = list == NULL ? 0 : list->len;
+    k->pins = sm_arena_zalloc(&k->arena, known + mcp_tools_count(k->tools) + 1, sizeof *k->pins);
+    if (k->pins == NULL) {
+        tell(k, "the pinned tools in %s need more memory than there is; none is checked", k->path);
+        return false;
+    }
+    const sm_json *name = known == 0 ? NULL : list + 1;
+    for (; k->n < known; k->n++, name = sm_json_next(name + 1))
+        k->pins[k->n] = read_pin(name);
+    k->known = known;
+    if (known > 1)
+        qsort(k->pins, known, sizeof *k->pins, by_name);
+    return true;
+}
+
+static bool parse(check *k, sm_str text)
+{
+    const sm_json *root;
+    sm_fault fault = {0};
+    sm_err e = sm_json_read(&k->arena, text, &file_limits, &root, &fault);
+    const sm_json *version = e == SM_OK ? sm_json_find(root, SM_STR("version")) : NULL;
+    const sm_json *list = e == SM_OK ? sm_json_find(root, SM_STR("tools")) : NULL;
+    if (e != SM_OK)
+        tell(k,
+             "the pinned tools in %s cannot be read (line %u: %s): no change of a tool is noticed. "
+             "Mend the file, or remove it to pin the tools as they are now.",
+             k->path, fault.line, fault.text);
+    else if (version == NULL || version->type != SM_JSON_NUMBER ||
+             !sm_str_is(sm_json_text(version), "1") || list == NULL || list->type != SM_JSON_OBJECT)
+        tell(k,
+             "%s is not a file of pinned tools that this version knows: no change of a tool is "
+             "noticed. Remove it to pin the tools as they are now.",
+             k->path);
+    else
+        return make_pins(k, list);
+    return false;
+}
+
+static bool read_pins(check *k)
+{
+    if (access(k->path, F_OK) != 0 && errno == ENOENT)
+        return make_pins(k, NULL);
+    sm_buf text;
+    sm_fault fault = {0};
+    bool done = false;
+    if (sm_file_read(k->path, PINS_BYTES_MAX, &text, &fault) != SM_OK)
+        tell(k, "the pinned tools cannot be read: %s. No change of a tool is noticed.", fault.text);
+    else
+        done = parse(k, sm_buf_view(&text)); /* which copies what it keeps */
+    sm_buf_fini(&text);
+    return done;
+}
+
+/* ---- comparing -------------------------------------------------------------------------------*/
+
+/* What a name looks like in a sentence. */
+#define SHOWN_MAX 128u
+static const char *shown(sm_str name, char out[SHOWN_MAX])
+{
+    sm_buf b;
+    sm_buf_init(&b, 8 * SM_TOOL_MAX);
+    sm_visible_put(&b, name);
+    snprintf(out, SHOWN_MAX, "%.*s%s", b.len < SHOWN_MAX - 4 ? (int)b.len : (int)SHOWN_MAX - 4,
+             b.len == 0 ? "" : b.p, b.len < SHOWN_MAX - 4 ? "" : "...");
+    sm_buf_fini(&b);
+    return out;
+}
+
+/* The day on which a tool was first seen, if that is what is there. */
+static const char *day(sm_str seen, char out[16])
+{
+    int64_t ms;
+    bool right = seen.n >= 10 && sm_stamp_parse(seen, &ms);
+    snprintf(out, 16, "%.*s", right ? 10 : 7, right ? seen.p : "earlier");
+    return out;
+}
+
+#define DECIDE "To decide yourself, list it in the contract."
+
+static void compare_hints(const check *k, const pin *p, mcp_hints *now)
+{
+    const mcp_hints then = p->hints;
+    char name[SHOWN_MAX], date[16];
+    shown(p->name, name);
+    day(p->seen, date);
+    if (now->read_only && !then.read_only)
+        tell(k,
+             "the server now calls \"%s\" read-only, which it did not when it was first seen (%s); "
+             "it is still treated as a write. " DECIDE,
+             name, date);
+    if (!now->destructive && then.destructive)
+        tell(k,
+             "the server no longer calls \"%s\" destructive, which it did when it was first seen "
+             "(%s); it still counts as that. " DECIDE,
+             name, date);
+    if (now->idempotent && !then.idempotent)
+        tell(k,
+             "the server now says that repeating \"%s\" is harmless, which it did not when it was "
+             "first seen (%s); that is not believed. " DECIDE,
+             name, date);
+    if (!now->open_world && then.open_world)
+        tell(k,
+             "the server no longer says that \"%s\" reaches the outside world, which it did when "
+             "it was first seen (%s); it still counts as doing so. " DECIDE,
+             name, date);
+    now->read_only &= then.read_only;
+    now->destructive |= then.destructive;
+    now->idempotent &= then.idempotent;
+    now->open_world |= then.open_world;
+}
+
+static bool compare_schema(check *k, const mcp_tool *tool, pin *p)
+{
+    char hex[SM_HASH_HEX + 1], name[SHOWN_MAX], date[16];
+    sm_hash_hex(&tool->schema_digest, hex);
+    if (sm_str_is(p->digest, hex))
+        return true;
+    if (p->digest.n > 0)
+        tell(k,
+             "the server has changed the arguments of \"%s\" (its inputSchema) since it was first "
+             "seen (%s): see whether its key in the contract still names what makes two calls the "
+             "same.",
+             shown(tool->name, name), day(p->seen, date));
+    p->digest = sm_arena_text(&k->arena, sm_str_from(hex));
+    k->changed = true;
+    return p->digest.p != NULL;
+}
+
+static bool compare(check *k)
+{
+    bool done = true;
+    size_t too_many = 0;
+    for (size_t i = 0; done && i < mcp_tools_count(k->tools); i++) {
+        const mcp_tool *tool = mcp_tools_at(k->tools, i);
+        const pin like = {.name = tool->name};
+        pin *p = k->known == 0 ? NULL : bsearch(&like, k->pins, k->known, sizeof *k->pins, by_name);
+        if (p != NULL) {
+            compare_hints(k, p, mcp_tools_hints(k->tools, i));
+            done = compare_schema(k, tool, p);
+        } else if (k->n < MCP_TOOLS_MAX) {
+            p = &k->pins[k->n++];
+            *p = (pin){.name = tool->name, .hints = tool->hints, .seen = sm_str_from(k->now)};
+            done = compare_schema(k, tool, p);
+        } else {
+            too_many++;
+        }
+    }
+    if (!done)
+        tell(k, "the pinned tools in %s need more memory than there is", k->path);
+    if (too_many > 0)
+        tell(k,
+             "%s has %u pinned tools, which is as many as it can: %zu of the server's are not "
+             "pinned. Remove those that are gone.",
+             k->path, MCP_TOOLS_MAX, too_many);
+    return done;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------*/
+
+static void put_flag(sm_buf *b, const char *name, bool value)
+{
+    sm_buf_printf(b, "\"%s\":%s,", name, value ? "true" : "false");
+}
+
+static void put_pins(sm_buf *b, const check *k)
+{
+    sm_buf_text(b, "{\"version\":1,\"tools\":{");
+    for (size_t i = 0; i < k->n; i++) {
+        const pin *p = &k->pins[i];
+        sm_buf_text(b, i == 0 ? "\n" : ",\n");
+        sm_json_put_string(b, p->name);
+        sm_buf_text(b, ":{");
+        put_flag(b, "readOnlyHint", p->hints.read_only);
+        put_flag(b, "destructiveHint", p->hints.destructive);
+        put_flag(b, "idempotentHint", p->hints.idempotent);
+        put_flag(b, "openWorldHint", p->hints.open_world);
+        sm_buf_text(b, "\"inputSchemaSha256\":");
+        sm_json_put_string(b, p->digest);
+        sm_buf_text(b, ",\"firstSeen\":");
+        sm_json_put_string(b, p->seen);
+        sm_buf_byte(b, '}');
+    }
+    sm_buf_text(b, "\n}}\n");
+}
+
+static bool write_all(int fd, sm_str bytes)
+{
+    while (bytes.n > 0) {
+        ssize_t n = write(fd, bytes.p, bytes.n);
+        if (n < 0 && errno != EINTR)
+            return false;
+        bytes.p += n < 0 ? 0 : n;
+        bytes.n -= n < 0 ? 0 : (size_t)n;
+    }
+    return true;
+}
+
+/* Puts a new file in the place of the old one, or leaves that as it was. */
+static bool replace(const char *path, sm_str text)
+{
+    char name[PATH_MAX + 8];
+    snprintf(name, sizeof name, "%s.XXXXXX", path);
+    int fd = mkostemp(name, O_CLOEXEC); /* its owner's alone */
+    if (fd < 0)
+        return false;
+    bool done = write_all(fd, text) && fsync(fd) == 0;
+    int saved = errno;
+    if (close(fd) != 0 && done) {
+        saved = errno;
+        done = false;
+    }
+    if (done && rename(name, path) != 0) {
+        saved = errno;
+        done = false;
+    }
+    if (!done)
+        unlink(name);
+    errno = saved;
+    return done;
+}
+
+static void write_pins(check *k)
+{
+    sm_buf text;
+    sm_buf_init(&text, PINS_BYTES_MAX);
+    if (k->n > 1)
+        qsort(k->pins, k->n, sizeof *k->pins, by_name);
+    put_pins(&text, k);
+    if (text.err != SM_OK)
+        tell(k, "the tools cannot be pinned in %s: %s", k->path, semel_err_text(text.err));
+    else if (!replace(k->path, sm_buf_view(&text)))
+        tell(k, "the tools cannot be pinned in %s: %s. Later changes of them are not noticed.",
+             k->path, strerror(errno));
+    sm_buf_fini(&text);
+}
+
+/* ---- taking turns ----------------------------------------------------------------------------*/
+
+static void make_parents(const char *path)
+{
+    char part[PATH_MAX];
+    snprintf(part, sizeof part, "%s", path);
+    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(part, 0700) != 0 && errno != EEXIST && access(part, F_OK) != 0)
+            return; /* writing will say why */
+        *slash = '/';
+    }
+}
+
+/* -1: it is done without. */
+static int take_turn(const char *path)
+{
+    char name[PATH_MAX + 8];
+    snprintf(name, sizeof name, "%s.lock", path);
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const struct timespec pause = {.tv_nsec = 10000000};
+    for (int i = 0; fd >= 0 && i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0; i++)
+        nanosleep(&pause, NULL);
+    return fd;
+}
+
+void mcp_pins_check(const char *path, mcp_tools *t, mcp_pin_fn *tell_fn, void *context)
+{
+    if (path == NULL)
+        return;
+    check k = {.path = path, .tools = t, .tell = tell_fn, .context = context};
+    if (strlen(path) >= PATH_MAX) {
+        tell(&k, "the path of the pinned tools is too long; none is checked");
+        return;
+    }
+    sm_arena_init(&k.arena, 2 * SM_ARENA_MAX);
+    sm_stamp_text(sm_clock_ms(), k.now);
+    make_parents(path);
+    int turn = take_turn(path);
+    if (read_pins(&k) && compare(&k) && k.changed)
+        write_pins(&k);
+    if (turn >= 0)
+        close(turn); /* and so the lock is given back */
+    sm_arena_fini(&k.arena);
+}

@@ -1,0 +1,305 @@
+/*
+ * The tools that a server lists.
+ *
+ * What comes in has been seen by mcp_read, so it is JSON; what it says is believed as little as
+ * possible. Hints count only where they are plainly true or false. A tool that says something of
+ * weight twice, such as its annotations, has said nothing; one whose name could not be called is
+ * not added.
+ *
+ * Memory is bounded as a whole (I12): where it ends, tools are kept without their schemas and
+ * descriptions.
+ */
+#include "mcp/tools.h"
+
+#include <stdlib.h>
+
+#include "base/limits.h"
+#include "base/utf8.h"
+#include "core/call.h"
+#include "json/canon.h"
+
+#define DESCRIPTION_BYTES_MAX (64u << 10)
+#define CURSOR_BYTES_MAX      (64u << 10)
+
+struct mcp_tools {
+    sm_arena arena; /* tools and their names; their number bounds it */
+    sm_arena texts; /* schemas and descriptions, as long as there is room */
+    sm_digest digest;
+    sm_buf scratch, cursor;
+    mcp_tool **v;      /* in the server's order */
+    mcp_tool **sorted; /* by name */
+    size_t n, room;
+    size_t left_out, pages;
+};
+
+mcp_tools *mcp_tools_new(void)
+{
+    mcp_tools *t = calloc(1, sizeof *t);
+    if (t == NULL)
+        return NULL;
+    sm_arena_init(&t->arena, SM_ARENA_MAX);
+    sm_arena_init(&t->texts, SM_ARENA_MAX);
+    sm_buf_init(&t->scratch, SM_ARENA_MAX);
+    sm_buf_init(&t->cursor, CURSOR_BYTES_MAX);
+    if (sm_digest_init(&t->digest) != SM_OK) {
+        mcp_tools_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+void mcp_tools_free(mcp_tools *t)
+{
+    if (t == NULL)
+        return;
+    sm_digest_fini(&t->digest);
+    sm_buf_fini(&t->cursor);
+    sm_buf_fini(&t->scratch);
+    sm_arena_fini(&t->texts);
+    sm_arena_fini(&t->arena);
+    free(t->sorted);
+    free(t->v);
+    free(t);
+}
+
+size_t mcp_tools_count(const mcp_tools *t)
+{
+    return t->n;
+}
+
+size_t mcp_tools_left_out(const mcp_tools *t)
+{
+    return t->left_out;
+}
+
+const mcp_tool *mcp_tools_at(const mcp_tools *t, size_t i)
+{
+    return t->v[i];
+}
+
+mcp_hints *mcp_tools_hints(mcp_tools *t, size_t i)
+{
+    return &t->v[i]->hints;
+}
+
+/* ---- finding ---------------------------------------------------------------------------------*/
+
+static int compare(sm_str a, sm_str b)
+{
+    int order = memcmp(a.p, b.p, a.n < b.n ? a.n : b.n);
+    return order != 0 ? order : (a.n > b.n) - (a.n < b.n);
+}
+
+/* Where a name is among the sorted ones, or belongs. */
+static size_t place(const mcp_tools *t, sm_str name, bool *there)
+{
+    size_t from = 0, to = t->n;
+    *there = false;
+    while (from < to && !*there) {
+        size_t middle = from + (to - from) / 2;
+        int order = compare(name, t->sorted[middle]->name);
+        if (order == 0) {
+            from = middle;
+            *there = true;
+        } else if (order < 0) {
+            to = middle;
+        } else {
+            from = middle + 1;
+        }
+    }
+    return from;
+}
+
+const mcp_tool *mcp_tools_find(const mcp_tools *t, sm_str name)
+{
+    bool there = false;
+    size_t at = name.n == 0 ? 0 : place(t, name, &there);
+    return there ? t->sorted[at] : NULL;
+}
+
+static bool make_room(mcp_tools *t)
+{
+    if (t->n < t->room)
+        return true;
+    size_t room = t->room == 0 ? 32 : t->room * 2;
+    mcp_tool **v = realloc(t->v, room * sizeof(mcp_tool *));
+    if (v != NULL)
+        t->v = v;
+    mcp_tool **sorted = realloc(t->sorted, room * sizeof(mcp_tool *));
+    if (sorted != NULL)
+        t->sorted = sorted;
+    if (v == NULL || sorted == NULL)
+        return false;
+    t->room = room;
+    return true;
+}
+
+/* ---- reading one -----------------------------------------------------------------------------*/
+
+/* A member that is there once. */
+static bool find_once(sm_str object, const char *name, sm_str *out)
+{
+    return mcp_find(object, name, out) && !mcp_twice(object, name);
+}
+
+/* A hint, or its default unless it is plainly said. */
+static bool hint(sm_str annotations, const char *name, bool otherwise)
+{
+    sm_str value;
+    if (annotations.p == NULL || !find_once(annotations, name, &value))
+        return otherwise;
+    if (mcp_is_true(value))
+        return true;
+    return sm_str_is(value, "false") ? false : otherwise;
+}
+
+static mcp_hints read_hints(sm_str tool)
+{
+    sm_str annotations = {0};
+    if (!find_once(tool, "annotations", &annotations) || !mcp_is_object(annotations))
+        annotations = (sm_str){0};
+    return (mcp_hints){
+        .read_only = hint(annotations, "readOnlyHint", false),
+        .destructive = hint(annotations, "destructiveHint", true),
+        .idempotent = hint(annotations, "idempotentHint", false),
+        .open_world = hint(annotations, "openWorldHint", true),
+    };
+}
+
+/* Text without escapes, in the arena. Absent if it is no string or too long. */
+static sm_str read_description(mcp_tools *t, sm_str tool)
+{
+    sm_str value;
+    if (!find_once(tool, "description", &value) || !mcp_is_string(value) ||
+        value.n > DESCRIPTION_BYTES_MAX)
+        return (sm_str){0};
+    char *text = sm_arena_alloc(&t->texts, value.n); /* decoded it is shorter, if only by quotes */
+    if (text == NULL || !mcp_text(value, text, value.n))
+        return (sm_str){0};
+    return sm_str_from(text);
+}
+
+/* A schema that has no canonical form, such as one with a number beyond all doubles, cannot be
+ * compared: it counts as one that cannot be read. */
+static sm_err read_schema(mcp_tools *t, sm_str text, mcp_tool *tool)
+{
+    const sm_json *root = NULL;
+    sm_buf_clear(&t->scratch);
+    sm_err e = sm_json_read(&t->texts, text, &sm_json_default_limits, &root, NULL);
+    if (e == SM_OK)
+        e = sm_json_canon(root, &t->scratch, text, NULL);
+    if (e == SM_OK && root->type == SM_JSON_OBJECT) {
+        tool->schema = root;
+        tool->fill = mcp_defaults_of(&t->texts, root);
+    }
+    sm_str hashed = e == SM_OK ? sm_buf_view(&t->scratch) : text;
+    return sm_digest_bytes(&t->digest, hashed.p, hashed.n, &tool->schema_digest);
+}
+
+/* The name in `room`, absent unless it can be called. */
+static sm_str read_name(sm_str tool, char room[SM_TOOL_MAX + 1])
+{
+    sm_str value;
+    if (!find_once(tool, "name", &value) || !mcp_text(value, room, SM_TOOL_MAX + 1))
+        return (sm_str){0};
+    const sm_call call = {.scope = SM_STR("any"), .tool = sm_str_from(room)};
+    return sm_call_check(&call, NULL) == SM_OK ? call.tool : (sm_str){0};
+}
+
+static sm_err add_tool(mcp_tools *t, sm_str item)
+{
+    char room[SM_TOOL_MAX + 1];
+    bool there = false;
+    sm_str name = read_name(item, room);
+    size_t at = name.p == NULL ? 0 : place(t, name, &there);
+    if (there)
+        return SM_OK;
+    if (name.p == NULL || t->n == MCP_TOOLS_MAX) {
+        t->left_out++;
+        return SM_OK;
+    }
+    mcp_tool *tool = sm_arena_zalloc(&t->arena, 1, sizeof *tool);
+    if (!make_room(t) || tool == NULL)
+        return SEMEL_E_NOMEM;
+    tool->name = sm_arena_text(&t->arena, name);
+    if (tool->name.p == NULL)
+        return SEMEL_E_NOMEM;
+    tool->hints = read_hints(item);
+    tool->description = read_description(t, item);
+    sm_str schema = {0};
+    if (!find_once(item, "inputSchema", &schema))
+        schema = SM_STR("");
+    sm_err e = read_schema(t, schema, tool);
+    if (e != SM_OK)
+        return e;
+    memmove(t->sorted + at + 1, t->sorted + at, (t->n - at) * sizeof(mcp_tool *));
+    t->sorted[at] = tool;
+    t->v[t->n++] = tool;
+    return SM_OK;
+}
+
+/* ---- a page ----------------------------------------------------------------------------------*/
+
+/* The list in a result, unless there is none or two of them. */
+static bool find_list(sm_str result, sm_str *list)
+{
+    return find_once(result, "tools", list) && list->n > 0 && list->p[0] == '[';
+}
+
+/* An empty cursor is what some servers write instead of none. Whoever pages for ever is not
+ * followed. */
+static sm_str next_cursor(mcp_tools *t, sm_str result)
+{
+    sm_str value;
+    if (++t->pages >= MCP_PAGES_MAX || !find_once(result, "nextCursor", &value) ||
+        !mcp_is_string(value) || value.n <= 2 || value.n > CURSOR_BYTES_MAX)
+        return (sm_str){0};
+    sm_buf_clear(&t->cursor);
+    sm_buf_str(&t->cursor, value);
+    return t->cursor.err == SM_OK ? sm_buf_view(&t->cursor) : (sm_str){0};
+}
+
+sm_err mcp_tools_add(mcp_tools *t, sm_str result, sm_str *cursor, sm_fault *fault)
+{
+    *cursor = (sm_str){0};
+    sm_str list, name, item;
+    if (!find_list(result, &list))
+        return sm_fault_set(fault, SEMEL_E_INVALID,
+                            "the server's answer to tools/list has no list of tools");
+    sm_err e = SM_OK;
+    for (size_t at = 0; e == SM_OK && mcp_next(list, &at, &name, &item);)
+        e = add_tool(t, item);
+    if (e != SM_OK)
+        return sm_fault_set(fault, e, "the server's tools cannot be kept: %s", semel_err_text(e));
+    *cursor = next_cursor(t, result);
+    return SM_OK;
+}
+
+/* ---- filtering -------------------------------------------------------------------------------*/
+
+sm_err mcp_tools_filter(sm_str result, mcp_shown_fn *shown, void *context, sm_buf *out)
+{
+    sm_str list, name, item;
+    if (!find_list(result, &list))
+        return SEMEL_E_INVALID;
+    const char *written = result.p; /* all before this is in `out`, or left out */
+    const char *end = list.p + 1;   /* of the element before */
+    bool any = false;
+    for (size_t at = 0; mcp_next(list, &at, &name, &item); end = item.p + item.n) {
+        char room[SM_TOOL_MAX + 1];
+        sm_str called = read_name(item, room);
+        bool stays = called.p != NULL && shown(context, called);
+        /* The first that stays has in front of it what the first of all had; any other one, what
+         * separates it from the element before. */
+        if (stays && any)
+            sm_buf_bytes(out, end, (size_t)(item.p - end));
+        else if (!any && end == list.p + 1)
+            sm_buf_bytes(out, written, (size_t)(item.p - written));
+        if (stays)
+            sm_buf_str(out, item);
+        any |= stays;
+        written = item.p + item.n;
+    }
+    sm_buf_bytes(out, written, (size_t)(result.p + result.n - written));
+    return out->err;
+}
