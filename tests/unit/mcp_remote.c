@@ -311,6 +311,32 @@ static void what_may_have_left_is_known(void **state)
     assert_int_equal(asked_count(), 5);
 }
 
+/* Each connection has its first request answered, and is closed on the second. */
+static bool worn_script(int fd, const peer_request *r)
+{
+    static __thread unsigned served;
+    return served++ == 0 && reply_json(fd, body_has(r, ":1,") ? PONG("1") : PONG("2"));
+}
+
+static void a_write_is_sent_once_on_a_connection_that_dies(void **state)
+{
+    (void)state;
+    open_link(worn_script);
+    mcp_way first = {0}, write = {.write = true}, second = {0}, read = {0};
+    assert_true(send_text(PING("1"), &first));
+    wait_told(1);
+    assert_true(send_text(PING("2"), &write));
+    wait_told(2);
+    expect_lost(1, &write, true, "the connection was lost before an answer came");
+    assert_int_equal(asked_count(), 2);
+    assert_true(send_text(PING("1"), &second));
+    wait_told(3);
+    assert_true(send_text(PING("2"), &read));
+    wait_told(4);
+    expect_message(3, &read, PONG("2"));
+    assert_int_equal(asked_count(), 5);
+}
+
 static void a_server_that_is_not_there_got_nothing(void **state)
 {
     (void)state;
@@ -501,6 +527,7 @@ int main(void)
         remote_test(junk_is_passed_on_and_is_no_answer),
         remote_test(an_id_may_be_written_otherwise),
         remote_test(what_may_have_left_is_known),
+        remote_test(a_write_is_sent_once_on_a_connection_that_dies),
         remote_test(a_server_that_is_not_there_got_nothing),
         remote_test(a_session_that_is_gone_is_told),
         remote_test(a_stream_that_named_its_events_is_gone_on_with),

@@ -51,6 +51,28 @@ static void messages_are_bounded(void **state)
     }
 }
 
+static bool huge_listen_script(int fd, const peer_request *r)
+{
+    bool go_on;
+    if (greet(fd, r, &go_on))
+        return go_on;
+    huge_bytes = MCP_LINE_MAX + 1;
+    huge_script(fd, r); /* an event, and the stream stays open */
+    say(fd, "data: " NOTE "\n\n");
+    wait_for_end(fd);
+    return false;
+}
+
+static void what_is_too_long_to_be_listened_to_is_told(void **state)
+{
+    (void)state;
+    open_link(huge_listen_script);
+    initialize();
+    wait_told(2);
+    expect_message(1, NULL, NOTE);
+    assert_int_equal(too_longs, 1);
+}
+
 static bool flood_script(int fd, const peer_request *r)
 {
     (void)r;
@@ -157,6 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         remote_test(messages_are_bounded),
+        remote_test(what_is_too_long_to_be_listened_to_is_told),
         remote_test(a_server_that_says_much_waits_for_the_loop),
         remote_test(the_owner_may_act_in_the_middle),
         remote_test(a_link_that_is_closed_at_once_tells_nothing),
