@@ -8,10 +8,10 @@
 #include "base/file.h"
 #include "base/thread.h"
 
-#define SWEEP_MS   1000
-#define LOOK_MS    20
-#define CHILDREN_MS 5000 /* for servers to end */
-#define SILENCE_MS 3600000 /* of a stream that passes through */
+#define SWEEP_MS    1000
+#define LOOK_MS     20
+#define CHILDREN_MS 5000    /* for servers to end */
+#define SILENCE_MS  3600000 /* of a stream that passes through */
 
 extern char **environ;
 
@@ -134,12 +134,11 @@ sm_err gw_mcp_start(gateway *g, gw_mcp **out, sm_fault *fault)
         return e;
     mcp_loop_time(all->hub.loop, &all->sweep, sm_clock_deadline_ns(SWEEP_MS));
     all->running = sm_thread_start(&all->thread, run, all, "semel-mcp");
-    return all->running ? SM_OK
-                        : sm_fault_set(fault, SEMEL_E_NOMEM, "no thread can be started");
+    return all->running ? SM_OK : sm_fault_set(fault, SEMEL_E_NOMEM, "no thread can be started");
 }
 
-/* On the loop: nothing more is taken, and the loop ends once nothing that writes is under way or the
- * time is up. */
+/* On the loop: nothing more is taken, and the loop ends once nothing that writes is under way or
+ * the time is up. */
 typedef struct ending {
     mcp_post post;
     mcp_timer timer;

@@ -66,7 +66,7 @@ struct mcp_channel {
     mcp_channel *next, *prev; /* of its talk */
     sm_arena arena;
     sm_buf body;
-    sm_str session_id; /* as sent; absent: none */
+    sm_str session_id;            /* as sent; absent: none */
     sm_str version, method, name; /* of the headers, likewise */
     const sm_http_field *headers; /* for a server over HTTP */
     size_t header_count;
@@ -83,8 +83,8 @@ struct gw_talk {
     mcp_channel *channels; /* not answered yet, the newest first */
     mcp_channel *stream;   /* GET */
     int64_t used_ns;
-    bool over; /* its client has ended it */
-    bool lost; /* its server has ended for good */
+    bool over;  /* its client has ended it */
+    bool lost;  /* its server has ended for good */
     int futile; /* starts of the server in a row after which it said nothing */
 };
 

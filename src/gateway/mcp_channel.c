@@ -119,7 +119,8 @@ static void on_sent(gw_request *r, bool whole)
 
 static void put_error(sm_buf *out, int code, const char *text)
 {
-    sm_buf_printf(out, "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":%d,\"message\":", code);
+    sm_buf_printf(out,
+                  "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":%d,\"message\":", code);
     sm_json_put_string(out, sm_str_from(text));
     sm_buf_text(out, "}}");
 }

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 
-#define IDLE_MS 1800000 /* a talk that nobody uses for so long is ended */
+#define IDLE_MS    1800000 /* a talk that nobody uses for so long is ended */
 #define FUTILE_MAX 5
 
 /* ---- finding ---------------------------------------------------------------------------------*/
@@ -21,7 +21,8 @@
 static gw_talk *find(const gw_site *site, sm_str id, const gw_who *who)
 {
     for (gw_talk *t = site->talks; t != NULL; t = t->next)
-        if (!t->over && id.n == strlen(t->id) && sm_str_is(id, t->id) && strcmp(t->who.id, who->id) == 0)
+        if (!t->over && id.n == strlen(t->id) && sm_str_is(id, t->id) &&
+            strcmp(t->who.id, who->id) == 0)
             return t;
     return NULL;
 }
@@ -133,8 +134,8 @@ static gw_talk *make(mcp_channel *c, bool sessions, sm_str id)
     client.context = t;
     mcp_session_options o = {.client = &client,
                              .actor = sm_str_from(t->who.actor),
-                             .scope = t->who.scope[0] == '\0' ? (sm_str){0}
-                                                              : sm_str_from(t->who.scope),
+                             .scope =
+                                 t->who.scope[0] == '\0' ? (sm_str){0} : sm_str_from(t->who.scope),
                              .alone = !sessions || !child,
                              .forgets = !sessions || site->all->g->config->behind_proxy,
                              .shared = !sessions && child};
@@ -216,8 +217,8 @@ void gw_talk_sweep(gw_mcp *all, bool end_all)
     for (uint32_t i = 0; i < all->site_count; i++) {
         for (gw_talk *t = all->sites[i].talks, *next; t != NULL; t = next) {
             next = t->next;
-            if (end_all || (t->channels == NULL && t->used_ns < before &&
-                            mcp_session_writes(t->session) == 0))
+            if (end_all ||
+                (t->channels == NULL && t->used_ns < before && mcp_session_writes(t->session) == 0))
                 gw_talk_end(t);
             if (t->over && mcp_session_writes(t->session) == 0)
                 talk_free(t);

@@ -167,6 +167,7 @@ static bool send(mcp_link *l, sm_str text, mcp_way *way)
         way_add(c, way);
     }
     sm_buf_str(&c->waiting, text);
+    mcp_one_line(c->waiting.p + c->waiting.len - text.n, text.n);
     sm_buf_byte(&c->waiting, '\n');
     c->queued += text.n + 1;
     write_out(c);

@@ -119,6 +119,9 @@ sm_err mcp_session_new(mcp_server *server, const mcp_session_options *o, mcp_ses
 mcp_link_events mcp_session_events(mcp_session *s);
 void mcp_session_attach(mcp_session *s, mcp_link *link);
 
+/* What is known of a tool, for mcp_remote_options; the context is the session. */
+const mcp_tool *mcp_session_tool(void *context, sm_str name);
+
 /* One message of the client. HTTP: `headers` go with it to the server, borrowed until the channel
  * is done. */
 void mcp_session_from_client(mcp_session *s, sm_str text, mcp_channel *channel,

@@ -291,7 +291,7 @@ sm_err mcp_remote_open(mcp_loop *loop, const mcp_remote_options *o, const mcp_li
     mcp_remote *r = calloc(1, sizeof *r);
     if (r == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
-    r->link = (mcp_link){.ops = &ops, .events = *events, .loop = loop};
+    r->link = (mcp_link){.ops = &ops, .events = *events, .loop = loop, .exchanges = true};
     r->http = o->http;
     r->silence_ms = o->silence_ms > 0 ? o->silence_ms : MCP_SILENCE_MS;
     r->plain = o->plain;

@@ -406,6 +406,8 @@ static void on_request(mcp_session *s, const mcp_message *m, mcp_channel *channe
         what = MCP_W_INITIALIZE;
     } else if (strcmp(m->method, "tools/list") == 0) {
         what = MCP_W_LIST;
+    } else if (strcmp(m->method, "server/discover") == 0) {
+        what = MCP_W_DISCOVER;
     } else if (strcmp(m->method, "logging/setLevel") == 0) {
         sm_buf_clear(&s->level);
         sm_buf_str(&s->level, m->params);
@@ -427,6 +429,10 @@ static bool absorb_cancel(mcp_session *s, const mcp_message *m)
     }
     if (x->what == MCP_W_CALL) {
         mcp_call_canceled(x->call);
+        return true;
+    }
+    if (x->modern && s->link != NULL && s->link->exchanges) {
+        mcp_exchange_free(x); /* ending the exchange is how that is said over HTTP */
         return true;
     }
     return s->o.shared;
@@ -569,7 +575,11 @@ static void on_answer(mcp_session *s, mcp_exchange *x, const mcp_message *m)
         break;
     case MCP_W_CALL: mcp_call_answered(x->call, m); break;
     case MCP_W_LIST: mcp_listing_pass(x, m); break;
-    case MCP_W_INITIALIZE: note_agreed(s, m); /* fall through */
+    case MCP_W_INITIALIZE:
+        note_agreed(s, m);
+        mcp_pass_answer(x, m);
+        break;
+    case MCP_W_DISCOVER:
     case MCP_W_OTHER: mcp_pass_answer(x, m); break;
     }
 }
@@ -624,7 +634,10 @@ static void on_link_message(void *context, mcp_way *way, sm_str text)
     mcp_read(text, &m);
     switch (m.kind) {
     case MCP_RESULT:
-    case MCP_ERROR: on_answer(s, mcp_exchange_find(s, m.id), &m); break;
+    case MCP_ERROR:
+        /* Over HTTP the link knows whose answer it is, however the server writes the id. */
+        on_answer(s, x != NULL && x->way.own == NULL ? x : mcp_exchange_find(s, m.id), &m);
+        break;
     case MCP_REQUEST: mcp_tell_client(s, x == NULL ? NULL : x->channel, m.text); break;
     case MCP_NOTIFICATION: on_server_notification(s, x, &m); break;
     case MCP_BATCH:
@@ -645,7 +658,10 @@ static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
         break;
     case MCP_W_CALL: mcp_call_lost(x->call, loss); break;
     default:
-        if (x->channel != NULL && loss->status != 0 && !x->canceled) {
+        if (x->what == MCP_W_DISCOVER && loss->status >= 400 && loss->status < 500) {
+            /* A server of the older era. Whoever asks knows that by this code. */
+            mcp_reply_error(x, -32601, "Method not found");
+        } else if (x->channel != NULL && loss->status != 0 && !x->canceled) {
             s->client.fail(s->client.context, x->channel, loss);
             mcp_exchange_free(x);
         } else {
@@ -923,4 +939,10 @@ void mcp_session_free(mcp_session *s)
     free((char *)(uintptr_t)s->actor.p);
     free((char *)(uintptr_t)s->scope.p);
     free(s);
+}
+
+const mcp_tool *mcp_session_tool(void *context, sm_str name)
+{
+    const mcp_server *server = ((mcp_session *)context)->server;
+    return server->listing == NULL ? NULL : mcp_tools_find(server->listing->tools, name);
 }

@@ -32,9 +32,10 @@ typedef struct mcp_batch mcp_batch;
 typedef enum mcp_what {
     MCP_W_OTHER,
     MCP_W_INITIALIZE,
-    MCP_W_LIST, /* tools/list */
-    MCP_W_CALL, /* tools/call that goes through the ledger */
-    MCP_W_OWN,  /* a request of ours to the server */
+    MCP_W_LIST,     /* tools/list */
+    MCP_W_DISCOVER, /* server/discover */
+    MCP_W_CALL,     /* tools/call that goes through the ledger */
+    MCP_W_OWN,      /* a request of ours to the server */
 } mcp_what;
 
 /* One request that is not answered yet: a client's, or one of ours. */
