@@ -32,6 +32,7 @@ struct mcp_fetch {
     /* The loop's own. */
     sm_buf taken;
     bool dropped;
+    bool held, kept; /* nothing is told; there was something to tell */
 };
 
 static void release(mcp_fetch *x)
@@ -152,6 +153,9 @@ static void go_on(mcp_fetch *x)
 static void take(mcp_post *post)
 {
     mcp_fetch *x = (mcp_fetch *)post;
+    x->kept = x->held && !x->dropped;
+    if (x->kept)
+        return;
     pthread_mutex_lock(&x->lock);
     sm_buf bytes = x->bytes;
     x->bytes = x->taken; /* an empty one */
@@ -205,11 +209,30 @@ sm_err mcp_fetch_start(mcp_loop *loop, sm_http *http, const sm_http_request *r, 
     return SM_OK;
 }
 
+/* Lets what was kept be taken after all. */
+static void let_go(mcp_fetch *x)
+{
+    bool kept = x->kept;
+    x->kept = false;
+    if (kept)
+        mcp_loop_post(x->loop, &x->post);
+}
+
+void mcp_fetch_hold(mcp_fetch *x, bool held)
+{
+    if (x == NULL)
+        return;
+    x->held = held;
+    if (!held)
+        let_go(x);
+}
+
 void mcp_fetch_drop(mcp_fetch *x, bool give_up)
 {
     if (x == NULL)
         return;
     x->dropped = true;
+    let_go(x);
     pthread_mutex_lock(&x->lock);
     if (give_up && x->http != NULL)
         sm_http_cancel(x->http);

@@ -34,6 +34,9 @@ typedef struct mcp_fetch_events {
 sm_err mcp_fetch_start(mcp_loop *loop, sm_http *http, const sm_http_request *r, int64_t pause_ms,
                        const mcp_fetch_events *events, mcp_fetch **out);
 
+/* Nothing is told for now, or again: what comes stays between the threads. Accepts NULL. */
+void mcp_fetch_hold(mcp_fetch *x, bool held);
+
 /* Nothing more is told. `give_up`: it is ended where it is; else it goes on without anybody.
  * Accepts NULL. */
 void mcp_fetch_drop(mcp_fetch *x, bool give_up);
