@@ -16,29 +16,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/limits.h"
 #include "cli/ledger.h"
-#include "json/canon.h"
+#include "cli/mcp_clients.h"
 
 #define LEDGER_PLACE "the URL of the ledger, with its password"
 
-/* What the snippets are made of. Words are borrowed, or one of the rooms here. */
+/* What the entry is made of. Words are borrowed, or one of the rooms here. */
 typedef struct plan {
-    const char *name; /* that the client knows the server by */
     const char *ledger, *contract, *scope;
     const char *only;          /* one client; NULL: all of them */
     bool named;                /* --name was given */
     bool example;              /* no command was given */
     const char *const *server; /* NULL-terminated */
     size_t server_count;
-
-    const char **words; /* the whole command: semel mcp ... -- SERVER ARGS */
-    size_t n;
-    struct {
-        const char *name, *value;
-    } env[3];
-    size_t env_count;
-
+    cli_mcp_entry entry;
     char self[PATH_MAX], contract_room[PATH_MAX], ledger_room[PATH_MAX + 8], name_room[64];
 } plan;
 
@@ -93,7 +84,7 @@ static void cut_suffix(sm_str *s, const char *suffix)
 /* "npx -y @modelcontextprotocol/server-filesystem@1 DIR" is called filesystem. */
 static const char *make_name(plan *p)
 {
-    static const char *const before[] = {"mcp-server-", "server-", "mcp-"};
+    static const char *const before[] = {"mcp-server-", "mcp_server_", "server-", "mcp-"};
     static const char *const behind[] = {".js", ".mjs", ".py", "-mcp-server", "-server", "-mcp"};
     const char *word = basename_of(telling_word(p->server));
     sm_str s = {word, 1 + strcspn(word + 1, "@:")}; /* without a version */
@@ -124,24 +115,23 @@ static const char *absolute(const char *path, char room[PATH_MAX])
     return n > 0 && n < PATH_MAX ? room : path;
 }
 
-/* Whether a URL has a password in it, or may have. */
+/* Whether a URL has a password in it, or may have: it is not taken apart as the stores do, so what
+ * is not plain counts as one. */
 static bool has_password(const char *url)
 {
     const char *host = strstr(url, "://");
     if (host == NULL)
         return false;
-    host += 3;
-    size_t n = strcspn(host, "/?#");
-    const char *at = memchr(host, '@', n);
-    return (at != NULL && memchr(host, ':', (size_t)(at - host)) != NULL) ||
-           strstr(host, "password") != NULL;
+    const char *at = strrchr(host + 3, '@'), *query = strchr(host, '?');
+    return (at != NULL && memchr(host + 3, ':', (size_t)(at - host - 3)) != NULL) ||
+           (query != NULL && (strcasestr(query, "pass") != NULL || strchr(query, '%') != NULL));
 }
 
 /* ---- the command -----------------------------------------------------------------------------*/
 
 static void add_word(plan *p, const char *word)
 {
-    p->words[p->n++] = word;
+    p->entry.words[p->entry.n++] = word;
 }
 
 static void add_option(plan *p, const char *option, const char *value)
@@ -156,8 +146,8 @@ static void add_env(plan *p, const char *name, const char *value)
 {
     if (value == NULL || *value == '\0')
         return;
-    p->env[p->env_count].name = name;
-    p->env[p->env_count++].value = value;
+    p->entry.env[p->entry.env_count].name = name;
+    p->entry.env[p->entry.env_count++].value = value;
 }
 
 static void add_ledger(plan *p)
@@ -181,12 +171,12 @@ static void add_ledger(plan *p)
 static int make_command(plan *p)
 {
     ssize_t n = readlink("/proc/self/exe", p->self, sizeof p->self - 1);
-    p->words = calloc(16 + p->server_count, sizeof *p->words);
-    if (p->words == NULL)
+    p->entry.words = calloc(16 + p->server_count, sizeof *p->entry.words);
+    if (p->entry.words == NULL)
         return cli_fail(CLI_INTERNAL, "%s", semel_err_text(SEMEL_E_NOMEM));
     add_word(p, n > 0 ? p->self : "semel");
     add_word(p, "mcp");
-    add_option(p, "--name", p->named ? p->name : NULL);
+    add_option(p, "--name", p->named ? p->entry.name : NULL);
     add_option(p, "--scope", p->scope);
     add_ledger(p);
     if (p->contract != NULL)
@@ -196,188 +186,6 @@ static int make_command(plan *p)
     for (size_t i = 0; i < p->server_count; i++)
         add_word(p, p->server[i]);
     return CLI_OK;
-}
-
-/* ---- snippets --------------------------------------------------------------------------------*/
-
-static void put_text(sm_buf *b, const char *text)
-{
-    cli_put_json(b, sm_str_from(text));
-}
-
-static void put_args(sm_buf *b, const plan *p)
-{
-    sm_buf_byte(b, '[');
-    for (size_t i = 1; i < p->n; i++) {
-        sm_buf_text(b, i == 1 ? "" : ", ");
-        put_text(b, p->words[i]);
-    }
-    sm_buf_byte(b, ']');
-}
-
-static void put_json(sm_buf *b, const plan *p, const char *member, bool type)
-{
-    sm_buf_printf(b, "{\n  \"%s\": {\n    ", member);
-    put_text(b, p->name);
-    sm_buf_printf(b, ": {\n%s      \"command\": ", type ? "      \"type\": \"stdio\",\n" : "");
-    put_text(b, p->words[0]);
-    sm_buf_text(b, ",\n      \"args\": ");
-    put_args(b, p);
-    for (size_t i = 0; i < p->env_count; i++) {
-        sm_buf_printf(b, "%s\"%s\": ", i == 0 ? ",\n      \"env\": { " : ", ", p->env[i].name);
-        put_text(b, p->env[i].value);
-    }
-    sm_buf_text(b, p->env_count > 0 ? " }\n" : "\n");
-    sm_buf_text(b, "    }\n  }\n}\n");
-}
-
-static void put_servers(sm_buf *b, const plan *p)
-{
-    put_json(b, p, "mcpServers", false);
-}
-
-static void put_typed_servers(sm_buf *b, const plan *p)
-{
-    put_json(b, p, "mcpServers", true);
-}
-
-static void put_vscode(sm_buf *b, const plan *p)
-{
-    put_json(b, p, "servers", true);
-}
-
-/* A string of TOML is one of JSON, but for DEL. */
-static void put_toml_text(sm_buf *b, const char *text)
-{
-    sm_buf json;
-    sm_buf_init(&json, SM_ARENA_MAX);
-    put_text(&json, text);
-    for (size_t i = 0; i < json.len; i++) {
-        if (json.p[i] == 0x7F)
-            sm_buf_text(b, "\\u007F");
-        else
-            sm_buf_byte(b, json.p[i]);
-    }
-    if (json.err != SM_OK)
-        b->err = json.err;
-    sm_buf_fini(&json);
-}
-
-static void put_codex(sm_buf *b, const plan *p)
-{
-    const char *bare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
-    sm_buf_text(b, "[mcp_servers.");
-    if (strspn(p->name, bare) == strlen(p->name))
-        sm_buf_text(b, p->name);
-    else
-        put_toml_text(b, p->name);
-    sm_buf_text(b, "]\ncommand = ");
-    put_toml_text(b, p->words[0]);
-    sm_buf_text(b, "\nargs = [");
-    for (size_t i = 1; i < p->n; i++) {
-        sm_buf_text(b, i == 1 ? "" : ", ");
-        put_toml_text(b, p->words[i]);
-    }
-    sm_buf_text(b, "]\n");
-    for (size_t i = 0; i < p->env_count; i++) {
-        sm_buf_printf(b, "%s%s = ", i == 0 ? "env = { " : ", ", p->env[i].name);
-        put_toml_text(b, p->env[i].value);
-    }
-    sm_buf_text(b, p->env_count > 0 ? " }\n" : "");
-}
-
-/* A word as a shell reads it. */
-static void put_shell(sm_buf *b, const char *word)
-{
-    const char *safe = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:=@%+,";
-    if (*word != '\0' && strspn(word, safe) == strlen(word)) {
-        sm_buf_text(b, word);
-        return;
-    }
-    sm_buf_byte(b, '\'');
-    for (; *word != '\0'; word++) {
-        if (*word == '\'')
-            sm_buf_text(b, "'\\''");
-        else
-            sm_buf_byte(b, *word);
-    }
-    sm_buf_byte(b, '\'');
-}
-
-/* --env takes any number of values, so an option stands between it and the name. */
-static void put_claude_add(sm_buf *b, const plan *p)
-{
-    sm_buf_text(b, "claude mcp add");
-    for (size_t i = 0; i < p->env_count; i++) {
-        sm_buf_printf(b, " --env %s=", p->env[i].name);
-        put_shell(b, p->env[i].value);
-    }
-    sm_buf_text(b, " --transport stdio ");
-    put_shell(b, p->name);
-    sm_buf_text(b, " --");
-    for (size_t i = 0; i < p->n; i++) {
-        sm_buf_byte(b, ' ');
-        put_shell(b, p->words[i]);
-    }
-    sm_buf_byte(b, '\n');
-}
-
-/* ---- clients ---------------------------------------------------------------------------------*/
-
-typedef void put_fn(sm_buf *b, const plan *p);
-
-static const struct client {
-    const char *name, *title, *where;
-    put_fn *put;   /* what goes into the file */
-    put_fn *shell; /* a command that does the same; NULL: there is none */
-} clients[] = {
-    {"claude-desktop", "Claude Desktop",
-     "claude_desktop_config.json (Settings, Developer, Edit Config), which is in\n"
-     "  macOS    ~/Library/Application Support/Claude/\n"
-     "  Windows  %APPDATA%\\Claude\\\n"
-     "  Linux    ~/.config/Claude/\n",
-     put_servers, NULL},
-    {"claude-code", "Claude Code", ".mcp.json in a project's directory\n", put_typed_servers,
-     put_claude_add},
-    {"cursor", "Cursor", ".cursor/mcp.json in a project's directory, or ~/.cursor/mcp.json\n",
-     put_typed_servers, NULL},
-    {"vscode", "VS Code",
-     ".vscode/mcp.json in a project's directory, or \"MCP: Open User Configuration\"\n", put_vscode,
-     NULL},
-    {"codex", "Codex", "~/.codex/config.toml\n", put_codex, NULL},
-};
-#define CLIENTS (sizeof clients / sizeof clients[0])
-
-static void put_title(sm_buf *b, const struct client *c, const plan *p, FILE *to)
-{
-    sm_buf_printf(b, "%s%s%s: %s", cli_color(to, CLI_BOLD), c->title, cli_color(to, CLI_PLAIN),
-                  c->where);
-    if (c->shell == NULL)
-        return;
-    sm_buf_text(b, "The same by a command:\n\n");
-    c->shell(b, p);
-}
-
-/* For one client stdout is exactly what goes into its file. */
-static int print_snippets(const plan *p)
-{
-    sm_buf out, talk;
-    sm_buf_init(&out, SM_ARENA_MAX);
-    sm_buf_init(&talk, SM_ARENA_MAX);
-    for (size_t i = 0; i < CLIENTS; i++) {
-        const struct client *c = &clients[i];
-        if (p->only != NULL && strcmp(p->only, c->name) != 0)
-            continue;
-        put_title(p->only != NULL ? &talk : &out, c, p, p->only != NULL ? stderr : stdout);
-        sm_buf_text(p->only != NULL ? &talk : &out, "\n");
-        c->put(&out, p);
-        sm_buf_text(&out, p->only == NULL && i + 1 < CLIENTS ? "\n" : "");
-    }
-    fwrite(talk.len == 0 ? "" : talk.p, 1, talk.len, stderr);
-    int code = cli_write(&out);
-    sm_buf_fini(&talk);
-    sm_buf_fini(&out);
-    return code;
 }
 
 /* ---- checks ----------------------------------------------------------------------------------*/
@@ -452,15 +260,12 @@ static int check_ledger(const plan *p)
 
 static int check_options(const cli_command *self, const plan *p)
 {
-    bool known = p->only == NULL;
-    for (size_t i = 0; i < CLIENTS && !known; i++)
-        known = strcmp(p->only, clients[i].name) == 0;
-    if (!known)
+    if (p->only != NULL && !cli_mcp_client_known(p->only))
         return cli_usage(self,
                          "--client takes claude-desktop, claude-code, cursor, vscode or "
                          "codex, not \"%s\"",
                          p->only);
-    if (p->named && *p->name == '\0')
+    if (p->named && *p->entry.name == '\0')
         return cli_usage(self, "--name is empty");
     return CLI_OK;
 }
@@ -479,7 +284,7 @@ static int read_options(const cli_command *self, int argc, char **argv, plan *p)
     int c;
     while ((c = cli_option(self, argc, argv, table)) != -1) {
         switch (c) {
-        case 'n': p->name = optarg; break;
+        case 'n': p->entry.name = optarg; break;
         case 'c': p->only = optarg; break;
         case 'l': p->ledger = cli_ledger_take(optarg); break;
         case 'C': p->contract = optarg; break;
@@ -488,7 +293,7 @@ static int read_options(const cli_command *self, int argc, char **argv, plan *p)
         default: return CLI_USAGE;
         }
     }
-    p->named = p->name != NULL;
+    p->named = p->entry.name != NULL;
     if (optind < argc && strcmp(argv[optind - 1], "--") != 0)
         return cli_usage(self, "the server's command comes behind \"--\"");
     p->server = (const char *const *)argv + optind;
@@ -520,15 +325,15 @@ static int run(const cli_command *self, int argc, char **argv)
         p.server_count = sizeof example / sizeof example[0] - 1;
     }
     if (!p.named)
-        p.name = make_name(&p);
+        p.entry.name = make_name(&p);
     code = make_command(&p);
     if (code == CLI_OK)
-        code = print_snippets(&p);
+        code = cli_mcp_clients_print(&p.entry, p.only);
     if (code == CLI_OK) {
         int command = check_command(&p), contract = check_contract(&p), ledger = check_ledger(&p);
         code = ledger != CLI_OK ? ledger : contract != CLI_OK ? contract : command;
     }
-    free(p.words);
+    free(p.entry.words);
     return code;
 }
 

@@ -18,8 +18,8 @@ sm_err cli_mcp_remote_make(const cli_mcp_options *o, cli_mcp_remote *out, sm_fau
                                 "${TOKEN}'");
         sm_buf_init(value, 65536);
         e = gw_expand(sm_str_from(colon + 1 + strspn(colon + 1, " ")), value, fault);
-        out->fields[i] = (sm_http_field){.name = {text, (size_t)(colon - text)},
-                                         .value = sm_buf_view(value)};
+        out->fields[i] =
+            (sm_http_field){.name = {text, (size_t)(colon - text)}, .value = sm_buf_view(value)};
         out->options.header_count++;
     }
     return e;

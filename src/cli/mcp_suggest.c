@@ -29,7 +29,7 @@ typedef struct asking {
     stage stage;
     bool modern;
     unsigned number;
-    char why[256]; /* empty: nothing is wrong */
+    char why[SEMEL_FAULT_TEXT_MAX]; /* empty: nothing is wrong */
 } asking;
 
 static void stop(asking *q, const char *why)

@@ -106,6 +106,8 @@ int cli_serve_check(const gw_config *c)
         tell(&t, &fault);
     check_ledger(&t);
     gw_config_variables(c, tell, &t);
+    t.warns = true;
+    gw_config_commands(c, tell, &t);
     right = right && t.code == CLI_OK && variables.errors == 0;
     sm_report_fini(&variables);
     if (!right)
@@ -127,6 +129,7 @@ int cli_serve_ready(const gw_config *c, const gw_log *log)
         t.warns = true;
         gw_say_findings(&warnings, "contract", c->contract, &variables);
         gw_config_variables(c, tell, &t);
+        gw_config_commands(c, tell, &t);
     }
     sm_report_fini(&variables);
     return t.code;

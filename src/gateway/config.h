@@ -60,6 +60,22 @@ typedef struct gw_apis {
     uint32_t n;
 } gw_apis;
 
+/* One MCP server behind /mcp/NAME: a command that is started, or a URL. */
+typedef struct gw_mcp_server {
+    sm_str name;
+    gw_texts command; /* each ends with a NUL; n == 0: url */
+    sm_headers env;   /* for the command, by unique names; values may hold ${NAME} */
+    sm_str directory; /* seen from the configuration's, ends with a NUL; absent: ours */
+    sm_str url;
+    sm_headers headers; /* with every request to the url; values may hold ${NAME} */
+    gw_place place;
+} gw_mcp_server;
+
+typedef struct gw_mcps {
+    const gw_mcp_server *v;
+    uint32_t n;
+} gw_mcps;
+
 typedef struct gw_limits {
     int64_t body_bytes;              /* of a request; 1 MiB */
     int64_t result_bytes;            /* of an upstream's answer that is passed on; 16 MiB */
@@ -110,6 +126,7 @@ typedef struct gw_config {
     sm_str seal_key;   /* likewise */
     sm_str ca_file;    /* certificates to trust for upstreams; absent: the system's */
     gw_apis proxies;
+    gw_mcps mcp;
     gw_limits limits;
     gw_log_rule log;
     int64_t drain_ms; /* how long SIGTERM waits for what is under way; 30 s */
@@ -149,11 +166,15 @@ typedef void gw_tell_fn(void *context, const sm_fault *fault);
  * returns which they were, as bits 1 << gw_named. (config_files.c) */
 unsigned gw_config_files(const gw_config *c, gw_tell_fn *tell, void *context);
 
+/* Looks for the commands of MCP servers and the directories that they start in, as starting them
+ * would. Tells each server that could not be started; returns how many. (config_files.c) */
+unsigned gw_config_commands(const gw_config *c, gw_tell_fn *tell, void *context);
+
 /* The ledger's URL with its variables put in; a NUL ends it. It may hold a password: wipe it. */
 sm_err gw_config_ledger(const gw_config *c, sm_buf *out, sm_fault *fault);
 
-/* Tells each variable of the environment that a header of a proxy needs and that is not set;
- * returns how many. (variables.c) */
+/* Tells each variable of the environment that is not set and that a proxy or an MCP server needs,
+ * for a header or in env; returns how many. (variables.c) */
 unsigned gw_config_variables(const gw_config *c, gw_tell_fn *tell, void *context);
 
 /* The same of contracts: findings about the headers of upstreams, each variable once. `report` was
@@ -169,5 +190,9 @@ typedef struct gw_loader {
     sm_str directory; /* of the file; names of files are seen from it */
 } gw_loader;
 extern const sm_group gw_config_group;
+gw_place gw_place_of(sm_loader *l, const char *name, const sm_json *value);
+void gw_read_path(sm_loader *l, const sm_json *value, void *out);    /* sm_str */
+void gw_read_proxies(sm_loader *l, const sm_json *value, void *out); /* gw_apis; config_behind.c */
+void gw_read_mcp(sm_loader *l, const sm_json *value, void *out);     /* gw_mcps; config_behind.c */
 
 #endif

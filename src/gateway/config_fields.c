@@ -1,10 +1,9 @@
 /*
  * The tables behind the configuration file: what each field is called, takes and defaults to.
  *
- * What is declared about an API behind the proxy is read by the same tables as an upstream of a
- * contract. A value with a secret in it is not repeated in a message.
+ * What it says about those behind the gateway is read in config_behind.c. A value with a secret in
+ * it is not repeated in a message.
  */
-#include "base/limits.h"
 #include "base/utf8.h"
 #include "gateway/config.h"
 
@@ -12,7 +11,6 @@
 #define SECONDS(n)       ((int64_t)(n)*1000)
 #define KIB              ((int64_t)1 << 10)
 #define MIB              ((int64_t)1 << 20)
-#define PROXY_NAME_MAX   64u
 #define LISTENERS_MAX    8u
 #define HOSTS_MAX        32u
 #define HOST_NAME_MAX    253u
@@ -50,14 +48,14 @@ static uint32_t list_of(sm_loader *l, const sm_json *value, const char *name, ui
     return value->len;
 }
 
-static gw_place place_of(sm_loader *l, const char *name, const sm_json *value)
+gw_place gw_place_of(sm_loader *l, const char *name, const sm_json *value)
 {
     gw_place at = {.name = name};
     sm_text_position(l->report->source, value->at, &at.line, &at.column);
     return at;
 }
 
-static void read_path(sm_loader *l, const sm_json *value, void *out)
+void gw_read_path(sm_loader *l, const sm_json *value, void *out)
 {
     sm_str text;
     if (!read_text(l, "this", value, &text))
@@ -65,7 +63,7 @@ static void read_path(sm_loader *l, const sm_json *value, void *out)
     if (memmem(text.p, text.n, "${", 2) != NULL) {
         sm_complain(l, value,
                     "environment variables (${...}) are filled in only in ledger and in the values "
-                    "of headers; write the file's name out");
+                    "of headers and env; write the file's name out");
         return;
     }
     sm_str path = gw_path_from(l->arena, ((gw_loader *)l)->directory, text);
@@ -172,7 +170,7 @@ static void read_listen(sm_loader *l, const sm_json *value, void *out)
         if (!read_text(l, "listen", item, &text))
             continue;
         sm_err e = gw_listen_read(l->arena, text, ((gw_loader *)l)->directory, &v[i], &fault);
-        v[i].place = place_of(l, "listen", item);
+        v[i].place = gw_place_of(l, "listen", item);
         if (e != SM_OK)
             sm_complain(l, item, "%s", fault.text);
         for (uint32_t j = 0; e == SM_OK && j < i; j++) {
@@ -235,102 +233,12 @@ static void read_ledger(sm_loader *l, const sm_json *value, void *out)
     *(sm_str *)out = text;
 }
 
-/* ---- proxies ---------------------------------------------------------------------------------*/
-
-/* A base: nothing may stand behind its path, and the path must not end in a slash. */
-static void read_base_url(sm_loader *l, const sm_json *value, void *out)
-{
-    uint32_t errors = l->report->errors;
-    sm_str *url = out;
-    sm_read_http_url(l, value, url);
-    if (l->report->errors != errors)
-        return;
-    for (size_t i = 0; i < url->n; i++) {
-        if (memchr("?#{}\\", url->p[i], 5) == NULL)
-            continue;
-        sm_complain(l, value,
-                    "url: a base has neither a query nor placeholders; write scheme, host and "
-                    "path, such as https://api.example.com/v1");
-        return;
-    }
-    while (url->n > 0 && url->p[url->n - 1] == '/')
-        url->n--;
-}
-
-static const sm_field proxy_fields[] = {
-    {"url", SM_KIND_CUSTOM, SM_FIELD(gw_upstream_api, url), SM_FIELD_REQUIRED,
-     .read = read_base_url},
-    {"headers", SM_KIND_CUSTOM, SM_FIELD(gw_upstream_api, headers), .read = sm_read_headers},
-    {"timeout", SM_KIND_DURATION, SM_FIELD(gw_upstream_api, timeout_ms)},
-    {"idempotency", SM_KIND_GROUP, SM_FIELD(gw_upstream_api, idempotency),
-     .group = &sm_idempotency_group},
-    {"retry", SM_KIND_GROUP, SM_FIELD(gw_upstream_api, retry), .group = &sm_retry_group},
-    {"rejects_before_work", SM_KIND_SWITCH, SM_FIELD(gw_upstream_api, rejects_before_work)},
-};
-static const sm_group proxy_group = {proxy_fields, COUNT(proxy_fields),
-                                     .size = sizeof(gw_upstream_api)};
-
-static void check_proxy(sm_loader *l, const sm_json *mapping, const gw_upstream_api *api)
-{
-    const sm_json *key = sm_json_find(mapping, SM_STR("idempotency"));
-    const sm_json *headers = sm_json_find(mapping, SM_STR("headers"));
-    const sm_json *retry = sm_json_find(mapping, SM_STR("retry"));
-    if (key != NULL && (api->idempotency.header.p == NULL || api->idempotency.meta.p != NULL ||
-                        api->idempotency.argument.p != NULL))
-        sm_complain(l, key,
-                    "idempotency: an API behind the proxy is given its key in a header; write { "
-                    "header: Idempotency-Key }");
-    if (retry != NULL && api->retry.backoff_ms > api->retry.max_backoff_ms)
-        sm_complain(l, retry, "retry: backoff is longer than max_backoff; swap them");
-    for (uint32_t i = 0; headers != NULL && i < api->headers.n; i++) {
-        const sm_json *value = sm_json_find(headers, api->headers.v[i].name);
-        if (value != NULL && sm_header_secret(&api->headers.v[i]))
-            sm_advise(l, value,
-                      "%.*s looks like a secret written out; keep it in the environment and write "
-                      "\"${NAME}\"",
-                      SM_FMT(api->headers.v[i].name));
-    }
-}
-
-static void read_proxies(sm_loader *l, const sm_json *value, void *out)
-{
-    if (value->type != SM_JSON_OBJECT || value->len > SM_POINTERS_MAX) {
-        sm_complain(l, value,
-                    "proxies: expected a mapping of at most %u names, such as { stripe: { url: "
-                    "https://api.stripe.com } }, found %s",
-                    SM_POINTERS_MAX, sm_found(l, value));
-        return;
-    }
-    gw_upstream_api *v = sm_loader_alloc(l, value->len, sizeof *v);
-    const sm_json *name = value + 1;
-    for (uint32_t i = 0; v != NULL && i < value->len; i++, name = sm_json_next(name + 1)) {
-        v[i] = (gw_upstream_api){.name = sm_json_text(name), .timeout_ms = SECONDS(30)};
-        v[i].retry = *(const sm_retry *)sm_retry_group.defaults;
-        v[i].place = place_of(l, "proxies", name);
-        bool right = v[i].name.n > 0 && v[i].name.n <= PROXY_NAME_MAX;
-        for (size_t j = 0; right && j < v[i].name.n; j++)
-            right = name_character(v[i].name.p[j]) && v[i].name.p[j] != '.';
-        if (!right)
-            sm_complain(l, name,
-                        "a proxy's name is a part of URLs: 1 to %u small letters, digits and -",
-                        PROXY_NAME_MAX);
-        if (name[1].type != SM_JSON_OBJECT) {
-            sm_complain(l, name + 1, "a proxy is a mapping with url and so on, found %s",
-                        sm_found(l, name + 1));
-            continue;
-        }
-        sm_group_read(l, &proxy_group, "a proxy", name + 1, &v[i], NULL);
-        check_proxy(l, name + 1, &v[i]);
-    }
-    *(gw_apis *)out = (gw_apis){v, value->len};
-}
-
 /* ---- the whole -------------------------------------------------------------------------------*/
 
 static const sm_field tls_fields[] = {
     {"certificate", SM_KIND_CUSTOM, SM_FIELD(gw_tls, certificate), SM_FIELD_REQUIRED,
-     .read = read_path},
-    {"key", SM_KIND_CUSTOM, SM_FIELD(gw_tls, key), SM_FIELD_REQUIRED, .read = read_path},
+     .read = gw_read_path},
+    {"key", SM_KIND_CUSTOM, SM_FIELD(gw_tls, key), SM_FIELD_REQUIRED, .read = gw_read_path},
 };
 static const sm_group tls_group = {tls_fields, COUNT(tls_fields), .size = sizeof(gw_tls)};
 
@@ -377,11 +285,12 @@ static const sm_field config_fields[] = {
     {"hosts", SM_KIND_CUSTOM, SM_FIELD(gw_config, hosts), .read = read_hosts},
     {"origins", SM_KIND_CUSTOM, SM_FIELD(gw_config, origins), .read = read_origins},
     {"ledger", SM_KIND_CUSTOM, SM_FIELD(gw_config, ledger), .read = read_ledger},
-    {"contract", SM_KIND_CUSTOM, SM_FIELD(gw_config, contract), .read = read_path},
-    {"tokens", SM_KIND_CUSTOM, SM_FIELD(gw_config, tokens), .read = read_path},
-    {"seal_key", SM_KIND_CUSTOM, SM_FIELD(gw_config, seal_key), .read = read_path},
-    {"ca_file", SM_KIND_CUSTOM, SM_FIELD(gw_config, ca_file), .read = read_path},
-    {"proxies", SM_KIND_CUSTOM, SM_FIELD(gw_config, proxies), .read = read_proxies},
+    {"contract", SM_KIND_CUSTOM, SM_FIELD(gw_config, contract), .read = gw_read_path},
+    {"tokens", SM_KIND_CUSTOM, SM_FIELD(gw_config, tokens), .read = gw_read_path},
+    {"seal_key", SM_KIND_CUSTOM, SM_FIELD(gw_config, seal_key), .read = gw_read_path},
+    {"ca_file", SM_KIND_CUSTOM, SM_FIELD(gw_config, ca_file), .read = gw_read_path},
+    {"proxies", SM_KIND_CUSTOM, SM_FIELD(gw_config, proxies), .read = gw_read_proxies},
+    {"mcp", SM_KIND_CUSTOM, SM_FIELD(gw_config, mcp), .read = gw_read_mcp},
     {"limits", SM_KIND_GROUP, SM_FIELD(gw_config, limits), .group = &limit_group},
     {"log", SM_KIND_GROUP, SM_FIELD(gw_config, log), .group = &log_group},
     {"drain", SM_KIND_DURATION, SM_FIELD(gw_config, drain_ms), SM_FIELD_ZERO},

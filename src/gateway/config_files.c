@@ -1,5 +1,6 @@
 /*
- * The files that a configuration names, looked at before anything is started with them.
+ * The files and programs that a configuration names, looked at before anything is started with
+ * them.
  *
  * Whoever reads them later would say that something does not work; here it is still known which
  * field named which file. Nothing is kept: a file may be another one by the time it is used, and is
@@ -12,9 +13,11 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "gateway/config.h"
 
 #define PEM_BYTES_MAX ((size_t)1 << 20)
@@ -154,4 +157,83 @@ unsigned gw_config_files(const gw_config *c, gw_tell_fn *tell, void *context)
         X509_free(read_certificate(&in, GW_NAMED_CA_FILE, c->ca_file));
     ERR_clear_error(); /* whoever looks there next is not to find ours */
     return in.wrong;
+}
+
+/* ---- the commands of MCP servers -------------------------------------------------------------*/
+
+/* Whether a program can be executed: 0, or what is wrong. A name that is not absolute is seen from
+ * `at`. */
+static int executable(int at, const char *name)
+{
+    struct stat st;
+    if (fstatat(at, name, &st, 0) != 0)
+        return errno;
+    if (!S_ISREG(st.st_mode))
+        return EACCES;
+    return faccessat(at, name, X_OK, AT_EACCESS) == 0 ? 0 : errno;
+}
+
+/* The same of a word without a slash, which is looked for in PATH as execvp(3) does: one that may
+ * not be executed is passed over, and told only if there is no other. */
+static int find_in_path(int at, sm_str word)
+{
+    char standard[256], name[SM_PATH_MAX];
+    const char *path = getenv("PATH");
+    int wrong = ENOENT;
+    if (path == NULL && confstr(_CS_PATH, standard, sizeof standard) <= sizeof standard)
+        path = standard;
+    for (const char *part = path; part != NULL;) {
+        size_t n = strcspn(part, ":");
+        int length =
+            snprintf(name, sizeof name, "%.*s%s%s", (int)n, part, n > 0 ? "/" : "", word.p);
+        int error = length < (int)sizeof name ? executable(at, name) : ENAMETOOLONG;
+        if (error == 0)
+            return 0;
+        if (error == EACCES)
+            wrong = EACCES;
+        part = part[n] == ':' ? part + n + 1 : NULL;
+    }
+    return wrong;
+}
+
+/* The command is looked for from the directory that it starts in. False, and told, if there is
+ * something that it cannot be started for. */
+static bool check_command(const gw_mcp_server *s, gw_tell_fn *tell, void *context)
+{
+    sm_fault fault = {0};
+    sm_str word = s->command.v[0];
+    bool path = memchr(word.p, '/', word.n) == NULL;
+    int at = AT_FDCWD, error = 0;
+    if (s->directory.p != NULL) {
+        at = open(s->directory.p, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        error = at < 0 ? errno : faccessat(at, ".", X_OK, AT_EACCESS) == 0 ? 0 : errno;
+    }
+    if (error != 0) {
+        gw_config_fault(&fault, SEMEL_E_NOT_FOUND, &s->place,
+                        "%.*s cannot be started: its directory %.300s cannot be entered: %s",
+                        SM_FMT(s->name), s->directory.p, strerror(error));
+    } else {
+        error = path ? find_in_path(at, word) : executable(at, word.p);
+        gw_config_fault(&fault, SEMEL_E_NOT_FOUND, &s->place, "%.*s cannot be started: %.300s %s",
+                        SM_FMT(s->name), word.p,
+                        error == EACCES   ? "may not be executed"
+                        : error != ENOENT ? strerror(error)
+                        : path ? "is in no directory of PATH; install it, or write where it is"
+                               : "is not there");
+    }
+    if (at >= 0)
+        close(at);
+    if (error != 0)
+        tell(context, &fault);
+    return error == 0;
+}
+
+unsigned gw_config_commands(const gw_config *c, gw_tell_fn *tell, void *context)
+{
+    unsigned wrong = 0;
+    for (uint32_t i = 0; i < c->mcp.n; i++) {
+        if (c->mcp.v[i].command.n > 0)
+            wrong += !check_command(&c->mcp.v[i], tell, context);
+    }
+    return wrong;
 }

@@ -33,24 +33,41 @@ static bool next_unset(sm_str text, size_t *at, char name[NAME_MAX_BYTES + 1])
 
 /* ---- of a configuration ----------------------------------------------------------------------*/
 
-unsigned gw_config_variables(const gw_config *c, gw_tell_fn *tell, void *context)
+typedef struct telling {
+    gw_tell_fn *tell;
+    void *context;
+    unsigned wrong;
+} telling;
+
+/* Names with values; `what` they are, and whose. */
+static void tell_unset(telling *t, const gw_place *place, const char *what, sm_str whose,
+                       const sm_headers *list)
 {
     char name[NAME_MAX_BYTES + 1];
-    unsigned wrong = 0;
-    for (uint32_t i = 0; i < c->proxies.n; i++) {
-        const gw_upstream_api *api = &c->proxies.v[i];
-        for (uint32_t h = 0; h < api->headers.n; h++) {
-            for (size_t at = 0; next_unset(api->headers.v[h].value, &at, name); wrong++) {
-                sm_fault fault = {0};
-                gw_config_fault(&fault, SEMEL_E_INVALID, &api->place,
-                                "the environment variable %s is not set; the header %.*s of %.*s "
-                                "needs it",
-                                name, SM_FMT(api->headers.v[h].name), SM_FMT(api->name));
-                tell(context, &fault);
-            }
+    for (uint32_t i = 0; i < list->n; i++) {
+        for (size_t at = 0; next_unset(list->v[i].value, &at, name); t->wrong++) {
+            sm_fault fault = {0};
+            gw_config_fault(&fault, SEMEL_E_INVALID, place,
+                            "the environment variable %s is not set; the %s %.*s of %.*s needs it",
+                            name, what, SM_FMT(list->v[i].name), SM_FMT(whose));
+            t->tell(t->context, &fault);
         }
     }
-    return wrong;
+}
+
+unsigned gw_config_variables(const gw_config *c, gw_tell_fn *tell, void *context)
+{
+    telling t = {.tell = tell, .context = context};
+    for (uint32_t i = 0; i < c->proxies.n; i++) {
+        const gw_upstream_api *api = &c->proxies.v[i];
+        tell_unset(&t, &api->place, "header", api->name, &api->headers);
+    }
+    for (uint32_t i = 0; i < c->mcp.n; i++) {
+        const gw_mcp_server *s = &c->mcp.v[i];
+        tell_unset(&t, &s->place, "header", s->name, &s->headers);
+        tell_unset(&t, &s->place, "variable", s->name, &s->env);
+    }
+    return t.wrong;
 }
 
 /* ---- of contracts ----------------------------------------------------------------------------*/

@@ -51,7 +51,7 @@ typedef struct child {
     bool served;      /* it has said something */
     bool hang_up;     /* its input is closed once everything is written */
     bool full;
-    bool held; /* what it says is not read for now */
+    bool held;    /* what it says is not read for now */
     bool closing; /* nothing is told any more */
     int endings;  /* closing: how far we have gone */
     int64_t started_ns, pause_ms;
@@ -278,6 +278,7 @@ static void on_end(mcp_watch *w, unsigned ready)
     int status = 0;
     if (waitpid(c->pid, &status, WNOHANG) != c->pid)
         return;
+    mcp_loop_keep(c->link.loop, -1);
     /* What it said before its end is in the pipe already. Others may go on holding it open. */
     for (int i = 0; i < LAST_READS && c->in.fd >= 0 && read_some(c) == SAID_SOMETHING; i++)
         ;
@@ -372,6 +373,7 @@ static int start(child *c)
         }
         return error;
     }
+    mcp_loop_keep(c->link.loop, 1);
     mcp_lines_free(c->lines);
     c->lines = lines;
     c->written = c->queued = 0;
@@ -435,7 +437,8 @@ void mcp_child_signal(mcp_link *l, int signal)
         kill(c->pid, signal);
 }
 
-static const mcp_link_ops ops = {.send = send, .forget = forget, .full = full, .hold = hold, .close = close_link};
+static const mcp_link_ops ops = {
+    .send = send, .forget = forget, .full = full, .hold = hold, .close = close_link};
 
 sm_err mcp_child_open(mcp_loop *loop, const mcp_child_options *o, const mcp_link_events *events,
                       mcp_link **out, sm_fault *fault)

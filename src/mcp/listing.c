@@ -233,8 +233,10 @@ void mcp_listing_need(mcp_session *s, mcp_call *call, sm_str meta)
 {
     mcp_server *server = s->server;
     call->stage = MCP_LISTING;
-    call->next_unlisted = server->unlisted;
-    server->unlisted = call;
+    mcp_call **at = &server->unlisted; /* in the order in which they came */
+    while (*at != NULL)
+        at = &(*at)->next_unlisted;
+    *at = call;
     if (server->asking != NULL)
         return;
     asking *q = server->asking = calloc(1, sizeof *q);
@@ -247,7 +249,7 @@ void mcp_listing_need(mcp_session *s, mcp_call *call, sm_str meta)
         q->tools = mcp_tools_new();
     }
     if (q == NULL || q->tools == NULL || !copy_headers(q, &call->x->way)) {
-        server->unlisted = call->next_unlisted;
+        server->unlisted = NULL;
         server->asking = NULL;
         if (q != NULL)
             mcp_tools_free(q->tools);

@@ -110,7 +110,7 @@ struct mcp_session {
     bool paused;
     bool down;     /* the server has gone */
     bool away;     /* and has not come back for a while: nothing waits for it any more */
-    bool freed;   /* it is being freed */
+    bool freed;    /* it is being freed */
     bool ending;   /* the client has gone */
     unsigned junk; /* lines of the server that were no messages */
     mcp_timer away_timer;
@@ -192,10 +192,6 @@ void mcp_slot_decide(mcp_session *s, mcp_slot *slot, sm_str text);
 /* A message for the client that answers nothing. */
 void mcp_tell_client(mcp_session *s, mcp_channel *channel, sm_str text);
 
-/* For people. */
-void mcp_say(mcp_hub *hub, mcp_level level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
 /* Less is under way in a session: the client is told. */
 void mcp_session_rest(mcp_session *s);
 
@@ -235,6 +231,9 @@ void mcp_call_listed(mcp_call *call, const char *why_not);
 /* What became of it at the server. */
 void mcp_call_answered(mcp_call *call, const mcp_message *m);
 void mcp_call_lost(mcp_call *call, const mcp_loss *loss);
+
+/* Lets go of a call that no worker has. What the server has of it stays a claim. */
+void mcp_call_abandon(mcp_call *call);
 
 /* Nobody wants its answer any more. */
 void mcp_call_canceled(mcp_call *call);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -14,12 +15,12 @@
 #include "base/clock.h"
 #include "mcp/lines.h"
 
-#define READ_BYTES   65536u
-#define BLOCK_BYTES  4096u             /* what a pipe that polls as writable takes at once */
-#define HOLD_BYTES   ((size_t)4 << 20) /* not taken by the client: the server has to wait */
-#define OUT_MAX      ((size_t)256 << 20)
-#define GRACE_MS     1000 /* for writes under way, after a signal that asks us to end */
-#define FUTILE_MAX   5    /* starts in a row after which nothing was said */
+#define READ_BYTES  65536u
+#define BLOCK_BYTES 4096u             /* what a pipe that polls as writable takes at once */
+#define HOLD_BYTES  ((size_t)4 << 20) /* not taken by the client: the server has to wait */
+#define OUT_MAX     ((size_t)256 << 20)
+#define GRACE_MS    1000 /* for writes under way, after a signal that asks us to end */
+#define FUTILE_MAX  5    /* starts in a row after which nothing was said */
 
 typedef struct stdio {
     mcp_hub *hub;
@@ -149,7 +150,8 @@ static uint64_t deliver(void *context, mcp_channel *channel, sm_str text, bool l
     }
     if (!sm_buf_reserve(&p->waiting, text.n + 1)) {
         p->waiting.err = SM_OK;
-        mcp_say(p->hub, MCP_ERROR_LEVEL, "the client does not read what is said; a message is lost");
+        mcp_say(p->hub, MCP_ERROR_LEVEL,
+                "the client does not read what is said; a message is lost");
         return 0;
     }
     /* A line is one line: what is a blank between the parts of a message must not end it. */
@@ -327,9 +329,8 @@ static sm_err open_link(stdio *p, const mcp_stdio_options *o, sm_fault *fault)
     mcp_link_events events = mcp_session_events(p->session);
     mcp_child_options child = {.argv = o->argv, .mask = &o->signals->before, .ended = on_ended};
     p->child = o->argv != NULL;
-    sm_err e = p->child
-                   ? mcp_child_open(p->hub->loop, &child, &events, &p->link, fault)
-                   : mcp_remote_open(p->hub->loop, o->remote, &events, &p->link, fault);
+    sm_err e = p->child ? mcp_child_open(p->hub->loop, &child, &events, &p->link, fault)
+                        : mcp_remote_open(p->hub->loop, o->remote, &events, &p->link, fault);
     if (e == SM_OK)
         mcp_session_attach(p->session, p->link);
     return e;
@@ -338,12 +339,9 @@ static sm_err open_link(stdio *p, const mcp_stdio_options *o, sm_fault *fault)
 sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
 {
     stdio p = {.hub = o->hub, .signals = o->signals, .in = {.fd = -1}, .out = {.fd = -1}};
-    mcp_client_ops client = {.deliver = deliver,
-                             .pause = pause_client,
-                             .rest = on_rest,
-                             .over = on_over,
-                             .context = &p};
-    mcp_session_options session = {.client = &client};
+    mcp_client_ops client = {
+        .deliver = deliver, .pause = pause_client, .rest = on_rest, .over = on_over, .context = &p};
+    mcp_session_options session = {.client = &client, .renews = true};
     o->hub->say = say;
     sm_buf_init(&p.waiting, OUT_MAX);
     p.grace.due = on_grace;
@@ -365,6 +363,8 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
             end_of_input(&p);
         mcp_loop_run(o->hub->loop);
         *status = p.status;
+        mcp_session_end(p.session);
+        mcp_hub_settle(o->hub);
         /* What the client has not taken yet: it has a moment. */
         int64_t deadline = sm_clock_deadline_ns(GRACE_MS);
         while (!p.gone && p.taken < p.waiting.len && sm_clock_mono_ns() < deadline) {

@@ -24,8 +24,8 @@ typedef struct mcp_stdio_options {
     const mcp_remote_options *remote;
 } mcp_stdio_options;
 
-/* Runs until the server has ended, or for good cannot be reached; *status is as wait(2) gives it. On
- * failure nothing was started. */
+/* Runs until the server has ended, or for good cannot be reached; *status is as wait(2) gives it.
+ * On failure nothing was started. */
 sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault);
 
 #endif

@@ -16,7 +16,7 @@
 #include "base/utf8.h"
 #include "json/pointer.h"
 
-#define DESCRIPTION_SHOWN 160u
+#define DESCRIPTION_SHOWN 120u
 #define COMMAND_SHOWN     400u
 #define FIELDS_SHOWN      16u
 #define POINTER_SHOWN     200u
@@ -126,7 +126,8 @@ static void put_scalar(sm_buf *out, sm_str text)
 
 static const char decide[] =
     "#\n"
-    "# It is made of what the server says of its tools, and servers can be wrong. Decide for each:\n"
+    "# It is made of what the server says of its tools, and servers can be wrong: a hint never\n"
+    "# permits running something again, only you can. Decide for each:\n"
     "#\n"
     "#   class      read              it changes nothing: passed through, not remembered\n"
     "#              write             remembered; if nobody knows whether it happened, a person\n"
@@ -179,8 +180,8 @@ static const char *reason(const mcp_hints *h)
     if (h->read_only)
         return "read # so the server says";
     if (h->idempotent)
-        return "write # the server says that repeating it is harmless, which permits nothing: make "
-               "it write_idempotent if you trust that";
+        return "write # the server says that repeating is harmless: make it write_idempotent if you "
+               "trust that";
     if (h->destructive && h->open_world)
         return "write # it may destroy something, or reach others: irreversible, if that cannot be "
                "undone";
