@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 sm_err sm_file_read(const char *path, size_t limit, sm_buf *out, sm_fault *fault)
@@ -30,4 +32,15 @@ sm_err sm_file_read(const char *path, size_t limit, sm_buf *out, sm_fault *fault
     if (out->len > limit || out->err != SM_OK)
         return sm_fault_set(fault, SEMEL_E_LIMIT, "%s: larger than %zu bytes", path, limit);
     return SM_OK;
+}
+
+bool sm_state_path(const char *name, char out[SM_PATH_MAX])
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    int n = -1;
+    if (state != NULL && state[0] == '/')
+        n = snprintf(out, SM_PATH_MAX, "%s/semel/%s", state, name);
+    else if (home != NULL && home[0] == '/')
+        n = snprintf(out, SM_PATH_MAX, "%s/.local/state/semel/%s", home, name);
+    return n > 0 && n < (int)SM_PATH_MAX;
 }

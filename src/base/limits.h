@@ -10,6 +10,10 @@
 #define SM_JSON_DEPTH_MAX  128u
 #define SM_JSON_VALUES_MAX 250000u
 
+/* Arguments that are recorded, where whoever asks has bounded them so; as a document they are held
+ * to the other bounds all the same. */
+#define SM_ARGS_MAX (16u << 20)
+
 /* The parts of a call, in bytes. */
 #define SM_SCOPE_MAX 512u
 #define SM_STEP_MAX  256u

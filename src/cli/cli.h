@@ -44,6 +44,7 @@ extern const cli_command cli_export, cli_import, cli_purge, cli_stats;
 extern const cli_command cli_doctor, cli_doctor_mcp;
 extern const cli_command cli_store_check, cli_store_migrate;
 extern const cli_command cli_serve, cli_token_create, cli_token_list, cli_token_revoke;
+extern const cli_command cli_mcp;
 extern const cli_command cli_demo;
 
 /* What the program does without arguments: the gateway, with something to try. `program` is how

@@ -124,7 +124,7 @@ int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l)
         .contract = contract == NULL ? (sm_str){0} : sm_buf_view(&l->contract),
         .seal_key_path = or_environment(o->seal_key, "SEMEL_SEAL_KEY_FILE"),
         .must_exist = (flags & CLI_MUST_EXIST) != 0,
-        .one_shot = true,
+        .one_shot = (flags & CLI_STAYS) == 0,
     };
     semel_fault fault = {0};
     semel_err e = semel_open(&options, &l->s, &fault);

@@ -54,6 +54,7 @@ typedef struct cli_ledger {
 enum {
     CLI_MUST_EXIST = 1, /* do not make a ledger where there is none */
     CLI_CONTRACT = 2,   /* the command takes --contract */
+    CLI_STAYS = 4,      /* it is kept open: leases are renewed, and the rest is done beside it */
 };
 
 /* The value of --ledger. That of a server is taken out of the command line, where other users could
@@ -66,7 +67,7 @@ const char *cli_ledger_url(const char *given);
 /* Explains that --ledger was given and is empty; returns the exit code. */
 int cli_ledger_nameless(void);
 
-/* Opens the ledger for one thing. Explains a failure and returns the exit code; the ledger is to be
+/* Opens the ledger, for one thing unless it stays. Explains a failure and returns the exit code; the ledger is to be
  * closed in any case. */
 int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l);
 void cli_ledger_close(cli_ledger *l);

@@ -33,6 +33,7 @@ static const struct entry {
     {NULL, &cli_purge},
     {NULL, &cli_store_check},
     {NULL, &cli_store_migrate},
+    {"Serve MCP clients", &cli_mcp},
     {"Serve many agents", &cli_serve},
     {NULL, &cli_token_create},
     {NULL, &cli_token_list},

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/un.h>
 
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 
@@ -38,12 +39,8 @@ static sm_str directory_of(sm_str file)
 /* Beside the user's own ledger; absent if there is no home directory. */
 static sm_str default_tokens(sm_arena *a)
 {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    if (state != NULL && state[0] == '/')
-        return sm_arena_printf(a, "%s/semel/tokens.json", state);
-    if (home != NULL && home[0] == '/')
-        return sm_arena_printf(a, "%s/.local/state/semel/tokens.json", home);
-    return (sm_str){0};
+    char path[SM_PATH_MAX];
+    return sm_state_path("tokens.json", path) ? sm_arena_text(a, sm_str_from(path)) : (sm_str){0};
 }
 
 sm_err gw_expand(sm_str text, sm_buf *out, sm_fault *fault)

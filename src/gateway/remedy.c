@@ -168,7 +168,7 @@ static void call_again(gw_remedy *m, const sm_remedy *what, semel_answer *a)
 static sm_err find_contract(gw_remedy *m, const sm_remedy *what, semel_answer *a,
                             const sm_contract **c, const sm_json **args, sm_fault *fault)
 {
-    sm_err e = sm_json_read(&m->arena, what->call.args, &sm_json_default_limits, args, fault);
+    sm_err e = sm_json_read(&m->arena, what->call.args, &sm_json_args_limits, args, fault);
     if (e != SM_OK)
         return e;
     *c = sm_contracts_find(sm_contracts_now(m->g->ledger, a), what->call.tool);
@@ -197,7 +197,7 @@ static void send_again(gw_remedy *m, const sm_remedy *what, semel_answer *a)
                          SM_FMT(what->call.tool));
     /* The run outlives the remedy, and so must its arguments. */
     if (e == SM_OK)
-        e = sm_json_read(&run->arena, what->call.args, &sm_json_default_limits, &args, &fault);
+        e = sm_json_read(&run->arena, what->call.args, &sm_json_args_limits, &args, &fault);
     if (e == SM_OK)
         e = sm_upstream_make(&run->arena, c, args, &run->up, &fault);
     if (e == SM_OK) {

@@ -21,10 +21,6 @@
 #include "gateway/trace.h"
 #include "json/canon.h"
 
-#define COMMIT_PAUSE_MS 100
-#define RECORD_MS       120000
-#define RECORDING_MAX   16u
-
 static void work(sm_job *job, semel_answer *a);
 static void send(gw_run *run, int64_t pause_ms);
 
@@ -395,38 +391,6 @@ static void ask(gw_run *run, semel_answer *a)
 
 /* ---- committing ------------------------------------------------------------------------------*/
 
-static sm_err record_once(gw_run *run, bool back, semel_answer *a)
-{
-    sm_str claim = sm_str_from(run->claim);
-    return back ? sm_give_back(run->g->ledger, claim, a)
-                : sm_commit_as(run->g->ledger, claim, &run->outcome, run->ask.actor, a);
-}
-
-/* Records how the attempt ended, or that it never began. A ledger that is away is asked again for
- * minutes: an outcome that comes late is still the truth, and settles the doubt that has arisen
- * meanwhile. Each of those who try keeps a worker, so only some do for so long. */
-static sm_err record(gw_run *run, bool back, semel_answer *a)
-{
-    gw_runs *s = run->g->runs;
-    sm_err e = record_once(run, back, a);
-    if (e != SEMEL_E_UNAVAILABLE)
-        return e;
-    pthread_mutex_lock(&s->lock);
-    bool some = s->recording < RECORDING_MAX;
-    s->recording += some;
-    pthread_mutex_unlock(&s->lock);
-    int64_t deadline = sm_clock_deadline_ns(some ? RECORD_MS : SM_RUN_LEASE_MS);
-    while (e == SEMEL_E_UNAVAILABLE && sm_clock_mono_ns() < deadline &&
-           !atomic_load(&run->g->draining)) {
-        usleep(COMMIT_PAUSE_MS * 1000);
-        e = record_once(run, back, a);
-    }
-    pthread_mutex_lock(&s->lock);
-    s->recording -= some;
-    pthread_mutex_unlock(&s->lock);
-    return e;
-}
-
 /* Not applied, for a reason that passes, and the contract replays failures: the tool has not
  * answered, and the key stays free. A resend is tried again later. */
 static bool gives_back(const gw_run *run)
@@ -446,7 +410,8 @@ static void settle(gw_run *run, semel_answer *a)
 {
     gateway *g = run->g;
     bool back = gives_back(run);
-    sm_err e = record(run, back, a);
+    sm_err e = sm_record(g->ledger, sm_str_from(run->claim), back ? NULL : &run->outcome,
+                         run->ask.actor, &g->draining, a);
     semel_state state = a->state;
     bool settled = e == SM_OK && a->verdict == SEMEL_DONE && sm_str_is(a->result, "committed") &&
                    semel_state_settled(state);

@@ -15,7 +15,6 @@ struct gw_runs {
 
     size_t alive;     /* runs that have been started and are not over */
     size_t in_flight; /* those that execute */
-    size_t recording; /* those that wait for the ledger to take their outcome */
 
     pthread_t clock;
     bool clocked;

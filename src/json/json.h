@@ -72,6 +72,8 @@ typedef struct sm_json_limits {
 } sm_json_limits;
 
 extern const sm_json_limits sm_json_default_limits;
+extern const sm_json_limits
+    sm_json_args_limits; /* for arguments that may be large, or are recorded */
 
 /* Reads exactly one RFC 8259 value. Beyond the grammar, these are errors: text that is not UTF-8,
  * a byte-order mark, an escape that names half a surrogate pair, a name that an object has already

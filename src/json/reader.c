@@ -23,6 +23,12 @@ const sm_json_limits sm_json_default_limits = {
     .values = SM_JSON_VALUES_MAX,
 };
 
+const sm_json_limits sm_json_args_limits = {
+    .bytes = SM_ARGS_MAX,
+    .depth = SM_JSON_DEPTH_MAX,
+    .values = SM_JSON_VALUES_MAX,
+};
+
 #define NO_PARENT UINT32_MAX
 #define SHORT     16 /* bytes of a string that is scanned byte by byte */
 

@@ -26,8 +26,9 @@ sm_err sm_begun_read(sm_begun *b)
         return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the call has no scope");
     b->call = (sm_call){.scope = c->scope, .step = c->step, .tool = c->tool, .key = c->key};
     b->call.args_text = c->args.p == NULL ? SM_STR("{}") : c->args;
-    sm_err e = sm_json_read(&w->call, b->call.args_text, &sm_json_default_limits, &b->call.args,
-                            &w->fault);
+    const sm_json_limits *limits =
+        b->asking != NULL && b->asking->large ? &sm_json_args_limits : &sm_json_default_limits;
+    sm_err e = sm_json_read(&w->call, b->call.args_text, limits, &b->call.args, &w->fault);
     if (e != SM_OK)
         return e;
     uint8_t nonce[SM_NONCE_BYTES] = {0};
@@ -94,7 +95,7 @@ sm_err sm_begun_compare(sm_begun *b, sm_drift *out)
         return SM_OK; /* nothing is left to compare with */
     sm_identity earlier = b->id;
     /* Among the records, which are dropped at the next look: a waiter looks often. */
-    e = sm_json_read(&w->held, w->cur.args, &sm_json_default_limits, &earlier.filled, &w->fault);
+    e = sm_json_read(&w->held, w->cur.args, &sm_json_args_limits, &earlier.filled, &w->fault);
     if (e != SM_OK)
         return e;
     sm_identity later = b->id;

@@ -155,8 +155,8 @@ static void compare(ward *d, const patient *p, const patient *earlier)
     const sm_json *a, *b;
     difference x = {0};
     if (sm_json_read(&d->w->call, (sm_str){earlier->args, earlier->args_bytes},
-                     &sm_json_default_limits, &a, NULL) != SM_OK ||
-        sm_json_read(&d->w->call, (sm_str){p->args, p->args_bytes}, &sm_json_default_limits, &b,
+                     &sm_json_args_limits, &a, NULL) != SM_OK ||
+        sm_json_read(&d->w->call, (sm_str){p->args, p->args_bytes}, &sm_json_args_limits, &b,
                      NULL) != SM_OK ||
         a->type != SM_JSON_OBJECT || a->len < 2 ||
         sm_json_diff(a, b, note_difference, &x) != SM_OK || x.count != 1)

@@ -69,6 +69,7 @@ struct semel {
     void *on_due_context;
     atomic_int_least64_t ahead_ms; /* the store's clock before ours, see time.c */
     atomic_uint_fast64_t written;  /* events since the last seal of this handle */
+    atomic_uint recording;         /* those who wait for the store to take an outcome */
     atomic_uint_fast64_t begins, executes, replays, refused, waits, commits;
 };
 

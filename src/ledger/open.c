@@ -27,16 +27,12 @@ const char *semel_version(void)
 
 static sm_err default_url(char out[URL_MAX], semel_fault *fault)
 {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    int n;
-    if (state != NULL && state[0] == '/')
-        n = snprintf(out, URL_MAX, "sqlite:%s/semel/ledger.db", state);
-    else if (home != NULL && home[0] == '/')
-        n = snprintf(out, URL_MAX, "sqlite:%s/.local/state/semel/ledger.db", home);
-    else
+    char path[SM_PATH_MAX];
+    if (!sm_state_path("ledger.db", path))
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
                             "there is no home directory for the ledger; name one with --ledger or "
                             "SEMEL_LEDGER, such as sqlite:/var/lib/semel/ledger.db");
+    int n = snprintf(out, URL_MAX, "sqlite:%s", path);
     return n < (int)URL_MAX ? SM_OK
                             : sm_fault_set(fault, SEMEL_E_LIMIT, "the ledger's path is too long");
 }

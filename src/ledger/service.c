@@ -2,6 +2,9 @@
  * contracts while it runs. */
 #include "ledger/service.h"
 
+#include <unistd.h>
+
+#include "base/clock.h"
 #include "core/report.h"
 
 bool sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns)
@@ -16,6 +19,43 @@ sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a)
     return sm_handle_parse("cl_", claim, &h) ? sm_unclaim(s, &h, a, &absent)
                                              : SEMEL_E_BAD_ARGUMENTS;
 }
+
+/* ---- recording -------------------------------------------------------------------------------*/
+
+#define RECORD_MS  120000
+#define RECORD_MAX 16u /* each of those who try for so long keeps a thread */
+#define PAUSE_MS   100
+
+static sm_err record_once(semel *s, sm_str claim, const semel_outcome *outcome, sm_str actor,
+                          semel_answer *a)
+{
+    return outcome == NULL ? sm_give_back(s, claim, a) : sm_commit_as(s, claim, outcome, actor, a);
+}
+
+sm_err sm_record(semel *s, sm_str claim, const semel_outcome *outcome, sm_str actor,
+                 const atomic_bool *stop, semel_answer *a)
+{
+    sm_err e = record_once(s, claim, outcome, actor, a);
+    if (e != SEMEL_E_UNAVAILABLE)
+        return e;
+    bool some = atomic_fetch_add(&s->recording, 1) < RECORD_MAX;
+    int64_t deadline = sm_clock_deadline_ns(some ? RECORD_MS : SM_RUN_LEASE_MS);
+    while (e == SEMEL_E_UNAVAILABLE && sm_clock_mono_ns() < deadline &&
+           !(stop != NULL && atomic_load(stop))) {
+        usleep(PAUSE_MS * 1000);
+        e = record_once(s, claim, outcome, actor, a);
+    }
+    atomic_fetch_sub(&s->recording, 1);
+    return e;
+}
+
+int64_t sm_settled_at(const semel_answer *a)
+{
+    const sm_work *w = a->work;
+    return semel_state_settled(a->state) ? w->memo.effect.settled_at : 0;
+}
+
+/* ---- contracts -------------------------------------------------------------------------------*/
 
 const sm_contracts *sm_contracts_now(semel *s, semel_answer *a)
 {

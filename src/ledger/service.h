@@ -28,6 +28,7 @@ typedef struct sm_asking {
     bool patient; /* asked again, it begins nothing out of doubt: that is looked after elsewhere */
     bool quiet;   /* nobody is asked for an approval, and nothing runs unrecorded */
     bool full;    /* nothing is begun: `turned_away` tells that it would have been */
+    bool large;   /* arguments of up to SM_ARGS_MAX bytes, and not only SM_JSON_BYTES_MAX */
     bool turned_away;
 
     /* Called once the call has its contract and full arguments, before the ledger is asked for
@@ -65,6 +66,15 @@ bool sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns);
 
 /* Gives a claim back under which nothing was done: the key is free again. */
 sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a);
+
+/* Records how an attempt ended, or with no outcome gives its claim back. A ledger that is away is
+ * asked again for minutes, unless *stop (may be NULL): an outcome that comes late is still the
+ * truth, and settles the doubt that has arisen meanwhile. */
+sm_err sm_record(semel *s, sm_str claim, const semel_outcome *outcome, sm_str actor,
+                 const atomic_bool *stop, semel_answer *a);
+
+/* When the effect that an answer is about was settled, by the store's clock; 0: it is not. */
+int64_t sm_settled_at(const semel_answer *a);
 
 /* ---- following -------------------------------------------------------------------------------*/
 

@@ -330,7 +330,7 @@ static void check_args(check *c, const semel_record *r, const link *l, const cha
         sm_fingerprint print;
         const sm_json *args;
         sm_arena_reset(&c->w->call);
-        same = sm_json_read(&c->w->call, r->args, &sm_json_default_limits, &args, NULL) == SM_OK &&
+        same = sm_json_read(&c->w->call, r->args, &sm_json_args_limits, &args, NULL) == SM_OK &&
                sm_fingerprint_make(&c->w->keyer, r->tool, args, r->args, &print, NULL) == SM_OK &&
                memcmp(print.hash.b, l->fingerprint, sizeof l->fingerprint) == 0;
     }

@@ -6,8 +6,8 @@
  * call again. What it comes back with names the approval request; that counts only if the ledger,
  * asked anew, still awaits that very request for this very call (I7), so nothing has to be signed.
  */
-#include "json/canon.h"
 #include "mcp/call.h"
+#include "json/canon.h"
 
 #define STATE    "semel-approval:"
 #define QUESTION "semel-approval"
@@ -24,7 +24,7 @@ static void put_question(sm_buf *out, const mcp_call *call)
         sm_buf_printf(&text, "... (%zu bytes in all; semel show %.*s shows them)", args.n,
                       SM_FMT(call->a.effect));
     sm_buf_text(out, "{\"mode\":\"form\",\"message\":");
-    sm_json_put_text(out, sm_buf_view(&text));
+    sm_json_put_string(out, sm_buf_view(&text));
     sm_buf_text(out, ",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"approve\":{"
                      "\"type\":\"boolean\",\"title\":\"Approve\",\"description\":"
                      "\"Yes: it runs once, with exactly these arguments.\"}},"
@@ -142,8 +142,8 @@ void mcp_approve_read(mcp_call *call)
 {
     sm_str state, responses, response;
     char text[SM_HANDLE_TEXT + sizeof STATE];
-    if (!mcp_find(call->params, "requestState", &state) ||
-        !mcp_text(state, text, sizeof text) || strncmp(text, STATE, strlen(STATE)) != 0)
+    if (!mcp_find(call->params, "requestState", &state) || !mcp_text(state, text, sizeof text) ||
+        strncmp(text, STATE, strlen(STATE)) != 0)
         return;
     reply said = PUT_ASIDE;
     if (mcp_find(call->params, "inputResponses", &responses) &&

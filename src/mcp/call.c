@@ -16,8 +16,8 @@
 #include "base/clock.h"
 #include "json/canon.h"
 
-#define WAIT_MS       45000 /* SDK clients give up after 60 s */
-#define ARENA_BYTES   ((size_t)160 << 20)
+#define WAIT_MS     45000 /* SDK clients give up after 60 s */
+#define ARENA_BYTES ((size_t)160 << 20)
 
 /* ---- life ------------------------------------------------------------------------------------*/
 
@@ -256,8 +256,8 @@ static bool make_step(mcp_call *call)
     if (e != SM_OK)
         return false;
     sm_hash_text(&hash, text);
-    call->ask.call.step = sm_arena_printf(&call->arena, "%.*s%sleg-%s", SM_FMT(step),
-                                          step.n > 0 ? "/" : "", text);
+    call->ask.call.step =
+        sm_arena_printf(&call->arena, "%.*s%sleg-%s", SM_FMT(step), step.n > 0 ? "/" : "", text);
     return call->ask.call.step.p != NULL;
 }
 
@@ -279,8 +279,7 @@ static sm_err drop_keys(mcp_call *call, const sm_contract *c, sm_places *places,
         else
             sm_pointer_put_token(&text, name);
         sm_str copy = sm_arena_text(&call->arena, sm_buf_view(&text));
-        e = copy.p == NULL ? SEMEL_E_NOMEM
-                           : sm_pointer_parse(&call->arena, copy, &pointer, fault);
+        e = copy.p == NULL ? SEMEL_E_NOMEM : sm_pointer_parse(&call->arena, copy, &pointer, fault);
         if (e == SM_OK)
             e = sm_places_add(places, &call->arena, &pointer, NULL);
         (*n)++;
@@ -289,17 +288,13 @@ static sm_err drop_keys(mcp_call *call, const sm_contract *c, sm_places *places,
     return e;
 }
 
-static const sm_json_limits args_limits = {
-    .bytes = MCP_LINE_MAX, .depth = SM_JSON_DEPTH_MAX, .values = SM_JSON_VALUES_MAX};
-
 /* The arguments that the ledger is asked with: filled by the tool's schema. */
 static sm_err make_args(mcp_call *call, semel_answer *a, sm_fault *fault)
 {
-    const mcp_tool *tool = call->listing == NULL
-                               ? NULL
-                               : mcp_tools_find(call->listing->tools, call->tool);
+    const mcp_tool *tool =
+        call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, call->tool);
     sm_str args;
-    sm_err e = mcp_tool_fill(tool, &call->arena, call->args, &args_limits, &args, fault);
+    sm_err e = mcp_tool_fill(tool, &call->arena, call->args, &sm_json_args_limits, &args, fault);
     if (e != SM_OK)
         return e;
     call->ask.call.args = args;
@@ -311,7 +306,7 @@ static sm_err make_args(mcp_call *call, semel_answer *a, sm_fault *fault)
     if (e != SM_OK || n == 0)
         return e;
     const sm_json *root = NULL, *less = NULL;
-    e = sm_json_read(&call->arena, args, &args_limits, &root, fault);
+    e = sm_json_read(&call->arena, args, &sm_json_args_limits, &root, fault);
     if (e == SM_OK)
         e = sm_json_drop(&call->arena, root, places, &less);
     sm_buf text;
@@ -362,12 +357,12 @@ static void keep_answer(mcp_call *call, const semel_answer *a)
 {
     sm_arena_reset(&call->said);
     call->a = *a;
-    sm_str *const texts[] = {&call->a.effect,     &call->a.claim,
-                             &call->a.request,    &call->a.idempotency_key,
-                             &call->a.drift,      &call->a.repeat_of,
-                             &call->a.blocked_by, &call->a.observed,
-                             &call->a.message,    &call->a.corrective_action,
-                             &call->a.result,     &call->a.outcome.value,
+    sm_str *const texts[] = {&call->a.effect,          &call->a.claim,
+                             &call->a.request,         &call->a.idempotency_key,
+                             &call->a.drift,           &call->a.repeat_of,
+                             &call->a.blocked_by,      &call->a.observed,
+                             &call->a.message,         &call->a.corrective_action,
+                             &call->a.result,          &call->a.outcome.value,
                              &call->a.outcome.headers, &call->a.outcome.corrective_action};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (texts[i]->p == NULL)
@@ -388,8 +383,8 @@ static void ask(mcp_call *call, semel_answer *a)
         *a = (semel_answer){.work = a->work,
                             .verdict = SEMEL_REFUSED,
                             .code = SEMEL_C_BAD_ARGUMENTS,
-                            .message = sm_str_from(fault.text[0] != '\0' ? fault.text
-                                                                         : semel_err_text(e)),
+                            .message =
+                                sm_str_from(fault.text[0] != '\0' ? fault.text : semel_err_text(e)),
                             .corrective_action = SM_STR("Correct the call; nothing has run.")};
         call->ask.waits = false;
         keep_answer(call, a);
@@ -647,10 +642,10 @@ static void judge_error(mcp_call *call, const mcp_message *m)
     o->kind = SEMEL_FAILURE;
     o->status = code < 0 ? code : -1;
     o->value = m->error;
-    o->applied = turned_down(code)                                 ? SEMEL_APPLIED_NO
-                 : cut_short(code)                                 ? SEMEL_APPLIED_UNKNOWN
+    o->applied = turned_down(code)                                ? SEMEL_APPLIED_NO
+                 : cut_short(code)                                ? SEMEL_APPLIED_UNKNOWN
                  : call->contract->class == SM_CLASS_IRREVERSIBLE ? SEMEL_APPLIED_UNKNOWN
-                                                                   : SEMEL_APPLIED_NO;
+                                                                  : SEMEL_APPLIED_NO;
 }
 
 /* A tool that says that it failed has answered. For what is irreversible that does not mean that
@@ -663,8 +658,8 @@ static void judge_result(mcp_call *call, const mcp_message *m)
     o->kind = error ? SEMEL_FAILURE : SEMEL_SUCCESS;
     o->value = m->result;
     if (error)
-        o->applied = call->contract->class == SM_CLASS_IRREVERSIBLE ? SEMEL_APPLIED_YES
-                                                                    : SEMEL_APPLIED_NO;
+        o->applied =
+            call->contract->class == SM_CLASS_IRREVERSIBLE ? SEMEL_APPLIED_YES : SEMEL_APPLIED_NO;
 }
 
 void mcp_call_answered(mcp_call *call, const mcp_message *m)
@@ -770,9 +765,8 @@ static void explain_doubt(mcp_call *call)
         doubt = true;
     }
     if (doubt && a->blocked_by.p == NULL)
-        a->message =
-            sm_arena_printf(&call->said, "The call may or may not have taken effect: %.*s.",
-                            SM_FMT(call->why));
+        a->message = sm_arena_printf(
+            &call->said, "The call may or may not have taken effect: %.*s.", SM_FMT(call->why));
 }
 
 static void on_recorded(mcp_call *call)
@@ -860,9 +854,8 @@ static bool only_reads(mcp_call *call, const sm_contracts *set)
     if (entry != NULL)
         return entry->contract.class == SM_CLASS_READ && entry->contract.variant_count == 0 &&
                entry->contract.input == NULL;
-    const mcp_tool *tool = call->listing == NULL
-                               ? NULL
-                               : mcp_tools_find(call->listing->tools, call->tool);
+    const mcp_tool *tool =
+        call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, call->tool);
     return tool != NULL && tool->hints.read_only && set->trust_annotations &&
            set->unlisted != SM_UNLISTED_HIDE;
 }
@@ -918,8 +911,8 @@ static const char *read_params(mcp_call *call, const mcp_message *m)
             return "idempotencyKey is no text of 1 to 512 bytes.";
         call->ask.call.key = sm_str_from(key);
     }
-    call->legged = mcp_find(m->params, "inputResponses", &part) ||
-                   mcp_find(m->params, "requestState", &part);
+    call->legged =
+        mcp_find(m->params, "inputResponses", &part) || mcp_find(m->params, "requestState", &part);
     return NULL;
 }
 

@@ -51,6 +51,7 @@ typedef struct child {
     bool served;      /* it has said something */
     bool hang_up;     /* its input is closed once everything is written */
     bool full;
+    bool held;    /* what it says is not read for now */
     bool closing; /* nothing is told any more */
     int endings;  /* closing: how far we have gone */
     int64_t started_ns, pause_ms;
@@ -221,6 +222,14 @@ static void on_readable(mcp_watch *w, unsigned ready)
         close_watch(c, &c->in);
 }
 
+static void hold(mcp_link *l, bool held)
+{
+    child *c = of(l);
+    c->held = held;
+    if (c->in.fd >= 0)
+        mcp_loop_watch(l->loop, &c->in, held ? 0 : MCP_READABLE);
+}
+
 /* ---- the process -----------------------------------------------------------------------------*/
 
 static void release(child *c)
@@ -350,7 +359,7 @@ static int start(child *c)
     }
     if (error != 0 || c->process.fd < 0 ||
         !mcp_loop_watch(c->link.loop, &c->process, MCP_READABLE) ||
-        !mcp_loop_watch(c->link.loop, &c->in, MCP_READABLE)) {
+        !mcp_loop_watch(c->link.loop, &c->in, c->held ? 0 : MCP_READABLE)) {
         mcp_lines_free(lines);
         if (error == 0) {
             error = errno;
@@ -426,7 +435,8 @@ void mcp_child_signal(mcp_link *l, int signal)
         kill(c->pid, signal);
 }
 
-static const mcp_link_ops ops = {.send = send, .forget = forget, .full = full, .close = close_link};
+static const mcp_link_ops ops = {
+    .send = send, .forget = forget, .full = full, .hold = hold, .close = close_link};
 
 sm_err mcp_child_open(mcp_loop *loop, const mcp_child_options *o, const mcp_link_events *events,
                       mcp_link **out, sm_fault *fault)

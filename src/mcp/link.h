@@ -14,14 +14,15 @@
 #include "effect/http.h"
 #include "mcp/loop.h"
 #include "mcp/message.h"
+#include "mcp/tools.h"
 
 typedef struct mcp_link mcp_link;
 
 /* One request on its way, embedded in what its owner knows of it. It stays where it is from `send`
  * until its answer has been given to `message`, or `lost` was told, or `forget` was called. */
 typedef struct mcp_way {
-    /* The owner's, before `send`. HTTP: headers to send beside the link's own, borrowed; these win.
-     */
+    /* The owner's, before `send`. HTTP: headers to send beside the link's own, borrowed; these win,
+     * but for Authorization, where the link's own does. */
     const sm_http_field *headers;
     size_t header_count;
     bool write; /* it may change the world: never sent twice, whatever breaks */
@@ -44,8 +45,14 @@ typedef struct mcp_loss {
 /* What the owner of a link is told. */
 typedef struct mcp_link_events {
     /* One message, as written; borrowed. `way`: the request on whose stream it came, which for its
-     * answer is the last time; NULL: the link cannot tell (a child; a stream of its own). */
+     * answer is the last time (way->own is NULL then); NULL: the link cannot tell (a child; a
+     * stream of its own). It is one line: HTTP may break it between its parts, which comes as
+     * blanks. What a server says that is no message comes too. */
     void (*message)(void *context, mcp_way *way, sm_str text);
+
+    /* Plain HTTP only, NULL otherwise: the head of the answer, whatever its status, before anything
+     * else of it is told. Borrowed. */
+    void (*head)(void *context, mcp_way *way, int status, const sm_http_field *headers, size_t n);
 
     void (*lost)(void *context, mcp_way *way, const mcp_loss *loss);
 
@@ -68,6 +75,7 @@ typedef struct mcp_link_ops {
     bool (*send)(mcp_link *l, sm_str text, mcp_way *way);
     void (*forget)(mcp_link *l, mcp_way *way);
     bool (*full)(const mcp_link *l);
+    void (*hold)(mcp_link *l, bool held);
     void (*close)(mcp_link *l);
 } mcp_link_ops;
 
@@ -77,8 +85,9 @@ struct mcp_link {
     mcp_loop *loop;
 };
 
-/* Sends one message, which is copied if need be; `way` NULL: it is no request. False: the server is
- * away or out of memory; nothing was sent, and nothing is told of it. Never calls back. */
+/* Sends one message, no batch, which is copied if need be; `way` NULL: it is no request. False: the
+ * server is away or out of memory; nothing was sent, and nothing is told of it. Never calls back.
+ */
 static inline bool mcp_link_send(mcp_link *l, sm_str text, mcp_way *way)
 {
     return l->ops->send(l, text, way);
@@ -94,6 +103,12 @@ static inline void mcp_link_forget(mcp_link *l, mcp_way *way)
 static inline bool mcp_link_full(const mcp_link *l)
 {
     return l->ops->full(l);
+}
+
+/* The server's messages are left where they are, or given again. A few may come all the same. */
+static inline void mcp_link_hold(mcp_link *l, bool held)
+{
+    l->ops->hold(l, held);
 }
 
 /* Ends the link and frees it; nothing is told any more. Requests are forgotten. A child is given a
@@ -143,8 +158,25 @@ typedef struct mcp_remote_options {
      * Mcp-Name and Mcp-Param-* as the messages demand, listens on a stream of its own where there
      * is one, resumes streams that break, and ends the session when it is closed. */
     bool plain;
+
+    /* What is known of a tool, for Mcp-Param-*; NULL: nothing. Not for `plain`. */
+    const mcp_tool *(*tool)(void *context, sm_str name);
+    void *tool_context;
 } mcp_remote_options;
 
+/* `up` and `down` are not told: a server over HTTP is asked each time.
+ *
+ * A request ends with the response that has its id, whatever the status of the HTTP answer, or with
+ * `lost`. Plain: with `lost`, status and body whenever the status is no success, so that both can
+ * be passed on as they are; and a way may go with any message: what is no request ends with `lost`
+ * and the status too, such as 202.
+ *
+ * Requests are sent one after another and answered in any order. What follows initialize waits for
+ * its answer, and what follows a notification waits until that was taken; answers to the server
+ * wait for nobody.
+ *
+ * Closing ends the session by a DELETE that nobody waits for: whoever ends the program gives it a
+ * moment (sm_http_under_way). The HTTP client is stopped before the loop is freed. */
 sm_err mcp_remote_open(mcp_loop *loop, const mcp_remote_options *o, const mcp_link_events *events,
                        mcp_link **out, sm_fault *fault);
 

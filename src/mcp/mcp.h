@@ -43,6 +43,10 @@ typedef struct mcp_hub {
     atomic_bool stopping; /* nobody tries for long to record anything */
 } mcp_hub;
 
+/* For people. */
+void mcp_say(mcp_hub *hub, mcp_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* One server, however many sessions talk to it. */
 typedef struct mcp_server mcp_server;
 
@@ -87,9 +91,9 @@ typedef struct mcp_client_ops {
     /* The session wants no more messages for now, or wants them again. */
     void (*pause)(void *context, bool paused);
 
-    /* Nothing is under way any more, after mcp_session_end. The session is not to be freed from
-     * inside of this or any other callback. */
-    void (*idle)(void *context);
+    /* Less is under way than before: mcp_session_busy, mcp_session_writes. The session is not to
+     * be freed from inside of this or any other callback. */
+    void (*rest)(void *context);
 
     /* The server has ended and does not come back. */
     void (*over)(void *context);
@@ -126,10 +130,24 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels);
 /* Everything up to this ticket has reached the client. */
 void mcp_session_delivered(mcp_session *s, uint64_t ticket);
 
-/* The client has gone: nothing is answered any more. `idle` is called when no write is under way;
- * then the session may be freed, which also closes its link. */
+/* The client does not take so much: the server gives no more messages for now, or does again. */
+void mcp_session_hold(mcp_session *s, bool held);
+
+/* The client has gone: nothing is answered any more. What writes goes on and is recorded. */
 void mcp_session_end(mcp_session *s);
-size_t mcp_session_writes(const mcp_session *s); /* how many writes are under way */
-void mcp_session_free(mcp_session *s);           /* accepts NULL */
+
+/* The server does not come back: whoever only waits is let go of. */
+void mcp_session_wind_up(mcp_session *s);
+
+size_t mcp_session_writes(const mcp_session *s); /* how many calls are not over */
+
+/* Whether something is still to be given to the server, or written down; or with `requests`, to be
+ * answered by it. */
+bool mcp_session_busy(const mcp_session *s, bool requests);
+
+void *mcp_session_context(const mcp_session *s); /* the client's */
+
+/* Frees it when nothing that writes is under way, and closes its link. Accepts NULL. */
+void mcp_session_free(mcp_session *s);
 
 #endif

@@ -75,7 +75,7 @@ static void table_remove(mcp_exchange *x)
     x->session->requests--;
 }
 
-static size_t put_own_id(mcp_session *s, char out[MCP_OWN_ID_MAX])
+size_t mcp_own_id(mcp_session *s, char out[MCP_OWN_ID_MAX])
 {
     return (size_t)snprintf(out, MCP_OWN_ID_MAX, "%s%llu\"", s->own_name,
                             (unsigned long long)++s->last_own);
@@ -86,7 +86,7 @@ mcp_exchange *mcp_exchange_new(mcp_session *s, mcp_what what, sm_str id, mcp_cha
     char own[MCP_OWN_ID_MAX];
     sm_str sent = id;
     if (s->o.shared || what == MCP_W_OWN) {
-        sent.n = put_own_id(s, own);
+        sent.n = mcp_own_id(s, own);
         sent.p = own;
     }
     mcp_exchange *x = calloc(1, sizeof *x + id.n + sent.n);
@@ -113,9 +113,12 @@ void mcp_exchange_free(mcp_exchange *x)
         mcp_link_forget(x->session->link, &x->way);
     if (x->batch != NULL)
         mcp_batch_answer(x->batch, x->session, (sm_str){0});
+    mcp_session *s = x->session;
     table_remove(x);
     free((char *)(uintptr_t)x->token.p);
     free(x);
+    if (s->requests == 0 && !s->freed)
+        mcp_session_rest(s);
 }
 
 /* ---- answers ---------------------------------------------------------------------------------*/
@@ -295,14 +298,17 @@ void mcp_forward(mcp_session *s, sm_str text, mcp_exchange *x)
     mcp_slot_decide(s, slot, text);
 }
 
-bool mcp_request(mcp_session *s, const char *method, sm_str params,
-                 void (*answered)(mcp_exchange *x, const mcp_message *m), void *context)
+mcp_exchange *mcp_request(mcp_session *s, const char *method, sm_str params,
+                          const sm_http_field *headers, size_t header_count,
+                          void (*answered)(mcp_exchange *x, const mcp_message *m), void *context)
 {
     mcp_exchange *x = mcp_exchange_new(s, MCP_W_OWN, (sm_str){0}, NULL);
     if (x == NULL)
-        return false;
+        return NULL;
     x->answered = answered;
     x->context = context;
+    x->way.headers = headers;
+    x->way.header_count = header_count;
     sm_buf out;
     sm_buf_init(&out, 2 * MCP_LINE_MAX);
     sm_buf_printf(&out, "{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"method\":\"%s\"", SM_FMT(x->sent_id),
@@ -314,11 +320,11 @@ bool mcp_request(mcp_session *s, const char *method, sm_str params,
     sm_buf_byte(&out, '}');
     x->under_way =
         out.err == SM_OK && s->link != NULL && mcp_link_send(s->link, sm_buf_view(&out), &x->way);
-    bool sent = x->under_way;
-    if (!sent)
-        mcp_exchange_free(x);
     sm_buf_fini(&out);
-    return sent;
+    if (x->under_way)
+        return x;
+    mcp_exchange_free(x);
+    return NULL;
 }
 
 /* ---- from the client -------------------------------------------------------------------------*/
@@ -367,7 +373,9 @@ void mcp_pass_request(mcp_session *s, const mcp_message *m, mcp_what what, mcp_c
         complain(s, channel, m->id, -32603, "The proxy is out of memory; nothing was done.");
         return;
     }
+    sm_str cursor;
     mcp_exchange_describe(x, m->params);
+    x->first_page = what == MCP_W_LIST && !mcp_find(m->params, "cursor", &cursor);
     x->batch = hop->batch;
     x->way.headers = hop->headers;
     x->way.header_count = hop->header_count;
@@ -686,9 +694,8 @@ static void on_down(void *context, const char *why, bool for_good)
     mcp_session *s = context;
     s->down = true;
     s->starting = false;
-    mcp_say(s->server->hub, for_good ? MCP_ERROR_LEVEL : MCP_WARN, "%s%s", why,
-            for_good ? "" : "; it is started again");
-    mcp_listing_lost(s);
+    if (!for_good)
+        mcp_say(s->server->hub, MCP_WARN, "%s; it is started again", why);
     if (for_good) {
         s->away = true;
         flush(s);
@@ -716,7 +723,7 @@ static void on_initialized(mcp_exchange *x, const mcp_message *m)
     mcp_link_send(s->link, SM_STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}"),
                   NULL);
     if (s->level.len > 0)
-        mcp_request(s, "logging/setLevel", sm_buf_view(&s->level), mcp_ignore, NULL);
+        mcp_request(s, "logging/setLevel", sm_buf_view(&s->level), NULL, 0, mcp_ignore, NULL);
     started(s);
 }
 
@@ -732,8 +739,8 @@ static void on_up(void *context)
     s->down = s->away = false;
     mcp_loop_untime(s->server->hub->loop, &s->away_timer);
     mcp_listing_changed(s->server);
-    s->starting = s->initialize.len > 0 &&
-                  mcp_request(s, "initialize", sm_buf_view(&s->initialize), on_initialized, NULL);
+    s->starting = s->initialize.len > 0 && mcp_request(s, "initialize", sm_buf_view(&s->initialize),
+                                                       NULL, 0, on_initialized, NULL) != NULL;
     if (!s->starting)
         started(s);
 }
@@ -798,8 +805,22 @@ size_t mcp_session_writes(const mcp_session *s)
 
 void mcp_session_rest(mcp_session *s)
 {
-    if (s->ending && s->writes == 0)
-        s->client.idle(s->client.context);
+    s->client.rest(s->client.context);
+}
+
+bool mcp_session_busy(const mcp_session *s, bool requests)
+{
+    return s->writes > 0 || s->first != NULL || (requests && s->requests > 0);
+}
+
+void *mcp_session_context(const mcp_session *s)
+{
+    return s->client.context;
+}
+
+void mcp_session_hold(mcp_session *s, bool held)
+{
+    mcp_link_hold(s->link, held);
 }
 
 void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
@@ -820,23 +841,35 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
     }
 }
 
-void mcp_session_end(mcp_session *s)
+/* Cancels the session's calls, or only those that wait. */
+static void cancel_calls(mcp_session *s, bool all)
 {
-    s->ending = true;
     mcp_call *next;
     for (mcp_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
-        if (call->session == s)
+        if (call->session == s &&
+            (all || call->stage == MCP_PARKED || call->stage == MCP_ELICITING))
             mcp_call_canceled(call);
     }
-    mcp_session_rest(s);
+}
+
+void mcp_session_end(mcp_session *s)
+{
+    s->ending = true;
+    cancel_calls(s, true);
+}
+
+void mcp_session_wind_up(mcp_session *s)
+{
+    cancel_calls(s, false);
 }
 
 void mcp_session_free(mcp_session *s)
 {
     if (s == NULL)
         return;
-    mcp_listing_lost(s);
+    s->freed = true;
+    mcp_listing_leave(s);
     for (size_t i = 0; i < MCP_BUCKETS; i++)
         while (s->table[i] != NULL)
             mcp_exchange_free(s->table[i]);

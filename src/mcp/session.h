@@ -44,12 +44,13 @@ struct mcp_exchange {
     mcp_channel *channel;
     mcp_exchange *next, **at; /* in the session's table */
     mcp_what what;
-    sm_str id;      /* the client's, as written */
-    sm_str sent_id; /* the server's name for it, as written: the same unless the link is shared */
-    sm_str token;   /* progress token, as written; absent: none */
-    bool modern;    /* it is of the era without sessions */
-    bool under_way; /* the link has it */
-    bool canceled;  /* nobody wants an answer */
+    sm_str id;       /* the client's, as written */
+    sm_str sent_id;  /* the server's name for it, as written: the same unless the link is shared */
+    sm_str token;    /* progress token, as written; absent: none */
+    bool modern;     /* it is of the era without sessions */
+    bool under_way;  /* the link has it */
+    bool canceled;   /* nobody wants an answer */
+    bool first_page; /* LIST: it asks for the list from its beginning */
     mcp_call *call;
     mcp_batch *batch;
 
@@ -109,6 +110,7 @@ struct mcp_session {
     bool paused;
     bool down;     /* the server has gone */
     bool away;     /* and has not come back for a while: nothing waits for it any more */
+    bool freed;    /* it is being freed */
     bool ending;   /* the client has gone */
     unsigned junk; /* lines of the server that were no messages */
     mcp_timer away_timer;
@@ -124,11 +126,11 @@ struct mcp_server {
     mcp_server_options o;
     char *name, *scope, *pins;
     mcp_session *sessions;
-    mcp_listing *listing; /* newest; NULL: none yet */
-    bool stale;           /* the server says that it has changed */
-    bool listing_now;     /* somebody is asking for it */
-    mcp_call *unlisted;   /* calls that wait for it */
-    mcp_call *calls;      /* all of them */
+    mcp_listing *listing;  /* newest; NULL: none yet */
+    bool stale;            /* the server says that it has changed */
+    struct asking *asking; /* listing.c: it is being asked for */
+    mcp_call *unlisted;    /* calls that wait for it */
+    mcp_call *calls;       /* all of them */
 };
 
 /* What the server's tools are, counted. */
@@ -166,10 +168,15 @@ void mcp_reply_error(mcp_exchange *x, int code, const char *format, ...)
 /* The same for a result as written. */
 void mcp_reply_result(mcp_exchange *x, sm_str result);
 
-/* A request of ours. `params` as written. `answered` is called once, perhaps with NULL. False:
- * it was not sent, and it is not called. It goes before everything that waits. */
-bool mcp_request(mcp_session *s, const char *method, sm_str params,
-                 void (*answered)(mcp_exchange *x, const mcp_message *m), void *context);
+/* A request of ours, which goes before everything that waits. `params` as written; headers as in
+ * mcp_way. `answered` is called once, perhaps with NULL, and the exchange freed then; or it is
+ * freed before, and nothing is called. NULL: it was not sent. */
+mcp_exchange *mcp_request(mcp_session *s, const char *method, sm_str params,
+                          const sm_http_field *headers, size_t header_count,
+                          void (*answered)(mcp_exchange *x, const mcp_message *m), void *context);
+
+/* A new id of ours, as written; returns its length. */
+size_t mcp_own_id(mcp_session *s, char out[MCP_OWN_ID_MAX]);
 
 /* For answers that nobody needs. */
 void mcp_ignore(mcp_exchange *x, const mcp_message *m);
@@ -185,11 +192,7 @@ void mcp_slot_decide(mcp_session *s, mcp_slot *slot, sm_str text);
 /* A message for the client that answers nothing. */
 void mcp_tell_client(mcp_session *s, mcp_channel *channel, sm_str text);
 
-/* For people. */
-void mcp_say(mcp_hub *hub, mcp_level level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* A session has no more to do: `idle`, if it is ending. */
+/* Less is under way in a session: the client is told. */
 void mcp_session_rest(mcp_session *s);
 
 /* ---- what the client was told ----------------------------------------------------------------*/
@@ -214,8 +217,8 @@ void mcp_listing_drop(mcp_listing *l);         /* accepts NULL */
 void mcp_listing_pass(mcp_exchange *x, const mcp_message *m);
 void mcp_listing_changed(mcp_server *s);
 
-/* The session through which tools are being asked for has lost its server. */
-void mcp_listing_lost(mcp_session *s);
+/* A session ends, through which tools may be being asked for. */
+void mcp_listing_leave(mcp_session *s);
 
 /* ---- calls (call.c) --------------------------------------------------------------------------*/
 

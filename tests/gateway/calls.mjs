@@ -212,6 +212,33 @@ test('a client that hangs up during a write does not stop it: the retry gets the
     assert.equal(up.times(order), 1);
 });
 
+test('clients that are answered, go, or wait too long, all at one moment: each has its own end', async () => {
+    for (let round = 0; round < 3; round++) {
+        const order = newOrder();
+        const body = { scope: 'shop/1', tool: 'slow', args: { order_id: order } };
+        // The work takes 400 ms, and so do the patience of some and the presence of others.
+        const clients = Array.from({ length: 90 }, async (_, n) => {
+            const moment = 370 + Math.floor(n / 3) * 3;
+            if (n % 3 === 0) return gw.agent.call(body);
+            if (n % 3 === 1) return gw.agent.call({ ...body, wait_ms: moment });
+            const abort = new AbortController();
+            setTimeout(() => abort.abort(), moment);
+            return gw.agent.call(body, { signal: abort.signal }).catch((error) => error.name);
+        });
+        const answers = await Promise.all(clients);
+        const text = JSON.stringify({ serial: up.asked(order)[0].serial, order });
+        answers.forEach((one, n) => {
+            if (one.status === 200) assert.equal(one.text, text);
+            else if (n % 3 === 1) assertProblem(one, 409, 'RETRY_IN_FLIGHT');
+            else if (n % 3 === 2) assert.equal(one, 'AbortError');
+            else assert.fail(one.text);
+        });
+        await eventually('nobody waits any more', async () => (await gw.metric(/^semel_requests_parked/)) === 0);
+        assert.equal((await gw.agent.call(body)).text, text);
+        assert.equal(up.times(order), 1);
+    }
+});
+
 test('a tool whose name is nearly one that is listed: what was probably meant', async () => {
     const answer = await gw.agent.call({ scope: 'shop/1', tool: 'chrage', args: {} });
     assert.match(assertProblem(answer, 404, 'UNKNOWN_TOOL').message, /did you mean charge\?/);

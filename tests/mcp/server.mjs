@@ -282,6 +282,7 @@ const methods = {
         _meta: { 'io.modelcontextprotocol/serverInfo': info },
     }),
     ping: (call) => complete(call, {}),
+    'logging/setLevel': (call) => complete(call, {}),
     'tools/list': (call) => complete(call, listTools(call.params)),
     'tools/call': runTool,
     'tasks/get': (call) => complete(call, { taskId: call.params.taskId, status: 'completed' }),

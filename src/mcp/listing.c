@@ -1,0 +1,314 @@
+/*
+ * What tools a server has: asked for before the first call, and again when the server says that
+ * something has changed, so that every call is judged by what the server says of its tool now.
+ *
+ * A call waits for that. If it cannot be had, nothing that writes is passed on: without the schema
+ * a call would have another identity than its retry with it.
+ *
+ * Lists that the client asks for are its own: they are passed on, looked at on their way, and lose
+ * the tools that the contract hides.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "mcp/call.h"
+
+#define LIST_MS 30000 /* for one page to come */
+
+/* One listing under way. */
+typedef struct asking {
+    mcp_server *server;
+    mcp_session *session;
+    mcp_exchange *x; /* the page that is being waited for */
+    mcp_tools *tools;
+    unsigned pages;
+    int64_t ttl_ms;         /* -1: none */
+    sm_buf meta;            /* what a modern request carries; empty: an older one */
+    sm_http_field *headers; /* of the call that needs it, for a link that wants them */
+    size_t header_count;
+    mcp_timer timer;
+} asking;
+
+bool mcp_listing_fresh(const mcp_server *s)
+{
+    return s->listing != NULL && !s->stale && sm_clock_mono_ns() < s->listing->until_ns;
+}
+
+mcp_listing *mcp_listing_hold(mcp_listing *l)
+{
+    if (l != NULL)
+        l->holders++;
+    return l;
+}
+
+void mcp_listing_drop(mcp_listing *l)
+{
+    if (l == NULL || --l->holders > 0)
+        return;
+    mcp_tools_free(l->tools);
+    free(l);
+}
+
+void mcp_listing_changed(mcp_server *s)
+{
+    s->stale = true;
+}
+
+static void tell_pin(void *context, const char *text)
+{
+    mcp_server *s = context;
+    mcp_say(s->hub, MCP_WARN, "%s", text);
+}
+
+/* Takes a whole list into use. False when out of memory; the tools are taken in any case. */
+static bool learn(mcp_server *s, mcp_tools *tools, int64_t ttl_ms)
+{
+    mcp_listing *l = calloc(1, sizeof *l);
+    if (l == NULL) {
+        mcp_tools_free(tools);
+        return false;
+    }
+    mcp_pins_check(s->pins, tools, tell_pin, s);
+    *l = (mcp_listing){.holders = 1,
+                       .tools = tools,
+                       .until_ns = ttl_ms < 0 ? INT64_MAX : sm_clock_deadline_ns(ttl_ms)};
+    mcp_listing_drop(s->listing);
+    s->listing = l;
+    s->stale = false;
+    return true;
+}
+
+/* The shorter of what was said so far and what this page says. */
+static int64_t read_ttl(sm_str result, int64_t before)
+{
+    sm_str text;
+    char digits[20] = "";
+    if (!mcp_find(result, "ttlMs", &text) || text.n >= sizeof digits)
+        return before;
+    memcpy(digits, text.p, text.n);
+    long long ms = atoll(digits);
+    return ms < 0 ? before : before < 0 || ms < before ? ms : before;
+}
+
+/* ---- asking ----------------------------------------------------------------------------------*/
+
+static void finish(asking *q, const char *why_not)
+{
+    mcp_server *s = q->server;
+    mcp_loop_untime(s->hub->loop, &q->timer);
+    if (why_not == NULL && !learn(s, q->tools, q->ttl_ms))
+        why_not = "out of memory";
+    else if (why_not != NULL)
+        mcp_tools_free(q->tools);
+    mcp_call *calls = s->unlisted;
+    s->unlisted = NULL;
+    s->asking = NULL;
+    sm_buf_fini(&q->meta);
+    free(q->headers);
+    free(q);
+    while (calls != NULL) {
+        mcp_call *call = calls;
+        calls = call->next_unlisted;
+        mcp_call_listed(call, why_not);
+    }
+}
+
+static void ask_page(asking *q, sm_str cursor);
+
+static void on_page(mcp_exchange *x, const mcp_message *m)
+{
+    asking *q = x->context;
+    sm_str cursor = {0}, code;
+    sm_fault fault = {0};
+    q->x = NULL;
+    if (m == NULL) {
+        finish(q, "the server went away");
+    } else if (m->kind == MCP_ERROR) {
+        bool none = mcp_find(m->error, "code", &code) && sm_str_is(code, "-32601");
+        finish(q, none ? NULL : "it answered with an error");
+    } else if (mcp_tools_add(q->tools, m->result, &cursor, &fault) != SM_OK) {
+        finish(q, fault.text);
+    } else if (cursor.p != NULL && ++q->pages >= MCP_PAGES_MAX) {
+        finish(q, "its list has no end");
+    } else {
+        q->ttl_ms = read_ttl(m->result, q->ttl_ms);
+        if (cursor.p != NULL)
+            ask_page(q, cursor);
+        else
+            finish(q, NULL);
+    }
+}
+
+static void on_late(mcp_timer *t)
+{
+    asking *q = (asking *)(void *)((char *)t - offsetof(asking, timer));
+    mcp_exchange_free(q->x);
+    finish(q, "it did not answer in time");
+}
+
+static void ask_page(asking *q, sm_str cursor)
+{
+    sm_buf params;
+    sm_buf_init(&params, MCP_LINE_MAX);
+    sm_str all = {0};
+    if (q->meta.len > 0) {
+        sm_buf_text(&params, "{\"_meta\":");
+        sm_buf_str(&params, sm_buf_view(&q->meta));
+        if (cursor.p != NULL) {
+            sm_buf_text(&params, ",\"cursor\":");
+            sm_buf_str(&params, cursor);
+        }
+        sm_buf_byte(&params, '}');
+        all = sm_buf_view(&params);
+    } else if (cursor.p != NULL) {
+        sm_buf_text(&params, "{\"cursor\":");
+        sm_buf_str(&params, cursor);
+        sm_buf_byte(&params, '}');
+        all = sm_buf_view(&params);
+    }
+    q->x = mcp_request(q->session, "tools/list", all, q->headers, q->header_count, on_page, q);
+    sm_buf_fini(&params);
+    if (q->x == NULL)
+        finish(q, "the server is not running");
+    else
+        mcp_loop_time(q->server->hub->loop, &q->timer, sm_clock_deadline_ns(LIST_MS));
+}
+
+/* What a modern request says of its client, for one of ours. */
+static void copy_meta(asking *q, sm_str meta)
+{
+    static const char prefix[] = "io.modelcontextprotocol/";
+    size_t cursor = 0, n = 0;
+    sm_str name, value;
+    while (meta.p != NULL && mcp_next(meta, &cursor, &name, &value)) {
+        if (name.n < sizeof prefix - 1 || memcmp(name.p, prefix, sizeof prefix - 1) != 0)
+            continue;
+        sm_buf_text(&q->meta, n++ == 0 ? "{\"" : ",\"");
+        sm_buf_str(&q->meta, name);
+        sm_buf_text(&q->meta, "\":");
+        sm_buf_str(&q->meta, value);
+    }
+    if (n > 0)
+        sm_buf_byte(&q->meta, '}');
+}
+
+/* Whether a header says what is called, which a list is not. */
+static bool names_call(sm_str name)
+{
+    return (name.n == 8 && strncasecmp(name.p, "mcp-name", 8) == 0) ||
+           (name.n > 10 && strncasecmp(name.p, "mcp-param-", 10) == 0);
+}
+
+static sm_str keep(char **at, sm_str text)
+{
+    memcpy(*at, text.p, text.n);
+    *at += text.n;
+    return (sm_str){*at - text.n, text.n};
+}
+
+/* A copy of the call's headers that are true of a list too. */
+static bool copy_headers(asking *q, const mcp_way *way)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < way->header_count; i++)
+        bytes += way->headers[i].name.n + way->headers[i].value.n + 10;
+    q->headers = calloc(1, (way->header_count + 1) * sizeof *q->headers + bytes);
+    if (q->headers == NULL)
+        return false;
+    char *at = (char *)(q->headers + way->header_count + 1);
+    for (size_t i = 0; i < way->header_count; i++) {
+        sm_http_field f = way->headers[i];
+        if (names_call(f.name))
+            continue;
+        bool method = f.name.n == 10 && strncasecmp(f.name.p, "mcp-method", 10) == 0;
+        q->headers[q->header_count++] = (sm_http_field){
+            .name = keep(&at, f.name), .value = keep(&at, method ? SM_STR("tools/list") : f.value)};
+    }
+    return true;
+}
+
+void mcp_listing_need(mcp_session *s, mcp_call *call, sm_str meta)
+{
+    mcp_server *server = s->server;
+    call->stage = MCP_LISTING;
+    mcp_call **at = &server->unlisted; /* in the order in which they came */
+    while (*at != NULL)
+        at = &(*at)->next_unlisted;
+    *at = call;
+    if (server->asking != NULL)
+        return;
+    asking *q = server->asking = calloc(1, sizeof *q);
+    if (q != NULL) {
+        q->server = server;
+        q->session = s;
+        q->ttl_ms = -1;
+        q->timer.due = on_late;
+        sm_buf_init(&q->meta, MCP_LINE_MAX);
+        q->tools = mcp_tools_new();
+    }
+    if (q == NULL || q->tools == NULL || !copy_headers(q, &call->x->way)) {
+        server->unlisted = NULL;
+        server->asking = NULL;
+        if (q != NULL)
+            mcp_tools_free(q->tools);
+        free(q);
+        mcp_call_listed(call, "out of memory");
+        return;
+    }
+    copy_meta(q, meta);
+    ask_page(q, (sm_str){0});
+}
+
+void mcp_listing_leave(mcp_session *s)
+{
+    asking *q = s->server->asking;
+    if (q == NULL || q->session != s)
+        return;
+    mcp_exchange_free(q->x);
+    q->x = NULL;
+    finish(q, "the session has ended");
+}
+
+/* ---- on their way to the client --------------------------------------------------------------*/
+
+static bool shown(void *context, sm_str name)
+{
+    return sm_contracts_tool(context, name) != NULL;
+}
+
+/* A whole list on one page tells as much as one that we ask for. */
+static void look_at(mcp_server *s, sm_str result)
+{
+    sm_str cursor;
+    sm_fault fault;
+    mcp_tools *tools = mcp_tools_new();
+    if (tools != NULL && mcp_tools_add(tools, result, &cursor, &fault) == SM_OK && cursor.p == NULL)
+        learn(s, tools, read_ttl(result, -1));
+    else
+        mcp_tools_free(tools);
+}
+
+void mcp_listing_pass(mcp_exchange *x, const mcp_message *m)
+{
+    mcp_server *s = x->session->server;
+    const sm_contracts *set = sm_contracts_now(s->hub->ledger, s->hub->answer);
+    if (m->kind != MCP_RESULT) {
+        mcp_pass_answer(x, m);
+        return;
+    }
+    if (x->first_page)
+        look_at(s, m->result);
+    if (set->unlisted != SM_UNLISTED_HIDE) {
+        mcp_pass_answer(x, m);
+        return;
+    }
+    sm_buf result;
+    sm_buf_init(&result, 2 * MCP_LINE_MAX);
+    if (mcp_tools_filter(m->result, shown, (void *)(uintptr_t)set, &result) == SM_OK)
+        mcp_reply_result(x, sm_buf_view(&result));
+    else
+        mcp_reply_error(x, -32603, "The server's list of tools could not be read.");
+    sm_buf_fini(&result);
+}

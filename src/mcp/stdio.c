@@ -1,0 +1,384 @@
+#include "mcp/stdio.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "mcp/lines.h"
+
+#define READ_BYTES  65536u
+#define BLOCK_BYTES 4096u             /* what a pipe that polls as writable takes at once */
+#define HOLD_BYTES  ((size_t)4 << 20) /* not taken by the client: the server has to wait */
+#define OUT_MAX     ((size_t)256 << 20)
+#define GRACE_MS    1000 /* for writes under way, after a signal that asks us to end */
+#define FUTILE_MAX  5    /* starts in a row after which nothing was said */
+
+typedef struct stdio {
+    mcp_hub *hub;
+    mcp_server *server;
+    mcp_session *session;
+    mcp_link *link;
+    bool child;
+    sm_signals *signals;
+    mcp_watch in, out, steering;
+    mcp_lines *lines;
+    bool is_socket, is_ours; /* of the output: a socket; a description that is ours alone */
+    bool ended;              /* the client says nothing more */
+    bool gone;               /* it does not listen any more */
+    bool hung_up;            /* the server was told */
+    bool over;               /* it has ended for good */
+    bool ever;               /* it was of use */
+    bool asked;              /* it was asked to end */
+    bool paused;
+    bool held; /* the server has to wait for the client */
+    sm_buf waiting;
+    size_t taken;
+    uint64_t queued, written;
+    int status; /* of the server, at the end */
+    int futile;
+    int signal; /* that asks us to end, and is not passed on yet */
+    mcp_timer grace;
+} stdio;
+
+static void pass_signal(stdio *p);
+
+/* ---- the end ---------------------------------------------------------------------------------*/
+
+/* The client says nothing more: once nothing that writes is under way, the server is told. */
+static void hang_up(stdio *p)
+{
+    if (!p->ended || p->hung_up || mcp_lines_held(p->lines) > 0 ||
+        mcp_session_busy(p->session, !p->child))
+        return;
+    p->hung_up = true;
+    if (p->child)
+        mcp_child_hang_up(p->link);
+    else
+        mcp_loop_stop(p->hub->loop);
+}
+
+static void end_of_input(stdio *p)
+{
+    p->ended = true;
+    if (p->in.fd >= 0)
+        mcp_loop_unwatch(p->hub->loop, &p->in);
+    p->in.fd = -1;
+    hang_up(p);
+}
+
+/* ---- to the client ---------------------------------------------------------------------------*/
+
+static ssize_t write_some(const stdio *p, const char *bytes, size_t n)
+{
+    if (p->is_socket)
+        return send(p->out.fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (p->is_ours)
+        return write(p->out.fd, bytes, n);
+    struct pollfd poll_fd = {.fd = p->out.fd, .events = POLLOUT};
+    if (poll(&poll_fd, 1, 0) == 0) {
+        errno = EAGAIN;
+        return -1;
+    }
+    return write(p->out.fd, bytes, n < BLOCK_BYTES ? n : BLOCK_BYTES);
+}
+
+static void regulate(stdio *p, bool held)
+{
+    if (held == p->held)
+        return;
+    p->held = held;
+    mcp_link_hold(p->link, held);
+}
+
+static void write_out(stdio *p)
+{
+    while (!p->gone && p->taken < p->waiting.len) {
+        ssize_t n = write_some(p, p->waiting.p + p->taken, p->waiting.len - p->taken);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            break;
+        if (n < 0) { /* nobody listens: what is under way is recorded all the same */
+            p->gone = true;
+            mcp_session_end(p->session);
+            end_of_input(p);
+            break;
+        }
+        p->taken += (size_t)n;
+        p->written += (uint64_t)n;
+    }
+    size_t left = p->gone ? 0 : p->waiting.len - p->taken;
+    if (left == 0) {
+        sm_buf_clear(&p->waiting);
+        p->taken = 0;
+        if (p->waiting.cap > HOLD_BYTES) {
+            sm_buf_fini(&p->waiting);
+            sm_buf_init(&p->waiting, OUT_MAX);
+        }
+    }
+    mcp_loop_watch(p->hub->loop, &p->out, left > 0 ? MCP_WRITABLE : 0);
+    regulate(p, left > HOLD_BYTES);
+    mcp_session_delivered(p->session, p->written);
+}
+
+static void on_writable(mcp_watch *w, unsigned ready)
+{
+    (void)ready;
+    write_out((stdio *)(void *)((char *)w - offsetof(stdio, out)));
+}
+
+static uint64_t deliver(void *context, mcp_channel *channel, sm_str text, bool last)
+{
+    (void)channel;
+    (void)last;
+    stdio *p = context;
+    if (p->gone)
+        return 0;
+    if (p->taken > HOLD_BYTES) {
+        memmove(p->waiting.p, p->waiting.p + p->taken, p->waiting.len - p->taken);
+        p->waiting.len -= p->taken;
+        p->taken = 0;
+    }
+    if (!sm_buf_reserve(&p->waiting, text.n + 1)) {
+        p->waiting.err = SM_OK;
+        mcp_say(p->hub, MCP_ERROR_LEVEL,
+                "the client does not read what is said; a message is lost");
+        return 0;
+    }
+    /* A line is one line: what is a blank between the parts of a message must not end it. */
+    size_t from = p->waiting.len;
+    sm_buf_str(&p->waiting, text);
+    for (char *at = p->waiting.p + from, *end = p->waiting.p + p->waiting.len;
+         (at = memchr(at, '\n', (size_t)(end - at))) != NULL;)
+        *at = ' ';
+    sm_buf_byte(&p->waiting, '\n');
+    p->queued += text.n + 1;
+    write_out(p);
+    return p->gone ? 0 : p->queued;
+}
+
+/* ---- from the client -------------------------------------------------------------------------*/
+
+static bool on_line(void *context, const mcp_line *line)
+{
+    stdio *p = context;
+    if (line->too_long)
+        mcp_session_too_long(p->session, line->id, line->request, line->length);
+    else
+        mcp_session_from_client(p->session, line->text, NULL, NULL, 0);
+    return !p->paused;
+}
+
+static void take_lines(stdio *p, sm_str piece)
+{
+    if (mcp_lines_add(p->lines, piece, on_line, p, NULL))
+        return;
+    mcp_say(p->hub, MCP_ERROR_LEVEL, "out of memory: no more is read from the client");
+    end_of_input(p);
+}
+
+static void on_readable(mcp_watch *w, unsigned ready)
+{
+    (void)ready;
+    stdio *p = (stdio *)(void *)((char *)w - offsetof(stdio, in));
+    char bytes[READ_BYTES];
+    ssize_t n = read(p->in.fd, bytes, sizeof bytes);
+    if (n > 0) {
+        take_lines(p, (sm_str){bytes, (size_t)n});
+    } else if (n == 0) {
+        take_lines(p, SM_STR("\n")); /* a last line without its end */
+        end_of_input(p);
+    } else if (errno != EINTR && errno != EAGAIN) {
+        end_of_input(p);
+    }
+}
+
+static void pause_client(void *context, bool paused)
+{
+    stdio *p = context;
+    p->paused = paused;
+    if (p->in.fd >= 0)
+        mcp_loop_watch(p->hub->loop, &p->in, paused ? 0 : MCP_READABLE);
+    if (!paused)
+        take_lines(p, SM_STR(""));
+}
+
+/* Less is under way than before. */
+static void on_rest(void *context)
+{
+    stdio *p = context;
+    size_t writes = mcp_session_writes(p->session);
+    hang_up(p);
+    if (p->signal != 0 && writes == 0) {
+        mcp_loop_untime(p->hub->loop, &p->grace);
+        pass_signal(p);
+    }
+    if (p->over && writes == 0)
+        mcp_loop_stop(p->hub->loop);
+}
+
+/* The server is gone for good. What was lost with it is still written down and told. */
+static void on_over(void *context)
+{
+    stdio *p = context;
+    p->over = true;
+    mcp_session_wind_up(p->session);
+    on_rest(p);
+}
+
+/* ---- the server's process --------------------------------------------------------------------*/
+
+/* One that ends while nobody asked it to is started again if it crashed, and had been of use: what
+ * cannot even start, and what ends in peace, is the client's business as it would be without us. */
+static bool on_ended(void *context, int status, bool served)
+{
+    stdio *p = mcp_session_context(context);
+    bool crashed = WIFSIGNALED(status) || WEXITSTATUS(status) != 0;
+    p->status = status;
+    p->futile = served ? 0 : p->futile + 1;
+    p->ever = p->ever || served;
+    return !p->ended && p->signal == 0 && !p->asked && crashed && p->ever && p->futile < FUTILE_MAX;
+}
+
+/* ---- signals ---------------------------------------------------------------------------------*/
+
+static void pass_signal(stdio *p)
+{
+    int signal = p->signal;
+    p->signal = 0;
+    p->asked = true;
+    if (p->child)
+        mcp_child_signal(p->link, signal);
+    else
+        mcp_loop_stop(p->hub->loop);
+}
+
+static void on_grace(mcp_timer *t)
+{
+    pass_signal((stdio *)(void *)((char *)t - offsetof(stdio, grace)));
+}
+
+/* What asks us to end is passed on once nothing that writes is under way, or after a moment. What
+ * the terminal sends reaches the child by itself. */
+static void on_signal(mcp_watch *w, unsigned ready)
+{
+    (void)ready;
+    stdio *p = (stdio *)(void *)((char *)w - offsetof(stdio, steering));
+    struct signalfd_siginfo info;
+    while (read(w->fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        int signal = (int)info.ssi_signo;
+        bool ends = signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+        if (signal == SIGCHLD)
+            continue;
+        if (!ends) {
+            if (p->child && info.ssi_code != SI_KERNEL)
+                mcp_child_signal(p->link, signal);
+            continue;
+        }
+        bool again = p->signal != 0 || p->asked;
+        p->status = signal;
+        if (info.ssi_code == SI_KERNEL && p->child) {
+            p->asked = true; /* it knows */
+            continue;
+        }
+        p->signal = signal;
+        if (again || mcp_session_writes(p->session) == 0)
+            pass_signal(p);
+        else
+            mcp_loop_time(p->hub->loop, &p->grace, sm_clock_deadline_ns(GRACE_MS));
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------*/
+
+static void say(void *context, mcp_level level, const char *text)
+{
+    (void)context;
+    (void)level;
+    dprintf(STDERR_FILENO, "semel: mcp: %s\n", text);
+}
+
+/* Makes the output not block, without changing that for others who have it open. */
+static void open_output(stdio *p)
+{
+    struct stat st;
+    p->out.fd = STDOUT_FILENO;
+    if (fstat(STDOUT_FILENO, &st) != 0)
+        return;
+    p->is_socket = S_ISSOCK(st.st_mode);
+    if (!S_ISFIFO(st.st_mode))
+        return;
+    int fd = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    p->out.fd = fd;
+    p->is_ours = true;
+}
+
+static sm_err open_link(stdio *p, const mcp_stdio_options *o, sm_fault *fault)
+{
+    mcp_link_events events = mcp_session_events(p->session);
+    mcp_child_options child = {.argv = o->argv, .mask = &o->signals->before, .ended = on_ended};
+    p->child = o->argv != NULL;
+    sm_err e = p->child ? mcp_child_open(p->hub->loop, &child, &events, &p->link, fault)
+                        : mcp_remote_open(p->hub->loop, o->remote, &events, &p->link, fault);
+    if (e == SM_OK)
+        mcp_session_attach(p->session, p->link);
+    return e;
+}
+
+sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
+{
+    stdio p = {.hub = o->hub, .signals = o->signals, .in = {.fd = -1}, .out = {.fd = -1}};
+    mcp_client_ops client = {
+        .deliver = deliver, .pause = pause_client, .rest = on_rest, .over = on_over, .context = &p};
+    mcp_session_options session = {.client = &client};
+    o->hub->say = say;
+    sm_buf_init(&p.waiting, OUT_MAX);
+    p.grace.due = on_grace;
+    p.lines = mcp_lines_new(MCP_LINE_MAX);
+    sm_err e = p.lines == NULL ? SEMEL_E_NOMEM : mcp_server_new(o->hub, &o->server, &p.server);
+    if (e == SM_OK)
+        e = mcp_session_new(p.server, &session, &p.session);
+    if (e != SM_OK)
+        sm_fault_set(fault, e, "%s", semel_err_text(e));
+    else
+        e = open_link(&p, o, fault);
+    if (e == SM_OK) {
+        p.in = (mcp_watch){.fd = STDIN_FILENO, .ready = on_readable};
+        p.out = (mcp_watch){.ready = on_writable};
+        p.steering = (mcp_watch){.fd = o->signals->fd, .ready = on_signal};
+        open_output(&p);
+        mcp_loop_watch(o->hub->loop, &p.steering, MCP_READABLE);
+        if (!mcp_loop_watch(o->hub->loop, &p.in, MCP_READABLE))
+            end_of_input(&p);
+        mcp_loop_run(o->hub->loop);
+        *status = p.status;
+        /* What the client has not taken yet: it has a moment. */
+        int64_t deadline = sm_clock_deadline_ns(GRACE_MS);
+        while (!p.gone && p.taken < p.waiting.len && sm_clock_mono_ns() < deadline) {
+            struct pollfd fd = {.fd = p.out.fd, .events = POLLOUT};
+            poll(&fd, 1, 50);
+            write_out(&p);
+        }
+        mcp_loop_unwatch(o->hub->loop, &p.steering);
+        if (p.in.fd >= 0)
+            mcp_loop_unwatch(o->hub->loop, &p.in);
+        mcp_loop_unwatch(o->hub->loop, &p.out);
+    }
+    mcp_loop_untime(o->hub->loop, &p.grace);
+    mcp_session_free(p.session);
+    mcp_server_free(p.server);
+    mcp_lines_free(p.lines);
+    sm_buf_fini(&p.waiting);
+    return e;
+}

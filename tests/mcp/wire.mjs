@@ -1,0 +1,253 @@
+// What no good peer sends: junk, lines without end, ids that are none, floods. The protocol holds, the
+// connection lives on, and memory is bounded.
+
+import fs from 'node:fs';
+import { Place, assert, assertDone, assertReplayed, textOf } from './harness.mjs';
+import { eventually, run, sleep, test } from '../gateway/tap.mjs';
+
+const tools = { append: { class: 'write' } };
+const limit = 16 * 1024 * 1024;
+
+// The most memory that a process has had, in MB.
+function peak(pid) {
+    return Number(/^VmHWM:\s+(\d+) kB/m.exec(fs.readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024;
+}
+
+async function alive(client) {
+    assert.deepEqual((await client.request('ping')).result, {});
+}
+
+const bad = {
+    'no JSON': 'garbage',
+    'half a message': '{"jsonrpc":"2.0","id":1,"method":"ping"',
+    'two messages': '{"jsonrpc":"2.0","id":1,"method":"ping"}{"jsonrpc":"2.0","id":2,"method":"ping"}',
+    'an empty object': '{}',
+    'an empty batch': '[]',
+    'a number': '17',
+    'another version': '{"jsonrpc":"1.0","id":1,"method":"ping"}',
+    'a method that is none': '{"jsonrpc":"2.0","id":1,"method":7}',
+    'a method that is there twice': '{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}',
+    'params that are text': '{"jsonrpc":"2.0","id":1,"method":"ping","params":"x"}',
+    'bytes that are no UTF-8': Buffer.from([0x7b, 0x22, 0xff, 0xfe, 0x22, 0x3a, 0x31, 0x7d, 0x0a]),
+    'a NUL': '{"jsonrpc":"2.0","id":1,"method":"pi\u0000ng"}',
+    'nesting without end': '['.repeat(100_000),
+    'the id null': '{"jsonrpc":"2.0","id":null,"method":"ping"}',
+    'the id true': '{"jsonrpc":"2.0","id":true,"method":"ping"}',
+    'a fraction as id': '{"jsonrpc":"2.0","id":1.5,"method":"ping"}',
+    'an object as id': '{"jsonrpc":"2.0","id":{},"method":"ping"}',
+    'a long id': `{"jsonrpc":"2.0","id":"${'x'.repeat(5000)}","method":"ping"}`,
+};
+
+test('bad lines are answered with an error, and never reach the server', async () => {
+    const place = new Place({ contract: { tools } });
+    const client = await place.open();
+    client.nextId = 100;
+    for (const [name, line] of Object.entries(bad)) {
+        const seen = client.lines.length;
+        if (Buffer.isBuffer(line)) client.child.stdin.write(line);
+        else client.send(line);
+        await alive(client);
+        const said = client.lines.slice(seen, -1);
+        assert.equal(said.length, 1, `${name}: ${said}`);
+        const { error } = JSON.parse(said[0]);
+        assert.ok([-32700, -32600, -32602].includes(error?.code), `${name}: ${said}`);
+        assert.ok(error.message.length > 5, said[0]);
+    }
+    const methods = place.file('received').map((line) => JSON.parse(line).method);
+    assert.deepEqual(new Set(methods.slice(2)), new Set(methods.includes('tools/list') ? ['ping', 'tools/list'] : ['ping']));
+    await client.close();
+});
+
+test('blank lines and carriage returns are nothing', async () => {
+    const client = await new Place().open();
+    client.child.stdin.write('\n\r\n  \n{"jsonrpc":"2.0","id":"crlf","method":"ping"}\r\n');
+    await client.answer('crlf');
+    assert.equal(client.lines.length, 2);
+    await client.close();
+});
+
+test('a message may come byte by byte', async () => {
+    const client = await new Place().open();
+    for (const byte of '{"jsonrpc":"2.0","id":"slow","method":"ping"}\n') {
+        client.child.stdin.write(byte);
+        await sleep(1);
+    }
+    await client.answer('slow');
+    await client.close();
+});
+
+test('16 MiB pass, and one byte more is answered with an error', async () => {
+    const place = new Place({ contract: { tools }, options: { quiet: true } });
+    const client = await place.open();
+    // The id is at the end, where SDKs put it.
+    const line = (id, length) => {
+        const head = '{"method":"tools/call","params":{"name":"look","arguments":{"what":"long","pad":"';
+        const tail = `"}},"jsonrpc":"2.0","id":${JSON.stringify(id)}}`;
+        return head + 'x'.repeat(length - head.length - tail.length) + tail;
+    };
+    client.send(line('fits', limit));
+    assertDone(await client.answer('fits'), 'long: 1');
+    client.send(line('too long', limit + 1));
+    const { error } = await client.answer('too long');
+    assert.match(error.message, /16777217|16 MiB|16777216/);
+    client.send(line(7, 3 * limit));
+    assert.ok((await client.answer(7)).error);
+    await alive(client);
+    assert.equal(place.effects('long'), 1);
+    assert.ok(peak(client.pid) < 120, `${peak(client.pid)} MB`);
+    await client.close();
+}, { limitMs: 60_000 });
+
+test('long results pass and are replayed; what is too long for a line is an error, and never done twice', async () => {
+    const place = new Place({ contract: { tools } });
+    const client = await place.open();
+    const args = (bytes) => ({ what: `b${bytes}`, script: `effect big:${bytes} answer` });
+    for (const bytes of [100_000, 12_000_000]) {
+        const first = await client.call('append', args(bytes));
+        assertDone(first, `b${bytes}: 1`);
+        assert.equal(first.result.content[1].text.length, bytes);
+        const second = await client.call('append', args(bytes));
+        assert.equal(place.effects(`b${bytes}`), 1);
+        if (bytes < 1_000_000) {
+            assertReplayed(second, `b${bytes}: 1`);
+            assert.deepEqual(second.result.content, first.result.content);
+        } else {
+            assert.ok(second.result, second.line.slice(0, 1000));
+        }
+    }
+    const first = await client.call('append', args(limit + 1000));
+    assert.ok(first.error ?? first.result.isError, first.line.slice(0, 1000));
+    const second = await client.call('append', args(limit + 1000));
+    assert.ok(second.error ?? second.result.isError, second.line.slice(0, 1000));
+    assert.equal(place.effects(`b${limit + 1000}`), 1);
+    await alive(client);
+    await client.close();
+}, { limitMs: 60_000 });
+
+test('junk from the server is dropped', async () => {
+    const place = new Place({ contract: { tools }, options: { first: 'Welcome to my server!' } });
+    const client = await place.open();
+    for (const tool of ['look', 'append'])
+        assertDone(await client.call(tool, { what: `junk-${tool}`, script: 'junk effect junk answer' }), `junk-${tool}: 1`);
+    assert.deepEqual(client.junk, []);
+    await client.close();
+});
+
+test('a second answer to a write changes nothing', async () => {
+    const place = new Place({ contract: { tools } });
+    const client = await place.open();
+    const args = { what: 'twice', script: 'effect again answer' };
+    assertDone(await client.call('append', args));
+    await alive(client);
+    assertReplayed(await client.call('append', args));
+    assert.equal(client.messages.filter((one) => one.result?.content).length, 2, 'each call has one answer');
+    await client.close();
+});
+
+test('batches of 2025-03-26: each request is answered once, and a write is a write', async () => {
+    const place = new Place({ contract: { tools } });
+    const client = await place.open({ version: '2025-03-26' });
+    const batch = (n) => JSON.stringify([
+        { jsonrpc: '2.0', id: `p${n}`, method: 'ping' },
+        { jsonrpc: '2.0', id: `w${n}`, method: 'tools/call', params: { name: 'append', arguments: { what: 'batch' } } },
+        { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'nobody' } },
+        { jsonrpc: '2.0', id: `r${n}`, method: 'tools/call', params: { name: 'look', arguments: { what: 'read' } } },
+    ]);
+    for (const n of [1, 2]) {
+        const answers = Promise.all([`p${n}`, `w${n}`, `r${n}`].map((id) => client.answer(id)));
+        client.send(batch(n));
+        const [ping, write, read] = await answers;
+        assert.deepEqual(ping.result, {});
+        if (n === 1) assertDone(write, 'batch: 1');
+        else assertReplayed(write, 'batch: 1');
+        assertDone(read, `read: ${n}`);
+    }
+    assert.equal(place.effects('batch'), 1);
+    const ids = client.messages.map((one) => one.id).filter((id) => typeof id === 'string');
+    assert.equal(new Set(ids).size, ids.length);
+    await client.close();
+});
+
+test('arguments that are none are refused, and the server never sees them', async () => {
+    const place = new Place({ contract: { tools } });
+    const client = await place.open();
+    const send = (params) => {
+        const id = client.nextId++;
+        const answer = client.answer(id);
+        client.send(`{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":${params}}`);
+        return answer;
+    };
+    for (const params of [
+        '{"name":"append","arguments":[1]}',
+        '{"name":"append","arguments":{"what":"a","what":"b"}}',
+        '{"name":"append","arguments":{"what":"a","x":"\\ud800"}}',
+        '{"name":"append","name":"look","arguments":{"what":"a"}}',
+        '{"name":7,"arguments":{"what":"a"}}',
+        '{"arguments":{"what":"a"}}',
+        '{"name":"append","arguments":{"what":"a"},"arguments":{"what":"b"}}',
+        `{"name":"append","arguments":{"what":"a","deep":${'['.repeat(500)}${']'.repeat(500)}}}`,
+    ]) {
+        const answer = await send(params);
+        assert.ok(answer.error ?? answer.result.isError, `${params}: ${answer.line}`);
+        assert.ok((answer.error?.message ?? textOf(answer)).length > 10);
+    }
+    assert.deepEqual(place.received('tools/call'), []);
+    await client.close();
+});
+
+// ---- floods
+
+test('10,000 calls at once are all answered, and memory is bounded', async () => {
+    const place = new Place({ contract: { tools }, options: { quiet: true } });
+    const client = await place.open();
+    const call = (i) => client.call(i % 5 === 0 ? 'append' : 'look', { what: `f${i % 1000}`, script: 'answer' });
+    const answers = await Promise.all(Array.from({ length: 10_000 }, (_, i) => call(i)));
+    for (const answer of answers) assertDone(answer);
+    assert.equal(place.file('starts').length, 8000 + 200);
+    assert.ok(peak(client.pid) < 150, `${peak(client.pid)} MB`);
+    await client.close();
+}, { limitMs: 90_000 });
+
+test('a client that does not read is waited for', async () => {
+    const place = new Place({ options: { quiet: true } });
+    const client = await place.open();
+    client.child.stdout.pause();
+    const answers = Array.from({ length: 1500 }, (_, i) => client.call('look', { what: `s${i}`, script: 'big:100000 answer' }));
+    await sleep(2000);
+    assert.ok(peak(client.pid) < 100, `${peak(client.pid)} MB`);
+    client.child.stdout.resume();
+    for (const answer of await Promise.all(answers)) assertDone(answer);
+    await client.close();
+}, { limitMs: 60_000 });
+
+test('a server that reads nothing is waited for', async () => {
+    const place = new Place({ options: { quiet: true } });
+    const client = await place.open();
+    await client.call('look', { what: 'pid' });
+    const pid = place.serverOf('pid');
+    process.kill(pid, 'SIGSTOP');
+    const pad = 'x'.repeat(100_000);
+    const answers = Array.from({ length: 1500 }, (_, i) => client.call('look', { what: `t${i}`, pad, script: 'answer' }));
+    await sleep(2000);
+    assert.ok(peak(client.pid) < 100, `${peak(client.pid)} MB`);
+    process.kill(pid, 'SIGCONT');
+    for (const answer of await Promise.all(answers)) assertDone(answer);
+    await client.close();
+}, { limitMs: 60_000 });
+
+test('ids that are used twice at once do no harm', async () => {
+    const place = new Place({ contract: { tools } });
+    const client = await place.open();
+    const call = (what) => client.send({
+        jsonrpc: '2.0', id: 'same', method: 'tools/call', params: { name: 'append', arguments: { what, script: 'wait:100 effect answer' } },
+    });
+    call('same-1');
+    call('same-2');
+    await eventually('an answer', () => client.messages.some((one) => one.id === 'same'));
+    await sleep(300);
+    await alive(client);
+    assert.ok(place.effects('same-1') <= 1 && place.effects('same-2') <= 1);
+    await client.close();
+});
+
+await run();
