@@ -278,6 +278,7 @@ static void on_end(mcp_watch *w, unsigned ready)
     int status = 0;
     if (waitpid(c->pid, &status, WNOHANG) != c->pid)
         return;
+    mcp_loop_keep(c->link.loop, -1);
     /* What it said before its end is in the pipe already. Others may go on holding it open. */
     for (int i = 0; i < LAST_READS && c->in.fd >= 0 && read_some(c) == SAID_SOMETHING; i++)
         ;
@@ -372,6 +373,7 @@ static int start(child *c)
         }
         return error;
     }
+    mcp_loop_keep(c->link.loop, 1);
     mcp_lines_free(c->lines);
     c->lines = lines;
     c->written = c->queued = 0;

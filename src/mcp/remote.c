@@ -216,11 +216,11 @@ static void end_session(mcp_remote *r)
         return;
     sm_http_request request = {
         .method = "DELETE", .url = sm_str_from(r->url), .timeout_ms = MCP_DELETE_MS};
-    mcp_exchange_events events = {ignore_head, ignore_data, ignore_done, NULL};
-    mcp_exchange *x = NULL;
+    mcp_fetch_events events = {ignore_head, ignore_data, ignore_done, NULL};
+    mcp_fetch *x = NULL;
     if (mcp_remote_headers(f, NULL, &request.headers, &request.header_count) &&
-        mcp_exchange_start(r->link.loop, r->http, &request, 0, &events, &x) == SM_OK)
-        mcp_exchange_drop(x, false);
+        mcp_fetch_start(r->link.loop, r->http, &request, 0, &events, &x) == SM_OK)
+        mcp_fetch_drop(x, false);
     sm_arena_reset(&r->arena);
     mcp_flight_free(f);
 }

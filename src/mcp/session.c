@@ -117,7 +117,7 @@ void mcp_exchange_free(mcp_exchange *x)
     table_remove(x);
     free((char *)(uintptr_t)x->token.p);
     free(x);
-    if (s->requests == 0 && !s->freed)
+    if (s->requests == 0)
         mcp_session_rest(s);
 }
 
@@ -655,9 +655,15 @@ static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
     }
 }
 
+static void begin_again(mcp_session *s);
+
 static void on_lost(void *context, mcp_way *way, const mcp_loss *loss)
 {
-    lose(context, (mcp_exchange *)(void *)way, loss);
+    mcp_session *s = context;
+    bool again = loss->session_gone && !s->starting && s->o.renews;
+    lose(s, (mcp_exchange *)(void *)way, loss);
+    if (again)
+        begin_again(s);
 }
 
 static void on_link_too_long(void *context, sm_str id, uint64_t length)
@@ -733,16 +739,21 @@ void mcp_ignore(mcp_exchange *x, const mcp_message *m)
     (void)m;
 }
 
-static void on_up(void *context)
+static void begin_again(mcp_session *s)
 {
-    mcp_session *s = context;
-    s->down = s->away = false;
-    mcp_loop_untime(s->server->hub->loop, &s->away_timer);
     mcp_listing_changed(s->server);
     s->starting = s->initialize.len > 0 && mcp_request(s, "initialize", sm_buf_view(&s->initialize),
                                                        NULL, 0, on_initialized, NULL) != NULL;
     if (!s->starting)
         started(s);
+}
+
+static void on_up(void *context)
+{
+    mcp_session *s = context;
+    s->down = s->away = false;
+    mcp_loop_untime(s->server->hub->loop, &s->away_timer);
+    begin_again(s);
 }
 
 /* ---- life ------------------------------------------------------------------------------------*/
@@ -805,7 +816,8 @@ size_t mcp_session_writes(const mcp_session *s)
 
 void mcp_session_rest(mcp_session *s)
 {
-    s->client.rest(s->client.context);
+    if (!s->freed)
+        s->client.rest(s->client.context);
 }
 
 bool mcp_session_busy(const mcp_session *s, bool requests)
@@ -823,6 +835,22 @@ void mcp_session_hold(mcp_session *s, bool held)
     mcp_link_hold(s->link, held);
 }
 
+/* Nobody wants the answer any more, and the server is told. */
+static void drop(mcp_session *s, mcp_exchange *x)
+{
+    if (x->under_way && s->o.shared) {
+        sm_buf out;
+        sm_buf_init(&out, 4096);
+        sm_buf_printf(&out,
+                      "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{"
+                      "\"requestId\":%.*s}}",
+                      SM_FMT(x->sent_id));
+        mcp_link_send(s->link, sm_buf_view(&out), NULL);
+        sm_buf_fini(&out);
+    }
+    mcp_exchange_free(x);
+}
+
 void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
 {
     for (size_t i = 0; i < MCP_BUCKETS; i++) {
@@ -834,7 +862,7 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
             if (x->what == MCP_W_CALL)
                 mcp_call_canceled(x->call);
             else if (cancels)
-                mcp_exchange_free(x);
+                drop(s, x);
             else
                 x->canceled = true;
         }
@@ -870,6 +898,12 @@ void mcp_session_free(mcp_session *s)
         return;
     s->freed = true;
     mcp_listing_leave(s);
+    mcp_call *next;
+    for (mcp_call *call = s->server->calls; call != NULL; call = next) {
+        next = call->next;
+        if (call->session == s)
+            mcp_call_abandon(call);
+    }
     for (size_t i = 0; i < MCP_BUCKETS; i++)
         while (s->table[i] != NULL)
             mcp_exchange_free(s->table[i]);

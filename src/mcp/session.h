@@ -232,6 +232,9 @@ void mcp_call_listed(mcp_call *call, const char *why_not);
 void mcp_call_answered(mcp_call *call, const mcp_message *m);
 void mcp_call_lost(mcp_call *call, const mcp_loss *loss);
 
+/* Lets go of a call that no worker has. What the server has of it stays a claim. */
+void mcp_call_abandon(mcp_call *call);
+
 /* Nobody wants its answer any more. */
 void mcp_call_canceled(mcp_call *call);
 

@@ -341,7 +341,7 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
     stdio p = {.hub = o->hub, .signals = o->signals, .in = {.fd = -1}, .out = {.fd = -1}};
     mcp_client_ops client = {
         .deliver = deliver, .pause = pause_client, .rest = on_rest, .over = on_over, .context = &p};
-    mcp_session_options session = {.client = &client};
+    mcp_session_options session = {.client = &client, .renews = true};
     o->hub->say = say;
     sm_buf_init(&p.waiting, OUT_MAX);
     p.grace.due = on_grace;
@@ -363,6 +363,8 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
             end_of_input(&p);
         mcp_loop_run(o->hub->loop);
         *status = p.status;
+        mcp_session_end(p.session);
+        mcp_hub_settle(o->hub);
         /* What the client has not taken yet: it has a moment. */
         int64_t deadline = sm_clock_deadline_ns(GRACE_MS);
         while (!p.gone && p.taken < p.waiting.len && sm_clock_mono_ns() < deadline) {

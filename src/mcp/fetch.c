@@ -6,17 +6,17 @@
  * The lock also keeps the end of an exchange waiting while the loop asks something of it, as the
  * client demands.
  */
-#include "mcp/exchange.h"
+#include "mcp/fetch.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "base/buf.h"
 
-struct mcp_exchange {
+struct mcp_fetch {
     mcp_post post; /* first */
     mcp_loop *loop;
-    mcp_exchange_events events;
+    mcp_fetch_events events;
 
     pthread_mutex_t lock;
     /* Under the lock. */
@@ -34,7 +34,7 @@ struct mcp_exchange {
     bool dropped;
 };
 
-static void release(mcp_exchange *x)
+static void release(mcp_fetch *x)
 {
     pthread_mutex_destroy(&x->lock);
     sm_buf_fini(&x->bytes);
@@ -46,7 +46,7 @@ static void release(mcp_exchange *x)
 /* ---- the HTTP thread -------------------------------------------------------------------------*/
 
 /* There is something for the loop. */
-static void tell(mcp_exchange *x)
+static void tell(mcp_fetch *x)
 {
     if (x->posted)
         return;
@@ -55,7 +55,7 @@ static void tell(mcp_exchange *x)
 }
 
 /* Ends an exchange whose bytes cannot be kept. */
-static void starve(mcp_exchange *x)
+static void starve(mcp_fetch *x)
 {
     x->starved = true;
     if (x->http != NULL)
@@ -83,7 +83,7 @@ static sm_http_field *copy_fields(const sm_http_field *from, size_t n)
 
 static void on_head(void *context, const sm_http_result *head)
 {
-    mcp_exchange *x = context;
+    mcp_fetch *x = context;
     pthread_mutex_lock(&x->lock);
     x->fields = copy_fields(head->headers, head->header_count);
     x->field_count = head->header_count;
@@ -99,7 +99,7 @@ static void on_head(void *context, const sm_http_result *head)
 
 static bool on_data(void *context, sm_str piece)
 {
-    mcp_exchange *x = context;
+    mcp_fetch *x = context;
     pthread_mutex_lock(&x->lock);
     bool taken = x->starved || x->bytes.len == 0 || x->bytes.len + piece.n <= MCP_BETWEEN_MAX;
     if (!taken) {
@@ -116,7 +116,7 @@ static bool on_data(void *context, sm_str piece)
 
 static void on_done(void *context, const sm_http_result *r)
 {
-    mcp_exchange *x = context;
+    mcp_fetch *x = context;
     pthread_mutex_lock(&x->lock);
     x->http = NULL;
     x->ended = true;
@@ -140,7 +140,7 @@ static void on_done(void *context, const sm_http_result *r)
 /* ---- the loop --------------------------------------------------------------------------------*/
 
 /* Whoever was made to wait may go on: what there was is taken. */
-static void go_on(mcp_exchange *x)
+static void go_on(mcp_fetch *x)
 {
     pthread_mutex_lock(&x->lock);
     if (x->paused && x->http != NULL)
@@ -151,7 +151,7 @@ static void go_on(mcp_exchange *x)
 
 static void take(mcp_post *post)
 {
-    mcp_exchange *x = (mcp_exchange *)post;
+    mcp_fetch *x = (mcp_fetch *)post;
     pthread_mutex_lock(&x->lock);
     sm_buf bytes = x->bytes;
     x->bytes = x->taken; /* an empty one */
@@ -177,11 +177,11 @@ static void take(mcp_post *post)
     release(x);
 }
 
-sm_err mcp_exchange_start(mcp_loop *loop, sm_http *http, const sm_http_request *r, int64_t pause_ms,
-                          const mcp_exchange_events *events, mcp_exchange **out)
+sm_err mcp_fetch_start(mcp_loop *loop, sm_http *http, const sm_http_request *r, int64_t pause_ms,
+                       const mcp_fetch_events *events, mcp_fetch **out)
 {
     *out = NULL;
-    mcp_exchange *x = calloc(1, sizeof *x);
+    mcp_fetch *x = calloc(1, sizeof *x);
     if (x == NULL)
         return SEMEL_E_NOMEM;
     x->post.take = take;
@@ -205,7 +205,7 @@ sm_err mcp_exchange_start(mcp_loop *loop, sm_http *http, const sm_http_request *
     return SM_OK;
 }
 
-void mcp_exchange_drop(mcp_exchange *x, bool give_up)
+void mcp_fetch_drop(mcp_fetch *x, bool give_up)
 {
     if (x == NULL)
         return;
