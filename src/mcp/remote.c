@@ -279,16 +279,16 @@ static sm_err check(const mcp_remote_options *o, sm_fault *fault)
     return e;
 }
 
+static void hold(mcp_link *l, bool held)
+{
+    mcp_remote *r = (mcp_remote *)(void *)l;
+    for (mcp_flight *f = r->under_way.first; f != NULL; f = f->next)
+        mcp_fetch_hold(f->fetch, held);
+}
+
 sm_err mcp_remote_open(mcp_loop *loop, const mcp_remote_options *o, const mcp_link_events *events,
                        mcp_link **out, sm_fault *fault)
 {
-    static void hold(mcp_link * l, bool held)
-    {
-        mcp_remote *r = (mcp_remote *)(void *)l;
-        for (mcp_flight *f = r->under_way.first; f != NULL; f = f->next)
-            mcp_fetch_hold(f->fetch, held);
-    }
-
     static const mcp_link_ops ops = {.send = remote_send,
                                      .forget = remote_forget,
                                      .full = remote_full,
