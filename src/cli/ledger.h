@@ -67,8 +67,8 @@ const char *cli_ledger_url(const char *given);
 /* Explains that --ledger was given and is empty; returns the exit code. */
 int cli_ledger_nameless(void);
 
-/* Opens the ledger, for one thing unless it stays. Explains a failure and returns the exit code; the ledger is to be
- * closed in any case. */
+/* Opens the ledger, for one thing unless it stays. Explains a failure and returns the exit code;
+ * the ledger is to be closed in any case. */
 int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l);
 void cli_ledger_close(cli_ledger *l);
 

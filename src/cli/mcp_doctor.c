@@ -18,6 +18,8 @@
 
 #include "cli/ledger.h"
 #include "cli/mcp_clients.h"
+#include "core/call.h"
+#include "mcp/mcp.h"
 
 #define LEDGER_PLACE "the URL of the ledger, with its password"
 
@@ -258,6 +260,12 @@ static int check_ledger(const plan *p)
 
 /* ---- the command line ------------------------------------------------------------------------*/
 
+static bool scope_right(const char *scope)
+{
+    const sm_call call = {.scope = sm_str_from(scope), .tool = SM_STR("any")};
+    return sm_call_check(&call, NULL) == SM_OK;
+}
+
 static int check_options(const cli_command *self, const plan *p)
 {
     if (p->only != NULL && !cli_mcp_client_known(p->only))
@@ -265,8 +273,12 @@ static int check_options(const cli_command *self, const plan *p)
                          "--client takes claude-desktop, claude-code, cursor, vscode or "
                          "codex, not \"%s\"",
                          p->only);
-    if (p->named && *p->entry.name == '\0')
-        return cli_usage(self, "--name is empty");
+    if (p->named && (!scope_right(p->entry.name) || strchr(p->entry.name, '/') != NULL ||
+                     strlen(p->entry.name) >= MCP_NAME_MAX))
+        return cli_usage(self, "--name takes a word without \"/\" of at most %u bytes",
+                         MCP_NAME_MAX - 1);
+    if (p->scope != NULL && !scope_right(p->scope))
+        return cli_usage(self, "--scope takes a text such as tenant/agent/run");
     return CLI_OK;
 }
 

@@ -89,6 +89,8 @@ static sm_err start_all(whole *w, sm_str contract_text, sm_fault *fault)
         e = gw_runs_start(g, &g->runs, fault);
     if (e == SM_OK)
         e = gw_stream_start(g, &g->stream, fault);
+    if (e == SM_OK)
+        e = gw_mcp_start(g, &g->mcp, fault);
     if (e != SM_OK)
         return e;
     sm_on_due(g->ledger, on_due, w);
@@ -200,6 +202,7 @@ static void drain(gateway *g)
     gw_server_quiesce(g->server);
     gw_stream_quiesce(g->stream);
     bool ended = gw_runs_drain(g->runs, deadline);
+    gw_mcp_quiesce(g->mcp, deadline);
     if (!await_requests(g, deadline) || !ended)
         give_up(g);
 }
@@ -217,6 +220,7 @@ void gw_stop(gateway *g)
     if (g->runs != NULL)
         gw_runs_drain(g->runs, sm_clock_deadline_ns(LAST_MS));
     sm_pool_free(g->pool);
+    gw_mcp_stop(g->mcp);
 
     /* Whoever was being told of something left over has been; nobody is from now on. */
     pthread_mutex_lock(&w->due);

@@ -30,6 +30,7 @@ typedef struct gw_server gw_server;   /* server.c */
 typedef struct gw_metrics gw_metrics; /* metrics.c */
 typedef struct gw_stream gw_stream;   /* stream.c */
 typedef struct gw_runs gw_runs;       /* run.c */
+typedef struct gw_mcp gw_mcp;         /* mcp.c */
 
 struct gateway {
     const gw_config *config;
@@ -42,6 +43,7 @@ struct gateway {
     gw_metrics *metrics;
     gw_stream *stream;
     gw_runs *runs;
+    gw_mcp *mcp; /* NULL: there are no MCP servers */
     gw_server *server;
     atomic_bool draining; /* SIGTERM came: no new work */
     struct {
@@ -89,6 +91,15 @@ void gw_stream_quiesce(gw_stream *s); /* ends all streams and takes no more; acc
 void gw_stream_stop(gw_stream *s);    /* once the server has stopped; accepts NULL */
 size_t gw_stream_count(gw_stream *s); /* how many are open */
 
+/* ---- MCP servers (mcp.c) ---------------------------------------------------------------------*/
+
+sm_err gw_mcp_start(gateway *g, gw_mcp **out, sm_fault *fault);
+
+/* Nothing is taken any more; waits for what writes until then, and for the servers to end. Then
+ * nothing of it runs any more. Accepts NULL. */
+void gw_mcp_quiesce(gw_mcp *m, int64_t deadline_ns);
+void gw_mcp_stop(gw_mcp *m); /* once workers and HTTP client have stopped; accepts NULL */
+
 /* ---- routes (route.c) ------------------------------------------------------------------------*/
 
 enum {
@@ -119,6 +130,7 @@ const gw_route *gw_route_find(gw_method method, sm_str path, sm_str *rest, char 
 
 void gw_on_call(gw_request *r);  /* call.c */
 void gw_on_proxy(gw_request *r); /* proxy.c */
+void gw_on_mcp(gw_request *r);   /* mcp_channel.c */
 
 void gw_on_begin(gw_request *r); /* api_claims.c */
 void gw_on_commit(gw_request *r);

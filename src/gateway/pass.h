@@ -3,7 +3,14 @@
 #ifndef SM_GATEWAY_PASS_H
 #define SM_GATEWAY_PASS_H
 
+#include "effect/upstream.h"
 #include "gateway/gateway.h"
+
+/* Makes the upstream's request from the client's: its headers but for those that are ours, and the
+ * configuration's. Everything is in the arena. On failure gw_proxy_refuse answers (proxy.c). */
+sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api *api, sm_str path,
+                        bool write, sm_upstream_call *up, sm_fault *fault);
+void gw_proxy_refuse(gw_request *r, sm_err e, const sm_fault *fault);
 
 /* Sends the request (which is copied), and answers `r` with what comes back. On the server's
  * thread. */

@@ -173,9 +173,8 @@ static sm_err add_trace(sm_arena *a, sm_upstream_call *up, const gw_trace *trace
 
 /* ---- the request -----------------------------------------------------------------------------*/
 
-/* Makes the upstream's request from the client's. Everything is in the arena. */
-static sm_err make_request(const gw_request *r, sm_arena *a, const gw_upstream_api *api,
-                           sm_str path, bool write, sm_upstream_call *up, sm_fault *fault)
+sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api *api, sm_str path,
+                        bool write, sm_upstream_call *up, sm_fault *fault)
 {
     bool query = r->query.p != NULL && r->query.n > 0;
     *up = (sm_upstream_call){.key = api->idempotency, .retry = api->retry};
@@ -291,7 +290,7 @@ static void answer(gw_run *run, gw_request *r, const semel_answer *a)
 
 static const gw_run_ops ops = {.answer = answer};
 
-static void refuse_fault(gw_request *r, sm_err e, const sm_fault *fault)
+void gw_proxy_refuse(gw_request *r, sm_err e, const sm_fault *fault)
 {
     if (e == SEMEL_E_INVALID)
         gw_problem(r, 500, "MISCONFIGURED",
@@ -306,7 +305,7 @@ static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
     gw_run *run = gw_run_new(r->g, r);
     sm_fault fault = {0};
     if (run == NULL) {
-        refuse_fault(r, SEMEL_E_NOMEM, &fault);
+        gw_proxy_refuse(r, SEMEL_E_NOMEM, &fault);
         return;
     }
     sm_arena *a = &run->arena;
@@ -317,10 +316,10 @@ static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
     }
     sm_err e = put_args(r, a, path, &call->args);
     if (e == SM_OK)
-        e = make_request(r, a, api, path, true, &run->up, &fault);
+        e = gw_proxy_request(r, a, api, path, true, &run->up, &fault);
     if (e != SM_OK) {
         gw_run_free(run);
-        refuse_fault(r, e, &fault);
+        gw_proxy_refuse(r, e, &fault);
         return;
     }
     /* A client that sends a key reckons with an upstream that takes one. */
@@ -359,11 +358,11 @@ void gw_on_proxy(gw_request *r)
         sm_upstream_call up;
         sm_fault fault = {0};
         sm_arena_init(&a, SM_ARENA_MAX);
-        sm_err e = make_request(r, &a, api, path, false, &up, &fault);
+        sm_err e = gw_proxy_request(r, &a, api, path, false, &up, &fault);
         if (e == SM_OK)
             gw_pass(r, &up.request);
         else
-            refuse_fault(r, e, &fault);
+            gw_proxy_refuse(r, e, &fault);
         sm_arena_fini(&a);
     } else {
         run_once(r, api, path);

@@ -59,6 +59,11 @@ struct gw_request {
     void *own;     /* the handler's */
     void (*on_gone)(gw_request *r);
     atomic_bool gone;
+
+    /* Called when the connection is done with a request that was held: whether its answer went out
+     * whole, as far as the system says. Must not block. May be NULL. */
+    void (*on_sent)(gw_request *r, bool whole);
+    uint64_t sent_number; /* for that: the handler's */
 };
 
 /* A header by its name, or a query parameter (decoded); absent if there is none. Valid until the

@@ -20,6 +20,7 @@ const gw_route gw_routes[] = {
     {GW_POST, "/v1/commit", CALLS, 0, gw_on_commit},
     {GW_POST, "/v1/renew", CALLS, 0, gw_on_renew},
     {GW_OTHER, "/proxy/*", CALLS, GW_WORKS | GW_ANY_METHOD, gw_on_proxy},
+    {GW_OTHER, "/mcp/{name}", CALLS, GW_WORKS | GW_ANY_METHOD, gw_on_mcp},
     {GW_GET, "/v1/effects", ALL, GW_READS, gw_on_effects},
     {GW_GET, "/v1/effects/{id}", ALL, GW_READS, gw_on_effect},
     {GW_GET, "/v1/effects/{id}/events", ALL, GW_READS, gw_on_events},

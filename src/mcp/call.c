@@ -22,6 +22,7 @@
 /* ---- life ------------------------------------------------------------------------------------*/
 
 static void take(mcp_post *post);
+static void on_recorded(mcp_call *call);
 static void work(sm_job *job, semel_answer *a);
 static void wake(sm_waiter *w);
 static void on_late(mcp_timer *t);
@@ -79,6 +80,7 @@ void mcp_call_end(mcp_call *call)
 void mcp_call_work(mcp_call *call, mcp_stage stage)
 {
     call->stage = stage;
+    call->server->hub->elsewhere++;
     sm_pool_add(call->server->hub->pool, &call->job);
 }
 
@@ -328,7 +330,7 @@ static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, s
     char handle[SM_HANDLE_TEXT];
     call->contract = c;
     call->waiter.heard = sm_waits_heard(call->server->hub->waits, q->id);
-    if (call->session->o.alone)
+    if (call->session->o.forgets)
         return SM_OK;
     call->repeat_pending = mcp_told_of(call->session, q->id, 0, handle);
     if (!call->waited && c->on_repeat == SM_REPEAT_RUN &&
@@ -447,11 +449,21 @@ static void wake(sm_waiter *w)
     mcp_loop_post(call->server->hub->loop, &call->post);
 }
 
+/* Takes a call that is parked back. False: it is being woken. */
+static bool unpark(mcp_call *call)
+{
+    mcp_hub *hub = call->server->hub;
+    if (call->stage != MCP_PARKED || !sm_waits_leave(hub->waits, &call->waiter))
+        return false;
+    hub->elsewhere--;
+    return true;
+}
+
 static void on_late(mcp_timer *t)
 {
     mcp_call *call = (mcp_call *)(void *)((char *)t - offsetof(mcp_call, timer));
     call->over = true;
-    if (call->stage == MCP_PARKED && sm_waits_leave(call->server->hub->waits, &call->waiter))
+    if (unpark(call))
         mcp_call_work(call, MCP_ASKING);
 }
 
@@ -471,6 +483,7 @@ static bool park(mcp_call *call)
     call->stage = MCP_PARKED;
     switch (sm_waits_park(hub->waits, &call->waiter, MCP_CALLS_MAX)) {
     case SM_PARKED:
+        hub->elsewhere++;
         if (call->slot != NULL)
             mcp_slot_decide(call->session, call->slot, (sm_str){0});
         call->slot = NULL;
@@ -571,7 +584,7 @@ static void give_back(mcp_call *call)
         mcp_slot_decide(call->session, call->slot, (sm_str){0});
     call->slot = NULL;
     if (call->unrecorded)
-        take(&call->post);
+        on_recorded(call);
     else
         mcp_call_work(call, MCP_RECORDING);
 }
@@ -691,6 +704,14 @@ void mcp_call_answered(mcp_call *call, const mcp_message *m)
 void mcp_call_lost(mcp_call *call, const mcp_loss *loss)
 {
     call->why = sm_arena_text(&call->arena, sm_str_from(loss->why));
+    if (loss->status >= 400 && loss->status < 500) {
+        /* Turned down by the server's door: no tool has seen it. */
+        call->turned_down = loss->status;
+        sm_buf_clear(&call->answer);
+        sm_buf_str(&call->answer, loss->body);
+        give_back(call);
+        return;
+    }
     if (!loss->sent) {
         give_back(call);
         return;
@@ -782,6 +803,10 @@ static void on_recorded(mcp_call *call)
             mcp_call_replay(call);
         else
             mcp_call_refuse(call);
+    } else if (call->turned_down != 0 && call->x->channel != NULL) {
+        mcp_loss loss = {.status = call->turned_down, .body = sm_buf_view(&call->answer)};
+        call->session->client.fail(call->session->client.context, call->x->channel, &loss);
+        mcp_call_end(call);
     } else if (call->back && call->why.p != NULL) {
         mcp_call_refuse_with(call, SEMEL_C_UPSTREAM_FAILED, "Ask again later with the same call.",
                              "Nothing was done: %.*s.", SM_FMT(call->why));
@@ -790,9 +815,8 @@ static void on_recorded(mcp_call *call)
     }
 }
 
-static void take(mcp_post *post)
+static void go_on(mcp_call *call)
 {
-    mcp_call *call = (mcp_call *)(void *)((char *)post - offsetof(mcp_call, post));
     switch (call->stage) {
     case MCP_PARKED: /* woken */
         if (call->x->canceled)
@@ -802,21 +826,40 @@ static void take(mcp_post *post)
         break;
     case MCP_ASKING:
     case MCP_DECIDING: on_asked(call); break;
-    case MCP_EXECUTING: /* unrecorded, and not sent */
     case MCP_RECORDING: on_recorded(call); break;
     default: break;
     }
 }
 
+static void take(mcp_post *post)
+{
+    mcp_call *call = (mcp_call *)(void *)((char *)post - offsetof(mcp_call, post));
+    mcp_hub *hub = call->server->hub;
+    hub->elsewhere--;
+    go_on(call);
+    if (hub->elsewhere == 0 && atomic_load(&hub->stopping))
+        mcp_loop_stop(hub->loop);
+}
+
+void mcp_hub_settle(mcp_hub *hub)
+{
+    atomic_store(&hub->stopping, true);
+    if (hub->elsewhere > 0)
+        mcp_loop_run(hub->loop);
+}
+
 void mcp_call_canceled(mcp_call *call)
 {
     call->x->canceled = true;
-    if (call->stage == MCP_PARKED) {
-        if (sm_waits_leave(call->server->hub->waits, &call->waiter))
-            mcp_call_end(call);
-    } else if (call->stage == MCP_ELICITING) {
+    if (call->stage == MCP_ELICITING || unpark(call))
         mcp_call_end(call);
-    }
+}
+
+void mcp_call_abandon(mcp_call *call)
+{
+    if (call->stage == MCP_EXECUTING && !call->unrecorded)
+        sm_keeper_remove(call->server->hub->ledger, &call->lease);
+    mcp_call_end(call);
 }
 
 /* ---- the beginning ---------------------------------------------------------------------------*/
@@ -916,6 +959,21 @@ static const char *read_params(mcp_call *call, const mcp_message *m)
     return NULL;
 }
 
+/* They are needed as long as the call is, which may be longer than its channel. */
+static bool copy_headers(mcp_call *call, mcp_exchange *x, const mcp_hop *hop)
+{
+    sm_http_field *v = sm_arena_zalloc(&call->arena, hop->header_count + 1, sizeof *v);
+    bool right = v != NULL;
+    for (size_t i = 0; right && i < hop->header_count; i++) {
+        v[i].name = sm_arena_text(&call->arena, hop->headers[i].name);
+        v[i].value = sm_arena_text(&call->arena, hop->headers[i].value);
+        right = v[i].name.p != NULL && v[i].value.p != NULL;
+    }
+    x->way.headers = v;
+    x->way.header_count = hop->header_count;
+    return right;
+}
+
 void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, const mcp_hop *hop)
 {
     mcp_hub *hub = s->server->hub;
@@ -932,8 +990,11 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
     mcp_read(sm_buf_view(&call->text), &own);
     x->call = call;
     x->batch = hop->batch;
-    x->way.headers = hop->headers;
-    x->way.header_count = hop->header_count;
+    if (!copy_headers(call, x, hop)) {
+        mcp_reply_error(x, -32603, "The proxy is out of memory; nothing was done.");
+        mcp_call_end(call);
+        return;
+    }
     mcp_exchange_describe(x, m->params);
     call->x = x;
     call->slot = mcp_slot_new(s, x);
@@ -951,7 +1012,8 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
         return;
     }
     const sm_contracts *set = sm_contracts_now(hub->ledger, hub->answer);
-    if (sm_contracts_tool(set, call->tool) != NULL && only_reads(call, set)) {
+    bool marks = x->modern && s->link != NULL && s->link->exchanges; /* headers need the schema */
+    if (!marks && sm_contracts_tool(set, call->tool) != NULL && only_reads(call, set)) {
         pass(call);
     } else if (sm_contracts_find(set, call->tool) == NULL) {
         mcp_call_refuse_with(call, SEMEL_C_UNKNOWN_TOOL, "Use a tool that is listed.",

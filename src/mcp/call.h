@@ -66,6 +66,7 @@ struct mcp_call {
     int64_t settled_at; /* replay: when it was done */
     bool approved;      /* DECIDING: what the user said */
     bool back;          /* RECORDING: nothing was done, the claim is given back */
+    int turned_down;    /* RECORDING: the HTTP status that the server's door said; 0: none */
     bool unknown;       /* RECORDING: the server was lost before it answered */
 
     char claim[SM_HANDLE_TEXT], handle[SM_HANDLE_TEXT];

@@ -167,6 +167,7 @@ static bool send(mcp_link *l, sm_str text, mcp_way *way)
         way_add(c, way);
     }
     sm_buf_str(&c->waiting, text);
+    mcp_one_line(c->waiting.p + c->waiting.len - text.n, text.n);
     sm_buf_byte(&c->waiting, '\n');
     c->queued += text.n + 1;
     write_out(c);
@@ -278,6 +279,7 @@ static void on_end(mcp_watch *w, unsigned ready)
     int status = 0;
     if (waitpid(c->pid, &status, WNOHANG) != c->pid)
         return;
+    mcp_loop_keep(c->link.loop, -1);
     /* What it said before its end is in the pipe already. Others may go on holding it open. */
     for (int i = 0; i < LAST_READS && c->in.fd >= 0 && read_some(c) == SAID_SOMETHING; i++)
         ;
@@ -372,6 +374,7 @@ static int start(child *c)
         }
         return error;
     }
+    mcp_loop_keep(c->link.loop, 1);
     mcp_lines_free(c->lines);
     c->lines = lines;
     c->written = c->queued = 0;

@@ -83,6 +83,7 @@ struct mcp_link {
     const mcp_link_ops *ops;
     mcp_link_events events;
     mcp_loop *loop;
+    bool exchanges; /* each request is an exchange of its own, and ending that cancels it (HTTP) */
 };
 
 /* Sends one message, no batch, which is copied if need be; `way` NULL: it is no request. False: the

@@ -70,7 +70,7 @@ static bool learn(mcp_server *s, mcp_tools *tools, int64_t ttl_ms)
         mcp_tools_free(tools);
         return false;
     }
-    mcp_pins_check(s->pins, tools, tell_pin, s);
+    mcp_pins_check(s->pins, tools, s->listing == NULL ? NULL : s->listing->tools, tell_pin, s);
     *l = (mcp_listing){.holders = 1,
                        .tools = tools,
                        .until_ns = ttl_ms < 0 ? INT64_MAX : sm_clock_deadline_ns(ttl_ms)};

@@ -27,6 +27,7 @@
 #define MS       1000000
 
 struct mcp_loop {
+    size_t kept; /* see mcp_loop_keep */
     int epoll, bell;
     mcp_watch bell_watch;
     atomic_bool stopping;
@@ -316,4 +317,14 @@ void mcp_loop_free(mcp_loop *l)
     pthread_mutex_destroy(&l->lock);
     sm_timers_fini(&l->timers);
     free(l);
+}
+
+void mcp_loop_keep(mcp_loop *l, int change)
+{
+    l->kept += (size_t)change;
+}
+
+size_t mcp_loop_kept(const mcp_loop *l)
+{
+    return l->kept;
 }

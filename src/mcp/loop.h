@@ -19,6 +19,10 @@ void mcp_loop_free(mcp_loop *l); /* accepts NULL; what is in the mailbox is give
 void mcp_loop_run(mcp_loop *l);
 void mcp_loop_stop(mcp_loop *l); /* from any thread, or a signal's handler */
 
+/* Counts what still needs the loop to run, such as a child that has to end. */
+void mcp_loop_keep(mcp_loop *l, int change);
+size_t mcp_loop_kept(const mcp_loop *l);
+
 /* ---- the mailbox -----------------------------------------------------------------------------*/
 
 /* Lives in whatever it is about. May be posted again once it has been given out. */

@@ -40,7 +40,9 @@ typedef struct mcp_hub {
     void (*say)(void *context, mcp_level level, const char *text); /* for people; from the loop */
     void *say_context;
     size_t calls;         /* that are not over */
-    atomic_bool stopping; /* nobody tries for long to record anything */
+    size_t elsewhere;     /* of these, those that a worker has, or that are parked */
+    atomic_bool stopping; /* nobody tries for long to record anything, and the loop is stopped when
+                             no call is elsewhere */
 } mcp_hub;
 
 /* For people. */
@@ -104,7 +106,9 @@ typedef struct mcp_session_options {
     const mcp_client_ops *client;
     sm_str actor; /* who asks, for the audit trail; absent: the ledger's */
     sm_str scope; /* prefix that the client is bound to; absent: none */
-    bool alone;   /* its requests stand alone: no order, no connection to tell repeats by */
+    bool alone;   /* its requests stand alone: there is no order among them */
+    bool forgets; /* there is no connection, so no repeat is known to be one */
+    bool renews;  /* a session that the server has forgotten is begun again behind its back */
     bool shared;  /* the link is shared: ids are replaced by ones that are unique there */
 } mcp_session_options;
 
@@ -114,6 +118,9 @@ sm_err mcp_session_new(mcp_server *server, const mcp_session_options *o, mcp_ses
  * on. */
 mcp_link_events mcp_session_events(mcp_session *s);
 void mcp_session_attach(mcp_session *s, mcp_link *link);
+
+/* What is known of a tool, for mcp_remote_options; the context is the session. */
+const mcp_tool *mcp_session_tool(void *context, sm_str name);
 
 /* One message of the client. HTTP: `headers` go with it to the server, borrowed until the channel
  * is done. */
@@ -127,8 +134,9 @@ void mcp_session_too_long(mcp_session *s, sm_str id, bool request, uint64_t leng
  * is delivered to it any more. What writes goes on and is recorded. */
 void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels);
 
-/* Everything up to this ticket has reached the client. */
+/* Everything up to this ticket has reached the client; what this ticket was for has. */
 void mcp_session_delivered(mcp_session *s, uint64_t ticket);
+void mcp_session_arrived(mcp_session *s, uint64_t ticket);
 
 /* The client does not take so much: the server gives no more messages for now, or does again. */
 void mcp_session_hold(mcp_session *s, bool held);
@@ -147,7 +155,12 @@ bool mcp_session_busy(const mcp_session *s, bool requests);
 
 void *mcp_session_context(const mcp_session *s); /* the client's */
 
-/* Frees it when nothing that writes is under way, and closes its link. Accepts NULL. */
+/* Before the end of the program: waits until no call is elsewhere. On the loop's thread, which does
+ * not run. Sessions have ended. */
+void mcp_hub_settle(mcp_hub *hub);
+
+/* Frees it and closes its link. No call may be elsewhere; those that the server has are left as
+ * claims, which are in doubt. Accepts NULL. */
 void mcp_session_free(mcp_session *s);
 
 #endif

@@ -99,4 +99,7 @@ void mcp_put_edited(sm_buf *out, sm_str text, const mcp_edit *edits, size_t n);
  * any other value. `value` absent: the member is taken out. */
 void mcp_put_with(sm_buf *out, sm_str object, const char *name, sm_str value);
 
+/* Makes one line of a message that may have line feeds between its parts, where they are blanks. */
+void mcp_one_line(char *text, size_t n);
+
 #endif

@@ -270,3 +270,10 @@ void mcp_put_with(sm_buf *out, sm_str object, const char *name, sm_str value)
     else
         put_replaced(out, object, name, value);
 }
+
+void mcp_one_line(char *text, size_t n)
+{
+    char *end = text + n;
+    while (text < end && (text = memchr(text, '\n', (size_t)(end - text))) != NULL)
+        *text++ = ' ';
+}

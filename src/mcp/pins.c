@@ -49,6 +49,7 @@ typedef struct pin {
 typedef struct check {
     const char *path;
     mcp_tools *tools;
+    const mcp_tools *before;
     mcp_pin_fn *tell;
     void *context;
     sm_arena arena;
@@ -239,12 +240,39 @@ static bool compare_schema(check *k, const mcp_tool *tool, pin *p)
     return p->digest.p != NULL;
 }
 
+/* The tool in the list before, if nothing was said of it since. */
+static const mcp_tool *unchanged(const check *k, const mcp_tool *tool)
+{
+    const mcp_tool *was = k->before == NULL ? NULL : mcp_tools_find(k->before, tool->name);
+    bool same = was != NULL && was->said.read_only == tool->said.read_only &&
+                was->said.destructive == tool->said.destructive &&
+                was->said.idempotent == tool->said.idempotent &&
+                was->said.open_world == tool->said.open_world &&
+                memcmp(&was->schema_digest, &tool->schema_digest, sizeof(sm_hash)) == 0;
+    return same ? was : NULL;
+}
+
+/* Takes over what came of the list before; true if that was all. */
+static bool take_over(const check *k)
+{
+    bool all = true;
+    for (size_t i = 0; i < mcp_tools_count(k->tools); i++) {
+        const mcp_tool *was = unchanged(k, mcp_tools_at(k->tools, i));
+        if (was != NULL)
+            *mcp_tools_hints(k->tools, i) = was->hints;
+        all &= was != NULL;
+    }
+    return all;
+}
+
 static bool compare(check *k)
 {
     bool done = true;
     size_t too_many = 0;
     for (size_t i = 0; done && i < mcp_tools_count(k->tools); i++) {
         const mcp_tool *tool = mcp_tools_at(k->tools, i);
+        if (unchanged(k, tool) != NULL)
+            continue;
         const pin like = {.name = tool->name};
         pin *p = k->known == 0 ? NULL : bsearch(&like, k->pins, k->known, sizeof *k->pins, by_name);
         if (p != NULL) {
@@ -373,11 +401,14 @@ static int take_turn(const char *path)
     return fd;
 }
 
-void mcp_pins_check(const char *path, mcp_tools *t, mcp_pin_fn *tell_fn, void *context)
+void mcp_pins_check(const char *path, mcp_tools *t, const mcp_tools *before, mcp_pin_fn *tell_fn,
+                    void *context)
 {
     if (path == NULL)
         return;
-    check k = {.path = path, .tools = t, .tell = tell_fn, .context = context};
+    check k = {.path = path, .tools = t, .before = before, .tell = tell_fn, .context = context};
+    if (take_over(&k))
+        return;
     if (strlen(path) >= PATH_MAX) {
         tell(&k, "the path of the pinned tools is too long; none is checked");
         return;

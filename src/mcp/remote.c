@@ -216,11 +216,11 @@ static void end_session(mcp_remote *r)
         return;
     sm_http_request request = {
         .method = "DELETE", .url = sm_str_from(r->url), .timeout_ms = MCP_DELETE_MS};
-    mcp_exchange_events events = {ignore_head, ignore_data, ignore_done, NULL};
-    mcp_exchange *x = NULL;
+    mcp_fetch_events events = {ignore_head, ignore_data, ignore_done, NULL};
+    mcp_fetch *x = NULL;
     if (mcp_remote_headers(f, NULL, &request.headers, &request.header_count) &&
-        mcp_exchange_start(r->link.loop, r->http, &request, 0, &events, &x) == SM_OK)
-        mcp_exchange_drop(x, false);
+        mcp_fetch_start(r->link.loop, r->http, &request, 0, &events, &x) == SM_OK)
+        mcp_fetch_drop(x, false);
     sm_arena_reset(&r->arena);
     mcp_flight_free(f);
 }
@@ -279,11 +279,21 @@ static sm_err check(const mcp_remote_options *o, sm_fault *fault)
     return e;
 }
 
+static void hold(mcp_link *l, bool held)
+{
+    mcp_remote *r = (mcp_remote *)(void *)l;
+    for (mcp_flight *f = r->under_way.first; f != NULL; f = f->next)
+        mcp_fetch_hold(f->fetch, held);
+}
+
 sm_err mcp_remote_open(mcp_loop *loop, const mcp_remote_options *o, const mcp_link_events *events,
                        mcp_link **out, sm_fault *fault)
 {
-    static const mcp_link_ops ops = {
-        .send = remote_send, .forget = remote_forget, .full = remote_full, .close = remote_close};
+    static const mcp_link_ops ops = {.send = remote_send,
+                                     .forget = remote_forget,
+                                     .full = remote_full,
+                                     .hold = hold,
+                                     .close = remote_close};
     *out = NULL;
     sm_err e = check(o, fault);
     if (e != SM_OK)
@@ -291,7 +301,7 @@ sm_err mcp_remote_open(mcp_loop *loop, const mcp_remote_options *o, const mcp_li
     mcp_remote *r = calloc(1, sizeof *r);
     if (r == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
-    r->link = (mcp_link){.ops = &ops, .events = *events, .loop = loop};
+    r->link = (mcp_link){.ops = &ops, .events = *events, .loop = loop, .exchanges = true};
     r->http = o->http;
     r->silence_ms = o->silence_ms > 0 ? o->silence_ms : MCP_SILENCE_MS;
     r->plain = o->plain;

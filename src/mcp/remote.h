@@ -21,7 +21,7 @@
 #define SM_MCP_REMOTE_H
 
 #include "base/arena.h"
-#include "mcp/exchange.h"
+#include "mcp/fetch.h"
 #include "mcp/link.h"
 #include "mcp/sse.h"
 
@@ -61,7 +61,7 @@ struct mcp_flight {
     mcp_remote *remote;
     mcp_flight *next, *prev; /* of the link's list that it is in */
     mcp_way *way;            /* NULL: none, forgotten, or told the end */
-    mcp_exchange *exchange;  /* NULL: it waits, or is over */
+    mcp_fetch *fetch;        /* NULL: it waits, or is over */
     mcp_timer timer;         /* after the answer */
 
     mcp_flight_kind kind;

@@ -76,8 +76,8 @@ void mcp_flight_end(mcp_flight *f)
     let_go(f);
     mcp_flight_pass(f);
     mcp_loop_untime(r->link.loop, &f->timer);
-    mcp_exchange_drop(f->exchange, true);
-    f->exchange = NULL;
+    mcp_fetch_drop(f->fetch, true);
+    f->fetch = NULL;
     r->held -= f->held;
     if (r->listener == f)
         r->listener = NULL;
@@ -162,9 +162,12 @@ static bool answers(const mcp_flight *f, const mcp_message *m)
            same_id((sm_str){f->id, f->id_length}, m->id);
 }
 
-/* Servers that answer on the stream of their own accord are not right, and easily understood. */
+/* Servers that answer on another stream are not right, and easily understood. Plain requests stand
+ * alone: those of different clients may have the same id. */
 static mcp_flight *asked_elsewhere(const mcp_remote *r, const mcp_message *m)
 {
+    if (r->plain || (m->kind != MCP_RESULT && m->kind != MCP_ERROR))
+        return NULL;
     mcp_flight *other = r->under_way.first;
     while (other != NULL && !answers(other, m))
         other = other->next;
@@ -214,9 +217,7 @@ static sm_str one_line(mcp_remote *r, sm_str text)
 static void give_one(mcp_flight *f, const mcp_message *m, sm_str text)
 {
     mcp_remote *r = f->remote;
-    mcp_flight *of = answers(f, m) ? f : NULL;
-    if (of == NULL && f->kind == MCP_FLIGHT_LISTEN)
-        of = asked_elsewhere(r, m);
+    mcp_flight *of = answers(f, m) ? f : asked_elsewhere(r, m);
     mcp_way *way = of == NULL ? f->way : let_go(of);
     if (of != NULL)
         answered(of, m);
@@ -373,7 +374,7 @@ static void on_done(void *context, const sm_http_result *result)
 {
     mcp_flight *f = context;
     mcp_remote *r = f->remote;
-    f->exchange = NULL;
+    f->fetch = NULL;
     mcp_remote_enter(r);
     if (f->kind == MCP_FLIGHT_LISTEN || (f->way != NULL && (f->resumed || f->sse != NULL)))
         mcp_stream_end(f, result->complete ? "it ended" : result->error);
@@ -391,12 +392,12 @@ static void on_done(void *context, const sm_http_result *result)
 static sm_err start(mcp_flight *f, sm_http_request *request, const mcp_message *m, int64_t pause_ms)
 {
     mcp_remote *r = f->remote;
-    mcp_exchange_events events = {.head = on_head, .data = on_data, .done = on_done, .context = f};
+    mcp_fetch_events events = {.head = on_head, .data = on_data, .done = on_done, .context = f};
     request->url = sm_str_from(r->url);
     request->timeout_ms = f->silence_ms;
     sm_err e = SEMEL_E_NOMEM;
     if (mcp_remote_headers(f, m, &request->headers, &request->header_count))
-        e = mcp_exchange_start(r->link.loop, r->http, request, pause_ms, &events, &f->exchange);
+        e = mcp_fetch_start(r->link.loop, r->http, request, pause_ms, &events, &f->fetch);
     sm_arena_reset(&r->arena);
     f->body = MCP_BODY_NONE;
     return e;

@@ -117,7 +117,7 @@ void mcp_exchange_free(mcp_exchange *x)
     table_remove(x);
     free((char *)(uintptr_t)x->token.p);
     free(x);
-    if (s->requests == 0 && !s->freed)
+    if (s->requests == 0)
         mcp_session_rest(s);
 }
 
@@ -406,6 +406,8 @@ static void on_request(mcp_session *s, const mcp_message *m, mcp_channel *channe
         what = MCP_W_INITIALIZE;
     } else if (strcmp(m->method, "tools/list") == 0) {
         what = MCP_W_LIST;
+    } else if (strcmp(m->method, "server/discover") == 0) {
+        what = MCP_W_DISCOVER;
     } else if (strcmp(m->method, "logging/setLevel") == 0) {
         sm_buf_clear(&s->level);
         sm_buf_str(&s->level, m->params);
@@ -427,6 +429,10 @@ static bool absorb_cancel(mcp_session *s, const mcp_message *m)
     }
     if (x->what == MCP_W_CALL) {
         mcp_call_canceled(x->call);
+        return true;
+    }
+    if (x->modern && s->link != NULL && s->link->exchanges) {
+        mcp_exchange_free(x); /* ending the exchange is how that is said over HTTP */
         return true;
     }
     return s->o.shared;
@@ -569,7 +575,11 @@ static void on_answer(mcp_session *s, mcp_exchange *x, const mcp_message *m)
         break;
     case MCP_W_CALL: mcp_call_answered(x->call, m); break;
     case MCP_W_LIST: mcp_listing_pass(x, m); break;
-    case MCP_W_INITIALIZE: note_agreed(s, m); /* fall through */
+    case MCP_W_INITIALIZE:
+        note_agreed(s, m);
+        mcp_pass_answer(x, m);
+        break;
+    case MCP_W_DISCOVER:
     case MCP_W_OTHER: mcp_pass_answer(x, m); break;
     }
 }
@@ -624,7 +634,10 @@ static void on_link_message(void *context, mcp_way *way, sm_str text)
     mcp_read(text, &m);
     switch (m.kind) {
     case MCP_RESULT:
-    case MCP_ERROR: on_answer(s, mcp_exchange_find(s, m.id), &m); break;
+    case MCP_ERROR:
+        /* Over HTTP the link knows whose answer it is, however the server writes the id. */
+        on_answer(s, x != NULL && x->way.own == NULL ? x : mcp_exchange_find(s, m.id), &m);
+        break;
     case MCP_REQUEST: mcp_tell_client(s, x == NULL ? NULL : x->channel, m.text); break;
     case MCP_NOTIFICATION: on_server_notification(s, x, &m); break;
     case MCP_BATCH:
@@ -645,7 +658,10 @@ static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
         break;
     case MCP_W_CALL: mcp_call_lost(x->call, loss); break;
     default:
-        if (x->channel != NULL && loss->status != 0 && !x->canceled) {
+        if (x->what == MCP_W_DISCOVER && loss->status >= 400 && loss->status < 500) {
+            /* A server of the older era. Whoever asks knows that by this code. */
+            mcp_reply_error(x, -32601, "Method not found");
+        } else if (x->channel != NULL && loss->status != 0 && !x->canceled) {
             s->client.fail(s->client.context, x->channel, loss);
             mcp_exchange_free(x);
         } else {
@@ -655,9 +671,15 @@ static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
     }
 }
 
+static void begin_again(mcp_session *s);
+
 static void on_lost(void *context, mcp_way *way, const mcp_loss *loss)
 {
-    lose(context, (mcp_exchange *)(void *)way, loss);
+    mcp_session *s = context;
+    bool again = loss->session_gone && !s->starting && s->o.renews;
+    lose(s, (mcp_exchange *)(void *)way, loss);
+    if (again)
+        begin_again(s);
 }
 
 static void on_link_too_long(void *context, sm_str id, uint64_t length)
@@ -733,16 +755,21 @@ void mcp_ignore(mcp_exchange *x, const mcp_message *m)
     (void)m;
 }
 
-static void on_up(void *context)
+static void begin_again(mcp_session *s)
 {
-    mcp_session *s = context;
-    s->down = s->away = false;
-    mcp_loop_untime(s->server->hub->loop, &s->away_timer);
     mcp_listing_changed(s->server);
     s->starting = s->initialize.len > 0 && mcp_request(s, "initialize", sm_buf_view(&s->initialize),
                                                        NULL, 0, on_initialized, NULL) != NULL;
     if (!s->starting)
         started(s);
+}
+
+static void on_up(void *context)
+{
+    mcp_session *s = context;
+    s->down = s->away = false;
+    mcp_loop_untime(s->server->hub->loop, &s->away_timer);
+    begin_again(s);
 }
 
 /* ---- life ------------------------------------------------------------------------------------*/
@@ -805,7 +832,8 @@ size_t mcp_session_writes(const mcp_session *s)
 
 void mcp_session_rest(mcp_session *s)
 {
-    s->client.rest(s->client.context);
+    if (!s->freed)
+        s->client.rest(s->client.context);
 }
 
 bool mcp_session_busy(const mcp_session *s, bool requests)
@@ -823,6 +851,22 @@ void mcp_session_hold(mcp_session *s, bool held)
     mcp_link_hold(s->link, held);
 }
 
+/* Nobody wants the answer any more, and the server is told. */
+static void drop(mcp_session *s, mcp_exchange *x)
+{
+    if (x->under_way && s->o.shared) {
+        sm_buf out;
+        sm_buf_init(&out, 4096);
+        sm_buf_printf(&out,
+                      "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{"
+                      "\"requestId\":%.*s}}",
+                      SM_FMT(x->sent_id));
+        mcp_link_send(s->link, sm_buf_view(&out), NULL);
+        sm_buf_fini(&out);
+    }
+    mcp_exchange_free(x);
+}
+
 void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
 {
     for (size_t i = 0; i < MCP_BUCKETS; i++) {
@@ -834,7 +878,7 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
             if (x->what == MCP_W_CALL)
                 mcp_call_canceled(x->call);
             else if (cancels)
-                mcp_exchange_free(x);
+                drop(s, x);
             else
                 x->canceled = true;
         }
@@ -870,6 +914,12 @@ void mcp_session_free(mcp_session *s)
         return;
     s->freed = true;
     mcp_listing_leave(s);
+    mcp_call *next;
+    for (mcp_call *call = s->server->calls; call != NULL; call = next) {
+        next = call->next;
+        if (call->session == s)
+            mcp_call_abandon(call);
+    }
     for (size_t i = 0; i < MCP_BUCKETS; i++)
         while (s->table[i] != NULL)
             mcp_exchange_free(s->table[i]);
@@ -889,4 +939,10 @@ void mcp_session_free(mcp_session *s)
     free((char *)(uintptr_t)s->actor.p);
     free((char *)(uintptr_t)s->scope.p);
     free(s);
+}
+
+const mcp_tool *mcp_session_tool(void *context, sm_str name)
+{
+    const mcp_server *server = ((mcp_session *)context)->server;
+    return server->listing == NULL ? NULL : mcp_tools_find(server->listing->tools, name);
 }

@@ -32,9 +32,10 @@ typedef struct mcp_batch mcp_batch;
 typedef enum mcp_what {
     MCP_W_OTHER,
     MCP_W_INITIALIZE,
-    MCP_W_LIST, /* tools/list */
-    MCP_W_CALL, /* tools/call that goes through the ledger */
-    MCP_W_OWN,  /* a request of ours to the server */
+    MCP_W_LIST,     /* tools/list */
+    MCP_W_DISCOVER, /* server/discover */
+    MCP_W_CALL,     /* tools/call that goes through the ledger */
+    MCP_W_OWN,      /* a request of ours to the server */
 } mcp_what;
 
 /* One request that is not answered yet: a client's, or one of ours. */
@@ -231,6 +232,9 @@ void mcp_call_listed(mcp_call *call, const char *why_not);
 /* What became of it at the server. */
 void mcp_call_answered(mcp_call *call, const mcp_message *m);
 void mcp_call_lost(mcp_call *call, const mcp_loss *loss);
+
+/* Lets go of a call that no worker has. What the server has of it stays a claim. */
+void mcp_call_abandon(mcp_call *call);
 
 /* Nobody wants its answer any more. */
 void mcp_call_canceled(mcp_call *call);

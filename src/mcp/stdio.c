@@ -154,12 +154,8 @@ static uint64_t deliver(void *context, mcp_channel *channel, sm_str text, bool l
                 "the client does not read what is said; a message is lost");
         return 0;
     }
-    /* A line is one line: what is a blank between the parts of a message must not end it. */
-    size_t from = p->waiting.len;
     sm_buf_str(&p->waiting, text);
-    for (char *at = p->waiting.p + from, *end = p->waiting.p + p->waiting.len;
-         (at = memchr(at, '\n', (size_t)(end - at))) != NULL;)
-        *at = ' ';
+    mcp_one_line(p->waiting.p + p->waiting.len - text.n, text.n);
     sm_buf_byte(&p->waiting, '\n');
     p->queued += text.n + 1;
     write_out(p);
@@ -328,9 +324,15 @@ static sm_err open_link(stdio *p, const mcp_stdio_options *o, sm_fault *fault)
 {
     mcp_link_events events = mcp_session_events(p->session);
     mcp_child_options child = {.argv = o->argv, .mask = &o->signals->before, .ended = on_ended};
+    mcp_remote_options remote = {0};
     p->child = o->argv != NULL;
+    if (!p->child) {
+        remote = *o->remote;
+        remote.tool = mcp_session_tool;
+        remote.tool_context = p->session;
+    }
     sm_err e = p->child ? mcp_child_open(p->hub->loop, &child, &events, &p->link, fault)
-                        : mcp_remote_open(p->hub->loop, o->remote, &events, &p->link, fault);
+                        : mcp_remote_open(p->hub->loop, &remote, &events, &p->link, fault);
     if (e == SM_OK)
         mcp_session_attach(p->session, p->link);
     return e;
@@ -341,7 +343,7 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
     stdio p = {.hub = o->hub, .signals = o->signals, .in = {.fd = -1}, .out = {.fd = -1}};
     mcp_client_ops client = {
         .deliver = deliver, .pause = pause_client, .rest = on_rest, .over = on_over, .context = &p};
-    mcp_session_options session = {.client = &client};
+    mcp_session_options session = {.client = &client, .renews = true};
     o->hub->say = say;
     sm_buf_init(&p.waiting, OUT_MAX);
     p.grace.due = on_grace;
@@ -363,6 +365,8 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
             end_of_input(&p);
         mcp_loop_run(o->hub->loop);
         *status = p.status;
+        mcp_session_end(p.session);
+        mcp_hub_settle(o->hub);
         /* What the client has not taken yet: it has a moment. */
         int64_t deadline = sm_clock_deadline_ns(GRACE_MS);
         while (!p.gone && p.taken < p.waiting.len && sm_clock_mono_ns() < deadline) {

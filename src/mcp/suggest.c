@@ -142,7 +142,10 @@ static const char decide[] =
     "#   approval   whether a person must agree first: approval: { expires: 1h }\n"
     "#\n"
     "# Then:  semel contract check FILE\n"
-    "#        semel mcp --contract FILE -- COMMAND\n"
+    "#        semel mcp --contract FILE ";
+
+static const char top[] =
+    "\n"
     "version: 1\n"
     "\n"
     "# Tools that are not below, such as those that the server gets later: write (as the defaults\n"
@@ -160,12 +163,10 @@ static void put_head(sm_buf *out, const mcp_tools *t, sm_str server_name, const 
     sm_buf_text(out, "# A contract to start from, for the tools of ");
     put_comment(out, server_name, COMMAND_SHOWN);
     sm_buf_byte(out, '\n');
-    if (command_line != NULL) {
-        sm_buf_text(out, "# COMMAND is ");
-        put_comment(out, sm_str_from(command_line), COMMAND_SHOWN);
-        sm_buf_byte(out, '\n');
-    }
     sm_buf_text(out, decide);
+    put_comment(out, sm_str_from(command_line == NULL ? "-- COMMAND" : command_line),
+                COMMAND_SHOWN);
+    sm_buf_text(out, top);
     if (left_out > 0)
         sm_buf_printf(out,
                       "\n# %zu more that the server lists cannot be called: their names are empty, "

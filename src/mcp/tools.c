@@ -29,7 +29,7 @@ struct mcp_tools {
     mcp_tool **v;      /* in the server's order */
     mcp_tool **sorted; /* by name */
     size_t n, room;
-    size_t left_out, pages;
+    size_t left_out;
 };
 
 mcp_tools *mcp_tools_new(void)
@@ -224,7 +224,7 @@ static sm_err add_tool(mcp_tools *t, sm_str item)
     tool->name = sm_arena_text(&t->arena, name);
     if (tool->name.p == NULL)
         return SEMEL_E_NOMEM;
-    tool->hints = read_hints(item);
+    tool->hints = tool->said = read_hints(item);
     tool->description = read_description(t, item);
     sm_str schema = {0};
     if (!find_once(item, "inputSchema", &schema))
@@ -246,13 +246,12 @@ static bool find_list(sm_str result, sm_str *list)
     return find_once(result, "tools", list) && list->n > 0 && list->p[0] == '[';
 }
 
-/* An empty cursor is what some servers write instead of none. Whoever pages for ever is not
- * followed. */
+/* An empty cursor is what some servers write instead of none. */
 static sm_str next_cursor(mcp_tools *t, sm_str result)
 {
     sm_str value;
-    if (++t->pages >= MCP_PAGES_MAX || !find_once(result, "nextCursor", &value) ||
-        !mcp_is_string(value) || value.n <= 2 || value.n > CURSOR_BYTES_MAX)
+    if (!find_once(result, "nextCursor", &value) || !mcp_is_string(value) || value.n <= 2 ||
+        value.n > CURSOR_BYTES_MAX)
         return (sm_str){0};
     sm_buf_clear(&t->cursor);
     sm_buf_str(&t->cursor, value);

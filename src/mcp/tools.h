@@ -28,6 +28,7 @@ typedef struct mcp_defaults mcp_defaults; /* defaults.c */
 typedef struct mcp_tool {
     sm_str name;
     sm_str description;       /* as the server says it, decoded; absent: none, or far too long */
+    mcp_hints said;           /* by the server */
     mcp_hints hints;          /* the stricter of what is said and what was pinned */
     const sm_json *schema;    /* its inputSchema; NULL: none that could be read */
     const mcp_defaults *fill; /* the schema's defaults; NULL: there are none */
@@ -76,8 +77,12 @@ typedef void mcp_pin_fn(void *context, const char *text);
  * people, replaced as a whole; its directory is made if need be); tools that are new are added to
  * it. Told are: hints that have loosened (the tool keeps the stricter ones in `t`), an input schema
  * that has changed (once: it is the new one that is pinned then). A file that cannot be read or
- * written is told too, and nothing else happens. `path` NULL: nothing is kept. */
-void mcp_pins_check(const char *path, mcp_tools *t, mcp_pin_fn *tell, void *context);
+ * written is told too, and nothing else happens. `path` NULL: nothing is kept.
+ *
+ * `before` (may be NULL) is an earlier list that was checked: tools that are still the same keep
+ * what came of it, without being told again; if all are, the file is not looked at. */
+void mcp_pins_check(const char *path, mcp_tools *t, const mcp_tools *before, mcp_pin_fn *tell,
+                    void *context);
 
 /* For pins.c: the hints of the i-th tool, to be made stricter. */
 mcp_hints *mcp_tools_hints(mcp_tools *t, size_t i);

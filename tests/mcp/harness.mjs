@@ -16,7 +16,7 @@ import path from 'node:path';
 import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { newPath, run as runSemel, semel } from '../gateway/program.mjs';
-import { eventually, lastTest, later } from '../gateway/tap.mjs';
+import { eventually, lastTest, later, sleep } from '../gateway/tap.mjs';
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 
@@ -285,9 +285,14 @@ export class LineClient {
         return this.notes.filter((one) => one.method === 'notifications/progress' && one.params.progressToken === token);
     }
 
-    // As clients end: standard input closes. How it ended.
+    // As the SDK's clients end: standard input closes, and who is still there 2 s later is sent signals.
+    // How it ended.
     async close() {
         this.child.stdin.end();
+        for (const signal of ['SIGTERM', 'SIGKILL']) {
+            if (await Promise.race([this.exit, sleep(2000)])) break;
+            this.child.kill(signal);
+        }
         return this.exit;
     }
     async kill() {

@@ -68,11 +68,12 @@ test('blank lines and carriage returns are nothing', async () => {
 
 test('a message may come byte by byte', async () => {
     const client = await new Place().open();
+    const answer = client.answer('slow');
     for (const byte of '{"jsonrpc":"2.0","id":"slow","method":"ping"}\n') {
         client.child.stdin.write(byte);
         await sleep(1);
     }
-    await client.answer('slow');
+    await answer;
     await client.close();
 });
 

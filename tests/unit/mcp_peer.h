@@ -15,7 +15,7 @@ typedef struct peer_request {
     char method[8];
     char *head; /* with a line feed before each name */
     char *body;
-    unsigned serial; /* from 0 */
+    unsigned serial; /* in the test, from 0 */
 } peer_request;
 
 /* Answers one request on its connection. False: the connection is closed. */
@@ -25,10 +25,10 @@ typedef struct peer {
     int listener, port;
     pthread_t thread;
     char url[64];
-    peer_script *script;
+    peer_script *_Atomic script;
     pthread_mutex_t lock;
-    peer_request requests[PEER_REQUESTS];
-    atomic_uint count, connections;
+    peer_request requests[PEER_REQUESTS]; /* of all tests: connections outlive one */
+    atomic_uint first, count, connections;
 } peer;
 
 static peer server;
@@ -163,7 +163,7 @@ static inline peer_request *hear(peer *p, int fd)
     pthread_mutex_lock(&p->lock);
     unsigned at = p->count;
     assert_true(at < PEER_REQUESTS);
-    r.serial = at;
+    r.serial = at - p->first;
     p->requests[at] = r;
     p->count++;
     pthread_mutex_unlock(&p->lock);
@@ -212,13 +212,22 @@ static inline void peer_start(peer *p)
     assert_int_equal(pthread_create(&p->thread, NULL, peer_work, p), 0);
 }
 
-static inline void peer_clear(peer *p)
+/* A new test begins. */
+static inline void peer_forget(peer *p)
 {
-    for (unsigned i = 0; i < p->count; i++) {
-        free(p->requests[i].head);
-        free(p->requests[i].body);
-    }
-    p->count = 0;
+    p->first = p->count;
+}
+
+/* What this test has asked. */
+static inline unsigned asked_count(void)
+{
+    return server.count - server.first;
+}
+
+static inline const peer_request *asked(unsigned i)
+{
+    assert_true(i < asked_count());
+    return &server.requests[server.first + i];
 }
 
 static inline void peer_stop(peer *p)
@@ -228,7 +237,10 @@ static inline void peer_stop(peer *p)
     close(p->listener);
     for (int i = 0; i < 500 && p->connections > 0; i++)
         usleep(10000);
-    peer_clear(p);
+    for (unsigned i = 0; i < p->count; i++) {
+        free(p->requests[i].head);
+        free(p->requests[i].body);
+    }
 }
 
 #endif

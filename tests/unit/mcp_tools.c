@@ -163,18 +163,6 @@ static void pages_add_up_until_there_is_no_cursor(void **state)
     mcp_tools_free(t);
 }
 
-static void a_server_that_pages_for_ever_is_not_followed(void **state)
-{
-    (void)state;
-    char cursor[64] = "more";
-    size_t pages = 0;
-    mcp_tools *t = mcp_tools_new();
-    for (; *cursor != '\0' && pages < 2 * MCP_PAGES_MAX; pages++)
-        try_add(t, "{\"tools\":[],\"nextCursor\":\"again\"}", cursor);
-    assert_int_equal(pages, MCP_PAGES_MAX);
-    mcp_tools_free(t);
-}
-
 static void what_is_no_list_is_refused_with_a_sentence(void **state)
 {
     (void)state;
@@ -508,7 +496,7 @@ static mcp_hints pin(const char *file, const char *members, told *t)
 {
     *t = (told){0};
     mcp_tools *tools = one(members);
-    mcp_pins_check(file, tools, keep, t);
+    mcp_pins_check(file, tools, NULL, keep, t);
     mcp_hints h = mcp_tools_at(tools, 0)->hints;
     mcp_tools_free(tools);
     return h;
@@ -571,16 +559,6 @@ static void a_changed_schema_is_told_once(void **state)
     assert_int_equal(t.n, 0);
 }
 
-static const sm_json *read_file(sm_arena *a, const char *path)
-{
-    static char text[1 << 20];
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    fclose(f);
-    return document(a, text);
-}
-
 static void write_file(const char *path, const char *text)
 {
     char dir[140];
@@ -590,6 +568,42 @@ static void write_file(const char *path, const char *text)
     assert_non_null(f);
     fputs(text, f);
     fclose(f);
+}
+
+/* A list that comes every second says the same things every second. */
+static void what_was_told_of_the_list_before_is_not_told_again(void **state)
+{
+    const place *p = *state;
+    told t;
+    pin(p->file, HINTS(false, true, false, true), &t);
+    mcp_tools *first = one(HINTS(true, true, false, true));
+    mcp_pins_check(p->file, first, NULL, keep, &t);
+    assert_int_equal(t.n, 1);
+    mcp_tools *same = one(HINTS(true, true, false, true));
+    write_file(p->file, "not looked at");
+    mcp_pins_check(p->file, same, first, keep, &t);
+    assert_int_equal(t.n, 1);
+    assert_false(mcp_tools_at(same, 0)->hints.read_only);
+    unlink(p->file);
+    mcp_tools *more =
+        list("{\"tools\":[{\"name\":\"a\"," HINTS(true, false, false, true) "},"
+                                                                            "{\"name\":\"b\"}]}");
+    mcp_pins_check(p->file, more, same, keep, &t);
+    assert_int_equal(t.n, 1); /* the file is gone, so this is what was seen first */
+    assert_true(mcp_tools_find(more, SM_STR("a"))->hints.read_only);
+    mcp_tools_free(more);
+    mcp_tools_free(same);
+    mcp_tools_free(first);
+}
+
+static const sm_json *read_file(sm_arena *a, const char *path)
+{
+    static char text[1 << 20];
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    return document(a, text);
 }
 
 static void the_file_is_its_owners_and_keeps_tools_that_are_gone(void **state)
@@ -604,7 +618,7 @@ static void the_file_is_its_owners_and_keeps_tools_that_are_gone(void **state)
     assert_int_equal(st.st_mode & 0777, 0600);
     mcp_tools *other = list("{\"tools\":[{\"name\":\"\\\"q\\\\\"},{\"name\":\"\\u202eb\"}]}");
     t = (told){0};
-    mcp_pins_check(p->file, other, keep, &t);
+    mcp_pins_check(p->file, other, NULL, keep, &t);
     mcp_tools_free(other);
     assert_int_equal(t.n, 0);
     const sm_json *root = read_file(&a, p->file);
@@ -616,7 +630,7 @@ static void the_file_is_its_owners_and_keeps_tools_that_are_gone(void **state)
     assert_non_null(sm_json_find(tools, SM_STR("\"q\\")));
     /* A name that would turn the line around is told as what it is. */
     other = list("{\"tools\":[{\"name\":\"\\u202eb\",\"annotations\":{\"readOnlyHint\":true}}]}");
-    mcp_pins_check(p->file, other, keep, &t);
+    mcp_pins_check(p->file, other, NULL, keep, &t);
     mcp_tools_free(other);
     assert_int_equal(t.n, 1);
     assert_non_null(strstr(t.text[0], "\"\\u202Eb\""));
@@ -689,7 +703,7 @@ static void several_processes_pin_at_once(void **state)
             told t = {0};
             snprintf(text, sizeof text, "{\"tools\":[{\"name\":\"w%d-%d\"}]}", w, r);
             mcp_tools *tools = list(text);
-            mcp_pins_check(p->file, tools, keep, &t);
+            mcp_pins_check(p->file, tools, NULL, keep, &t);
             mcp_tools_free(tools);
             if (t.n > 0)
                 _exit(1);
@@ -917,7 +931,6 @@ int main(void)
         cmocka_unit_test(tools_keep_the_servers_order_and_are_found_by_name),
         cmocka_unit_test(a_tool_without_a_name_that_can_be_called_is_left_out),
         cmocka_unit_test(pages_add_up_until_there_is_no_cursor),
-        cmocka_unit_test(a_server_that_pages_for_ever_is_not_followed),
         cmocka_unit_test(what_is_no_list_is_refused_with_a_sentence),
         cmocka_unit_test(a_list_is_bounded_in_number_and_in_memory),
         cmocka_unit_test(a_schema_that_cannot_be_read_counts_as_none),
@@ -929,6 +942,7 @@ int main(void)
         with_place(a_loosened_hint_is_told_and_not_believed),
         with_place(a_tightened_hint_counts_and_is_no_news),
         with_place(a_changed_schema_is_told_once),
+        with_place(what_was_told_of_the_list_before_is_not_told_again),
         with_place(the_file_is_its_owners_and_keeps_tools_that_are_gone),
         with_place(a_file_that_cannot_be_used_is_told_and_left_alone),
         with_place(an_entry_that_lacks_something_counts_as_the_stricter),

@@ -6,17 +6,17 @@
  * The lock also keeps the end of an exchange waiting while the loop asks something of it, as the
  * client demands.
  */
-#include "mcp/exchange.h"
+#include "mcp/fetch.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "base/buf.h"
 
-struct mcp_exchange {
+struct mcp_fetch {
     mcp_post post; /* first */
     mcp_loop *loop;
-    mcp_exchange_events events;
+    mcp_fetch_events events;
 
     pthread_mutex_t lock;
     /* Under the lock. */
@@ -32,9 +32,10 @@ struct mcp_exchange {
     /* The loop's own. */
     sm_buf taken;
     bool dropped;
+    bool held, kept; /* nothing is told; there was something to tell */
 };
 
-static void release(mcp_exchange *x)
+static void release(mcp_fetch *x)
 {
     pthread_mutex_destroy(&x->lock);
     sm_buf_fini(&x->bytes);
@@ -46,7 +47,7 @@ static void release(mcp_exchange *x)
 /* ---- the HTTP thread -------------------------------------------------------------------------*/
 
 /* There is something for the loop. */
-static void tell(mcp_exchange *x)
+static void tell(mcp_fetch *x)
 {
     if (x->posted)
         return;
@@ -55,7 +56,7 @@ static void tell(mcp_exchange *x)
 }
 
 /* Ends an exchange whose bytes cannot be kept. */
-static void starve(mcp_exchange *x)
+static void starve(mcp_fetch *x)
 {
     x->starved = true;
     if (x->http != NULL)
@@ -83,7 +84,7 @@ static sm_http_field *copy_fields(const sm_http_field *from, size_t n)
 
 static void on_head(void *context, const sm_http_result *head)
 {
-    mcp_exchange *x = context;
+    mcp_fetch *x = context;
     pthread_mutex_lock(&x->lock);
     x->fields = copy_fields(head->headers, head->header_count);
     x->field_count = head->header_count;
@@ -99,7 +100,7 @@ static void on_head(void *context, const sm_http_result *head)
 
 static bool on_data(void *context, sm_str piece)
 {
-    mcp_exchange *x = context;
+    mcp_fetch *x = context;
     pthread_mutex_lock(&x->lock);
     bool taken = x->starved || x->bytes.len == 0 || x->bytes.len + piece.n <= MCP_BETWEEN_MAX;
     if (!taken) {
@@ -116,7 +117,7 @@ static bool on_data(void *context, sm_str piece)
 
 static void on_done(void *context, const sm_http_result *r)
 {
-    mcp_exchange *x = context;
+    mcp_fetch *x = context;
     pthread_mutex_lock(&x->lock);
     x->http = NULL;
     x->ended = true;
@@ -140,7 +141,7 @@ static void on_done(void *context, const sm_http_result *r)
 /* ---- the loop --------------------------------------------------------------------------------*/
 
 /* Whoever was made to wait may go on: what there was is taken. */
-static void go_on(mcp_exchange *x)
+static void go_on(mcp_fetch *x)
 {
     pthread_mutex_lock(&x->lock);
     if (x->paused && x->http != NULL)
@@ -151,7 +152,10 @@ static void go_on(mcp_exchange *x)
 
 static void take(mcp_post *post)
 {
-    mcp_exchange *x = (mcp_exchange *)post;
+    mcp_fetch *x = (mcp_fetch *)post;
+    x->kept = x->held && !x->dropped;
+    if (x->kept)
+        return;
     pthread_mutex_lock(&x->lock);
     sm_buf bytes = x->bytes;
     x->bytes = x->taken; /* an empty one */
@@ -177,11 +181,11 @@ static void take(mcp_post *post)
     release(x);
 }
 
-sm_err mcp_exchange_start(mcp_loop *loop, sm_http *http, const sm_http_request *r, int64_t pause_ms,
-                          const mcp_exchange_events *events, mcp_exchange **out)
+sm_err mcp_fetch_start(mcp_loop *loop, sm_http *http, const sm_http_request *r, int64_t pause_ms,
+                       const mcp_fetch_events *events, mcp_fetch **out)
 {
     *out = NULL;
-    mcp_exchange *x = calloc(1, sizeof *x);
+    mcp_fetch *x = calloc(1, sizeof *x);
     if (x == NULL)
         return SEMEL_E_NOMEM;
     x->post.take = take;
@@ -205,11 +209,30 @@ sm_err mcp_exchange_start(mcp_loop *loop, sm_http *http, const sm_http_request *
     return SM_OK;
 }
 
-void mcp_exchange_drop(mcp_exchange *x, bool give_up)
+/* Lets what was kept be taken after all. */
+static void let_go(mcp_fetch *x)
+{
+    bool kept = x->kept;
+    x->kept = false;
+    if (kept)
+        mcp_loop_post(x->loop, &x->post);
+}
+
+void mcp_fetch_hold(mcp_fetch *x, bool held)
+{
+    if (x == NULL)
+        return;
+    x->held = held;
+    if (!held)
+        let_go(x);
+}
+
+void mcp_fetch_drop(mcp_fetch *x, bool give_up)
 {
     if (x == NULL)
         return;
     x->dropped = true;
+    let_go(x);
     pthread_mutex_lock(&x->lock);
     if (give_up && x->http != NULL)
         sm_http_cancel(x->http);

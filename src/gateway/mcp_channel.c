@@ -1,0 +1,472 @@
+/*
+ * Requests of MCP clients over HTTP, and what they are answered with.
+ *
+ * A request that is answered by one message gets it as JSON; one that is told something before gets
+ * a stream of events. What the server says that belongs to no request goes to whoever listens: a
+ * request that is under way, else the session's own stream; else it is lost, as it would be without
+ * us.
+ *
+ * A channel belongs to the loop, but for two moments: its client hangs up (on_gone), and its answer
+ * went out (on_sent). Those are posted; a channel that was answered stays until no such post can
+ * come any more, which the lock decides.
+ */
+#include "gateway/mcp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "gateway/pass.h"
+#include "gateway/run.h"
+#include "json/canon.h"
+
+#define FLOW_BYTES  ((size_t)64 << 20) /* not taken by a client */
+#define ARENA_BYTES ((size_t)1 << 20)
+#define MODERN      "2026-07-28"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- the end of a channel --------------------------------------------------------------------*/
+
+static void channel_free(mcp_channel *c)
+{
+    sm_buf_fini(&c->body);
+    sm_arena_fini(&c->arena);
+    free(c);
+}
+
+/* Takes the request away, to answer it. The channel is freed, or is when its last post comes. */
+static gw_request *take_request(mcp_channel *c)
+{
+    gw_request *r = c->r;
+    pthread_mutex_lock(&lock);
+    r->own = NULL;
+    c->r = NULL;
+    c->done = true;
+    bool gone = c->gone;
+    pthread_mutex_unlock(&lock);
+    gw_talk_leave(c);
+    if (!gone)
+        channel_free(c);
+    return r;
+}
+
+static void on_gone_taken(mcp_post *post)
+{
+    mcp_channel *c = (mcp_channel *)(void *)((char *)post - offsetof(mcp_channel, gone_post));
+    if (!c->done) {
+        gw_talk *t = c->talk;
+        if (t != NULL)
+            mcp_session_gone(t->session, c, c->modern);
+        gw_request *r = c->r;
+        pthread_mutex_lock(&lock);
+        r->own = NULL;
+        pthread_mutex_unlock(&lock);
+        c->r = NULL;
+        gw_talk_leave(c);
+        if (c->flows)
+            gw_flow_end(r, false);
+        else
+            gw_problem(r, 499, "CANCELED", NULL, "The client has gone.");
+    }
+    channel_free(c);
+}
+
+/* On a thread of the server's. */
+static void on_gone(gw_request *r)
+{
+    pthread_mutex_lock(&lock);
+    mcp_channel *c = r->own;
+    if (c != NULL && !c->gone) {
+        c->gone = true;
+        c->gone_post.take = on_gone_taken;
+        mcp_loop_post(c->site->all->hub.loop, &c->gone_post);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- evidence --------------------------------------------------------------------------------*/
+
+/* An answer that went out. */
+typedef struct sent {
+    mcp_post post;
+    gw_mcp *all;
+    uint64_t serial, ticket;
+} sent;
+
+static void on_sent_taken(mcp_post *post)
+{
+    sent *s = (sent *)(void *)post;
+    gw_talk *t = gw_talk_numbered(s->all, s->serial);
+    if (t != NULL)
+        mcp_session_arrived(t->session, s->ticket);
+    free(s);
+}
+
+static void on_sent(gw_request *r, bool whole)
+{
+    sent *s = whole && r->g->mcp != NULL ? calloc(1, sizeof *s) : NULL;
+    if (s == NULL)
+        return; /* nobody knows, and so it counts as lost */
+    s->post.take = on_sent_taken;
+    s->all = r->g->mcp;
+    s->serial = r->sent_number >> 32;
+    s->ticket = r->sent_number & 0xFFFFFFFFu;
+    mcp_loop_post(s->all->hub.loop, &s->post);
+}
+
+/* ---- answers ---------------------------------------------------------------------------------*/
+
+static void put_error(sm_buf *out, int code, const char *text)
+{
+    sm_buf_printf(out,
+                  "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":%d,\"message\":", code);
+    sm_json_put_string(out, sm_str_from(text));
+    sm_buf_text(out, "}}");
+}
+
+void gw_channel_error(mcp_channel *c, int status, int code, const char *text)
+{
+    bool flows = c->flows;
+    gw_request *r = take_request(c);
+    if (flows) {
+        gw_flow_end(r, true);
+        return;
+    }
+    sm_buf out;
+    sm_buf_init(&out, 4096);
+    put_error(&out, code, text);
+    if (status == 405)
+        gw_set(r, "Allow", SM_STR("POST"));
+    gw_reply(r, status, "application/json", sm_buf_view(&out));
+    sm_buf_fini(&out);
+}
+
+void gw_channel_bare(mcp_channel *c, int status)
+{
+    gw_request *r = take_request(c);
+    gw_reply(r, status, "application/json", SM_STR(""));
+}
+
+static void tell_session(mcp_channel *c)
+{
+    if (c->opens)
+        gw_set(c->r, "Mcp-Session-Id", sm_str_from(c->talk->id));
+}
+
+static void start_flow(mcp_channel *c)
+{
+    if (c->flows)
+        return;
+    c->flows = true;
+    tell_session(c);
+    gw_set(c->r, "Content-Type", SM_STR("text/event-stream"));
+    gw_set(c->r, "Cache-Control", SM_STR("no-cache, no-transform"));
+    gw_flow_start(c->r, 200, FLOW_BYTES, NULL);
+}
+
+/* One event. False if the client does not take so much. */
+static bool push(mcp_channel *c, sm_str text)
+{
+    sm_buf out;
+    sm_buf_init(&out, 4 * MCP_LINE_MAX);
+    sm_buf_text(&out, "event: message\ndata: ");
+    sm_buf_str(&out, text);
+    sm_buf_text(&out, "\n\n");
+    bool pushed = out.err == SM_OK && gw_flow_push(c->r, sm_buf_view(&out));
+    sm_buf_fini(&out);
+    return pushed;
+}
+
+/* Who hears what belongs to no request. */
+static mcp_channel *listener(gw_talk *t)
+{
+    for (mcp_channel *c = t->channels; c != NULL; c = c->next)
+        if (!c->stream)
+            return c;
+    return t->stream;
+}
+
+static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
+{
+    gw_talk *t = context;
+    bool answers = c != NULL && last;
+    if (c == NULL)
+        c = listener(t);
+    if (c == NULL || c->r == NULL)
+        return 0;
+    if (!answers) {
+        start_flow(c);
+        push(c, text); /* what a client does not take in time is lost to it */
+        return 0;
+    }
+    uint64_t ticket = ++t->site->all->last_ticket & 0xFFFFFFFFu;
+    c->r->sent_number = t->serial << 32 | ticket;
+    c->r->on_sent = on_sent;
+    tell_session(c);
+    bool flows = c->flows, whole = !flows || push(c, text);
+    gw_request *r = take_request(c);
+    if (flows)
+        gw_flow_end(r, whole);
+    else
+        gw_reply(r, 200, "application/json", text);
+    return ticket;
+}
+
+/* A server over HTTP has answered with something else than a message. */
+static void fail(void *context, mcp_channel *c, const mcp_loss *loss)
+{
+    (void)context;
+    if (c->r == NULL)
+        return;
+    bool flows = c->flows;
+    gw_request *r = take_request(c);
+    if (flows)
+        gw_flow_end(r, false);
+    else
+        gw_reply(r, loss->status, "application/json", loss->body);
+}
+
+static void on_pause(void *context, bool paused)
+{
+    (void)context;
+    (void)paused; /* what waits is bounded by the number of requests that may */
+}
+
+static void on_rest(void *context)
+{
+    (void)context; /* talks that are over are looked at now and then */
+}
+
+static void on_over(void *context)
+{
+    gw_talk *t = context;
+    mcp_session_wind_up(t->session);
+    t->lost = true;
+}
+
+const mcp_client_ops gw_mcp_client = {
+    .deliver = deliver, .fail = fail, .pause = on_pause, .rest = on_rest, .over = on_over};
+
+/* ---- on the loop -----------------------------------------------------------------------------*/
+
+/* Headers that say what the body says have to agree with it (the modern era). The sentence if they
+ * do not. */
+static const char *disagrees(const mcp_channel *c, const mcp_message *m)
+{
+    sm_str meta, value;
+    char text[512];
+    if (!mcp_find(m->params, "_meta", &meta) ||
+        !mcp_find(meta, "io.modelcontextprotocol/protocolVersion", &value) ||
+        !mcp_text(value, text, sizeof text))
+        return c->method.p == NULL ? NULL : "The body names no protocol version.";
+    if (c->version.p == NULL || !sm_str_is(c->version, text))
+        return "MCP-Protocol-Version is not what the body says.";
+    if (c->method.p == NULL || !sm_str_is(c->method, m->method))
+        return "Mcp-Method is not what the body says.";
+    static const struct {
+        const char *method, *member;
+    } named[] = {{"tools/call", "name"}, {"prompts/get", "name"}, {"resources/read", "uri"}};
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
+        if (strcmp(m->method, named[i].method) != 0)
+            continue;
+        if (c->name.p == NULL || !mcp_find(m->params, named[i].member, &value) ||
+            !mcp_text(value, text, sizeof text) || !sm_str_is(c->name, text))
+            return "Mcp-Name is not what the body says.";
+    }
+    return NULL;
+}
+
+static bool is_modern(const mcp_message *m)
+{
+    sm_str meta, version;
+    return mcp_find(m->params, "_meta", &meta) &&
+           mcp_find(meta, "io.modelcontextprotocol/protocolVersion", &version);
+}
+
+/* Whether a batch asks for anything. */
+static bool asks(sm_str batch)
+{
+    size_t cursor = 0;
+    sm_str name, item;
+    mcp_message m;
+    while (mcp_next(batch, &cursor, &name, &item))
+        if (!mcp_read(item, &m) || m.kind == MCP_REQUEST)
+            return true;
+    return false;
+}
+
+static void on_post(mcp_channel *c)
+{
+    mcp_message m;
+    const char *wrong = NULL;
+    if (!mcp_read(sm_buf_view(&c->body), &m)) {
+        gw_channel_error(c, 400, m.junk ? -32700 : -32600, m.flaw);
+        return;
+    }
+    c->modern = m.kind != MCP_BATCH && (is_modern(&m) || sm_str_is(c->version, MODERN));
+    if (c->modern && c->site->argv != NULL && m.kind == MCP_REQUEST)
+        wrong = disagrees(c, &m);
+    if (wrong != NULL) {
+        gw_channel_error(c, 400, -32020, wrong);
+        return;
+    }
+    gw_talk *t = gw_talk_for(c, &m);
+    if (t == NULL)
+        return;
+    if (t->lost) {
+        gw_talk_end(t);
+        gw_channel_error(c, 404, -32001, "Session not found");
+        return;
+    }
+    bool answered = m.kind == MCP_REQUEST || (m.kind == MCP_BATCH && asks(m.text));
+    t->used_ns = sm_clock_mono_ns();
+    if (answered)
+        gw_talk_join(t, c);
+    mcp_session_from_client(t->session, m.text, answered ? c : NULL, c->headers, c->header_count);
+    if (!answered)
+        gw_channel_bare(c, 202);
+}
+
+/* The session's own stream. */
+static void on_get(mcp_channel *c)
+{
+    if (c->session_id.p == NULL) {
+        gw_channel_error(c, 405, -32000, "Method not allowed.");
+        return;
+    }
+    gw_talk *t = gw_talk_for(c, NULL);
+    if (t == NULL)
+        return;
+    if (t->stream != NULL) {
+        gw_channel_error(c, 409, -32000, "Conflict: Only one SSE stream is allowed per session");
+        return;
+    }
+    gw_talk_join(t, c);
+    t->stream = c;
+    start_flow(c);
+}
+
+static void on_delete(mcp_channel *c)
+{
+    gw_talk *t = gw_talk_for(c, NULL);
+    if (t == NULL)
+        return;
+    gw_channel_bare(c, 200);
+    gw_talk_end(t);
+}
+
+static void on_channel(mcp_post *post)
+{
+    mcp_channel *c = (mcp_channel *)(void *)post;
+    if (c->site->all->stopping)
+        gw_channel_error(c, 503, -32603, "The gateway is being stopped; nothing was done.");
+    else if (c->stream)
+        on_get(c);
+    else if (c->ends)
+        on_delete(c);
+    else
+        on_post(c);
+}
+
+/* ---- on the server's threads -----------------------------------------------------------------*/
+
+static sm_str keep_header(mcp_channel *c, gw_request *r, const char *name)
+{
+    sm_str value = gw_header(r, name);
+    return value.p == NULL ? value : sm_arena_text(&c->arena, value);
+}
+
+static void out_of_memory(gw_request *r)
+{
+    gw_problem(r, 503, "OVERLOADED", "Try again later.", "The gateway is out of memory.");
+}
+
+/* Hands a request to the loop. */
+static void post(gw_request *r, gw_site *site)
+{
+    mcp_channel *c = calloc(1, sizeof *c);
+    sm_fault fault = {0};
+    if (c == NULL) {
+        out_of_memory(r);
+        return;
+    }
+    sm_arena_init(&c->arena, ARENA_BYTES);
+    sm_buf_init(&c->body, MCP_LINE_MAX);
+    sm_buf_str(&c->body, sm_buf_view(&r->body));
+    c->site = site;
+    c->r = r;
+    c->stream = r->method == GW_GET;
+    c->ends = r->method == GW_DELETE;
+    c->session_id = keep_header(c, r, "Mcp-Session-Id");
+    c->version = keep_header(c, r, "MCP-Protocol-Version");
+    c->method = keep_header(c, r, "Mcp-Method");
+    c->name = keep_header(c, r, "Mcp-Name");
+    sm_upstream_call up = {0};
+    sm_err e = c->body.err;
+    if (e == SM_OK && site->argv == NULL)
+        e = gw_proxy_request(r, &c->arena, &site->api, SM_STR(""), true, &up, &fault);
+    if (e != SM_OK) {
+        channel_free(c);
+        gw_proxy_refuse(r, e, &fault);
+        return;
+    }
+    c->headers = up.request.headers;
+    c->header_count = up.request.header_count;
+    c->post.take = on_channel;
+    r->own = c;
+    r->on_gone = on_gone;
+    gw_hold(r);
+    mcp_loop_post(site->all->hub.loop, &c->post);
+}
+
+/* Whether a message to a server over HTTP is more than passed on. */
+static bool concerns_us(const gw_request *r)
+{
+    mcp_message m;
+    gw_own *own = gw_own_get();
+    if (own == NULL || r->method != GW_POST)
+        return false;
+    if (!mcp_read(sm_buf_view(&r->body), &m) || m.kind == MCP_BATCH)
+        return m.kind == MCP_BATCH;
+    return m.kind == MCP_REQUEST &&
+           (strcmp(m.method, "tools/call") == 0 ||
+            (strcmp(m.method, "tools/list") == 0 &&
+             sm_contracts_now(r->g->ledger, own->answer)->unlisted == SM_UNLISTED_HIDE));
+}
+
+static void pass(gw_request *r, const gw_site *site)
+{
+    sm_arena a;
+    sm_upstream_call up;
+    sm_fault fault = {0};
+    sm_arena_init(&a, (size_t)64 << 20);
+    sm_err e = gw_proxy_request(r, &a, &site->api, SM_STR(""), false, &up, &fault);
+    up.request.write = r->method == GW_POST;
+    if (e == SM_OK)
+        gw_pass(r, &up.request);
+    else
+        gw_proxy_refuse(r, e, &fault);
+    sm_arena_fini(&a);
+}
+
+void gw_on_mcp(gw_request *r)
+{
+    gw_mcp *all = r->g->mcp;
+    gw_site *site = NULL;
+    for (uint32_t i = 0; all != NULL && i < all->site_count; i++)
+        if (sm_str_eq(all->sites[i].config->name, r->rest))
+            site = &all->sites[i];
+    if (site == NULL) {
+        gw_problem(r, 404, "NO_ROUTE", "Use one of the names under `mcp` in the configuration.",
+                   "No MCP server is configured under that name.");
+    } else if (r->method != GW_POST && r->method != GW_GET && r->method != GW_DELETE) {
+        gw_set(r, "Allow", SM_STR("POST, GET, DELETE"));
+        gw_problem(r, 405, "NOT_ALLOWED", "Use POST, GET or DELETE.", "%s is not for MCP.",
+                   r->method_text);
+    } else if (site->argv != NULL || concerns_us(r)) {
+        post(r, site);
+    } else {
+        pass(r, site);
+    }
+}

@@ -1,0 +1,234 @@
+/*
+ * Talks. With sessions one talk is one session, and for a server that is a child one child; without
+ * them all requests of one token share one, whose ids are made unique.
+ *
+ * A session belongs to the token that began it: to any other it is unknown.
+ */
+#include "gateway/mcp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+
+#define IDLE_MS    1800000 /* a talk that nobody uses for so long is ended */
+#define FUTILE_MAX 5
+
+/* ---- finding ---------------------------------------------------------------------------------*/
+
+static gw_talk *find(const gw_site *site, sm_str id, const gw_who *who)
+{
+    for (gw_talk *t = site->talks; t != NULL; t = t->next)
+        if (!t->over && id.n == strlen(t->id) && sm_str_is(id, t->id) &&
+            strcmp(t->who.id, who->id) == 0)
+            return t;
+    return NULL;
+}
+
+gw_talk *gw_talk_numbered(gw_mcp *all, uint64_t serial)
+{
+    for (uint32_t i = 0; i < all->site_count; i++)
+        for (gw_talk *t = all->sites[i].talks; t != NULL; t = t->next)
+            if (t->serial == serial)
+                return t;
+    return NULL;
+}
+
+void gw_talk_join(gw_talk *t, mcp_channel *c)
+{
+    c->talk = t;
+    c->prev = NULL;
+    c->next = t->channels;
+    if (c->next != NULL)
+        c->next->prev = c;
+    t->channels = c;
+    t->used_ns = sm_clock_mono_ns();
+}
+
+void gw_talk_leave(mcp_channel *c)
+{
+    gw_talk *t = c->talk;
+    if (t == NULL)
+        return;
+    if (t->stream == c)
+        t->stream = NULL;
+    *(c->prev != NULL ? &c->prev->next : &t->channels) = c->next;
+    if (c->next != NULL)
+        c->next->prev = c->prev;
+    c->talk = NULL;
+    t->used_ns = sm_clock_mono_ns();
+}
+
+/* ---- making ----------------------------------------------------------------------------------*/
+
+/* A child of a talk has ended. One with a session is over with it, for the session is; one that is
+ * shared is started again, unless it is of no use. */
+static bool on_ended(void *context, int status, bool served)
+{
+    gw_talk *t = mcp_session_context(context);
+    bool crashed = WIFSIGNALED(status) || WEXITSTATUS(status) != 0;
+    t->futile = served ? 0 : t->futile + 1;
+    return crashed && !t->over && t->futile < FUTILE_MAX;
+}
+
+static sm_err open_link(gw_talk *t, mcp_link **link, sm_fault *fault)
+{
+    gw_site *site = t->site;
+    mcp_link_events events = mcp_session_events(t->session);
+    if (site->argv != NULL) {
+        mcp_child_options child = {.argv = site->argv,
+                                   .envp = site->envp,
+                                   .directory = site->config->directory.p,
+                                   .ended = on_ended};
+        return mcp_child_open(site->all->hub.loop, &child, &events, link, fault);
+    }
+    mcp_remote_options remote = {
+        .http = site->all->g->http, .url = site->config->url, .plain = true};
+    return mcp_remote_open(site->all->hub.loop, &remote, &events, link, fault);
+}
+
+static bool make_id(char out[GW_TALK_ID_MAX + 1])
+{
+    uint8_t bytes[GW_TALK_ID / 2];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return false;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    return true;
+}
+
+static void talk_free(gw_talk *t)
+{
+    gw_site *site = t->site;
+    *(t->prev != NULL ? &t->prev->next : &site->talks) = t->next;
+    if (t->next != NULL)
+        t->next->prev = t->prev;
+    site->talk_count--;
+    mcp_session_free(t->session);
+    free(t);
+}
+
+/* `id` is absent for one that we make ourselves. */
+static gw_talk *make(mcp_channel *c, bool sessions, sm_str id)
+{
+    gw_site *site = c->site;
+    bool child = site->argv != NULL;
+    gw_talk *t = site->talk_count < GW_TALKS_MAX ? calloc(1, sizeof *t) : NULL;
+    if (t == NULL) {
+        gw_channel_error(c, 503, -32603, "There are as many sessions as there may be; try later.");
+        return NULL;
+    }
+    t->site = site;
+    t->who = c->r->who;
+    t->serial = ++site->all->last_serial;
+    t->next = site->talks;
+    if (t->next != NULL)
+        t->next->prev = t;
+    site->talks = t;
+    site->talk_count++;
+    if (id.p != NULL)
+        memcpy(t->id, id.p, id.n);
+    mcp_client_ops client = gw_mcp_client;
+    client.context = t;
+    mcp_session_options o = {.client = &client,
+                             .actor = sm_str_from(t->who.actor),
+                             .scope =
+                                 t->who.scope[0] == '\0' ? (sm_str){0} : sm_str_from(t->who.scope),
+                             .alone = !sessions || !child,
+                             .forgets = !sessions || site->all->g->config->behind_proxy,
+                             .shared = !sessions && child};
+    sm_fault fault = {0};
+    mcp_link *link = NULL;
+    sm_err e = sessions && id.p == NULL && !make_id(t->id) ? SEMEL_E_CRYPTO : SM_OK;
+    if (e == SM_OK)
+        e = mcp_session_new(site->server, &o, &t->session);
+    if (e == SM_OK)
+        e = open_link(t, &link, &fault);
+    if (e == SM_OK) {
+        mcp_session_attach(t->session, link);
+        t->used_ns = sm_clock_mono_ns();
+        return t;
+    }
+    gw_say(&site->all->g->log, GW_ERROR, "an MCP server cannot be used", "name",
+           site->config->name.p, "why", fault.text[0] != '\0' ? fault.text : semel_err_text(e),
+           NULL);
+    talk_free(t);
+    gw_channel_error(c, 502, -32603, "The server cannot be started; nothing was done.");
+    return NULL;
+}
+
+/* ---- whose a request is ----------------------------------------------------------------------*/
+
+/* Over HTTP the server makes and knows sessions: whatever the client names is one. */
+static gw_talk *for_remote(mcp_channel *c)
+{
+    sm_str id = c->session_id.p == NULL || c->modern ? SM_STR("") : c->session_id;
+    if (id.n > GW_TALK_ID_MAX) {
+        gw_channel_error(c, 404, -32001, "Session not found");
+        return NULL;
+    }
+    gw_talk *t = find(c->site, id, &c->r->who);
+    return t != NULL ? t : make(c, id.n > 0, id);
+}
+
+gw_talk *gw_talk_for(mcp_channel *c, const mcp_message *m)
+{
+    if (c->site->argv == NULL)
+        return for_remote(c);
+    if (c->modern) {
+        gw_talk *t = find(c->site, SM_STR(""), &c->r->who);
+        if (t != NULL && t->lost) {
+            gw_talk_end(t);
+            t = NULL;
+        }
+        return t != NULL ? t : make(c, false, SM_STR(""));
+    }
+    if (c->session_id.p != NULL) {
+        gw_talk *t = find(c->site, c->session_id, &c->r->who);
+        if (t == NULL)
+            gw_channel_error(c, 404, -32001, "Session not found");
+        return t;
+    }
+    if (m != NULL && m->kind == MCP_REQUEST && strcmp(m->method, "initialize") == 0) {
+        c->opens = true;
+        return make(c, true, (sm_str){0});
+    }
+    gw_channel_error(c, 400, -32000, "Bad Request: Mcp-Session-Id header is required");
+    return NULL;
+}
+
+/* ---- ending ----------------------------------------------------------------------------------*/
+
+void gw_talk_end(gw_talk *t)
+{
+    if (t->over)
+        return;
+    t->over = true;
+    while (t->channels != NULL)
+        gw_channel_error(t->channels, 404, -32001, "Session not found");
+    mcp_session_end(t->session);
+}
+
+void gw_talk_sweep(gw_mcp *all, bool end_all)
+{
+    int64_t before = sm_clock_mono_ns() - (int64_t)IDLE_MS * 1000000;
+    for (uint32_t i = 0; i < all->site_count; i++) {
+        for (gw_talk *t = all->sites[i].talks, *next; t != NULL; t = next) {
+            next = t->next;
+            if (end_all ||
+                (t->channels == NULL && t->used_ns < before && mcp_session_writes(t->session) == 0))
+                gw_talk_end(t);
+            if (t->over && mcp_session_writes(t->session) == 0)
+                talk_free(t);
+        }
+    }
+}
+
+void gw_talk_drop(gw_mcp *all)
+{
+    for (uint32_t i = 0; i < all->site_count; i++)
+        while (all->sites[i].talks != NULL)
+            talk_free(all->sites[i].talks);
+}
