@@ -16,7 +16,14 @@ const contract = shop(up, {
     lease: { class: 'write', lease: '100ms', barrier: 'off' },
     sized: { class: 'write', variants: [{ when: [{ field: '/size', equals: 1 }], class: 'irreversible' }] },
 });
-const gw = await Gateway.start({ contract, env: { SHOP_SECRET: 's' } });
+// An MCP server that says yes to everything.
+const yes = `require('readline').createInterface({ input: process.stdin }).on('line', (line) => {
+    const { id, params } = JSON.parse(line);
+    const result = { protocolVersion: params?.protocolVersion, capabilities: {}, serverInfo: { name: 'yes', version: '1' } };
+    if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result }));
+})`;
+const mcp = { yes: { command: [process.execPath, '-e', yes] } };
+const gw = await Gateway.start({ contract, config: { mcp }, env: { SHOP_SECRET: 's' } });
 const { json: document } = await gw.client.get('/openapi.json');
 
 // Which operation a request is for.
@@ -233,11 +240,24 @@ test('MCP servers that are not there, and those who may not ask for them', async
     }
 });
 
+test('MCP servers', async () => {
+    const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'c', version: '1' } };
+    const first = { jsonrpc: '2.0', id: 0, method: 'initialize', params };
+    const { headers } = await ask(gw.agent, 'POST', '/mcp/yes', first, 200);
+    const session = (id) => ({ headers: { 'content-type': 'application/json', 'mcp-session-id': id } });
+    const ping = { jsonrpc: '2.0', id: 'p', method: 'ping' };
+    await ask(gw.agent, 'POST', '/mcp/yes', ping, 200, session(headers['mcp-session-id']));
+    await ask(gw.agent, 'POST', '/mcp/yes', ping, 404, session('nobodys'));
+    await ask(gw.agent, 'POST', '/mcp/yes', ping, 400);
+    await ask(gw.agent, 'POST', '/mcp/yes', '{', 400);
+    await ask(gw.agent, 'GET', '/mcp/yes', undefined, 405);
+});
+
 test('every operation but those without an end was held to the document', () => {
     const held = new Set([...seen].filter((one) => one.endsWith('200')).map((one) => one.split(' ')[0]));
     for (const operations of Object.values(document.paths))
         for (const one of Object.values(operations))
-            assert.ok(held.has(one.operationId) || /^(proxy|stream|mcp)/.test(one.operationId), one.operationId);
+            assert.ok(held.has(one.operationId) || /^(proxy|stream|mcp(Get|Delete))/.test(one.operationId), one.operationId);
 });
 
 await run();
