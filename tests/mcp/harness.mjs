@@ -42,8 +42,8 @@ const places = [];
 const clients = [];
 
 export class Place {
-    // Options: contract; server (a command; else the scripted one, with `options`); ledger; env; args
-    // (more of them for `semel mcp`).
+    // Options: contract; server (a command; else the scripted one, with `options`); ledger; env; bare (no
+    // other environment); args (more of them for `semel mcp`).
     constructor(options = {}) {
         this.options = options;
         this.directory = newPath('place');
@@ -76,7 +76,8 @@ export class Place {
 
     // What the proxy runs in. It keeps what it must remember of servers in the place.
     get env() {
-        return { ...process.env, XDG_STATE_HOME: `${this.directory}/state`, ...this.options.env };
+        const ours = this.options.bare ? { PATH: process.env.PATH } : process.env;
+        return { ...ours, XDG_STATE_HOME: `${this.directory}/state`, ...this.options.env };
     }
 
     // A client behind the proxy that has not said anything yet; `open` has said who it is.

@@ -91,7 +91,7 @@ async function transcript(place, direct) {
 }
 
 test('all that server-everything says is the same through the proxy', async () => {
-    const place = new Place({ server: everything });
+    const place = new Place({ server: everything, bare: true });
     const [direct, proxied] = await Promise.all([transcript(place, true), transcript(place, false)]);
     const called = new Set(calls.map(([name]) => name));
     assert.deepEqual(direct.tools.filter((name) => !called.has(name)), [], 'every tool is called');
