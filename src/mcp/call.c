@@ -653,7 +653,7 @@ static void judge_error(mcp_call *call, const mcp_message *m)
         memcpy(digits, code_text.p, code_text.n);
     int code = atoi(digits);
     o->kind = SEMEL_FAILURE;
-    o->status = code < 0 ? code : -1;
+    o->status = code > 0 ? code : code < -1 ? -code : 1; /* none is negative in the ledger */
     o->value = m->error;
     o->applied = turned_down(code)                                ? SEMEL_APPLIED_NO
                  : cut_short(code)                                ? SEMEL_APPLIED_UNKNOWN

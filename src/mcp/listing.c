@@ -23,6 +23,7 @@ typedef struct asking {
     mcp_session *session;
     mcp_exchange *x; /* the page that is being waited for */
     mcp_tools *tools;
+    bool waits; /* for the server to come back */
     unsigned pages;
     int64_t ttl_ms;         /* -1: none */
     sm_buf meta;            /* what a modern request carries; empty: an older one */
@@ -150,6 +151,9 @@ static void on_late(mcp_timer *t)
 
 static void ask_page(asking *q, sm_str cursor)
 {
+    q->waits = !mcp_session_ready(q->session);
+    if (q->waits)
+        return; /* the server is being started again: see mcp_listing_go_on */
     sm_buf params;
     sm_buf_init(&params, MCP_LINE_MAX);
     sm_str all = {0};
@@ -259,6 +263,13 @@ void mcp_listing_need(mcp_session *s, mcp_call *call, sm_str meta)
     }
     copy_meta(q, meta);
     ask_page(q, (sm_str){0});
+}
+
+void mcp_listing_go_on(mcp_session *s)
+{
+    asking *q = s->server->asking;
+    if (q != NULL && q->session == s && q->waits)
+        ask_page(q, (sm_str){0});
 }
 
 void mcp_listing_leave(mcp_session *s)

@@ -227,8 +227,7 @@ static void give(mcp_session *s, sm_str text, mcp_exchange *x)
         mcp_reply_error(x, MCP_E_AWAY, "The server is not running; nothing was done.");
 }
 
-/* Whether the server can be given something now. */
-static bool ready(const mcp_session *s)
+bool mcp_session_ready(const mcp_session *s)
 {
     return !s->starting && (!s->down || s->away);
 }
@@ -242,7 +241,7 @@ static void slot_free(mcp_session *s, mcp_slot *slot)
 
 static void flush(mcp_session *s)
 {
-    while (s->first != NULL && s->first->decided && ready(s)) {
+    while (s->first != NULL && s->first->decided && mcp_session_ready(s)) {
         mcp_slot *slot = s->first;
         s->first = slot->next;
         if (s->first == NULL)
@@ -282,7 +281,7 @@ void mcp_slot_decide(mcp_session *s, mcp_slot *slot, sm_str text)
 
 void mcp_forward(mcp_session *s, sm_str text, mcp_exchange *x)
 {
-    if (s->first == NULL && ready(s)) {
+    if (s->first == NULL && mcp_session_ready(s)) {
         give(s, text, x);
         regulate(s);
         return;
@@ -573,7 +572,10 @@ static void on_answer(mcp_session *s, mcp_exchange *x, const mcp_message *m)
         x->answered(x, m);
         mcp_exchange_free(x);
         break;
-    case MCP_W_CALL: mcp_call_answered(x->call, m); break;
+    case MCP_W_CALL:
+        if (x->call->stage == MCP_EXECUTING) /* else it is its second answer */
+            mcp_call_answered(x->call, m);
+        break;
     case MCP_W_LIST: mcp_listing_pass(x, m); break;
     case MCP_W_INITIALIZE:
         note_agreed(s, m);
@@ -708,6 +710,7 @@ static void on_away(mcp_timer *t)
 {
     mcp_session *s = (mcp_session *)(void *)((char *)t - offsetof(mcp_session, away_timer));
     s->away = true;
+    mcp_listing_go_on(s);
     flush(s); /* whatever waits is answered with that */
 }
 
@@ -720,6 +723,7 @@ static void on_down(void *context, const char *why, bool for_good)
         mcp_say(s->server->hub, MCP_WARN, "%s; it is started again", why);
     if (for_good) {
         s->away = true;
+        mcp_listing_go_on(s);
         flush(s);
         s->client.over(s->client.context);
     } else {
@@ -730,6 +734,7 @@ static void on_down(void *context, const char *why, bool for_good)
 static void started(mcp_session *s)
 {
     s->starting = false;
+    mcp_listing_go_on(s);
     flush(s);
 }
 

@@ -120,6 +120,7 @@ struct mcp_session {
     pthread_mutex_t told_lock;
     mcp_told told[MCP_TOLD];
     unsigned told_at;
+    uint64_t delivered; /* the last ticket up to which everything has arrived */
 };
 
 struct mcp_server {
@@ -193,6 +194,9 @@ void mcp_slot_decide(mcp_session *s, mcp_slot *slot, sm_str text);
 /* A message for the client that answers nothing. */
 void mcp_tell_client(mcp_session *s, mcp_channel *channel, sm_str text);
 
+/* Whether the server can be given something now, or it is known that it cannot. */
+bool mcp_session_ready(const mcp_session *s);
+
 /* Less is under way in a session: the client is told. */
 void mcp_session_rest(mcp_session *s);
 
@@ -217,6 +221,9 @@ void mcp_listing_drop(mcp_listing *l);         /* accepts NULL */
 /* The answer to a client's tools/list, on its way: looked at, and what is hidden taken out. */
 void mcp_listing_pass(mcp_exchange *x, const mcp_message *m);
 void mcp_listing_changed(mcp_server *s);
+
+/* A server has come back, or does not. */
+void mcp_listing_go_on(mcp_session *s);
 
 /* A session ends, through which tools may be being asked for. */
 void mcp_listing_leave(mcp_session *s);

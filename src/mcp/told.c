@@ -27,7 +27,8 @@ void mcp_told_add(mcp_session *s, const mcp_exchange *x, uint64_t ticket)
             t = &s->told[i];
     if (t == NULL)
         t = &s->told[s->told_at++ % MCP_TOLD];
-    *t = (mcp_told){.effect = x->effect, .ticket = ticket, .at_ns = sm_clock_mono_ns()};
+    *t = (mcp_told){.effect = x->effect, .at_ns = sm_clock_mono_ns()};
+    t->ticket = ticket > s->delivered ? ticket : 0;
     memcpy(t->handle, x->handle, sizeof t->handle);
     copy_id(t->id, x->id);
     pthread_mutex_unlock(&s->told_lock);
@@ -36,6 +37,7 @@ void mcp_told_add(mcp_session *s, const mcp_exchange *x, uint64_t ticket)
 void mcp_session_delivered(mcp_session *s, uint64_t ticket)
 {
     pthread_mutex_lock(&s->told_lock);
+    s->delivered = ticket;
     for (unsigned i = 0; i < MCP_TOLD; i++) {
         mcp_told *t = &s->told[i];
         if (t->ticket != 0 && t->ticket <= ticket) {

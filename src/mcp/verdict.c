@@ -142,7 +142,7 @@ bool mcp_put_replay(sm_buf *out, const mcp_call *call, sm_str *error)
 {
     const semel_outcome *o = &call->a.outcome;
     sm_str value = o->kept && o->value.p != NULL ? o->value : SM_STR("");
-    if (o->status < 0 && mcp_is_object(value)) {
+    if (o->status != 0 && mcp_is_object(value)) {
         *error = value;
         return false;
     }

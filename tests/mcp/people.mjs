@@ -38,8 +38,7 @@ const pending = (where) => where.json('list', '--scope', where.name, '--state', 
 async function waiting(client, where, name, args) {
     const answer = client.call(name, args);
     const effect = await eventually('it is pending', () => pending(where).find((one) => one.args.what === args.what));
-    const { request } = where.show(effect.effect).requests?.[0] ?? effect;
-    return { answer, effect: effect.effect, request: request ?? effect.request };
+    return { answer, effect: effect.effect, request: where.show(effect.effect).request };
 }
 
 test('the user of a legacy client is asked, and then it is done, once', async () => {
