@@ -48,9 +48,7 @@ static bool ask_legacy(mcp_call *call)
     sm_buf_byte(&out, '}');
     bool right = out.err == SM_OK && call->question.err == SM_OK;
     if (right) {
-        if (call->slot != NULL)
-            mcp_slot_decide(s, call->slot, (sm_str){0});
-        call->slot = NULL;
+        mcp_call_decided(call);
         call->stage = MCP_ELICITING;
         mcp_tell_client(s, call->x->channel, sm_buf_view(&out));
     }

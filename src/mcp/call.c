@@ -50,15 +50,28 @@ static mcp_call *call_new(mcp_session *s, const mcp_message *m)
     s->server->calls = call;
     s->server->hub->calls++;
     s->writes++;
+    s->asking++;
+    call->undecided = true;
     return call;
+}
+
+void mcp_call_decided(mcp_call *call)
+{
+    mcp_session *s = call->session;
+    mcp_slot *slot = call->slot;
+    s->asking -= call->undecided;
+    call->undecided = false;
+    call->slot = NULL;
+    if (slot != NULL)
+        mcp_slot_decide(s, slot, (sm_str){0});
+    mcp_session_regulate(s);
 }
 
 void mcp_call_end(mcp_call *call)
 {
     mcp_session *s = call->session;
     mcp_hub *hub = s->server->hub;
-    if (call->slot != NULL)
-        mcp_slot_decide(s, call->slot, (sm_str){0});
+    mcp_call_decided(call);
     mcp_loop_untime(hub->loop, &call->timer);
     *(call->prev != NULL ? &call->prev->next : &s->server->calls) = call->next;
     if (call->next != NULL)
@@ -484,9 +497,7 @@ static bool park(mcp_call *call)
     switch (sm_waits_park(hub->waits, &call->waiter, MCP_CALLS_MAX)) {
     case SM_PARKED:
         hub->elsewhere++;
-        if (call->slot != NULL)
-            mcp_slot_decide(call->session, call->slot, (sm_str){0});
-        call->slot = NULL;
+        mcp_call_decided(call);
         return true;
     case SM_RUNG: mcp_call_work(call, MCP_ASKING); return true;
     default: return false;
@@ -580,9 +591,7 @@ static sm_err put_message(mcp_call *call, sm_buf *out)
 static void give_back(mcp_call *call)
 {
     call->back = true;
-    if (call->slot != NULL)
-        mcp_slot_decide(call->session, call->slot, (sm_str){0});
-    call->slot = NULL;
+    mcp_call_decided(call);
     if (call->unrecorded)
         on_recorded(call);
     else
@@ -602,6 +611,8 @@ static void execute(mcp_call *call)
     mcp_session *s = call->session;
     mcp_exchange *x = call->x;
     call->unrecorded = call->a.claim.p == NULL;
+    s->asking -= call->undecided;
+    call->undecided = false;
     copy_text(call->claim, call->a.claim);
     copy_text(call->handle, call->a.effect);
     call->ask.joined_generation = call->a.generation;
@@ -655,24 +666,19 @@ static void judge_error(mcp_call *call, const mcp_message *m)
     o->kind = SEMEL_FAILURE;
     o->status = code > 0 ? code : code < -1 ? -code : 1; /* none is negative in the ledger */
     o->value = m->error;
-    o->applied = turned_down(code)                                ? SEMEL_APPLIED_NO
-                 : cut_short(code)                                ? SEMEL_APPLIED_UNKNOWN
-                 : call->contract->class == SM_CLASS_IRREVERSIBLE ? SEMEL_APPLIED_UNKNOWN
-                                                                  : SEMEL_APPLIED_NO;
+    o->applied = turned_down(code) ? SEMEL_APPLIED_NO
+                 : cut_short(code) ? SEMEL_APPLIED_UNKNOWN
+                                   : SEMEL_APPLIED_DEFAULT;
 }
 
-/* A tool that says that it failed has answered. For what is irreversible that does not mean that
- * nothing was done: it is never run again by itself. */
+/* A tool that says that it failed has answered. What that means for what was done follows from its
+ * class: of what is irreversible nobody knows. */
 static void judge_result(mcp_call *call, const mcp_message *m)
 {
     sm_str failed;
-    semel_outcome *o = &call->outcome;
     bool error = mcp_find(m->result, "isError", &failed) && mcp_is_true(failed);
-    o->kind = error ? SEMEL_FAILURE : SEMEL_SUCCESS;
-    o->value = m->result;
-    if (error)
-        o->applied =
-            call->contract->class == SM_CLASS_IRREVERSIBLE ? SEMEL_APPLIED_YES : SEMEL_APPLIED_NO;
+    call->outcome.kind = error ? SEMEL_FAILURE : SEMEL_SUCCESS;
+    call->outcome.value = m->result;
 }
 
 void mcp_call_answered(mcp_call *call, const mcp_message *m)

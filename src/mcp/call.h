@@ -39,6 +39,7 @@ struct mcp_call {
     mcp_call *next, *prev; /* all of a server */
     mcp_call *next_unlisted;
     mcp_stage stage;
+    bool undecided; /* it counts among those that the session is asking for */
     mcp_listing *listing;
 
     sm_arena arena;            /* of what stays */
@@ -81,6 +82,9 @@ struct mcp_call {
 
 /* Adds the job; the loop gets the call back when it is done. */
 void mcp_call_work(mcp_call *call, mcp_stage stage);
+
+/* It is known what becomes of it: its place in the order is free, and more may be asked for. */
+void mcp_call_decided(mcp_call *call);
 
 /* Ends a call whose exchange was answered, or is not to be. */
 void mcp_call_end(mcp_call *call);

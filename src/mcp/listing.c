@@ -15,7 +15,8 @@
 #include "base/clock.h"
 #include "mcp/call.h"
 
-#define LIST_MS 30000 /* for one page to come */
+#define LIST_MS      30000 /* for one page to come */
+#define TTL_LEAST_MS 1000  /* a server that wants to be asked each time is asked this often */
 
 /* One listing under way. */
 typedef struct asking {
@@ -52,11 +53,6 @@ void mcp_listing_drop(mcp_listing *l)
     free(l);
 }
 
-void mcp_listing_changed(mcp_server *s)
-{
-    s->stale = true;
-}
-
 static void tell_pin(void *context, const char *text)
 {
     mcp_server *s = context;
@@ -90,7 +86,8 @@ static int64_t read_ttl(sm_str result, int64_t before)
         return before;
     memcpy(digits, text.p, text.n);
     long long ms = atoll(digits);
-    return ms < 0 ? before : before < 0 || ms < before ? ms : before;
+    ms = ms < TTL_LEAST_MS ? TTL_LEAST_MS : ms;
+    return before < 0 || ms < before ? ms : before;
 }
 
 /* ---- asking ----------------------------------------------------------------------------------*/
@@ -233,6 +230,29 @@ static bool copy_headers(asking *q, const mcp_way *way)
     return true;
 }
 
+/* Starts asking through a session. False when out of memory. */
+static bool start(mcp_session *s, const mcp_way *way, sm_str meta)
+{
+    asking *q = calloc(1, sizeof *q);
+    if (q == NULL)
+        return false;
+    q->server = s->server;
+    q->session = s;
+    q->ttl_ms = -1;
+    q->timer.due = on_late;
+    sm_buf_init(&q->meta, MCP_LINE_MAX);
+    q->tools = mcp_tools_new();
+    if (q->tools == NULL || !copy_headers(q, way)) {
+        mcp_tools_free(q->tools);
+        free(q);
+        return false;
+    }
+    copy_meta(q, meta);
+    s->server->asking = q;
+    ask_page(q, (sm_str){0});
+    return true;
+}
+
 void mcp_listing_need(mcp_session *s, mcp_call *call, sm_str meta)
 {
     mcp_server *server = s->server;
@@ -241,28 +261,18 @@ void mcp_listing_need(mcp_session *s, mcp_call *call, sm_str meta)
     while (*at != NULL)
         at = &(*at)->next_unlisted;
     *at = call;
-    if (server->asking != NULL)
+    if (server->asking != NULL || start(s, &call->x->way, meta))
         return;
-    asking *q = server->asking = calloc(1, sizeof *q);
-    if (q != NULL) {
-        q->server = server;
-        q->session = s;
-        q->ttl_ms = -1;
-        q->timer.due = on_late;
-        sm_buf_init(&q->meta, MCP_LINE_MAX);
-        q->tools = mcp_tools_new();
-    }
-    if (q == NULL || q->tools == NULL || !copy_headers(q, &call->x->way)) {
-        server->unlisted = NULL;
-        server->asking = NULL;
-        if (q != NULL)
-            mcp_tools_free(q->tools);
-        free(q);
-        mcp_call_listed(call, "out of memory");
-        return;
-    }
-    copy_meta(q, meta);
-    ask_page(q, (sm_str){0});
+    server->unlisted = NULL;
+    mcp_call_listed(call, "out of memory");
+}
+
+void mcp_listing_changed(mcp_session *s)
+{
+    s->server->stale = true;
+    /* A change is worth knowing of even if nobody calls anything. */
+    if (s->server->asking == NULL && s->version[0] != '\0')
+        start(s, &(mcp_way){0}, (sm_str){0});
 }
 
 void mcp_listing_go_on(mcp_session *s)

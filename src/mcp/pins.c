@@ -231,7 +231,7 @@ static bool compare_schema(check *k, const mcp_tool *tool, pin *p)
         return true;
     if (p->digest.n > 0)
         tell(k,
-             "the server has changed the arguments of \"%s\" (its inputSchema) since it was first "
+             "the server has changed the arguments of \"%s\" (its input schema) since it was first "
              "seen (%s): see whether its key in the contract still names what makes two calls the "
              "same.",
              shown(tool->name, name), day(p->seen, date));

@@ -202,9 +202,10 @@ void mcp_tell_client(mcp_session *s, mcp_channel *channel, sm_str text)
 
 /* ---- order -----------------------------------------------------------------------------------*/
 
-static void regulate(mcp_session *s)
+void mcp_session_regulate(mcp_session *s)
 {
-    bool paused = s->waiting_bytes > MCP_QUEUE_BYTES || (s->link != NULL && mcp_link_full(s->link));
+    bool paused = s->waiting_bytes > MCP_QUEUE_BYTES ||
+                  (s->link != NULL && mcp_link_full(s->link)) || s->asking > MCP_ASKING_MAX;
     if (paused == s->paused || s->ending)
         return;
     s->paused = paused;
@@ -251,7 +252,7 @@ static void flush(mcp_session *s)
             give(s, text, slot->x);
         slot_free(s, slot);
     }
-    regulate(s);
+    mcp_session_regulate(s);
 }
 
 static mcp_slot *slot_add(mcp_session *s, mcp_exchange *x)
@@ -283,7 +284,7 @@ void mcp_forward(mcp_session *s, sm_str text, mcp_exchange *x)
 {
     if (s->first == NULL && mcp_session_ready(s)) {
         give(s, text, x);
-        regulate(s);
+        mcp_session_regulate(s);
         return;
     }
     mcp_slot *slot = slot_add(s, x);
@@ -608,7 +609,7 @@ static void on_server_notification(mcp_session *s, mcp_exchange *x, const mcp_me
             return;
         }
     } else if (strcmp(m->method, "notifications/tools/list_changed") == 0) {
-        mcp_listing_changed(s->server);
+        mcp_listing_changed(s);
     }
     if (x == NULL || !x->canceled)
         mcp_tell_client(s, x == NULL ? NULL : x->channel, m->text);
@@ -703,7 +704,7 @@ static void on_link_too_long(void *context, sm_str id, uint64_t length)
 
 static void on_room(void *context)
 {
-    regulate(context);
+    mcp_session_regulate(context);
 }
 
 static void on_away(mcp_timer *t)
@@ -762,7 +763,7 @@ void mcp_ignore(mcp_exchange *x, const mcp_message *m)
 
 static void begin_again(mcp_session *s)
 {
-    mcp_listing_changed(s->server);
+    s->server->stale = true;
     s->starting = s->initialize.len > 0 && mcp_request(s, "initialize", sm_buf_view(&s->initialize),
                                                        NULL, 0, on_initialized, NULL) != NULL;
     if (!s->starting)

@@ -12,7 +12,8 @@
 #include "mcp/mcp.h"
 
 #define MCP_BUCKETS     1024u
-#define MCP_CALLS_MAX   2000u              /* calls at once, of all sessions */
+#define MCP_CALLS_MAX   20000u             /* calls at once, of all sessions */
+#define MCP_ASKING_MAX  256u               /* of one session, on their way to the ledger */
 #define MCP_QUEUE_BYTES ((size_t)32 << 20) /* messages that wait for their turn */
 #define MCP_TOLD        256u               /* answers that a session remembers */
 #define MCP_OWN_ID_MAX  64u
@@ -96,6 +97,7 @@ struct mcp_session {
     mcp_exchange *table[MCP_BUCKETS];
     size_t requests;
     size_t writes;     /* calls under way */
+    size_t asking;     /* of these, those of which it is not known what becomes of them */
     uint64_t last_own; /* number of our newest request */
     char own_name[24]; /* what ids of ours begin with, quote included */
 
@@ -197,6 +199,9 @@ void mcp_tell_client(mcp_session *s, mcp_channel *channel, sm_str text);
 /* Whether the server can be given something now, or it is known that it cannot. */
 bool mcp_session_ready(const mcp_session *s);
 
+/* Lets the client wait, or go on. */
+void mcp_session_regulate(mcp_session *s);
+
 /* Less is under way in a session: the client is told. */
 void mcp_session_rest(mcp_session *s);
 
@@ -220,7 +225,7 @@ void mcp_listing_drop(mcp_listing *l);         /* accepts NULL */
 
 /* The answer to a client's tools/list, on its way: looked at, and what is hidden taken out. */
 void mcp_listing_pass(mcp_exchange *x, const mcp_message *m);
-void mcp_listing_changed(mcp_server *s);
+void mcp_listing_changed(mcp_session *s);
 
 /* A server has come back, or does not. */
 void mcp_listing_go_on(mcp_session *s);

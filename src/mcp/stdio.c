@@ -38,7 +38,8 @@ typedef struct stdio {
     bool over;               /* it has ended for good */
     bool ever;               /* it was of use */
     bool asked;              /* it was asked to end */
-    bool paused;
+    bool paused, resuming;
+    mcp_post resume;
     bool held; /* the server has to wait for the client */
     sm_buf waiting;
     size_t taken;
@@ -204,8 +205,19 @@ static void pause_client(void *context, bool paused)
     p->paused = paused;
     if (p->in.fd >= 0)
         mcp_loop_watch(p->hub->loop, &p->in, paused ? 0 : MCP_READABLE);
-    if (!paused)
+    if (paused || p->resuming)
+        return;
+    p->resuming = true; /* not from inside of whatever has just ended */
+    mcp_loop_post(p->hub->loop, &p->resume);
+}
+
+static void on_resume(mcp_post *post)
+{
+    stdio *p = (stdio *)(void *)((char *)post - offsetof(stdio, resume));
+    p->resuming = false;
+    if (!p->paused)
         take_lines(p, SM_STR(""));
+    hang_up(p);
 }
 
 /* Less is under way than before. */
@@ -347,6 +359,7 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
     o->hub->say = say;
     sm_buf_init(&p.waiting, OUT_MAX);
     p.grace.due = on_grace;
+    p.resume.take = on_resume;
     p.lines = mcp_lines_new(MCP_LINE_MAX);
     sm_err e = p.lines == NULL ? SEMEL_E_NOMEM : mcp_server_new(o->hub, &o->server, &p.server);
     if (e == SM_OK)
