@@ -5,7 +5,7 @@
 #include "mcp/call.h"
 
 /* The answer is about an effect: a repeat may come after it. */
-static void about_effect(mcp_call *call)
+static void about_effect(mcp_call *call, bool done)
 {
     mcp_exchange *x = call->x;
     sm_str handle = call->a.effect;
@@ -14,6 +14,7 @@ static void about_effect(mcp_call *call)
     memcpy(x->handle, handle.p, handle.n);
     x->handle[handle.n] = '\0';
     x->effect = call->ask.id;
+    x->done = done;
 }
 
 static void answer_result(mcp_call *call, sm_buf *result)
@@ -32,7 +33,7 @@ void mcp_call_refuse(mcp_call *call)
 {
     sm_buf out;
     sm_buf_init(&out, 4 * MCP_LINE_MAX);
-    about_effect(call);
+    about_effect(call, false);
     if (call->a.code == SEMEL_C_AWAITING_APPROVAL && call->a.request.p != NULL)
         call->a.corrective_action = sm_arena_printf(
             &call->said,
@@ -83,7 +84,7 @@ void mcp_call_replay(mcp_call *call)
         return;
     }
     sm_buf_init(&out, 4 * MCP_LINE_MAX);
-    about_effect(call);
+    about_effect(call, o->kind == SEMEL_SUCCESS);
     if (mcp_put_replay(&out, call, &error)) {
         answer_result(call, &out);
         return;
@@ -104,7 +105,8 @@ void mcp_call_pass(mcp_call *call)
     mcp_message m;
     mcp_read(sm_buf_view(&call->answer), &m);
     if (!call->unrecorded && call->a.effect.p != NULL)
-        about_effect(call);
+        about_effect(call,
+                     call->recorded == SM_OK && !call->back && call->outcome.kind == SEMEL_SUCCESS);
     call->x = NULL;
     mcp_pass_answer(x, &m);
     mcp_call_end(call);

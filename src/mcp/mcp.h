@@ -145,6 +145,9 @@ void mcp_session_hold(mcp_session *s, bool held);
 /* The client has gone: nothing is answered any more. What writes goes on and is recorded. */
 void mcp_session_end(mcp_session *s);
 
+/* The client says nothing more, but may still listen: what waits for a word of it waits no more. */
+void mcp_session_deaf(mcp_session *s);
+
 /* The server does not come back: whoever only waits is let go of. */
 void mcp_session_wind_up(mcp_session *s);
 
