@@ -2,6 +2,8 @@
  * semel mcp: puts itself between an MCP client and a server, so that the server's tools are safe to
  * retry.
  */
+#include "cli/mcp.h"
+
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +13,6 @@
 
 #include "base/file.h"
 #include "base/utf8.h"
-#include "cli/ledger.h"
-#include "cli/mcp.h"
 #include "mcp/stdio.h"
 
 #define WORKERS 64u

@@ -1,6 +1,9 @@
 /* The server behind --upstream. */
 #include "cli/mcp.h"
 
+#include <unistd.h>
+
+#include "base/clock.h"
 #include "core/wire.h"
 #include "gateway/config.h"
 
@@ -27,6 +30,11 @@ sm_err cli_mcp_remote_make(const cli_mcp_options *o, cli_mcp_remote *out, sm_fau
 
 void cli_mcp_remote_free(cli_mcp_remote *r)
 {
+    /* The end of the session is on its way to the server. */
+    int64_t deadline = sm_clock_deadline_ns(2000);
+    while (r->options.http != NULL && sm_http_under_way(r->options.http) > 0 &&
+           sm_clock_mono_ns() < deadline)
+        usleep(10000);
     sm_http_stop(r->options.http);
     for (int i = 0; i < CLI_MCP_HEADERS; i++) {
         if (r->texts[i].p != NULL)

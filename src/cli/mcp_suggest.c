@@ -18,6 +18,8 @@
 #define MODERN    "2026-07-28"
 #define ANSWER_MS 60000 /* servers that are fetched when they are started take their time */
 
+#define CHILD_MS 5000 /* for the server to end */
+
 typedef enum stage { GREETING, LISTING, DONE } stage;
 
 typedef struct asking {
@@ -238,6 +240,8 @@ int cli_mcp_suggest(const cli_mcp_options *o, sm_signals *signals)
         code = cli_fail(e == SEMEL_E_NOT_FOUND ? 127 : cli_code(e), "%s", fault.text);
     }
     mcp_link_close(q.link);
+    if (q.loop != NULL)
+        mcp_loop_settle(q.loop, CHILD_MS);
     cli_mcp_remote_free(&remote);
     mcp_tools_free(q.tools);
     mcp_loop_free(q.loop);

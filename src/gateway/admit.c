@@ -151,9 +151,11 @@ static bool answer_preflight(gw_inner *q)
     gw_set(r, "Access-Control-Allow-Methods",
            q->route != NULL ? SM_STR("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
                             : sm_str_from(allowed));
-    gw_set(r, "Access-Control-Allow-Headers",
-           SM_STR("Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Semel-Scope, "
-                  "Semel-Step, Semel-Token, Traceparent, Tracestate"));
+    gw_set(
+        r, "Access-Control-Allow-Headers",
+        SM_STR("Accept, Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Mcp-Method, "
+               "Mcp-Name, MCP-Protocol-Version, Mcp-Session-Id, Semel-Scope, Semel-Step, "
+               "Semel-Token, Traceparent, Tracestate"));
     gw_set(r, "Access-Control-Max-Age", SM_STR("600"));
     gw_reply_bare(r, 204, 0);
     return true;

@@ -13,8 +13,6 @@
 #define CHILDREN_MS 5000    /* for servers to end */
 #define SILENCE_MS  3600000 /* of a stream that passes through */
 
-extern char **environ;
-
 static void say(void *context, mcp_level level, const char *text)
 {
     static const gw_level levels[] = {GW_INFO, GW_WARN, GW_ERROR};
@@ -35,39 +33,50 @@ static bool make_argv(gw_site *site)
     return true;
 }
 
-/* Our environment with what the configuration says of it. */
+/* What of our environment a server gets: what any program needs, and none of our secrets. */
+static const char *const inherited[] = {"PATH", "HOME",   "USER", "LOGNAME", "SHELL",
+                                        "TERM", "TMPDIR", "LANG", "LC_ALL",  "TZ"};
+#define INHERITED (sizeof inherited / sizeof inherited[0])
+
+static bool configured(const sm_headers *env, const char *name)
+{
+    for (uint32_t i = 0; i < env->n; i++)
+        if (sm_str_is(env->v[i].name, name))
+            return true;
+    return false;
+}
+
+/* The environment of a server: that, and what the configuration says. */
 static sm_err make_envp(gw_site *site, sm_fault *fault)
 {
     const sm_headers *env = &site->config->env;
-    size_t n = 0, at = 0;
-    while (environ[n] != NULL)
-        n++;
-    site->envp = sm_arena_zalloc(&site->arena, n + env->n + 1, sizeof *site->envp);
+    size_t at = 0;
+    sm_err e = SM_OK;
+    site->envp = sm_arena_zalloc(&site->arena, INHERITED + env->n + 1, sizeof *site->envp);
     if (site->envp == NULL)
         return SEMEL_E_NOMEM;
-    for (uint32_t i = 0; i < env->n; i++) {
+    for (uint32_t i = 0; e == SM_OK && i < env->n; i++) {
         sm_buf value;
         sm_buf_init(&value, 65536);
-        sm_err e = gw_expand(env->v[i].value, &value, fault);
+        e = gw_expand(env->v[i].value, &value, fault);
         sm_str text = sm_arena_printf(&site->arena, "%.*s=%.*s", SM_FMT(env->v[i].name),
                                       (int)value.len, value.p == NULL ? "" : value.p);
         if (value.p != NULL)
             explicit_bzero(value.p, value.cap);
         sm_buf_fini(&value);
-        if (e != SM_OK || text.p == NULL)
-            return e != SM_OK ? e : SEMEL_E_NOMEM;
+        if (e == SM_OK && text.p == NULL)
+            e = SEMEL_E_NOMEM;
         site->envp[at++] = (char *)(uintptr_t)text.p;
     }
-    for (size_t i = 0; i < n; i++) {
-        bool set = false;
-        for (uint32_t j = 0; j < env->n && !set; j++) {
-            sm_str name = env->v[j].name;
-            set = strncmp(environ[i], name.p, name.n) == 0 && environ[i][name.n] == '=';
-        }
-        if (!set)
-            site->envp[at++] = environ[i];
+    for (size_t i = 0; e == SM_OK && i < INHERITED; i++) {
+        const char *value = getenv(inherited[i]);
+        if (value == NULL || configured(env, inherited[i]))
+            continue;
+        sm_str text = sm_arena_printf(&site->arena, "%s=%s", inherited[i], value);
+        e = text.p == NULL ? SEMEL_E_NOMEM : SM_OK;
+        site->envp[at++] = (char *)(uintptr_t)text.p;
     }
-    return SM_OK;
+    return e;
 }
 
 static sm_err open_site(gw_mcp *all, gw_site *site, const gw_mcp_server *config, sm_fault *fault)
@@ -85,9 +94,18 @@ static sm_err open_site(gw_mcp *all, gw_site *site, const gw_mcp_server *config,
                             .pins = sm_state_path(name, pins) ? pins : NULL,
                             .approve_here = true};
     sm_err e = mcp_server_new(&all->hub, &o, &site->server);
-    if (e == SM_OK && config->command.n > 0)
-        e = make_argv(site) ? make_envp(site, fault) : SEMEL_E_NOMEM;
-    return e;
+    if (e != SM_OK || config->command.n == 0)
+        return e;
+    sm_fault wrong = {0};
+    e = make_argv(site) ? make_envp(site, &wrong) : SEMEL_E_NOMEM;
+    if (e != SEMEL_E_INVALID)
+        return e;
+    /* The others can be used all the same. */
+    snprintf(site->flaw, sizeof site->flaw, "%s", wrong.text);
+    gw_say(&all->g->log, GW_ERROR, "an MCP server cannot be used", "name", name, "why", wrong.text,
+           NULL);
+    (void)fault;
+    return SM_OK;
 }
 
 /* ---- life ------------------------------------------------------------------------------------*/

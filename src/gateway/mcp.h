@@ -32,7 +32,8 @@ typedef struct gw_site {
     mcp_server *server;
     gw_upstream_api api; /* of a server over HTTP */
     sm_arena arena;
-    char **argv, **envp; /* of a child */
+    char **argv, **envp;             /* of a child */
+    char flaw[SEMEL_FAULT_TEXT_MAX]; /* why it cannot be used; empty: it can */
     gw_talk *talks;
     size_t talk_count;
 } gw_site;

@@ -460,6 +460,9 @@ void gw_on_mcp(gw_request *r)
     if (site == NULL) {
         gw_problem(r, 404, "NO_ROUTE", "Use one of the names under `mcp` in the configuration.",
                    "No MCP server is configured under that name.");
+    } else if (site->flaw[0] != '\0') {
+        gw_problem(r, 500, "MISCONFIGURED",
+                   "Tell whoever runs the gateway; trying again does not help.", "%s", site->flaw);
     } else if (r->method != GW_POST && r->method != GW_GET && r->method != GW_DELETE) {
         gw_set(r, "Allow", SM_STR("POST, GET, DELETE"));
         gw_problem(r, 405, "NOT_ALLOWED", "Use POST, GET or DELETE.", "%s is not for MCP.",

@@ -181,7 +181,8 @@ sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api 
     up->rejects_before_work = api->rejects_before_work;
     sm_str method = sm_arena_text(a, sm_str_from(r->method_text));
     sm_http_request *q = &up->request;
-    q->url = sm_arena_printf(a, "%.*s%.*s%s%.*s", SM_FMT(api->url), SM_FMT(path), query ? "?" : "",
+    const char *mark = memchr(api->url.p, '?', api->url.n) == NULL ? "?" : "&";
+    q->url = sm_arena_printf(a, "%.*s%.*s%s%.*s", SM_FMT(api->url), SM_FMT(path), query ? mark : "",
                              query ? (int)r->query.n : 0, query ? r->query.p : "");
     q->method = method.p;
     q->timeout_ms = api->timeout_ms;

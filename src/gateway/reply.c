@@ -67,7 +67,7 @@ static void admit_page(const gw_inner *q, struct MHD_Response *answer)
 {
     MHD_add_response_header(answer, "Access-Control-Allow-Origin", q->origin.p);
     MHD_add_response_header(answer, "Access-Control-Expose-Headers",
-                            "Semel-Effect, Idempotent-Replayed, Retry-After");
+                            "Semel-Effect, Idempotent-Replayed, Retry-After, Mcp-Session-Id");
     MHD_add_response_header(answer, "Vary", "Origin");
 }
 

@@ -80,14 +80,35 @@ struct mcp_call {
     sm_err recorded;
 };
 
+/* A call of this message; NULL when out of memory. */
+mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m);
+
 /* Adds the job; the loop gets the call back when it is done. */
 void mcp_call_work(mcp_call *call, mcp_stage stage);
+
+/* It does not count among those that are being asked for any more. */
+void mcp_call_counted(mcp_call *call);
 
 /* It is known what becomes of it: its place in the order is free, and more may be asked for. */
 void mcp_call_decided(mcp_call *call);
 
 /* Ends a call whose exchange was answered, or is not to be. */
 void mcp_call_end(mcp_call *call);
+
+/* Copies what the ledger said. */
+void mcp_call_keep(mcp_call *call, const semel_answer *a);
+
+/* On a worker, or on the loop: makes the arguments that the ledger is asked with (call_make.c). */
+sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault);
+
+/* It is ours to execute: sends it in its turn, or gives it back (call_send.c). */
+void mcp_call_execute(mcp_call *call);
+
+/* It is written down how it went: answers, and ends it. */
+void mcp_call_recorded(mcp_call *call);
+
+/* Answers with the server's own answer as it came, and ends it (call_answer.c). */
+void mcp_call_pass(mcp_call *call);
 
 /* Answers with what the ledger said, and ends it. */
 void mcp_call_refuse(mcp_call *call);

@@ -28,6 +28,7 @@
 
 struct mcp_loop {
     size_t kept; /* see mcp_loop_keep */
+    bool settling;
     int epoll, bell;
     mcp_watch bell_watch;
     atomic_bool stopping;
@@ -322,6 +323,30 @@ void mcp_loop_free(mcp_loop *l)
 void mcp_loop_keep(mcp_loop *l, int change)
 {
     l->kept += (size_t)change;
+    if (l->kept == 0 && l->settling)
+        mcp_loop_stop(l);
+}
+
+typedef struct settling {
+    mcp_timer timer;
+    mcp_loop *loop;
+} settling;
+
+static void lose_patience(mcp_timer *t)
+{
+    mcp_loop_stop(((settling *)(void *)t)->loop);
+}
+
+void mcp_loop_settle(mcp_loop *l, int64_t most_ms)
+{
+    settling p = {.timer = {.due = lose_patience}, .loop = l};
+    if (l->kept == 0)
+        return;
+    l->settling = true;
+    mcp_loop_time(l, &p.timer, sm_clock_deadline_ns(most_ms));
+    mcp_loop_run(l);
+    mcp_loop_untime(l, &p.timer);
+    l->settling = false;
 }
 
 size_t mcp_loop_kept(const mcp_loop *l)

@@ -23,6 +23,9 @@ void mcp_loop_stop(mcp_loop *l); /* from any thread, or a signal's handler */
 void mcp_loop_keep(mcp_loop *l, int change);
 size_t mcp_loop_kept(const mcp_loop *l);
 
+/* Runs until nothing of that is left, or for so long. */
+void mcp_loop_settle(mcp_loop *l, int64_t most_ms);
+
 /* ---- the mailbox -----------------------------------------------------------------------------*/
 
 /* Lives in whatever it is about. May be posted again once it has been given out. */

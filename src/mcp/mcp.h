@@ -12,11 +12,12 @@
  * Threads: sessions, links and calls live on one loop (loop.h) and have no locks; workers
  * (ledger/pool.h) block on the ledger and post what it said back to the loop.
  *
- *     session.c   what comes from both sides, and where it goes; order; requests under way
- *     call.c      one call of a tool: asking, waiting, executing, recording, answering
- *     listing.c   what tools the server has; lists on their way to the client
- *     approve.c   asking the client's own user for an approval
- *     verdict.c   answers: replays in the client's era, and refusals that a model can act on
+ *     session.c      life; from_client.c, from_server.c: what comes from both sides
+ *     requests.c     what is not answered yet; order.c: who is next
+ *     call.c         one call of a tool: asking, waiting, recording; call_make.c: what is asked,
+ *                    call_send.c: executing, call_answer.c and verdict.c: answers
+ *     told.c         what the client knows, so that a repeat is told from a retry
+ *     listing.c      what tools the server has; approve.c: asking the client's own user
  */
 #ifndef SM_MCP_MCP_H
 #define SM_MCP_MCP_H

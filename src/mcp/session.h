@@ -11,13 +11,14 @@
 #include "core/handle.h"
 #include "mcp/mcp.h"
 
-#define MCP_BUCKETS     1024u
-#define MCP_CALLS_MAX   20000u             /* calls at once, of all sessions */
-#define MCP_ASKING_MAX  256u               /* of one session, on their way to the ledger */
-#define MCP_QUEUE_BYTES ((size_t)32 << 20) /* messages that wait for their turn */
-#define MCP_TOLD        256u               /* answers that a session remembers */
-#define MCP_OWN_ID_MAX  64u
-#define MCP_AWAY_MS     5000 /* so long what is asked waits for a server that is started again */
+#define MCP_BUCKETS      1024u
+#define MCP_CALLS_MAX    20000u /* calls at once, of all sessions */
+#define MCP_ASKING_MAX   256u   /* of one session, on their way to the ledger */
+#define MCP_ASKING_BYTES ((size_t)8 << 20)
+#define MCP_QUEUE_BYTES  ((size_t)32 << 20) /* messages that wait for their turn */
+#define MCP_TOLD         256u               /* answers that a session remembers */
+#define MCP_OWN_ID_MAX   64u
+#define MCP_AWAY_MS      5000 /* so long what is asked waits for a server that is started again */
 
 /* JSON-RPC errors of our own, outside of what is reserved. */
 #define MCP_E_AWAY (-31001) /* the server cannot be reached; nothing was done */
@@ -96,8 +97,9 @@ struct mcp_session {
     mcp_link *link;
     mcp_exchange *table[MCP_BUCKETS];
     size_t requests;
-    size_t writes;     /* calls under way */
-    size_t asking;     /* of these, those of which it is not known what becomes of them */
+    size_t writes; /* calls under way */
+    size_t asking; /* of these, those of which it is not known what becomes of them */
+    size_t asking_bytes;
     uint64_t last_own; /* number of our newest request */
     char own_name[24]; /* what ids of ours begin with, quote included */
 
@@ -169,6 +171,10 @@ void mcp_reply(mcp_exchange *x, sm_str text);
 void mcp_reply_error(mcp_exchange *x, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* An error about a message that is no request under way; and its text. */
+void mcp_complain(mcp_session *s, mcp_channel *channel, sm_str id, int code, const char *text);
+void mcp_put_error(sm_buf *out, sm_str id, int code, sm_str message);
+
 /* The same for a result as written. */
 void mcp_reply_result(mcp_exchange *x, sm_str result);
 
@@ -192,6 +198,14 @@ void mcp_forward(mcp_session *s, sm_str text, mcp_exchange *x);
  * was, or will be when its turn comes. */
 mcp_slot *mcp_slot_new(mcp_session *s, mcp_exchange *x);
 void mcp_slot_decide(mcp_session *s, mcp_slot *slot, sm_str text);
+
+void mcp_slots_free(mcp_session *s);
+
+/* Gives the server what has its turn now. */
+void mcp_session_flush(mcp_session *s);
+
+/* The server has been away for long: what waits for it is answered with that. */
+void mcp_session_late(mcp_timer *t);
 
 /* A message for the client that answers nothing. */
 void mcp_tell_client(mcp_session *s, mcp_channel *channel, sm_str text);

@@ -1,3 +1,5 @@
+/* One loop moves everything: the client's lines in, its answers out, the server's process, signals.
+ */
 #include "mcp/stdio.h"
 
 #include <errno.h>

@@ -165,11 +165,15 @@ export class LineClient {
         this.pid = this.child.pid;
         this.ended = null;
         this.exit = new Promise((resolve) => {
-            this.child.on('close', (code, signal) => {
+            const over = (code, signal) => {
+                if (this.ended) return;
                 this.ended = { code, signal };
                 resolve(this.ended);
                 for (const waiter of this.answers.values()) waiter.reject(this.trouble('ended without an answer'));
-            });
+            };
+            this.child.on('close', over);
+            // Somebody may hold on to its output after it has ended.
+            this.child.on('exit', (code, signal) => setTimeout(over, 1000, code, signal));
         });
         this.child.stdin.on('error', () => {}); // it may have ended
         this.pieces = [];

@@ -220,12 +220,23 @@ test('an error of the protocol is passed on, and the call may be tried again', a
     await client.close();
 });
 
-test('an irreversible tool that says that it failed is in doubt, and runs no more', async () => {
+test('an irreversible tool that says that it failed may have done it: that is a doubt, and it runs no more', async () => {
     const client = await open();
-    const args = { what: 'regret', script: 'effect fail answer' };
+    const args = { what: 'failure', script: 'effect fail answer' };
     const first = await client.call('wipe', args);
     assert.equal(first.result.isError, true, first.line);
+    assert.equal(textOf(first), 'failure: 1', 'its words are passed on');
     const verdict = assertVerdict(await client.call('wipe', args), 'IN_DOUBT');
+    assert.equal(place.effects('failure'), 1);
+    place.json('resolve', verdict.effect, '--abandon', '--evidence', 'looked');
+    await client.close();
+});
+
+test('an irreversible tool in doubt bars others of its kind, until somebody says what became of it', async () => {
+    const client = await open();
+    const args = { what: 'regret', script: 'effect exit:1' };
+    const verdict = assertVerdict(await client.call('wipe', args), 'IN_DOUBT');
+    assertVerdict(await client.call('wipe', args), 'IN_DOUBT');
     assert.equal(place.effects('regret'), 1);
     // Another one of the same tool waits until the doubt is removed.
     const barred = assertVerdict(await client.call('wipe', { what: 'other' }), 'IN_DOUBT');

@@ -1,0 +1,357 @@
+/*
+ * What is asked of the ledger for a call: its scope, its step, its arguments as its tool's schema
+ * completes them.
+ */
+#include <stdlib.h>
+
+#include "mcp/call.h"
+
+#define INLINE_BYTES 65536u /* of a message that is looked at on the loop */
+#include "json/canon.h"
+
+static sm_str meta_text(mcp_call *call, const char *name, size_t most)
+{
+    sm_str value;
+    char *text = sm_arena_alloc(&call->arena, most + 1);
+    if (text == NULL || call->meta.p == NULL || !mcp_find(call->meta, name, &value) ||
+        !mcp_text(value, text, most + 1))
+        return (sm_str){0};
+    return sm_str_from(text);
+}
+
+/* SCOPE/NAME; the first that there is of: what the server was given, what the client sends, what
+ * the client is bound to, nothing. A client cannot leave what it is bound to. */
+static bool make_scope(mcp_call *call, const char **wrong)
+{
+    mcp_session *s = call->session;
+    sm_str given = meta_text(call, "semel/scope", SM_SCOPE_MAX);
+    sm_str base = s->server->scope != NULL ? sm_str_from(s->server->scope)
+                  : given.p != NULL        ? given
+                                           : s->scope;
+    *wrong = "The scope of the call is outside of what the client may use.";
+    if (s->scope.p != NULL && s->scope.n > 0 && base.p != s->scope.p &&
+        !(base.n >= s->scope.n && memcmp(base.p, s->scope.p, s->scope.n) == 0 &&
+          (base.n == s->scope.n || base.p[s->scope.n] == '/')))
+        return false;
+    call->ask.call.scope =
+        base.p == NULL || base.n == 0
+            ? sm_str_from(s->server->name)
+            : sm_arena_printf(&call->arena, "%.*s/%s", SM_FMT(base), s->server->name);
+    *wrong = "The proxy is out of memory.";
+    return call->ask.call.scope.p != NULL;
+}
+
+/* The step that a call is of: what the client says; and a leg that answers the server's questions
+ * is another one than the leg before it. */
+static bool make_step(mcp_call *call)
+{
+    sm_str step = meta_text(call, "semel/step", SM_STEP_MAX - SM_HASH_TEXT - 8);
+    if (!call->legged) {
+        call->ask.call.step = step;
+        return true;
+    }
+    sm_digest digest = {0};
+    sm_hash hash;
+    sm_str part;
+    static const char *const names[] = {"inputResponses", "requestState"};
+    sm_err e = sm_digest_init(&digest);
+    if (e == SM_OK)
+        e = sm_digest_start(&digest);
+    for (size_t i = 0; e == SM_OK && i < 2; i++) {
+        if (!mcp_find(call->params, names[i], &part))
+            part = SM_STR("");
+        uint64_t n = part.n;
+        e = sm_digest_add(&digest, &n, sizeof n);
+        if (e == SM_OK)
+            e = sm_digest_add(&digest, part.p, part.n);
+    }
+    if (e == SM_OK)
+        e = sm_digest_finish(&digest, &hash);
+    sm_digest_fini(&digest);
+    char text[SM_HASH_TEXT + 1];
+    if (e != SM_OK)
+        return false;
+    sm_hash_text(&hash, text);
+    call->ask.call.step =
+        sm_arena_printf(&call->arena, "%.*s%sleg-%s", SM_FMT(step), step.n > 0 ? "/" : "", text);
+    return call->ask.call.step.p != NULL;
+}
+
+/* The arguments that carry the downstream's key are ours to fill: what a model made up there names
+ * nothing. */
+static sm_err drop_keys(mcp_call *call, const sm_contract *c, sm_places *places, unsigned *n,
+                        sm_fault *fault)
+{
+    sm_err e = SM_OK;
+    for (uint32_t i = 0; e == SM_OK && i <= c->variant_count; i++) {
+        sm_str name = (i == 0 ? c : &c->variants[i - 1].contract)->idempotency.argument;
+        sm_pointer pointer;
+        if (name.p == NULL || name.n == 0)
+            continue;
+        sm_buf text;
+        sm_buf_init(&text, 4096);
+        if (name.p[0] == '/')
+            sm_buf_str(&text, name);
+        else
+            sm_pointer_put_token(&text, name);
+        sm_str copy = sm_arena_text(&call->arena, sm_buf_view(&text));
+        e = copy.p == NULL ? SEMEL_E_NOMEM : sm_pointer_parse(&call->arena, copy, &pointer, fault);
+        if (e == SM_OK)
+            e = sm_places_add(places, &call->arena, &pointer, NULL);
+        (*n)++;
+        sm_buf_fini(&text);
+    }
+    return e;
+}
+
+/* The arguments that the ledger is asked with: filled by the tool's schema. */
+sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault)
+{
+    const mcp_tool *tool =
+        call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, call->tool);
+    sm_str args;
+    sm_err e = mcp_tool_fill(tool, &call->arena, call->args, &sm_json_args_limits, &args, fault);
+    if (e != SM_OK)
+        return e;
+    call->ask.call.args = args;
+    const sm_contract *c =
+        sm_contracts_find(sm_contracts_now(call->server->hub->ledger, a), call->tool);
+    sm_places *places = sm_places_new(&call->arena);
+    unsigned n = 0;
+    e = c == NULL ? SM_OK : places == NULL ? SEMEL_E_NOMEM : drop_keys(call, c, places, &n, fault);
+    if (e != SM_OK || n == 0)
+        return e;
+    const sm_json *root = NULL, *less = NULL;
+    e = sm_json_read(&call->arena, args, &sm_json_args_limits, &root, fault);
+    if (e == SM_OK)
+        e = sm_json_drop(&call->arena, root, places, &less);
+    sm_buf text;
+    sm_buf_init(&text, 2 * MCP_LINE_MAX);
+    if (e == SM_OK)
+        e = sm_json_canon(less, &text, (sm_str){0}, fault);
+    if (e == SM_OK)
+        call->ask.call.args = sm_arena_text(&call->arena, sm_buf_view(&text));
+    sm_buf_fini(&text);
+    return e == SM_OK && call->ask.call.args.p == NULL ? SEMEL_E_NOMEM : e;
+}
+
+/* On a worker, from inside of the ledger: the call has its contract. */
+static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, sm_fault *fault)
+{
+    (void)args;
+    (void)fault;
+    mcp_call *call = (mcp_call *)(void *)((char *)q - offsetof(mcp_call, ask));
+    char handle[SM_HANDLE_TEXT];
+    call->contract = c;
+    call->waiter.heard = sm_waits_heard(call->server->hub->waits, q->id);
+    if (call->session->o.forgets)
+        return SM_OK;
+    call->repeat_pending = mcp_told_of(call->session, q->id, 0, handle);
+    if (!call->waited && c->on_repeat == SM_REPEAT_RUN &&
+        mcp_told_of(call->session, q->id, c->repeat_after_ms, handle)) {
+        q->call.after = sm_arena_text(&call->arena, sm_str_from(handle));
+        if (q->call.after.p == NULL)
+            return SEMEL_E_NOMEM;
+    }
+    return SM_OK;
+}
+
+static void make_call(mcp_call *call)
+{
+    call->ask.call.size = sizeof call->ask.call;
+    call->ask.call.tool = call->tool;
+    call->ask.actor = call->session->actor;
+    call->ask.lease_ms = SM_RUN_LEASE_MS;
+    call->ask.prepare = prepare;
+    call->ask.large = true;
+}
+
+/* ---- the beginning ---------------------------------------------------------------------------*/
+
+/* Passes on what only reads, without a record but with a note. */
+static void pass(mcp_call *call)
+{
+    mcp_session *s = call->session;
+    semel *ledger = s->server->hub->ledger;
+    mcp_exchange *x = call->x;
+    mcp_message m;
+    sm_journal_add(&ledger->journal, SM_JOT_PASSED, SEMEL_C_NONE, 0, 0, sm_now(ledger),
+                   call->ask.call.scope, call->tool);
+    x->what = MCP_W_OTHER;
+    x->call = NULL;
+    call->x = NULL;
+    mcp_read(sm_buf_view(&call->text), &m);
+    mcp_slot *slot = call->slot;
+    call->slot = NULL;
+    sm_buf text;
+    sm_buf_init(&text, 2 * MCP_LINE_MAX);
+    mcp_put_edited(&text, m.text, &(mcp_edit){.at = m.id, .with = x->sent_id}, 1);
+    if (slot != NULL)
+        mcp_slot_decide(s, slot, sm_buf_view(&text));
+    else
+        mcp_forward(s, sm_buf_view(&text), x);
+    sm_buf_fini(&text);
+    mcp_call_end(call);
+}
+
+/* Whether the tool only reads, as far as that can be told without its arguments. */
+static bool only_reads(mcp_call *call, const sm_contracts *set)
+{
+    const sm_tool *entry = sm_contracts_tool(set, call->tool);
+    if (entry != NULL)
+        return entry->contract.class == SM_CLASS_READ && entry->contract.variant_count == 0 &&
+               entry->contract.input == NULL;
+    const mcp_tool *tool =
+        call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, call->tool);
+    return tool != NULL && tool->hints.read_only && set->trust_annotations &&
+           set->unlisted != SM_UNLISTED_HIDE;
+}
+
+/* Answers from the ledger's memory, without asking a worker, what was done before and is not to be
+ * done again whoever asks. */
+static bool known_already(mcp_call *call, const sm_contracts *set)
+{
+    mcp_hub *hub = call->server->hub;
+    sm_fault fault;
+    const sm_contract *c = sm_contracts_find(set, call->tool);
+    if (c == NULL || c->on_repeat == SM_REPEAT_RUN || c->variant_count > 0 ||
+        call->text.len > INLINE_BYTES || mcp_call_args(call, hub->answer, &fault) != SM_OK)
+        return false;
+    call->made = true;
+    if (!sm_ask_memory(hub->ledger, &call->ask, hub->answer))
+        return false;
+    mcp_call_keep(call, hub->answer);
+    mcp_call_replay(call);
+    return true;
+}
+
+void mcp_call_listed(mcp_call *call, const char *why_not)
+{
+    mcp_hub *hub = call->server->hub;
+    if (call->x->canceled) {
+        mcp_call_end(call);
+        return;
+    }
+    if (why_not != NULL) {
+        mcp_call_refuse_with(call, SEMEL_C_UPSTREAM_FAILED, "Ask again later with the same call.",
+                             "Nothing was done: the server's tools could not be listed (%s).",
+                             why_not);
+        return;
+    }
+    call->listing = mcp_listing_hold(call->server->listing);
+    const sm_contracts *set = sm_contracts_now(hub->ledger, hub->answer);
+    if (only_reads(call, set))
+        pass(call);
+    else if (!known_already(call, set))
+        mcp_call_work(call, MCP_ASKING);
+}
+
+/* What of the params decides something; the sentence if it cannot be told. */
+static const char *read_params(mcp_call *call, const mcp_message *m)
+{
+    static const char *const once[] = {"name", "arguments",      "_meta",       "idempotencyKey",
+                                       "task", "inputResponses", "requestState"};
+    sm_str name, part;
+    char *tool = sm_arena_alloc(&call->arena, SM_TOOL_MAX + 1);
+    if (tool == NULL)
+        return "The proxy is out of memory.";
+    if (!mcp_is_object(m->params) || !mcp_find(m->params, "name", &name) || !mcp_is_string(name))
+        return "tools/call needs params with the tool's name.";
+    for (size_t i = 0; i < sizeof once / sizeof once[0]; i++)
+        if (mcp_twice(m->params, once[i]))
+            return "A member of the params is there twice.";
+    if (!mcp_text(name, tool, SM_TOOL_MAX + 1))
+        return "The tool's name is too long.";
+    call->params = m->params;
+    call->tool = sm_str_from(tool);
+    if (!mcp_find(m->params, "arguments", &call->args))
+        call->args = (sm_str){0};
+    if (mcp_find(m->params, "_meta", &call->meta) &&
+        (mcp_twice(call->meta, "semel/scope") || mcp_twice(call->meta, "semel/step")))
+        return "A member of _meta is there twice.";
+    call->tasked = mcp_find(m->params, "task", &part);
+    if (mcp_find(m->params, "idempotencyKey", &part)) {
+        char *key = sm_arena_alloc(&call->arena, SM_KEY_MAX + 1);
+        if (key == NULL || !mcp_text(part, key, SM_KEY_MAX + 1) || key[0] == '\0')
+            return "idempotencyKey is no text of 1 to 512 bytes.";
+        call->ask.call.key = sm_str_from(key);
+    }
+    call->legged =
+        mcp_find(m->params, "inputResponses", &part) || mcp_find(m->params, "requestState", &part);
+    return NULL;
+}
+
+/* They are needed as long as the call is, which may be longer than its channel. */
+static bool copy_headers(mcp_call *call, mcp_exchange *x, const mcp_hop *hop)
+{
+    sm_http_field *v = sm_arena_zalloc(&call->arena, hop->header_count + 1, sizeof *v);
+    bool right = v != NULL;
+    for (size_t i = 0; right && i < hop->header_count; i++) {
+        v[i].name = sm_arena_text(&call->arena, hop->headers[i].name);
+        v[i].value = sm_arena_text(&call->arena, hop->headers[i].value);
+        right = v[i].name.p != NULL && v[i].value.p != NULL;
+    }
+    x->way.headers = v;
+    x->way.header_count = hop->header_count;
+    return right;
+}
+
+void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, const mcp_hop *hop)
+{
+    mcp_hub *hub = s->server->hub;
+    mcp_exchange *x = mcp_exchange_new(s, MCP_W_CALL, m->id, channel);
+    mcp_call *call = x == NULL ? NULL : mcp_call_new(s, m);
+    if (call == NULL || call->text.err != SM_OK) {
+        if (call != NULL)
+            mcp_call_end(call);
+        if (x != NULL)
+            mcp_reply_error(x, -32603, "The proxy is out of memory; nothing was done.");
+        return;
+    }
+    mcp_message own;
+    mcp_read(sm_buf_view(&call->text), &own);
+    x->call = call;
+    x->batch = hop->batch;
+    if (!copy_headers(call, x, hop)) {
+        mcp_reply_error(x, -32603, "The proxy is out of memory; nothing was done.");
+        mcp_call_end(call);
+        return;
+    }
+    mcp_exchange_describe(x, m->params);
+    call->x = x;
+    call->slot = mcp_slot_new(s, x);
+    const char *wrong = read_params(call, &own);
+    if (wrong != NULL) {
+        call->x = NULL;
+        mcp_reply_error(x, -32602, "%s", wrong);
+        mcp_call_end(call);
+        return;
+    }
+    make_call(call);
+    if (!make_scope(call, &wrong)) {
+        mcp_call_refuse_with(call, SEMEL_C_FORBIDDEN, "Use another scope; nothing has run.", "%s",
+                             wrong);
+        return;
+    }
+    const sm_contracts *set = sm_contracts_now(hub->ledger, hub->answer);
+    bool marks = x->modern && s->link != NULL && s->link->exchanges; /* headers need the schema */
+    if (!marks && sm_contracts_tool(set, call->tool) != NULL && only_reads(call, set)) {
+        pass(call);
+    } else if (sm_contracts_find(set, call->tool) == NULL) {
+        mcp_call_refuse_with(call, SEMEL_C_UNKNOWN_TOOL, "Use a tool that is listed.",
+                             "The contract does not allow the tool %.*s.", SM_FMT(call->tool));
+    } else if (hub->calls > MCP_CALLS_MAX) {
+        mcp_call_refuse_with(call, SEMEL_C_RETRY_IN_FLIGHT,
+                             "Wait for some of them to end, then make the call again.",
+                             "Nothing was done: %u calls are under way already.", MCP_CALLS_MAX);
+    } else {
+        mcp_approve_read(call);
+        if (!make_step(call))
+            mcp_call_refuse_with(call, SEMEL_C_LEDGER_UNAVAILABLE, "Ask again later.",
+                                 "The proxy is out of memory; nothing was done.");
+        else if (mcp_listing_fresh(s->server))
+            mcp_call_listed(call, NULL);
+        else
+            mcp_listing_need(s, call, call->meta);
+    }
+}

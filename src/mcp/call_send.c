@@ -1,0 +1,267 @@
+/*
+ * A call at the server: what it is sent as, and what came of it.
+ *
+ * What a result says decides what is recorded of it. A tool that answered has answered, whatever it
+ * said; what was turned down before any work (unknown tool, wrong parameters) did nothing; a server
+ * that was lost after the first byte of the call had left leaves a doubt, and nothing here ever
+ * sends it again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mcp/call.h"
+#include "json/canon.h"
+
+/* ---- executing -------------------------------------------------------------------------------*/
+
+/* A member of an object, at the end of a pointer's tokens. */
+static void put_at(sm_buf *out, sm_str object, const sm_str *tokens, uint32_t n, sm_str value)
+{
+    char name[512];
+    sm_str inner = {0};
+    snprintf(name, sizeof name, "%.*s", SM_FMT(tokens[0]));
+    if (n == 1) {
+        mcp_put_with(out, object, name, value);
+        return;
+    }
+    sm_buf next;
+    sm_buf_init(&next, 2 * MCP_LINE_MAX);
+    if (!mcp_find(object, name, &inner) || !mcp_is_object(inner))
+        inner = (sm_str){0};
+    put_at(&next, inner, tokens + 1, n - 1, value);
+    mcp_put_with(out, object, name, sm_buf_view(&next));
+    out->err = out->err != SM_OK ? out->err : next.err;
+    sm_buf_fini(&next);
+}
+
+static bool given(sm_str name)
+{
+    return name.p != NULL && name.n > 0;
+}
+
+/* The params as the server gets them: without what was meant for us, and with the downstream's key
+ * where the contract says that it goes, whatever a model wrote there. */
+static sm_err put_params(mcp_call *call, sm_buf *out)
+{
+    const sm_idempotency *how = &call->contract->idempotency;
+    sm_buf key, part, less;
+    sm_err e = SM_OK;
+    sm_buf_init(&key, 256);
+    sm_buf_init(&part, 2 * MCP_LINE_MAX);
+    sm_buf_init(&less, 2 * MCP_LINE_MAX);
+    sm_str params = call->params;
+    if (call->said_about.p != NULL) {
+        mcp_put_with(&part, params, "inputResponses", (sm_str){0});
+        mcp_put_with(&less, sm_buf_view(&part), "requestState", (sm_str){0});
+        params = sm_buf_view(&less);
+        sm_buf_clear(&part);
+    }
+    sm_json_put_string(&key, call->a.idempotency_key);
+    if (!call->unrecorded && given(how->meta)) {
+        put_at(&part, call->meta, &how->meta, 1, sm_buf_view(&key));
+        mcp_put_with(out, params, "_meta", sm_buf_view(&part));
+    } else if (!call->unrecorded && given(how->argument)) {
+        sm_pointer pointer = {.tokens = &how->argument, .count = 1};
+        if (how->argument.p[0] == '/')
+            e = sm_pointer_parse(&call->arena, how->argument, &pointer, NULL);
+        if (e == SM_OK)
+            put_at(&part, call->args, pointer.tokens, pointer.count, sm_buf_view(&key));
+        mcp_put_with(out, params, "arguments", sm_buf_view(&part));
+    } else {
+        sm_buf_str(out, params);
+    }
+    e = e != SM_OK ? e : part.err != SM_OK ? part.err : less.err != SM_OK ? less.err : out->err;
+    sm_buf_fini(&less);
+    sm_buf_fini(&part);
+    sm_buf_fini(&key);
+    return e;
+}
+
+/* The message as the server gets it: as it came, but for its id on a shared link, and its params.
+ */
+static sm_err put_message(mcp_call *call, sm_buf *out)
+{
+    mcp_message m;
+    sm_buf params;
+    sm_buf_init(&params, 2 * MCP_LINE_MAX);
+    mcp_read(sm_buf_view(&call->text), &m);
+    sm_err e = put_params(call, &params);
+    mcp_edit id = {.at = m.id, .with = call->x->sent_id};
+    mcp_edit with = {.at = m.params, .with = sm_buf_view(&params)};
+    mcp_edit edits[2] = {m.id.p < m.params.p ? id : with, m.id.p < m.params.p ? with : id};
+    if (e == SM_OK)
+        mcp_put_edited(out, m.text, edits, 2);
+    sm_buf_fini(&params);
+    return e != SM_OK ? e : out->err;
+}
+
+/* Nothing was done under the claim: it is given back, and `a` is what is told. */
+static void give_back(mcp_call *call)
+{
+    call->back = true;
+    mcp_call_decided(call);
+    if (call->unrecorded)
+        mcp_call_recorded(call);
+    else
+        mcp_call_work(call, MCP_RECORDING);
+}
+
+static void copy_text(char out[SM_HANDLE_TEXT], sm_str text)
+{
+    size_t n = text.n < SM_HANDLE_TEXT ? text.n : SM_HANDLE_TEXT - 1;
+    if (n > 0)
+        memcpy(out, text.p, n);
+    out[n] = '\0';
+}
+
+void mcp_call_execute(mcp_call *call)
+{
+    mcp_session *s = call->session;
+    mcp_exchange *x = call->x;
+    call->unrecorded = call->a.claim.p == NULL;
+    mcp_call_counted(call);
+    copy_text(call->claim, call->a.claim);
+    copy_text(call->handle, call->a.effect);
+    call->ask.joined_generation = call->a.generation;
+    call->ask.joined_fence = call->a.fence;
+    call->ask.joined_request = 0;
+    call->why = (sm_str){0};
+    call->stage = MCP_EXECUTING;
+    if (!call->unrecorded && sm_handle_parse("cl_", sm_str_from(call->claim), &call->lease.claim))
+        sm_keeper_add(s->server->hub->ledger, &call->lease);
+    sm_buf text;
+    sm_buf_init(&text, 2 * MCP_LINE_MAX);
+    if (x->canceled) {
+        give_back(call); /* whoever asked has changed their mind in time */
+    } else if (put_message(call, &text) != SM_OK) {
+        call->why = SM_STR("The proxy is out of memory; nothing was done.");
+        give_back(call);
+    } else {
+        mcp_slot *slot = call->slot;
+        call->slot = NULL;
+        x->way.write = true;
+        if (slot != NULL)
+            mcp_slot_decide(s, slot, sm_buf_view(&text));
+        else
+            mcp_forward(s, sm_buf_view(&text), x);
+    }
+    sm_buf_fini(&text);
+}
+
+/* ---- what the server said --------------------------------------------------------------------*/
+
+/* Whether a JSON-RPC error says that the request was turned down before any work. */
+static bool turned_down(int code)
+{
+    return code == -32700 || code == -32600 || code == -32601 || code == -32602;
+}
+
+/* Whether it says that nobody knows: the server's own call was cut short. */
+static bool cut_short(int code)
+{
+    return code == -32000 || code == -32001;
+}
+
+static void judge_error(mcp_call *call, const mcp_message *m)
+{
+    sm_str code_text;
+    char digits[16] = "";
+    semel_outcome *o = &call->outcome;
+    if (mcp_find(m->error, "code", &code_text) && code_text.n < sizeof digits)
+        memcpy(digits, code_text.p, code_text.n);
+    int code = atoi(digits);
+    o->kind = SEMEL_FAILURE;
+    o->status = code > 0 ? code : code < -1 ? -code : 1; /* none is negative in the ledger */
+    o->value = m->error;
+    o->applied = turned_down(code) ? SEMEL_APPLIED_NO
+                 : cut_short(code) ? SEMEL_APPLIED_UNKNOWN
+                                   : SEMEL_APPLIED_DEFAULT;
+}
+
+/* A tool that says that it failed has answered. What that means for what was done follows from its
+ * class: of what is irreversible nobody knows. */
+static void judge_result(mcp_call *call, const mcp_message *m)
+{
+    sm_str failed;
+    bool error = mcp_find(m->result, "isError", &failed) && mcp_is_true(failed);
+    call->outcome.kind = error ? SEMEL_FAILURE : SEMEL_SUCCESS;
+    call->outcome.value = m->result;
+}
+
+void mcp_call_answered(mcp_call *call, const mcp_message *m)
+{
+    sm_str type;
+    sm_buf_clear(&call->answer);
+    sm_buf_str(&call->answer, m->text);
+    if (call->answer.err != SM_OK) {
+        mcp_call_lost(call, &(mcp_loss){.sent = true, .why = "the proxy is out of memory"});
+        return;
+    }
+    if (call->unrecorded) {
+        mcp_call_pass(call);
+        return;
+    }
+    mcp_message own;
+    mcp_read(sm_buf_view(&call->answer), &own);
+    call->outcome = (semel_outcome){.size = sizeof call->outcome};
+    call->back = own.kind == MCP_RESULT && mcp_find(own.result, "resultType", &type) &&
+                 mcp_is(type, "input_required");
+    if (own.kind == MCP_RESULT)
+        judge_result(call, &own);
+    else
+        judge_error(call, &own);
+    call->outcome.bytes = call->outcome.value.n;
+    mcp_call_work(call, MCP_RECORDING);
+}
+
+void mcp_call_lost(mcp_call *call, const mcp_loss *loss)
+{
+    call->why = sm_arena_text(&call->arena, sm_str_from(loss->why));
+    if (loss->status >= 400 && loss->status < 500) {
+        /* Turned down by the server's door: no tool has seen it. */
+        call->turned_down = loss->status;
+        sm_buf_clear(&call->answer);
+        sm_buf_str(&call->answer, loss->body);
+        give_back(call);
+        return;
+    }
+    if (!loss->sent) {
+        give_back(call);
+        return;
+    }
+    if (call->unrecorded) {
+        mcp_call_refuse_with(call, SEMEL_C_UPSTREAM_FAILED, "Ask again later with the same call.",
+                             "The call got no answer: %s.", loss->why);
+        return;
+    }
+    sm_buf_clear(&call->answer);
+    sm_buf_text(&call->answer, "{\"error\":");
+    sm_json_put_string(&call->answer, call->why);
+    sm_buf_byte(&call->answer, '}');
+    call->unknown = true;
+    call->outcome = (semel_outcome){.size = sizeof call->outcome,
+                                    .kind = SEMEL_FAILURE,
+                                    .applied = SEMEL_APPLIED_UNKNOWN,
+                                    .value = sm_buf_view(&call->answer),
+                                    .bytes = call->answer.len};
+    mcp_call_work(call, MCP_RECORDING);
+}
+
+void mcp_call_progress(mcp_call *call, const mcp_message *m)
+{
+    sm_str token;
+    if (!call->x->canceled)
+        mcp_tell_client(call->session, call->x->channel, m->text);
+    mcp_find(m->params, "progressToken", &token);
+    for (mcp_call *other = call->server->calls; other != NULL; other = other->next) {
+        if (other == call || other->stage != MCP_PARKED || other->ask.id != call->ask.id ||
+            other->x == NULL || other->x->canceled || other->x->token.p == NULL)
+            continue;
+        sm_buf out;
+        sm_buf_init(&out, 2 * MCP_LINE_MAX);
+        mcp_put_edited(&out, m->text, &(mcp_edit){.at = token, .with = other->x->token}, 1);
+        if (out.err == SM_OK)
+            mcp_tell_client(other->session, other->x->channel, sm_buf_view(&out));
+        sm_buf_fini(&out);
+    }
+}

@@ -1,0 +1,176 @@
+/*
+ * Requests that are not answered yet: a client's, and ours; and what they are answered with.
+ *
+ * To be able to say the truth when the server goes away, every request is known until it has its
+ * answer; that is all that is kept of it.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mcp/session.h"
+#include "json/canon.h"
+
+/* ---- requests under way ----------------------------------------------------------------------*/
+
+static size_t bucket_of(sm_str id)
+{
+    uint64_t h = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < id.n; i++)
+        h = (h ^ (unsigned char)id.p[i]) * 0x100000001B3u;
+    return (size_t)((h ^ (h >> 32)) % MCP_BUCKETS);
+}
+
+mcp_exchange *mcp_exchange_find(mcp_session *s, sm_str sent_id)
+{
+    mcp_exchange *x = s->table[bucket_of(sent_id)];
+    while (x != NULL && !sm_str_eq(x->sent_id, sent_id))
+        x = x->next;
+    return x;
+}
+
+static void table_add(mcp_session *s, mcp_exchange *x)
+{
+    mcp_exchange **at = &s->table[bucket_of(x->sent_id)];
+    x->next = *at;
+    if (x->next != NULL)
+        x->next->at = &x->next;
+    x->at = at;
+    *at = x;
+    s->requests++;
+}
+
+static void table_remove(mcp_exchange *x)
+{
+    if (x->at == NULL)
+        return;
+    *x->at = x->next;
+    if (x->next != NULL)
+        x->next->at = x->at;
+    x->at = NULL;
+    x->session->requests--;
+}
+
+size_t mcp_own_id(mcp_session *s, char out[MCP_OWN_ID_MAX])
+{
+    return (size_t)snprintf(out, MCP_OWN_ID_MAX, "%s%llu\"", s->own_name,
+                            (unsigned long long)++s->last_own);
+}
+
+mcp_exchange *mcp_exchange_new(mcp_session *s, mcp_what what, sm_str id, mcp_channel *channel)
+{
+    char own[MCP_OWN_ID_MAX];
+    sm_str sent = id;
+    if (s->o.shared || what == MCP_W_OWN) {
+        sent.n = mcp_own_id(s, own);
+        sent.p = own;
+    }
+    mcp_exchange *x = calloc(1, sizeof *x + id.n + sent.n);
+    if (x == NULL)
+        return NULL;
+    char *texts = (char *)(x + 1);
+    if (id.n > 0)
+        memcpy(texts, id.p, id.n);
+    memcpy(texts + id.n, sent.p, sent.n);
+    x->id = (sm_str){texts, id.n};
+    x->sent_id = (sm_str){texts + id.n, sent.n};
+    x->session = s;
+    x->what = what;
+    x->channel = channel;
+    table_add(s, x);
+    return x;
+}
+
+void mcp_exchange_free(mcp_exchange *x)
+{
+    if (x == NULL)
+        return;
+    if (x->under_way)
+        mcp_link_forget(x->session->link, &x->way);
+    if (x->batch != NULL)
+        mcp_batch_answer(x->batch, x->session, (sm_str){0});
+    mcp_session *s = x->session;
+    table_remove(x);
+    free((char *)(uintptr_t)x->token.p);
+    free(x);
+    if (s->requests == 0)
+        mcp_session_rest(s);
+}
+
+/* ---- answers ---------------------------------------------------------------------------------*/
+
+static uint64_t deliver(mcp_exchange *x, sm_str text)
+{
+    mcp_session *s = x->session;
+    mcp_batch *batch = x->batch;
+    bool wanted = !x->canceled && !s->ending;
+    x->batch = NULL;
+    if (batch != NULL)
+        mcp_batch_answer(batch, s, wanted ? text : (sm_str){0});
+    else if (wanted)
+        return s->client.deliver(s->client.context, x->channel, text, true);
+    return 0;
+}
+
+void mcp_reply(mcp_exchange *x, sm_str text)
+{
+    mcp_session *s = x->session;
+    uint64_t ticket = deliver(x, text);
+    if (x->call != NULL && ticket != 0)
+        mcp_told_add(s, x, ticket);
+    mcp_exchange_free(x);
+}
+
+void mcp_reply_result(mcp_exchange *x, sm_str result)
+{
+    sm_buf out;
+    sm_buf_init(&out, 4 * MCP_LINE_MAX);
+    sm_buf_text(&out, "{\"jsonrpc\":\"2.0\",\"id\":");
+    sm_buf_str(&out, x->id);
+    sm_buf_text(&out, ",\"result\":");
+    sm_buf_str(&out, result);
+    sm_buf_byte(&out, '}');
+    if (out.err == SM_OK)
+        mcp_reply(x, sm_buf_view(&out));
+    else
+        mcp_reply_error(x, -32603, "out of memory");
+    sm_buf_fini(&out);
+}
+
+void mcp_put_error(sm_buf *out, sm_str id, int code, sm_str message)
+{
+    sm_buf_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
+    sm_buf_str(out, id.p == NULL ? SM_STR("null") : id);
+    sm_buf_printf(out, ",\"error\":{\"code\":%d,\"message\":", code);
+    sm_json_put_string(out, message);
+    sm_buf_text(out, "}}");
+}
+
+void mcp_reply_error(mcp_exchange *x, int code, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    sm_buf out;
+    sm_buf_init(&out, MCP_LINE_MAX);
+    mcp_put_error(&out, x->id, code, sm_str_from(text));
+    mcp_reply(x, sm_buf_view(&out));
+    sm_buf_fini(&out);
+}
+
+void mcp_complain(mcp_session *s, mcp_channel *channel, sm_str id, int code, const char *text)
+{
+    sm_buf out;
+    sm_buf_init(&out, MCP_LINE_MAX);
+    mcp_put_error(&out, id, code, sm_str_from(text));
+    s->client.deliver(s->client.context, channel, sm_buf_view(&out), true);
+    sm_buf_fini(&out);
+}
+
+void mcp_tell_client(mcp_session *s, mcp_channel *channel, sm_str text)
+{
+    if (!s->ending)
+        s->client.deliver(s->client.context, channel, text, false);
+}
