@@ -1,10 +1,8 @@
 /*
  * An MCP client that measures: what benchmarks/mcp is made of.
  *
- *   mcp-client LOADS MS URL              a server over Streamable HTTP
- *   mcp-client LOADS MS -- COMMAND...    a server over standard streams
- *   mcp-client --commits MS FILE         4 KiB appended and synced: one durable commit
- *   mcp-client --effects MS LEDGER       begin and commit through the C API
+ *   mcp-client [--beside DIRECTORY] LOADS MS URL              a server over Streamable HTTP
+ *   mcp-client [--beside DIRECTORY] LOADS MS -- COMMAND...    a server over standard streams
  *
  * LOADS are words with commas between them:
  *
@@ -15,10 +13,17 @@
  *
  * Each load is measured for MS milliseconds with one call after another, then for as long with 64
  * in flight. It prints a line: the load, p50 and p99 of the former in microseconds, and the
- * latter's calls a second (of --commits and --effects, those of one after another). Every answer is
- * looked at: a fresh call that is replayed, or a replay that runs, ends the benchmark.
+ * latter's calls a second. Every answer is looked at: a fresh call that is replayed, or a replay
+ * that runs, ends the benchmark.
+ *
+ * With --beside, each fresh call of those one after another is followed by two others, in files of
+ * their own in that directory: `commit`, 4 KiB appended and synced, and `effect`, begin and commit
+ * through the C API. A disk that others use is slow for a second and fast for the next, so what is
+ * to be compared has to be as close as this. They have lines of their own, without a rate.
  */
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +38,20 @@
 #define WARM_UP     32
 #define APPEND      4096
 
-static double samples[SAMPLES_MAX]; /* nanoseconds */
+typedef struct series {
+    size_t n;
+    double ns[SAMPLES_MAX];
+} series;
+
+static series calls, commits, effects;
+
+/* What stands beside the calls. */
+typedef struct beside {
+    int disk;
+    semel *ledger;
+    semel_answer *answer;
+    uint64_t order;
+} beside;
 
 typedef struct client {
     bench_wire *wire;
@@ -43,12 +61,65 @@ typedef struct client {
     unsigned id;
     uint64_t first, next; /* orders: nobody else has the same */
     size_t in_flight;
+    beside *beside; /* NULL: nothing */
 } client;
 
-static void print_line(const char *name, size_t n, double rate)
+/* Notes what began at *now, and sets that to the time of its end. */
+static void note(series *v, double *now)
 {
-    printf("%s %.2f %.2f %.1f\n", name, bench_quantile(samples, n, 0.5) / 1e3,
-           bench_quantile(samples, n, 0.99) / 1e3, rate);
+    double end = bench_now_ns();
+    if (v->n < SAMPLES_MAX)
+        v->ns[v->n++] = end - *now;
+    *now = end;
+}
+
+static void print_series(const char *name, series *v, double rate)
+{
+    printf("%s %.2f %.2f %.1f\n", name, bench_quantile(v->ns, v->n, 0.5) / 1e3,
+           bench_quantile(v->ns, v->n, 0.99) / 1e3, rate);
+    v->n = 0;
+}
+
+/* Orders begin with the time in microseconds: far fewer are made in one, so that nobody makes the
+ * same again. */
+static uint64_t first_order(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* ---- what stands beside ----------------------------------------------------------------------*/
+
+static void beside_open(beside *b, const char *directory)
+{
+    char path[PATH_MAX], url[PATH_MAX + 8];
+    semel_fault fault = {0};
+    semel_options o = {.size = sizeof o, .url = url, .actor = {"bench", 5}};
+    snprintf(path, sizeof path, "%s/disk", directory);
+    snprintf(url, sizeof url, "sqlite:%s/effects.db", directory);
+    b->disk = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    bench_must(b->disk >= 0, "cannot make a file");
+    bench_must(semel_open(&o, &b->ledger, &fault) == SEMEL_OK, fault.text);
+    b->answer = semel_answer_new();
+    b->order = first_order();
+}
+
+static void beside_close(beside *b)
+{
+    semel_answer_free(b->answer);
+    semel_close(b->ledger);
+    close(b->disk);
+}
+
+static void beside_run(beside *b, double *now)
+{
+    static const char page[APPEND];
+    bench_must(write(b->disk, page, sizeof page) == sizeof page && fdatasync(b->disk) == 0,
+               "cannot write to the disk");
+    note(&commits, now);
+    bench_effect(b->ledger, b->answer, b->order++, NULL);
+    note(&effects, now);
 }
 
 /* ---- calls -----------------------------------------------------------------------------------*/
@@ -96,19 +167,17 @@ static void shake_hands(client *c)
     c->wire->notify(c->wire, done, sizeof done - 1);
 }
 
-/* One after another. Returns how many there were. */
-static size_t take_turns(client *c, double slice_ns)
+/* One after another. */
+static void take_turns(client *c, double slice_ns, beside *others)
 {
-    size_t n = 0;
     double now = bench_now_ns(), end = now + slice_ns;
-    while (now < end && n < SAMPLES_MAX) {
-        double start = now;
+    while (now < end) {
         send_call(c);
         await(c);
-        now = bench_now_ns();
-        samples[n++] = now - start;
+        note(&calls, &now);
+        if (others != NULL)
+            beside_run(others, &now);
     }
-    return n;
 }
 
 /* Calls a second, with as many in flight as may be. */
@@ -137,17 +206,25 @@ static void measure_load(client *c, const char *load, double slice_ns)
         send_call(c);
         await(c);
     }
-    size_t n = take_turns(c, slice_ns);
-    print_line(load, n, crowd(c, slice_ns));
+    bool aside = c->beside != NULL && strcmp(load, "fresh") == 0;
+    take_turns(c, slice_ns, aside ? c->beside : NULL);
+    print_series(load, &calls, crowd(c, slice_ns));
     c->replayed = false;
+    if (!aside)
+        return;
+    print_series("commit", &commits, 0);
+    print_series("effect", &effects, 0);
 }
 
-static void measure_calls(char *loads, double slice_ns, char **target)
+static void measure(char *loads, double slice_ns, char **target, const char *directory)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    client c = {.first = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000};
-    c.next = c.first + 1; /* far fewer than one in a microsecond are made */
+    beside others = {0};
+    client c = {.first = first_order()};
+    c.next = c.first + 1;
+    if (directory != NULL) {
+        beside_open(&others, directory);
+        c.beside = &others;
+    }
     c.wire =
         strcmp(target[0], "--") == 0 ? bench_wire_spawn(target + 1) : bench_wire_dial(target[0]);
     shake_hands(&c);
@@ -155,64 +232,25 @@ static void measure_calls(char *loads, double slice_ns, char **target)
     for (char *load = strtok_r(loads, ",", &rest); load != NULL; load = strtok_r(NULL, ",", &rest))
         measure_load(&c, load, slice_ns);
     c.wire->close(c.wire);
-}
-
-/* ---- what stands beside them -----------------------------------------------------------------*/
-
-static void measure_commits(const char *path, double slice_ns)
-{
-    static const char page[APPEND];
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    bench_must(fd >= 0, "cannot make a file");
-    size_t n = 0;
-    double first = bench_now_ns(), now = first;
-    while (now - first < slice_ns && n < SAMPLES_MAX) {
-        double start = now;
-        bench_must(write(fd, page, sizeof page) == sizeof page, "cannot write to the disk");
-        bench_must(fdatasync(fd) == 0, "cannot sync the disk");
-        now = bench_now_ns();
-        samples[n++] = now - start;
-    }
-    close(fd);
-    print_line("commit", n, (double)n * 1e9 / (now - first));
-}
-
-static void measure_effects(const char *url, double slice_ns)
-{
-    semel *s = NULL;
-    semel_fault fault = {0};
-    semel_options o = {.size = sizeof o, .url = url, .actor = {"bench", 5}};
-    bench_must(semel_open(&o, &s, &fault) == SEMEL_OK, fault.text);
-    semel_answer *a = semel_answer_new();
-    struct timespec wall;
-    clock_gettime(CLOCK_REALTIME, &wall);
-    uint64_t order = (uint64_t)wall.tv_sec * 1000000 + (uint64_t)wall.tv_nsec / 1000;
-    size_t n = 0;
-    double first = bench_now_ns(), now = first;
-    while (now - first < slice_ns && n < SAMPLES_MAX) {
-        double start = now;
-        bench_effect(s, a, order++, NULL);
-        now = bench_now_ns();
-        samples[n++] = now - start;
-    }
-    print_line("effect", n, (double)n * 1e9 / (now - first));
-    semel_answer_free(a);
-    semel_close(s);
+    if (directory != NULL)
+        beside_close(&others);
 }
 
 int main(int argc, char **argv)
 {
+    const char *directory = NULL;
+    if (argc > 2 && strcmp(argv[1], "--beside") == 0) {
+        directory = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
     double slice_ns = argc > 2 ? atof(argv[2]) * 1e6 : 0;
     if (argc < 4 || slice_ns <= 0 || (strcmp(argv[3], "--") == 0 && argc < 5)) {
-        fprintf(stderr, "usage: mcp-client LOADS MS URL | LOADS MS -- COMMAND... |\n"
-                        "       mcp-client --commits MS FILE | --effects MS LEDGER\n");
+        fprintf(stderr, "usage: mcp-client [--beside DIRECTORY] LOADS MS URL | LOADS MS -- "
+                        "COMMAND...\n");
         return 64;
     }
-    if (strcmp(argv[1], "--commits") == 0)
-        measure_commits(argv[3], slice_ns);
-    else if (strcmp(argv[1], "--effects") == 0)
-        measure_effects(argv[3], slice_ns);
-    else
-        measure_calls(argv[1], slice_ns, argv + 3);
+    signal(SIGPIPE, SIG_IGN); /* a server that has ended is told of, and not died of */
+    measure(argv[1], slice_ns, argv + 3, directory);
     return 0;
 }
