@@ -238,9 +238,22 @@ static bool park(mcp_call *call)
 
 /* ---- back on the loop ------------------------------------------------------------------------*/
 
+/* What the ledger's trouble is, is for people and not for models. */
+static void tell_trouble(mcp_call *call)
+{
+    mcp_hub *hub = call->server->hub;
+    if (call->a.code != SEMEL_C_LEDGER_UNAVAILABLE) {
+        hub->told_trouble = false;
+    } else if (!hub->told_trouble) {
+        hub->told_trouble = true;
+        mcp_say(hub, MCP_ERROR_LEVEL, "the ledger cannot be used: %.*s", SM_FMT(call->a.message));
+    }
+}
+
 static void on_asked(mcp_call *call)
 {
     semel_answer *a = &call->a;
+    tell_trouble(call);
     if (a->verdict == SEMEL_EXECUTE) {
         mcp_call_execute(call);
     } else if (call->x->canceled) {

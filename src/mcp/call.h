@@ -38,6 +38,7 @@ struct mcp_call {
     mcp_slot *slot;        /* its place in the order, until it is known what is sent */
     mcp_call *next, *prev; /* all of a server */
     mcp_call *next_unlisted;
+    unsigned listings; /* how often it has waited for the list */
     mcp_stage stage;
     bool undecided; /* it counts among those that the session is asking for */
     mcp_listing *listing;
