@@ -101,7 +101,6 @@ void mcp_call_work(mcp_call *call, mcp_stage stage)
 
 /* ---- the worker's part -----------------------------------------------------------------------*/
 
-/* Copies what the ledger said out of the worker's answer. */
 void mcp_call_keep(mcp_call *call, const semel_answer *a)
 {
     sm_arena_reset(&call->said);
@@ -263,9 +262,22 @@ bool mcp_call_park(mcp_call *call)
 
 /* ---- back on the loop ------------------------------------------------------------------------*/
 
+/* What the ledger's trouble is, is for people and not for models. */
+static void tell_trouble(mcp_call *call)
+{
+    mcp_hub *hub = call->server->hub;
+    if (call->a.code != SEMEL_C_LEDGER_UNAVAILABLE) {
+        hub->told_trouble = false;
+    } else if (!hub->told_trouble) {
+        hub->told_trouble = true;
+        mcp_say(hub, MCP_ERROR_LEVEL, "the ledger cannot be used: %.*s", SM_FMT(call->a.message));
+    }
+}
+
 static void on_asked(mcp_call *call)
 {
     semel_answer *a = &call->a;
+    tell_trouble(call);
     if (a->verdict == SEMEL_EXECUTE) {
         mcp_call_execute(call);
     } else if (call->x->canceled) {

@@ -66,6 +66,7 @@ struct mcp_call {
     mcp_slot *slot;        /* its place in the order, until it is known what is sent */
     mcp_call *next, *prev; /* all of a server */
     mcp_call *next_unlisted;
+    unsigned listings; /* how often it has waited for the list */
     mcp_stage stage;
     bool undecided; /* it counts among those that the session is asking for */
     mcp_listing *listing;
@@ -124,16 +125,18 @@ void mcp_call_decided(mcp_call *call);
 /* Ends a call whose exchange was answered, or is not to be. */
 void mcp_call_end(mcp_call *call);
 
-/* On a worker: makes the arguments that the ledger is asked with (call_make.c). */
+/* Copies what the ledger said. */
+void mcp_call_keep(mcp_call *call, const semel_answer *a);
+
+/* On a worker, or on the loop: makes the arguments that the ledger is asked with (call_make.c). */
 sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault);
 
 /* Whether a tool that the contract does not list only reads, by what the server says of it and as
  * far as that is believed. */
 bool mcp_call_hinted(const mcp_call *call, const sm_contracts *set, sm_str tool);
 
-/* On a worker: asks the ledger; keeps what it said. */
+/* On a worker: asks the ledger. */
 void mcp_call_ask(mcp_call *call, semel_answer *a);
-void mcp_call_keep(mcp_call *call, const semel_answer *a);
 
 /* It waits for something from now on, until its time is over. */
 void mcp_call_time(mcp_call *call);

@@ -22,7 +22,7 @@
 #define STEPS_MAX 6u /* for one call of a client: what a chain can have, and a probe that waits */
 
 /* What a resend may have to wait before the server gets it. */
-#define SENDING_MS (2 * MCP_AWAY_MS)
+#define SENDING_MS (MCP_AWAY_MS + MCP_STARTING_MS)
 
 /* ---- the worker looks ------------------------------------------------------------------------*/
 
@@ -242,8 +242,9 @@ static void send_probe(mcp_call *call)
     const mcp_tool *tool = call->listing == NULL
                                ? NULL
                                : mcp_tools_find(call->listing->tools, call->contract->probe.tool);
-    if (mcp_headers_beside(&call->arena, &call->x->way, "tools/call", r->params, tool, &headers,
-                           &n))
+    bool there = !s->down && !s->starting;
+    if (there && mcp_headers_beside(&call->arena, &call->x->way, "tools/call", r->params, tool,
+                                    &headers, &n))
         r->probe = mcp_request(s, "tools/call", r->params, headers, n, on_probed, call);
     if (r->probe == NULL)
         put_off(call, "the server cannot be asked now what became of it");
