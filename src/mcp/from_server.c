@@ -185,6 +185,7 @@ void mcp_session_late(mcp_timer *t)
     mcp_session *s = (mcp_session *)(void *)((char *)t - offsetof(mcp_session, away_timer));
     s->away = true;
     mcp_listing_go_on(s);
+    mcp_remedy_go_on(s);
     mcp_session_flush(s); /* whatever waits is answered with that */
 }
 
@@ -198,6 +199,7 @@ static void on_down(void *context, const char *why, bool for_good)
     if (for_good) {
         s->away = true;
         mcp_listing_go_on(s);
+        mcp_remedy_go_on(s);
         mcp_session_flush(s);
         s->client.over(s->client.context);
     } else {
@@ -210,6 +212,7 @@ static void started(mcp_session *s)
     s->starting = s->away = false;
     mcp_loop_untime(s->server->hub->loop, &s->away_timer);
     mcp_listing_go_on(s);
+    mcp_remedy_go_on(s);
     mcp_session_flush(s);
 }
 

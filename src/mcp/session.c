@@ -124,12 +124,14 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
             if (x->channel != channel || x->canceled)
                 continue;
             x->channel = NULL;
-            if (x->what == MCP_W_CALL)
+            if (x->what == MCP_W_CALL) {
                 mcp_call_canceled(x->call);
-            else if (cancels)
+                next = s->table[i]; /* a request of ours may have gone with it */
+            } else if (cancels) {
                 drop(s, x);
-            else
+            } else {
                 x->canceled = true;
+            }
         }
     }
 }
