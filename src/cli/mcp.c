@@ -64,6 +64,8 @@ static int read_options(const cli_command *self, int argc, char **argv, options 
     };
     int c;
     while ((c = cli_option(self, argc, argv, table)) != -1) {
+        if (optarg != NULL && strcmp(optarg, "--") == 0)
+            return cli_usage(self, "the option before \"--\" has no value");
         switch (c) {
         case 'l': o->ledger.url = cli_ledger_take(optarg); break;
         case 'c': o->ledger.contract = optarg; break;
@@ -155,6 +157,16 @@ static int proxy(const options *o, mcp_hub *hub, sm_signals *signals)
     return e == SM_OK ? status : explain(e, &fault) << 8;
 }
 
+/* How others name the same ledger; not with its password. */
+static const char *ledger_option(const options *o, char out[1024])
+{
+    const char *url = cli_ledger_url(o->ledger.url);
+    if (url == NULL || strchr(url, '@') != NULL || strpbrk(url, " '\"$`\\!&;|<>()*?") != NULL)
+        return "";
+    snprintf(out, 1024, " --ledger %s", url);
+    return out;
+}
+
 static int with_ledger(const options *o, sm_signals *signals)
 {
     cli_ledger ledger = {0};
@@ -165,6 +177,8 @@ static int with_ledger(const options *o, sm_signals *signals)
         cli_ledger_close(&ledger);
         return code << 8;
     }
+    char option[1024];
+    hub.ledger_option = ledger_option(o, option);
     hub.ledger = ledger.s;
     hub.answer = ledger.a;
     sm_err e = mcp_loop_new(&hub.loop, &fault);
@@ -206,8 +220,9 @@ const cli_command cli_mcp = {
     .name = "mcp",
     .summary = "put the ledger in front of an MCP server",
     .help =
-        "usage: semel mcp [OPTIONS] -- COMMAND [ARGUMENT...]\n"
+        "Usage: semel mcp [OPTIONS] -- COMMAND [ARGUMENT...]\n"
         "       semel mcp [OPTIONS] --upstream URL\n"
+        "       semel mcp --suggest -- COMMAND [ARGUMENT...]\n"
         "\n"
         "Stands between an MCP client and a server, on standard input and output. Calls of tools\n"
         "that write go through the ledger: a retry gets the recorded result, and what nobody can\n"

@@ -203,21 +203,25 @@ static sm_err open_link(const cli_mcp_options *o, sm_signals *signals, cli_mcp_r
     return e == SM_OK ? mcp_remote_open(q->loop, &remote->options, &events, &q->link, fault) : e;
 }
 
+typedef struct steering {
+    mcp_watch watch; /* first */
+    sm_signals *signals;
+    asking *q;
+} steering;
+
 /* A signal that asks us to end. */
 static void on_signal(mcp_watch *w, unsigned ready)
 {
     (void)ready;
-    asking *q = *(asking **)(void *)(w + 1);
-    stop(q, "interrupted");
+    steering *s = (steering *)(void *)w;
+    if (sm_signals_ending(s->signals) != 0)
+        stop(s->q, "interrupted");
 }
 
 int cli_mcp_suggest(const cli_mcp_options *o, sm_signals *signals)
 {
     asking q = {.timer = {.due = on_late}};
-    struct {
-        mcp_watch watch;
-        asking *q;
-    } steering = {{.fd = signals->fd, .ready = on_signal}, &q};
+    steering steer = {{.fd = signals->fd, .ready = on_signal}, signals, &q};
     sm_fault fault = {0};
     cli_mcp_remote remote = {0};
     int code;
@@ -230,9 +234,9 @@ int cli_mcp_suggest(const cli_mcp_options *o, sm_signals *signals)
     if (e == SM_OK) {
         greet(&q);
         mcp_loop_time(q.loop, &q.timer, sm_clock_deadline_ns(ANSWER_MS));
-        mcp_loop_watch(q.loop, &steering.watch, MCP_READABLE);
+        mcp_loop_watch(q.loop, &steer.watch, MCP_READABLE);
         mcp_loop_run(q.loop);
-        mcp_loop_unwatch(q.loop, &steering.watch);
+        mcp_loop_unwatch(q.loop, &steer.watch);
         mcp_loop_untime(q.loop, &q.timer);
         code = q.why[0] == '\0' ? print(o, &q)
                                 : cli_fail(CLI_UNAVAILABLE, "no tools could be listed: %s", q.why);

@@ -81,7 +81,7 @@ static sm_err make_envp(gw_site *site, sm_fault *fault)
 
 static sm_err open_site(gw_mcp *all, gw_site *site, const gw_mcp_server *config, sm_fault *fault)
 {
-    char name[MCP_NAME_MAX + 16], pins[SM_PATH_MAX];
+    char name[MCP_NAME_MAX + 24], pins[SM_PATH_MAX];
     site->all = all;
     site->config = config;
     sm_arena_init(&site->arena, (size_t)4 << 20);
@@ -89,7 +89,7 @@ static sm_err open_site(gw_mcp *all, gw_site *site, const gw_mcp_server *config,
                                   .url = config->url,
                                   .headers = config->headers,
                                   .timeout_ms = SILENCE_MS};
-    snprintf(name, sizeof name, "mcp/%.*s.json", SM_FMT(config->name));
+    snprintf(name, sizeof name, "mcp/serve-%.*s.json", SM_FMT(config->name));
     mcp_server_options o = {.name = config->name,
                             .pins = sm_state_path(name, pins) ? pins : NULL,
                             .approve_here = true};
@@ -138,6 +138,7 @@ sm_err gw_mcp_start(gateway *g, gw_mcp **out, sm_fault *fault)
     all->hub.ledger = g->ledger;
     all->hub.pool = g->pool;
     all->hub.waits = g->waits;
+    all->hub.ledger_option = "";
     all->hub.say = say;
     all->hub.say_context = g;
     all->hub.answer = semel_answer_new();

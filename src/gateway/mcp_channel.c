@@ -284,6 +284,17 @@ static bool is_modern(const mcp_message *m)
            mcp_find(meta, "io.modelcontextprotocol/protocolVersion", &version);
 }
 
+/* What a client of a session may say that it speaks. */
+static bool known_version(sm_str version)
+{
+    static const char *const known[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05",
+                                        "2024-10-07"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (sm_str_is(version, known[i]))
+            return true;
+    return version.p == NULL;
+}
+
 /* Whether a batch asks for anything. */
 static bool asks(sm_str batch)
 {
@@ -309,6 +320,10 @@ static void on_post(mcp_channel *c)
         wrong = disagrees(c, &m);
     if (wrong != NULL) {
         gw_channel_error(c, 400, -32020, wrong);
+        return;
+    }
+    if (c->site->argv != NULL && !c->modern && !known_version(c->version)) {
+        gw_channel_error(c, 400, -32000, "Bad Request: Unsupported protocol version");
         return;
     }
     gw_talk *t = gw_talk_for(c, &m);
@@ -450,6 +465,36 @@ static void pass(gw_request *r, const gw_site *site)
     sm_arena_fini(&a);
 }
 
+static bool mentions(sm_str header, const char *type)
+{
+    return header.p != NULL && (memmem(header.p, header.n, type, strlen(type)) != NULL ||
+                                memmem(header.p, header.n, "*/*", 3) != NULL);
+}
+
+/* Whether the client takes what it may be answered with, and sends what is read here. If not, it is
+ * told so. */
+static bool acceptable(gw_request *r)
+{
+    sm_str accept = gw_header(r, "Accept");
+    bool events = mentions(accept, "text/event-stream"),
+         json = mentions(accept, "application/json");
+    if ((r->method == GW_GET && !events) || (r->method == GW_POST && !(events && json))) {
+        gw_problem(r, 406, "NOT_ALLOWED",
+                   r->method == GW_GET ? "Send Accept: text/event-stream."
+                                       : "Send Accept: application/json, text/event-stream.",
+                   "The client does not accept what an MCP server answers with.");
+        return false;
+    }
+    sm_str type = gw_header(r, "Content-Type");
+    if (r->method == GW_POST &&
+        (type.p == NULL || memmem(type.p, type.n, "application/json", 16) == NULL)) {
+        gw_problem(r, 415, "NOT_ALLOWED", "Send Content-Type: application/json.",
+                   "The body is not said to be JSON.");
+        return false;
+    }
+    return true;
+}
+
 void gw_on_mcp(gw_request *r)
 {
     gw_mcp *all = r->g->mcp;
@@ -467,6 +512,8 @@ void gw_on_mcp(gw_request *r)
         gw_set(r, "Allow", SM_STR("POST, GET, DELETE"));
         gw_problem(r, 405, "NOT_ALLOWED", "Use POST, GET or DELETE.", "%s is not for MCP.",
                    r->method_text);
+    } else if (site->argv != NULL && !acceptable(r)) {
+        /* answered */
     } else if (site->argv != NULL || concerns_us(r)) {
         post(r, site);
     } else {

@@ -6,6 +6,7 @@
  * call again. What it comes back with names the approval request; that counts only if the ledger,
  * asked anew, still awaits that very request for this very call (I7), so nothing has to be signed.
  */
+#include "base/base64.h"
 #include "mcp/call.h"
 #include "json/canon.h"
 
@@ -36,7 +37,7 @@ static bool ask_legacy(mcp_call *call)
 {
     mcp_session *s = call->session;
     char id[MCP_OWN_ID_MAX];
-    size_t n = mcp_own_id(s, id);
+    size_t n = mcp_question_id(s, id);
     sm_buf_clear(&call->question);
     sm_buf_bytes(&call->question, id, n);
     sm_buf out;
@@ -56,6 +57,30 @@ static bool ask_legacy(mcp_call *call)
     return right;
 }
 
+/* What the call brought to answer the server's own questions, for when it comes back: the client
+ * keeps one state only. */
+static void put_legs(sm_buf *out, const mcp_call *call)
+{
+    static const char *const names[] = {"requestState", "inputResponses"};
+    sm_buf legs;
+    sm_str part;
+    size_t n = 0;
+    if (!call->legged)
+        return;
+    sm_buf_init(&legs, MCP_LINE_MAX);
+    for (size_t i = 0; i < 2; i++) {
+        if (!mcp_find(call->params, names[i], &part))
+            continue;
+        sm_buf_printf(&legs, "%s\"%s\":", n++ == 0 ? "{" : ",", names[i]);
+        sm_buf_str(&legs, part);
+    }
+    sm_buf_byte(&legs, '}');
+    sm_buf_byte(out, ':');
+    sm_base64_put(out, sm_buf_view(&legs));
+    out->err = out->err != SM_OK ? out->err : legs.err;
+    sm_buf_fini(&legs);
+}
+
 static bool ask_modern(mcp_call *call)
 {
     sm_buf out;
@@ -63,7 +88,9 @@ static bool ask_modern(mcp_call *call)
     sm_buf_text(&out, "{\"resultType\":\"input_required\",\"inputRequests\":{\"" QUESTION
                       "\":{\"method\":\"elicitation/create\",\"params\":");
     put_question(&out, call);
-    sm_buf_printf(&out, "}},\"requestState\":\"" STATE "%.*s\"}", SM_FMT(call->a.request));
+    sm_buf_printf(&out, "}},\"requestState\":\"" STATE "%.*s", SM_FMT(call->a.request));
+    put_legs(&out, call);
+    sm_buf_text(&out, "\"}");
     bool right = out.err == SM_OK;
     if (right) {
         mcp_exchange *x = call->x;
@@ -136,19 +163,58 @@ void mcp_approve_answered(mcp_session *s, const mcp_message *m)
     }
 }
 
+/* The params with what answers the server's own questions put back, or without any. */
+static bool restore_legs(mcp_call *call, sm_str packed)
+{
+    sm_buf legs, one, two;
+    sm_str state = {0}, responses = {0};
+    sm_buf_init(&legs, MCP_LINE_MAX);
+    sm_buf_init(&one, 2 * MCP_LINE_MAX);
+    sm_buf_init(&two, 2 * MCP_LINE_MAX);
+    bool right =
+        packed.n == 0 || (sm_base64_take(&legs, packed) && mcp_is_json(sm_buf_view(&legs)));
+    if (right && packed.n > 0) {
+        if (!mcp_find(sm_buf_view(&legs), "requestState", &state))
+            state = (sm_str){0};
+        if (!mcp_find(sm_buf_view(&legs), "inputResponses", &responses))
+            responses = (sm_str){0};
+    }
+    mcp_put_with(&one, call->params, "requestState", state);
+    mcp_put_with(&two, sm_buf_view(&one), "inputResponses", responses);
+    sm_str params = sm_arena_text(&call->arena, sm_buf_view(&two));
+    right = right && one.err == SM_OK && two.err == SM_OK && params.p != NULL;
+    if (right) {
+        call->params = params;
+        call->legged = state.p != NULL || responses.p != NULL;
+    }
+    sm_buf_fini(&two);
+    sm_buf_fini(&one);
+    sm_buf_fini(&legs);
+    return right;
+}
+
 void mcp_approve_read(mcp_call *call)
 {
     sm_str state, responses, response;
-    char text[SM_HANDLE_TEXT + sizeof STATE];
-    if (!mcp_find(call->params, "requestState", &state) || !mcp_text(state, text, sizeof text) ||
-        strncmp(text, STATE, strlen(STATE)) != 0)
+    if (!mcp_find(call->params, "requestState", &state) || !mcp_is_string(state))
         return;
+    sm_str text = {state.p + 1, state.n - 2}; /* ours has nothing that is escaped */
+    size_t n = strlen(STATE);
+    if (text.n <= n || memcmp(text.p, STATE, n) != 0)
+        return;
+    sm_str request = {text.p + n, text.n - n}, packed = {"", 0};
+    const char *colon = memchr(request.p, ':', request.n);
+    if (colon != NULL) {
+        packed = (sm_str){colon + 1, (size_t)(request.p + request.n - colon - 1)};
+        request.n = (size_t)(colon - request.p);
+    }
     reply said = PUT_ASIDE;
     if (mcp_find(call->params, "inputResponses", &responses) &&
         mcp_find(responses, QUESTION, &response))
         said = read_reply(response);
-    call->legged = false;
-    call->said_about = sm_arena_text(&call->arena, sm_str_from(text + strlen(STATE)));
+    if (!restore_legs(call, packed))
+        return; /* not as we made it: another call, which the server is asked about */
+    call->said_about = sm_arena_text(&call->arena, request);
     call->said_yes = said == YES;
     call->decided = said == PUT_ASIDE; /* nobody has said anything */
 }

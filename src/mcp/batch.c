@@ -16,7 +16,7 @@ mcp_batch *mcp_batch_new(mcp_channel *channel)
     if (b == NULL)
         return NULL;
     b->channel = channel;
-    sm_buf_init(&b->out, 4 * MCP_LINE_MAX);
+    sm_buf_init(&b->out, 8 * MCP_LINE_MAX);
     return b;
 }
 
@@ -30,8 +30,13 @@ static void finish(mcp_batch *b, mcp_session *s)
 {
     if (!b->done || b->expected > 0)
         return;
-    if (b->out.len > 0 && !s->ending) {
-        sm_buf_byte(&b->out, ']');
+    sm_buf_byte(&b->out, ']');
+    if (b->out.err != SM_OK) {
+        sm_buf_clear(&b->out);
+        mcp_put_error(&b->out, (sm_str){0}, -32603,
+                      SM_STR("The answers are too large for a batch."));
+    }
+    if (b->out.len > 1 && !s->ending) {
         s->client.deliver(s->client.context, b->channel, sm_buf_view(&b->out), true);
     }
     sm_buf_fini(&b->out);

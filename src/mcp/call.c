@@ -100,8 +100,7 @@ void mcp_call_work(mcp_call *call, mcp_stage stage)
 
 /* ---- the worker's part -----------------------------------------------------------------------*/
 
-/* Copies what the ledger said out of the worker's answer. */
-static void keep_answer(mcp_call *call, const semel_answer *a)
+void mcp_call_keep(mcp_call *call, const semel_answer *a)
 {
     sm_arena_reset(&call->said);
     call->a = *a;
@@ -135,12 +134,12 @@ static void ask(mcp_call *call, semel_answer *a)
                                 sm_str_from(fault.text[0] != '\0' ? fault.text : semel_err_text(e)),
                             .corrective_action = SM_STR("Correct the call; nothing has run.")};
         call->ask.waits = false;
-        keep_answer(call, a);
+        mcp_call_keep(call, a);
         return;
     }
     call->made = true;
     sm_ask(call->server->hub->ledger, &call->ask, a);
-    keep_answer(call, a);
+    mcp_call_keep(call, a);
 }
 
 /* Records how it went, or gives the claim back under which nothing was done. Then asks what is to
@@ -239,9 +238,22 @@ static bool park(mcp_call *call)
 
 /* ---- back on the loop ------------------------------------------------------------------------*/
 
+/* What the ledger's trouble is, is for people and not for models. */
+static void tell_trouble(mcp_call *call)
+{
+    mcp_hub *hub = call->server->hub;
+    if (call->a.code != SEMEL_C_LEDGER_UNAVAILABLE) {
+        hub->told_trouble = false;
+    } else if (!hub->told_trouble) {
+        hub->told_trouble = true;
+        mcp_say(hub, MCP_ERROR_LEVEL, "the ledger cannot be used: %.*s", SM_FMT(call->a.message));
+    }
+}
+
 static void on_asked(mcp_call *call)
 {
     semel_answer *a = &call->a;
+    tell_trouble(call);
     if (a->verdict == SEMEL_EXECUTE) {
         mcp_call_execute(call);
     } else if (call->x->canceled) {

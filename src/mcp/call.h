@@ -38,6 +38,7 @@ struct mcp_call {
     mcp_slot *slot;        /* its place in the order, until it is known what is sent */
     mcp_call *next, *prev; /* all of a server */
     mcp_call *next_unlisted;
+    unsigned listings; /* how often it has waited for the list */
     mcp_stage stage;
     bool undecided; /* it counts among those that the session is asking for */
     mcp_listing *listing;
@@ -95,7 +96,10 @@ void mcp_call_decided(mcp_call *call);
 /* Ends a call whose exchange was answered, or is not to be. */
 void mcp_call_end(mcp_call *call);
 
-/* On a worker: makes the arguments that the ledger is asked with (call_make.c). */
+/* Copies what the ledger said. */
+void mcp_call_keep(mcp_call *call, const semel_answer *a);
+
+/* On a worker, or on the loop: makes the arguments that the ledger is asked with (call_make.c). */
 sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault);
 
 /* It is ours to execute: sends it in its turn, or gives it back (call_send.c). */

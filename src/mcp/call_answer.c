@@ -5,7 +5,7 @@
 #include "mcp/call.h"
 
 /* The answer is about an effect: a repeat may come after it. */
-static void about_effect(mcp_call *call)
+static void about_effect(mcp_call *call, bool done)
 {
     mcp_exchange *x = call->x;
     sm_str handle = call->a.effect;
@@ -14,6 +14,7 @@ static void about_effect(mcp_call *call)
     memcpy(x->handle, handle.p, handle.n);
     x->handle[handle.n] = '\0';
     x->effect = call->ask.id;
+    x->done = done;
 }
 
 static void answer_result(mcp_call *call, sm_buf *result)
@@ -28,23 +29,35 @@ static void answer_result(mcp_call *call, sm_buf *result)
     mcp_call_end(call);
 }
 
+/* What a person can do about it, as a command that works where the proxy runs. */
+static void advise(mcp_call *call)
+{
+    semel_answer *a = &call->a;
+    const char *ledger = call->server->hub->ledger_option;
+    sm_str effect = a->blocked_by.p != NULL ? a->blocked_by : a->effect;
+    if (a->code == SEMEL_C_AWAITING_APPROVAL && a->request.p != NULL)
+        a->corrective_action = sm_arena_printf(
+            &call->said,
+            "Ask a person to approve it with: semel approve %.*s%s . Then make the same call "
+            "again; do not try another way.",
+            SM_FMT(a->request), ledger);
+    else if (a->code == SEMEL_C_IN_DOUBT && effect.p != NULL)
+        a->corrective_action = sm_arena_printf(
+            &call->said,
+            "Do not try it another way. A person has to find out whether it took effect, and say "
+            "so with: semel resolve %.*s%s --not-applied --evidence '...' , or --applied RESULT in "
+            "place of --not-applied.",
+            SM_FMT(effect), ledger);
+    else if (a->code == SEMEL_C_LEDGER_UNAVAILABLE)
+        a->message = SM_STR("The ledger cannot be used now, so nothing was done.");
+}
+
 void mcp_call_refuse(mcp_call *call)
 {
     sm_buf out;
     sm_buf_init(&out, 4 * MCP_LINE_MAX);
-    about_effect(call);
-    if (call->a.code == SEMEL_C_AWAITING_APPROVAL && call->a.request.p != NULL)
-        call->a.corrective_action = sm_arena_printf(
-            &call->said,
-            "Ask a person to approve it with: semel approve %.*s . Then make the same call again; "
-            "do not try another way.",
-            SM_FMT(call->a.request));
-    else if (call->a.code == SEMEL_C_IN_DOUBT && call->a.effect.p != NULL)
-        call->a.corrective_action = sm_arena_printf(
-            &call->said,
-            "Do not try it another way. A person has to find out and say so with: semel resolve "
-            "%.*s (--applied or --not-applied).",
-            SM_FMT(call->a.blocked_by.p != NULL ? call->a.blocked_by : call->a.effect));
+    about_effect(call, false);
+    advise(call);
     mcp_put_refusal(&out, &call->a, call->x->modern);
     answer_result(call, &out);
 }
@@ -83,7 +96,7 @@ void mcp_call_replay(mcp_call *call)
         return;
     }
     sm_buf_init(&out, 4 * MCP_LINE_MAX);
-    about_effect(call);
+    about_effect(call, o->kind == SEMEL_SUCCESS);
     if (mcp_put_replay(&out, call, &error)) {
         answer_result(call, &out);
         return;
@@ -104,7 +117,8 @@ void mcp_call_pass(mcp_call *call)
     mcp_message m;
     mcp_read(sm_buf_view(&call->answer), &m);
     if (!call->unrecorded && call->a.effect.p != NULL)
-        about_effect(call);
+        about_effect(call,
+                     call->recorded == SM_OK && !call->back && call->outcome.kind == SEMEL_SUCCESS);
     call->x = NULL;
     mcp_pass_answer(x, &m);
     mcp_call_end(call);

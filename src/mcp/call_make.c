@@ -5,16 +5,24 @@
 #include <stdlib.h>
 
 #include "mcp/call.h"
+
+#define STEP_BYTES   200u
+#define INLINE_BYTES 65536u /* of a message that is looked at on the loop */
 #include "json/canon.h"
 
-static sm_str meta_text(mcp_call *call, const char *name, size_t most)
+/* A text of _meta. Absent if it is not there; false if it is no text of that size, for what cannot
+ * be used is not to be taken for nothing. */
+static bool meta_text(mcp_call *call, const char *name, size_t most, sm_str *out)
 {
     sm_str value;
+    *out = (sm_str){0};
+    if (call->meta.p == NULL || !mcp_find(call->meta, name, &value))
+        return true;
     char *text = sm_arena_alloc(&call->arena, most + 1);
-    if (text == NULL || call->meta.p == NULL || !mcp_find(call->meta, name, &value) ||
-        !mcp_text(value, text, most + 1))
-        return (sm_str){0};
-    return sm_str_from(text);
+    if (text == NULL || !mcp_text(value, text, most + 1) || text[0] == '\0')
+        return false;
+    *out = sm_str_from(text);
+    return true;
 }
 
 /* SCOPE/NAME; the first that there is of: what the server was given, what the client sends, what
@@ -22,7 +30,10 @@ static sm_str meta_text(mcp_call *call, const char *name, size_t most)
 static bool make_scope(mcp_call *call, const char **wrong)
 {
     mcp_session *s = call->session;
-    sm_str given = meta_text(call, "semel/scope", SM_SCOPE_MAX);
+    sm_str given;
+    *wrong = "semel/scope in _meta is no text of 1 to 384 bytes.";
+    if (!meta_text(call, "semel/scope", SM_SCOPE_MAX - MCP_NAME_MAX, &given))
+        return false;
     sm_str base = s->server->scope != NULL ? sm_str_from(s->server->scope)
                   : given.p != NULL        ? given
                                            : s->scope;
@@ -41,9 +52,13 @@ static bool make_scope(mcp_call *call, const char **wrong)
 
 /* The step that a call is of: what the client says; and a leg that answers the server's questions
  * is another one than the leg before it. */
-static bool make_step(mcp_call *call)
+static bool make_step(mcp_call *call, const char **wrong)
 {
-    sm_str step = meta_text(call, "semel/step", SM_STEP_MAX - SM_HASH_TEXT - 8);
+    sm_str step;
+    *wrong = "semel/step in _meta is no text of 1 to 200 bytes.";
+    if (!meta_text(call, "semel/step", STEP_BYTES, &step))
+        return false;
+    *wrong = "The proxy is out of memory.";
     if (!call->legged) {
         call->ask.call.step = step;
         return true;
@@ -144,7 +159,7 @@ static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, s
     call->waiter.heard = sm_waits_heard(call->server->hub->waits, q->id);
     if (call->session->o.forgets)
         return SM_OK;
-    call->repeat_pending = mcp_told_of(call->session, q->id, 0, handle);
+    call->repeat_pending = mcp_told_about(call->session, q->id);
     if (!call->waited && c->on_repeat == SM_REPEAT_RUN &&
         mcp_told_of(call->session, q->id, c->repeat_after_ms, handle)) {
         q->call.after = sm_arena_text(&call->arena, sm_str_from(handle));
@@ -205,6 +220,24 @@ static bool only_reads(mcp_call *call, const sm_contracts *set)
            set->unlisted != SM_UNLISTED_HIDE;
 }
 
+/* Answers from the ledger's memory, without asking a worker, what was done before and is not to be
+ * done again whoever asks. */
+static bool known_already(mcp_call *call, const sm_contracts *set)
+{
+    mcp_hub *hub = call->server->hub;
+    sm_fault fault;
+    const sm_contract *c = sm_contracts_find(set, call->tool);
+    if (c == NULL || c->on_repeat == SM_REPEAT_RUN || c->variant_count > 0 ||
+        call->text.len > INLINE_BYTES || mcp_call_args(call, hub->answer, &fault) != SM_OK)
+        return false;
+    call->made = true;
+    if (!sm_ask_memory(hub->ledger, &call->ask, hub->answer))
+        return false;
+    mcp_call_keep(call, hub->answer);
+    mcp_call_replay(call);
+    return true;
+}
+
 void mcp_call_listed(mcp_call *call, const char *why_not)
 {
     mcp_hub *hub = call->server->hub;
@@ -222,7 +255,7 @@ void mcp_call_listed(mcp_call *call, const char *why_not)
     const sm_contracts *set = sm_contracts_now(hub->ledger, hub->answer);
     if (only_reads(call, set))
         pass(call);
-    else
+    else if (!known_already(call, set))
         mcp_call_work(call, MCP_ASKING);
 }
 
@@ -308,9 +341,10 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
         return;
     }
     make_call(call);
-    if (!make_scope(call, &wrong)) {
-        mcp_call_refuse_with(call, SEMEL_C_FORBIDDEN, "Use another scope; nothing has run.", "%s",
-                             wrong);
+    mcp_approve_read(call);
+    if (!make_scope(call, &wrong) || !make_step(call, &wrong)) {
+        mcp_call_refuse_with(call, SEMEL_C_BAD_ARGUMENTS, "Correct the call; nothing has run.",
+                             "%s", wrong);
         return;
     }
     const sm_contracts *set = sm_contracts_now(hub->ledger, hub->answer);
@@ -324,14 +358,9 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
         mcp_call_refuse_with(call, SEMEL_C_RETRY_IN_FLIGHT,
                              "Wait for some of them to end, then make the call again.",
                              "Nothing was done: %u calls are under way already.", MCP_CALLS_MAX);
+    } else if (mcp_listing_fresh(s->server)) {
+        mcp_call_listed(call, NULL);
     } else {
-        mcp_approve_read(call);
-        if (!make_step(call))
-            mcp_call_refuse_with(call, SEMEL_C_LEDGER_UNAVAILABLE, "Ask again later.",
-                                 "The proxy is out of memory; nothing was done.");
-        else if (mcp_listing_fresh(s->server))
-            mcp_call_listed(call, NULL);
-        else
-            mcp_listing_need(s, call, call->meta);
+        mcp_listing_need(s, call, call->meta);
     }
 }

@@ -44,18 +44,11 @@ static bool given(sm_str name)
 static sm_err put_params(mcp_call *call, sm_buf *out)
 {
     const sm_idempotency *how = &call->contract->idempotency;
-    sm_buf key, part, less;
+    sm_buf key, part;
     sm_err e = SM_OK;
     sm_buf_init(&key, 256);
     sm_buf_init(&part, 2 * MCP_LINE_MAX);
-    sm_buf_init(&less, 2 * MCP_LINE_MAX);
     sm_str params = call->params;
-    if (call->said_about.p != NULL) {
-        mcp_put_with(&part, params, "inputResponses", (sm_str){0});
-        mcp_put_with(&less, sm_buf_view(&part), "requestState", (sm_str){0});
-        params = sm_buf_view(&less);
-        sm_buf_clear(&part);
-    }
     sm_json_put_string(&key, call->a.idempotency_key);
     if (!call->unrecorded && given(how->meta)) {
         put_at(&part, call->meta, &how->meta, 1, sm_buf_view(&key));
@@ -70,8 +63,7 @@ static sm_err put_params(mcp_call *call, sm_buf *out)
     } else {
         sm_buf_str(out, params);
     }
-    e = e != SM_OK ? e : part.err != SM_OK ? part.err : less.err != SM_OK ? less.err : out->err;
-    sm_buf_fini(&less);
+    e = e != SM_OK ? e : part.err != SM_OK ? part.err : out->err;
     sm_buf_fini(&part);
     sm_buf_fini(&key);
     return e;

@@ -431,6 +431,11 @@ void mcp_child_hang_up(mcp_link *l)
     write_out(c);
 }
 
+bool mcp_child_runs(const mcp_link *l)
+{
+    return ((const child *)(const void *)l)->pid > 0;
+}
+
 void mcp_child_signal(mcp_link *l, int signal)
 {
     child *c = of(l);

@@ -45,11 +45,13 @@ void mcp_pass_request(mcp_session *s, const mcp_message *m, mcp_what what, mcp_c
 {
     mcp_exchange *x = mcp_exchange_new(s, what, m->id, channel);
     if (x == NULL) {
-        mcp_complain(s, channel, m->id, -32603, "The proxy is out of memory; nothing was done.");
+        mcp_complain(s, channel, hop->batch, m->id, -32603,
+                     "The proxy is out of memory; nothing was done.");
         return;
     }
     sm_str cursor;
     mcp_exchange_describe(x, m->params);
+    x->changes = s->server->changes;
     x->first_page = what == MCP_W_LIST && !mcp_find(m->params, "cursor", &cursor);
     x->batch = hop->batch;
     x->way.headers = hop->headers;
@@ -68,11 +70,13 @@ static void note_initialize(mcp_session *s, sm_str params)
 static void on_request(mcp_session *s, const mcp_message *m, mcp_channel *channel,
                        const mcp_hop *hop)
 {
+    if (!s->o.shared && mcp_exchange_find(s, m->id) != NULL) {
+        mcp_complain(s, channel, hop->batch, m->id, -32600,
+                     "A request with this id is under way already.");
+        return;
+    }
     if (strcmp(m->method, "tools/call") == 0) {
-        if (mcp_exchange_find(s, m->id) != NULL && !s->o.shared)
-            mcp_complain(s, channel, m->id, -32600, "A request with this id is under way already.");
-        else
-            mcp_call_start(s, m, channel, hop);
+        mcp_call_start(s, m, channel, hop);
         return;
     }
     mcp_what what = MCP_W_OTHER;
@@ -106,27 +110,32 @@ static bool absorb_cancel(mcp_session *s, const mcp_message *m)
         mcp_call_canceled(x->call);
         return true;
     }
-    if (x->modern && s->link != NULL && s->link->exchanges) {
-        mcp_exchange_free(x); /* ending the exchange is how that is said over HTTP */
-        return true;
-    }
-    return s->o.shared;
+    /* Over HTTP, ending the exchange is how the later era says it. The server need not answer any
+     * more, and what it answers all the same is for the client to make of what it can. */
+    bool said = x->modern && s->link != NULL && s->link->exchanges;
+    mcp_exchange_free(x);
+    return said || s->o.shared;
 }
 
 static void on_notification(mcp_session *s, const mcp_message *m)
 {
-    if (strcmp(m->method, "notifications/cancelled") != 0 || !absorb_cancel(s, m))
+    if (strcmp(m->method, "tools/call") == 0) {
+        /* Without an id nobody could be told what became of it, or that it may not run. */
+        mcp_say(s->server->hub, MCP_WARN, "a tools/call without an id was dropped");
+    } else if (strcmp(m->method, "notifications/cancelled") != 0 || !absorb_cancel(s, m)) {
         mcp_forward(s, m->text, NULL);
+    }
 }
 
-/* The answer to a question of the server's, or of ours. */
+/* The answer to a question of the server's, or of ours. The server may need it to go on with what
+ * others wait for, so it waits for nobody. */
 static void on_client_answer(mcp_session *s, const mcp_message *m)
 {
-    size_t n = strlen(s->own_name);
-    if (m->id.n > n && memcmp(m->id.p, s->own_name, n) == 0)
+    size_t n = strlen(s->question_name);
+    if (m->id.n > n && memcmp(m->id.p, s->question_name, n) == 0)
         mcp_approve_answered(s, m);
     else
-        mcp_forward(s, m->text, NULL);
+        mcp_forward_now(s, m->text);
 }
 
 static void on_message(mcp_session *s, const mcp_message *m, mcp_channel *channel,
@@ -138,7 +147,9 @@ static void on_message(mcp_session *s, const mcp_message *m, mcp_channel *channe
     case MCP_RESULT:
     case MCP_ERROR: on_client_answer(s, m); break;
     case MCP_BATCH:
-    case MCP_INVALID: mcp_complain(s, channel, m->id, m->junk ? -32700 : -32600, m->flaw); break;
+    case MCP_INVALID:
+        mcp_complain(s, channel, hop->batch, m->id, m->junk ? -32700 : -32600, m->flaw);
+        break;
     }
 }
 
@@ -149,13 +160,13 @@ static void on_batch(mcp_session *s, sm_str text, mcp_channel *channel, mcp_hop 
     size_t cursor = 0, count = 0;
     sm_str name, item;
     if (s->version[0] != '\0' && strcmp(s->version, "2025-03-26") != 0) {
-        mcp_complain(s, channel, (sm_str){0}, -32600,
+        mcp_complain(s, channel, NULL, (sm_str){0}, -32600,
                      "This revision of the protocol has no batches: send the messages one by one.");
         return;
     }
     mcp_batch *batch = mcp_batch_new(channel);
     if (batch == NULL) {
-        mcp_complain(s, channel, (sm_str){0}, -32603,
+        mcp_complain(s, channel, NULL, (sm_str){0}, -32603,
                      "The proxy is out of memory; nothing was done.");
         return;
     }
@@ -179,7 +190,7 @@ static void on_batch(mcp_session *s, sm_str text, mcp_channel *channel, mcp_hop 
         }
     }
     if (count == 0)
-        mcp_complain(s, channel, (sm_str){0}, -32600, "An empty batch.");
+        mcp_complain(s, channel, NULL, (sm_str){0}, -32600, "An empty batch.");
     mcp_batch_done(batch, s);
 }
 
@@ -204,6 +215,6 @@ void mcp_session_too_long(mcp_session *s, sm_str id, bool request, uint64_t leng
              "A message of %llu bytes: at most %zu are read. Nothing was done with it.",
              (unsigned long long)length, MCP_LINE_MAX);
     if (request || id.p == NULL)
-        mcp_complain(s, NULL, id, -32600, text);
+        mcp_complain(s, NULL, NULL, id, -32600, text);
     mcp_say(s->server->hub, MCP_WARN, "%s", text);
 }

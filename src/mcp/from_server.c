@@ -41,18 +41,16 @@ static void on_answer(mcp_session *s, mcp_exchange *x, const mcp_message *m)
             mcp_tell_client(s, NULL, m->text);
         return;
     }
-    if (x->under_way)
-        mcp_link_forget(s->link, &x->way);
+    if (!x->under_way)
+        return; /* it has its answer, or has not been asked yet */
+    mcp_link_forget(s->link, &x->way);
     x->under_way = false;
     switch (x->what) {
     case MCP_W_OWN:
         x->answered(x, m);
         mcp_exchange_free(x);
         break;
-    case MCP_W_CALL:
-        if (x->call->stage == MCP_EXECUTING) /* else it is its second answer */
-            mcp_call_answered(x->call, m);
-        break;
+    case MCP_W_CALL: mcp_call_answered(x->call, m); break;
     case MCP_W_LIST: mcp_listing_pass(x, m); break;
     case MCP_W_INITIALIZE:
         note_agreed(s, m);
@@ -169,10 +167,9 @@ static void on_link_too_long(void *context, sm_str id, uint64_t length)
              (unsigned long long)length, MCP_LINE_MAX);
     mcp_say(s->server->hub, MCP_WARN, "%s", why);
     mcp_exchange *x = id.p == NULL ? NULL : mcp_exchange_find(s, id);
-    if (x == NULL)
+    if (x == NULL || !x->under_way)
         return;
-    if (x->under_way)
-        mcp_link_forget(s->link, &x->way);
+    mcp_link_forget(s->link, &x->way);
     lose(s, x, &(mcp_loss){.sent = true, .why = why});
 }
 
@@ -210,7 +207,8 @@ static void on_down(void *context, const char *why, bool for_good)
 
 static void started(mcp_session *s)
 {
-    s->starting = false;
+    s->starting = s->away = false;
+    mcp_loop_untime(s->server->hub->loop, &s->away_timer);
     mcp_listing_go_on(s);
     mcp_session_flush(s);
 }
@@ -242,7 +240,9 @@ static void begin_again(mcp_session *s)
     s->server->stale = true;
     s->starting = s->initialize.len > 0 && mcp_request(s, "initialize", sm_buf_view(&s->initialize),
                                                        NULL, 0, on_initialized, NULL) != NULL;
-    if (!s->starting)
+    if (s->starting)
+        mcp_loop_time(s->server->hub->loop, &s->away_timer, sm_clock_deadline_ns(MCP_STARTING_MS));
+    else
         started(s);
 }
 

@@ -142,6 +142,7 @@ sm_err mcp_child_open(mcp_loop *loop, const mcp_child_options *o, const mcp_link
  * is written. */
 void mcp_child_signal(mcp_link *l, int signal);
 void mcp_child_hang_up(mcp_link *l);
+bool mcp_child_runs(const mcp_link *l); /* not between its end and its next start */
 
 /* ---- Streamable HTTP (remote.c) --------------------------------------------------------------*/
 

@@ -16,6 +16,7 @@
 #include "mcp/call.h"
 
 #define LIST_MS      30000 /* for one page to come */
+#define LISTINGS_MAX 3     /* for one call, of a server whose list changes all the time */
 #define TTL_LEAST_MS 1000  /* a server that wants to be asked each time is asked this often */
 
 /* One listing under way. */
@@ -24,7 +25,8 @@ typedef struct asking {
     mcp_session *session;
     mcp_exchange *x; /* the page that is being waited for */
     mcp_tools *tools;
-    bool waits; /* for the server to come back */
+    bool waits;       /* for the server to come back */
+    uint64_t changes; /* of the list, when it was first asked for */
     unsigned pages;
     int64_t ttl_ms;         /* -1: none */
     sm_buf meta;            /* what a modern request carries; empty: an older one */
@@ -60,7 +62,7 @@ static void tell_pin(void *context, const char *text)
 }
 
 /* Takes a whole list into use. False when out of memory; the tools are taken in any case. */
-static bool learn(mcp_server *s, mcp_tools *tools, int64_t ttl_ms)
+static bool learn(mcp_server *s, mcp_tools *tools, int64_t ttl_ms, uint64_t changes)
 {
     mcp_listing *l = calloc(1, sizeof *l);
     if (l == NULL) {
@@ -73,7 +75,7 @@ static bool learn(mcp_server *s, mcp_tools *tools, int64_t ttl_ms)
                        .until_ns = ttl_ms < 0 ? INT64_MAX : sm_clock_deadline_ns(ttl_ms)};
     mcp_listing_drop(s->listing);
     s->listing = l;
-    s->stale = false;
+    s->stale = s->changes != changes; /* it may have been made before the last change */
     return true;
 }
 
@@ -96,7 +98,7 @@ static void finish(asking *q, const char *why_not)
 {
     mcp_server *s = q->server;
     mcp_loop_untime(s->hub->loop, &q->timer);
-    if (why_not == NULL && !learn(s, q->tools, q->ttl_ms))
+    if (why_not == NULL && !learn(s, q->tools, q->ttl_ms, q->changes))
         why_not = "out of memory";
     else if (why_not != NULL)
         mcp_tools_free(q->tools);
@@ -109,7 +111,11 @@ static void finish(asking *q, const char *why_not)
     while (calls != NULL) {
         mcp_call *call = calls;
         calls = call->next_unlisted;
-        mcp_call_listed(call, why_not);
+        call->next_unlisted = NULL;
+        if (why_not == NULL && s->stale && call->listings++ < LISTINGS_MAX)
+            mcp_listing_need(call->session, call, call->meta);
+        else
+            mcp_call_listed(call, why_not);
     }
 }
 
@@ -239,6 +245,7 @@ static bool start(mcp_session *s, const mcp_way *way, sm_str meta)
     q->server = s->server;
     q->session = s;
     q->ttl_ms = -1;
+    q->changes = s->server->changes;
     q->timer.due = on_late;
     sm_buf_init(&q->meta, MCP_LINE_MAX);
     q->tools = mcp_tools_new();
@@ -270,6 +277,7 @@ void mcp_listing_need(mcp_session *s, mcp_call *call, sm_str meta)
 void mcp_listing_changed(mcp_session *s)
 {
     s->server->stale = true;
+    s->server->changes++;
     /* A change is worth knowing of even if nobody calls anything. */
     if (s->server->asking == NULL && s->version[0] != '\0')
         start(s, &(mcp_way){0}, (sm_str){0});
@@ -300,13 +308,13 @@ static bool shown(void *context, sm_str name)
 }
 
 /* A whole list on one page tells as much as one that we ask for. */
-static void look_at(mcp_server *s, sm_str result)
+static void look_at(mcp_server *s, sm_str result, uint64_t changes)
 {
     sm_str cursor;
     sm_fault fault;
     mcp_tools *tools = mcp_tools_new();
     if (tools != NULL && mcp_tools_add(tools, result, &cursor, &fault) == SM_OK && cursor.p == NULL)
-        learn(s, tools, read_ttl(result, -1));
+        learn(s, tools, read_ttl(result, -1), changes);
     else
         mcp_tools_free(tools);
 }
@@ -320,7 +328,7 @@ void mcp_listing_pass(mcp_exchange *x, const mcp_message *m)
         return;
     }
     if (x->first_page)
-        look_at(s, m->result);
+        look_at(s, m->result, x->changes);
     if (set->unlisted != SM_UNLISTED_HIDE) {
         mcp_pass_answer(x, m);
         return;

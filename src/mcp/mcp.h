@@ -40,8 +40,10 @@ typedef struct mcp_hub {
     semel_answer *answer; /* the loop's own, for what does not block */
     void (*say)(void *context, mcp_level level, const char *text); /* for people; from the loop */
     void *say_context;
-    size_t calls;         /* that are not over */
-    size_t elsewhere;     /* of these, those that a worker has, or that are parked */
+    const char *ledger_option; /* " --ledger URL" for commands that people are told; else "" */
+    bool told_trouble;         /* that the ledger cannot be used */
+    size_t calls;              /* that are not over */
+    size_t elsewhere;          /* of these, those that a worker has, or that are parked */
     atomic_bool stopping; /* nobody tries for long to record anything, and the loop is stopped when
                              no call is elsewhere */
 } mcp_hub;
@@ -144,6 +146,9 @@ void mcp_session_hold(mcp_session *s, bool held);
 
 /* The client has gone: nothing is answered any more. What writes goes on and is recorded. */
 void mcp_session_end(mcp_session *s);
+
+/* The client says nothing more, but may still listen: what waits for a word of it waits no more. */
+void mcp_session_deaf(mcp_session *s);
 
 /* The server does not come back: whoever only waits is let go of. */
 void mcp_session_wind_up(mcp_session *s);

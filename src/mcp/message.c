@@ -176,3 +176,10 @@ bool mcp_read(sm_str text, mcp_message *out)
     out->kind = MCP_BATCH;
     return true;
 }
+
+bool mcp_is_json(sm_str text)
+{
+    mcp_scan s = {.end = text.p + text.n};
+    const char *end = text.n == 0 ? NULL : mcp_scan_value(&s, text.p, 0);
+    return end == s.end;
+}

@@ -83,6 +83,9 @@ static inline bool mcp_is_true(sm_str value)
     return value.n == 4 && value.p[0] == 't';
 }
 
+/* Whether a text is one JSON value, so that these may be asked about it. */
+bool mcp_is_json(sm_str text);
+
 /* ---- changing --------------------------------------------------------------------------------*/
 
 /* One range of a text, and what is to stand there instead. */

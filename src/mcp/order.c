@@ -4,9 +4,11 @@
  * ledger is asked for all of them at once. A call that is answered otherwise, or has to wait for
  * somebody else, gives its place up.
  */
+#include <stddef.h>
 #include <stdlib.h>
 
-#include "mcp/session.h"
+#include "base/clock.h"
+#include "mcp/call.h"
 
 void mcp_session_regulate(mcp_session *s)
 {
@@ -22,7 +24,8 @@ void mcp_session_regulate(mcp_session *s)
 /* Gives a message to the server; if that is away, a request is answered with that. */
 static void give(mcp_session *s, sm_str text, mcp_exchange *x)
 {
-    bool sent = s->link != NULL && mcp_link_send(s->link, text, x == NULL ? NULL : &x->way);
+    bool there = s->link != NULL && !s->down && !s->starting;
+    bool sent = there && mcp_link_send(s->link, text, x == NULL ? NULL : &x->way);
     if (x == NULL)
         return;
     x->under_way = sent;
@@ -37,7 +40,7 @@ static void give(mcp_session *s, sm_str text, mcp_exchange *x)
 
 bool mcp_session_ready(const mcp_session *s)
 {
-    return !s->starting && (!s->down || s->away);
+    return s->away || (!s->starting && !s->down);
 }
 
 static void slot_free(mcp_session *s, mcp_slot *slot)
@@ -59,7 +62,24 @@ void mcp_session_flush(mcp_session *s)
             give(s, text, slot->x);
         slot_free(s, slot);
     }
+    if (s->first != NULL && !s->first->decided && mcp_session_ready(s))
+        mcp_loop_time(s->server->hub->loop, &s->order_timer,
+                      s->first->since_ns + (int64_t)MCP_ORDER_MS * 1000000);
     mcp_session_regulate(s);
+}
+
+/* A ledger that is slow, or away, must not hold up what does not need it. */
+void mcp_order_late(mcp_timer *t)
+{
+    mcp_session *s = (mcp_session *)(void *)((char *)t - offsetof(mcp_session, order_timer));
+    int64_t before = sm_clock_mono_ns() - (int64_t)MCP_ORDER_MS * 1000000;
+    for (mcp_slot *slot = s->first; slot != NULL; slot = slot->next) {
+        if (slot->decided || slot->since_ns > before)
+            continue;
+        slot->x->call->slot = NULL; /* it is sent when it is known, in its turn of then */
+        slot->decided = true;
+    }
+    mcp_session_flush(s);
 }
 
 void mcp_slots_free(mcp_session *s)
@@ -78,6 +98,7 @@ static mcp_slot *slot_add(mcp_session *s, mcp_exchange *x)
         return NULL;
     sm_buf_init(&slot->text, 2 * MCP_LINE_MAX);
     slot->x = x;
+    slot->since_ns = sm_clock_mono_ns();
     *s->last = slot;
     s->last = &slot->next;
     return slot;
@@ -85,7 +106,10 @@ static mcp_slot *slot_add(mcp_session *s, mcp_exchange *x)
 
 mcp_slot *mcp_slot_new(mcp_session *s, mcp_exchange *x)
 {
-    return s->o.alone ? NULL : slot_add(s, x);
+    mcp_slot *slot = s->o.alone ? NULL : slot_add(s, x);
+    if (slot != NULL && s->first == slot)
+        mcp_session_flush(s); /* the clock runs */
+    return slot;
 }
 
 void mcp_slot_decide(mcp_session *s, mcp_slot *slot, sm_str text)
@@ -141,4 +165,12 @@ mcp_exchange *mcp_request(mcp_session *s, const char *method, sm_str params,
         return x;
     mcp_exchange_free(x);
     return NULL;
+}
+
+void mcp_forward_now(mcp_session *s, sm_str text)
+{
+    if (mcp_session_ready(s))
+        give(s, text, NULL);
+    else
+        mcp_forward(s, text, NULL);
 }

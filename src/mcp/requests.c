@@ -13,6 +13,19 @@
 
 /* ---- requests under way ----------------------------------------------------------------------*/
 
+/* An id as it is compared: a string decoded, so that "a\/b" is "a/b", a number as written. */
+static sm_str id_key(sm_str id, char room[MCP_ID_MAX + 2])
+{
+    if (!mcp_is_string(id) || memchr(id.p, '\\', id.n) == NULL)
+        return id;
+    room[0] = '"';
+    if (!mcp_text(id, room + 1, MCP_ID_MAX))
+        return id;
+    size_t n = strlen(room);
+    room[n] = '"';
+    return (sm_str){room, n + 1};
+}
+
 static size_t bucket_of(sm_str id)
 {
     uint64_t h = 0xCBF29CE484222325u;
@@ -23,15 +36,18 @@ static size_t bucket_of(sm_str id)
 
 mcp_exchange *mcp_exchange_find(mcp_session *s, sm_str sent_id)
 {
-    mcp_exchange *x = s->table[bucket_of(sent_id)];
-    while (x != NULL && !sm_str_eq(x->sent_id, sent_id))
+    char room[MCP_ID_MAX + 2], other[MCP_ID_MAX + 2];
+    sm_str key = id_key(sent_id, room);
+    mcp_exchange *x = s->table[bucket_of(key)];
+    while (x != NULL && !sm_str_eq(id_key(x->sent_id, other), key))
         x = x->next;
     return x;
 }
 
 static void table_add(mcp_session *s, mcp_exchange *x)
 {
-    mcp_exchange **at = &s->table[bucket_of(x->sent_id)];
+    char room[MCP_ID_MAX + 2];
+    mcp_exchange **at = &s->table[bucket_of(id_key(x->sent_id, room))];
     x->next = *at;
     if (x->next != NULL)
         x->next->at = &x->next;
@@ -51,10 +67,14 @@ static void table_remove(mcp_exchange *x)
     x->session->requests--;
 }
 
-size_t mcp_own_id(mcp_session *s, char out[MCP_OWN_ID_MAX])
+static size_t own_id(const char *name, uint64_t *last, char out[MCP_OWN_ID_MAX])
 {
-    return (size_t)snprintf(out, MCP_OWN_ID_MAX, "%s%llu\"", s->own_name,
-                            (unsigned long long)++s->last_own);
+    return (size_t)snprintf(out, MCP_OWN_ID_MAX, "%s%llu\"", name, (unsigned long long)++*last);
+}
+
+size_t mcp_question_id(mcp_session *s, char out[MCP_OWN_ID_MAX])
+{
+    return own_id(s->question_name, &s->last_question, out);
 }
 
 mcp_exchange *mcp_exchange_new(mcp_session *s, mcp_what what, sm_str id, mcp_channel *channel)
@@ -62,7 +82,7 @@ mcp_exchange *mcp_exchange_new(mcp_session *s, mcp_what what, sm_str id, mcp_cha
     char own[MCP_OWN_ID_MAX];
     sm_str sent = id;
     if (s->o.shared || what == MCP_W_OWN) {
-        sent.n = mcp_own_id(s, own);
+        sent.n = own_id(s->own_name, &s->last_own, own);
         sent.p = own;
     }
     mcp_exchange *x = calloc(1, sizeof *x + id.n + sent.n);
@@ -160,12 +180,16 @@ void mcp_reply_error(mcp_exchange *x, int code, const char *format, ...)
     sm_buf_fini(&out);
 }
 
-void mcp_complain(mcp_session *s, mcp_channel *channel, sm_str id, int code, const char *text)
+void mcp_complain(mcp_session *s, mcp_channel *channel, mcp_batch *batch, sm_str id, int code,
+                  const char *text)
 {
     sm_buf out;
     sm_buf_init(&out, MCP_LINE_MAX);
     mcp_put_error(&out, id, code, sm_str_from(text));
-    s->client.deliver(s->client.context, channel, sm_buf_view(&out), true);
+    if (batch != NULL)
+        mcp_batch_answer(batch, s, sm_buf_view(&out));
+    else
+        s->client.deliver(s->client.context, channel, sm_buf_view(&out), true);
     sm_buf_fini(&out);
 }
 

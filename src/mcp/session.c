@@ -42,9 +42,15 @@ sm_err mcp_session_new(mcp_server *server, const mcp_session_options *o, mcp_ses
     mcp_session *s = *out = calloc(1, sizeof *s);
     if (s == NULL)
         return SEMEL_E_NOMEM;
-    uint32_t random = 0;
-    ssize_t got = getrandom(&random, sizeof random, 0);
-    snprintf(s->own_name, sizeof s->own_name, "\"semel-%08x-", got > 0 ? random : 0);
+    uint64_t random[3] = {0};
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+        free(s);
+        *out = NULL;
+        return SEMEL_E_CRYPTO;
+    }
+    snprintf(s->own_name, sizeof s->own_name, "\"semel-%08x-", (uint32_t)random[0]);
+    snprintf(s->question_name, sizeof s->question_name, "\"semel-ask-%016llx%016llx-",
+             (unsigned long long)random[1], (unsigned long long)random[2]);
     s->server = server;
     s->o = *o;
     s->client = *o->client;
@@ -52,6 +58,7 @@ sm_err mcp_session_new(mcp_server *server, const mcp_session_options *o, mcp_ses
     s->scope = own_text(o->scope);
     s->last = &s->first;
     s->away_timer.due = mcp_session_late;
+    s->order_timer.due = mcp_order_late;
     pthread_mutex_init(&s->told_lock, NULL);
     sm_buf_init(&s->initialize, MCP_LINE_MAX);
     sm_buf_init(&s->level, MCP_LINE_MAX);
@@ -139,6 +146,16 @@ static void cancel_calls(mcp_session *s, bool all)
     }
 }
 
+void mcp_session_deaf(mcp_session *s)
+{
+    mcp_call *next;
+    for (mcp_call *call = s->server->calls; call != NULL; call = next) {
+        next = call->next;
+        if (call->session == s && call->stage == MCP_ELICITING)
+            mcp_call_refuse(call);
+    }
+}
+
 void mcp_session_end(mcp_session *s)
 {
     s->ending = true;
@@ -167,6 +184,7 @@ void mcp_session_free(mcp_session *s)
             mcp_exchange_free(s->table[i]);
     mcp_slots_free(s);
     mcp_loop_untime(s->server->hub->loop, &s->away_timer);
+    mcp_loop_untime(s->server->hub->loop, &s->order_timer);
     mcp_link_close(s->link);
     *(s->prev != NULL ? &s->prev->next : &s->server->sessions) = s->next;
     if (s->next != NULL)

@@ -18,7 +18,9 @@
 #define MCP_QUEUE_BYTES  ((size_t)32 << 20) /* messages that wait for their turn */
 #define MCP_TOLD         256u               /* answers that a session remembers */
 #define MCP_OWN_ID_MAX   64u
-#define MCP_AWAY_MS      5000 /* so long what is asked waits for a server that is started again */
+#define MCP_ORDER_MS     250   /* so long a call that is being asked for keeps its place */
+#define MCP_STARTING_MS  30000 /* for a server that is started again to take its greeting */
+#define MCP_AWAY_MS      5000  /* so long what is asked waits for a server that is started again */
 
 /* JSON-RPC errors of our own, outside of what is reserved. */
 #define MCP_E_AWAY (-31001) /* the server cannot be reached; nothing was done */
@@ -47,19 +49,21 @@ struct mcp_exchange {
     mcp_channel *channel;
     mcp_exchange *next, **at; /* in the session's table */
     mcp_what what;
-    sm_str id;       /* the client's, as written */
-    sm_str sent_id;  /* the server's name for it, as written: the same unless the link is shared */
-    sm_str token;    /* progress token, as written; absent: none */
-    bool modern;     /* it is of the era without sessions */
-    bool under_way;  /* the link has it */
-    bool canceled;   /* nobody wants an answer */
-    bool first_page; /* LIST: it asks for the list from its beginning */
+    sm_str id;        /* the client's, as written */
+    sm_str sent_id;   /* the server's name for it, as written: the same unless the link is shared */
+    sm_str token;     /* progress token, as written; absent: none */
+    bool modern;      /* it is of the era without sessions */
+    bool under_way;   /* the link has it */
+    bool canceled;    /* nobody wants an answer */
+    uint64_t changes; /* LIST: of the list, when it was asked for */
+    bool first_page;  /* LIST: it asks for the list from its beginning */
     mcp_call *call;
     mcp_batch *batch;
 
     /* What the answer is about, for mcp_told_of; 0: no effect. */
     uint64_t effect;
     char handle[SM_HANDLE_TEXT];
+    bool done; /* it tells that the effect was done, and how */
 
     /* Ours: the answer, or NULL if there will be none. */
     void (*answered)(mcp_exchange *x, const mcp_message *m);
@@ -73,6 +77,7 @@ struct mcp_exchange {
 typedef struct mcp_slot {
     struct mcp_slot *next;
     mcp_exchange *x; /* NULL: no request */
+    int64_t since_ns;
     bool decided;
     sm_buf text; /* empty once decided: nothing is sent */
 } mcp_slot;
@@ -84,6 +89,7 @@ typedef struct mcp_told {
     uint64_t effect; /* the ledger's number of the key; 0: nothing is here */
     uint64_t ticket; /* not known to have arrived as long as this is not 0 */
     int64_t at_ns;
+    bool done; /* it told of a success */
     char handle[SM_HANDLE_TEXT];
     char id[MCP_OWN_ID_MAX]; /* of the request, as written; cut */
 } mcp_told;
@@ -102,6 +108,8 @@ struct mcp_session {
     size_t asking_bytes;
     uint64_t last_own; /* number of our newest request */
     char own_name[24]; /* what ids of ours begin with, quote included */
+    uint64_t last_question;
+    char question_name[48]; /* the same of questions to the client, which the server never sees */
 
     /* The handshake, as the client made it. */
     sm_buf initialize; /* its params, as written */
@@ -111,6 +119,7 @@ struct mcp_session {
     bool starting;     /* another server is being told of all that: everything waits */
 
     mcp_slot *first, **last; /* waiting for their turn */
+    mcp_timer order_timer;   /* the first has waited long enough */
     size_t waiting_bytes;
     bool paused;
     bool down;     /* the server has gone */
@@ -134,6 +143,7 @@ struct mcp_server {
     mcp_session *sessions;
     mcp_listing *listing;  /* newest; NULL: none yet */
     bool stale;            /* the server says that it has changed */
+    uint64_t changes;      /* how often it did */
     struct asking *asking; /* listing.c: it is being asked for */
     mcp_call *unlisted;    /* calls that wait for it */
     mcp_call *calls;       /* all of them */
@@ -172,7 +182,8 @@ void mcp_reply_error(mcp_exchange *x, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* An error about a message that is no request under way; and its text. */
-void mcp_complain(mcp_session *s, mcp_channel *channel, sm_str id, int code, const char *text);
+void mcp_complain(mcp_session *s, mcp_channel *channel, mcp_batch *batch, sm_str id, int code,
+                  const char *text);
 void mcp_put_error(sm_buf *out, sm_str id, int code, sm_str message);
 
 /* The same for a result as written. */
@@ -185,8 +196,8 @@ mcp_exchange *mcp_request(mcp_session *s, const char *method, sm_str params,
                           const sm_http_field *headers, size_t header_count,
                           void (*answered)(mcp_exchange *x, const mcp_message *m), void *context);
 
-/* A new id of ours, as written; returns its length. */
-size_t mcp_own_id(mcp_session *s, char out[MCP_OWN_ID_MAX]);
+/* A new id for a question to the client, as written; returns its length. No server can guess it. */
+size_t mcp_question_id(mcp_session *s, char out[MCP_OWN_ID_MAX]);
 
 /* For answers that nobody needs. */
 void mcp_ignore(mcp_exchange *x, const mcp_message *m);
@@ -201,8 +212,14 @@ void mcp_slot_decide(mcp_session *s, mcp_slot *slot, sm_str text);
 
 void mcp_slots_free(mcp_session *s);
 
+/* Gives the server a message at once, before everything that waits. */
+void mcp_forward_now(mcp_session *s, sm_str text);
+
 /* Gives the server what has its turn now. */
 void mcp_session_flush(mcp_session *s);
+
+/* A call has kept its place for long enough. */
+void mcp_order_late(mcp_timer *t);
 
 /* The server has been away for long: what waits for it is answered with that. */
 void mcp_session_late(mcp_timer *t);
@@ -224,8 +241,10 @@ void mcp_session_rest(mcp_session *s);
 void mcp_told_add(mcp_session *s, const mcp_exchange *x, uint64_t ticket);
 void mcp_told_canceled(mcp_session *s, sm_str id);
 
-/* From any thread: whether the client was given an answer about this effect at least so long ago,
- * and which. */
+/* From any thread: whether the client was told of this effect; whether it was given its result, at
+ * least so long ago, and which. Nothing else is evidence: a client that was told to come back, or
+ * of a failure, retries. */
+bool mcp_told_about(mcp_session *s, uint64_t effect);
 bool mcp_told_of(mcp_session *s, uint64_t effect, int64_t least_ms, char handle[SM_HANDLE_TEXT]);
 
 /* ---- tools (listing.c) -----------------------------------------------------------------------*/

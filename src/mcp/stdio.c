@@ -41,7 +41,7 @@ typedef struct stdio {
     bool ever;               /* it was of use */
     bool asked;              /* it was asked to end */
     bool paused, resuming;
-    mcp_post resume;
+    mcp_post resume, went;
     bool held; /* the server has to wait for the client */
     sm_buf waiting;
     size_t taken;
@@ -63,7 +63,7 @@ static void hang_up(stdio *p)
         mcp_session_busy(p->session, !p->child))
         return;
     p->hung_up = true;
-    if (p->child)
+    if (p->child && mcp_child_runs(p->link))
         mcp_child_hang_up(p->link);
     else
         mcp_loop_stop(p->hub->loop);
@@ -75,6 +75,7 @@ static void end_of_input(stdio *p)
     if (p->in.fd >= 0)
         mcp_loop_unwatch(p->hub->loop, &p->in);
     p->in.fd = -1;
+    mcp_session_deaf(p->session);
     hang_up(p);
 }
 
@@ -110,10 +111,9 @@ static void write_out(stdio *p)
             continue;
         if (n < 0 && errno == EAGAIN)
             break;
-        if (n < 0) { /* nobody listens: what is under way is recorded all the same */
+        if (n < 0) { /* nobody listens; the session ends, but not from inside of what it does */
             p->gone = true;
-            mcp_session_end(p->session);
-            end_of_input(p);
+            mcp_loop_post(p->hub->loop, &p->went);
             break;
         }
         p->taken += (size_t)n;
@@ -131,6 +131,14 @@ static void write_out(stdio *p)
     mcp_loop_watch(p->hub->loop, &p->out, left > 0 ? MCP_WRITABLE : 0);
     regulate(p, left > HOLD_BYTES);
     mcp_session_delivered(p->session, p->written);
+}
+
+/* What is under way is recorded all the same. */
+static void on_went(mcp_post *post)
+{
+    stdio *p = (stdio *)(void *)((char *)post - offsetof(stdio, went));
+    mcp_session_end(p->session);
+    end_of_input(p);
 }
 
 static void on_writable(mcp_watch *w, unsigned ready)
@@ -266,7 +274,7 @@ static void pass_signal(stdio *p)
     int signal = p->signal;
     p->signal = 0;
     p->asked = true;
-    if (p->child)
+    if (p->child && mcp_child_runs(p->link))
         mcp_child_signal(p->link, signal);
     else
         mcp_loop_stop(p->hub->loop);
@@ -296,7 +304,7 @@ static void on_signal(mcp_watch *w, unsigned ready)
         }
         bool again = p->signal != 0 || p->asked;
         p->status = signal;
-        if (info.ssi_code == SI_KERNEL && p->child) {
+        if (info.ssi_code == SI_KERNEL && p->child && mcp_child_runs(p->link)) {
             p->asked = true; /* it knows */
             continue;
         }
@@ -362,6 +370,7 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
     sm_buf_init(&p.waiting, OUT_MAX);
     p.grace.due = on_grace;
     p.resume.take = on_resume;
+    p.went.take = on_went;
     p.lines = mcp_lines_new(MCP_LINE_MAX);
     sm_err e = p.lines == NULL ? SEMEL_E_NOMEM : mcp_server_new(o->hub, &o->server, &p.server);
     if (e == SM_OK)

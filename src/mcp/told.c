@@ -27,7 +27,7 @@ void mcp_told_add(mcp_session *s, const mcp_exchange *x, uint64_t ticket)
             t = &s->told[i];
     if (t == NULL)
         t = &s->told[s->told_at++ % MCP_TOLD];
-    *t = (mcp_told){.effect = x->effect, .at_ns = sm_clock_mono_ns()};
+    *t = (mcp_told){.effect = x->effect, .at_ns = sm_clock_mono_ns(), .done = x->done};
     t->ticket = ticket > s->delivered ? ticket : 0;
     memcpy(t->handle, x->handle, sizeof t->handle);
     copy_id(t->id, x->id);
@@ -70,6 +70,16 @@ void mcp_told_canceled(mcp_session *s, sm_str id)
     pthread_mutex_unlock(&s->told_lock);
 }
 
+bool mcp_told_about(mcp_session *s, uint64_t effect)
+{
+    bool found = false;
+    pthread_mutex_lock(&s->told_lock);
+    for (unsigned i = 0; i < MCP_TOLD && !found; i++)
+        found = s->told[i].effect == effect;
+    pthread_mutex_unlock(&s->told_lock);
+    return found;
+}
+
 bool mcp_told_of(mcp_session *s, uint64_t effect, int64_t least_ms, char handle[SM_HANDLE_TEXT])
 {
     bool found = false;
@@ -77,7 +87,7 @@ bool mcp_told_of(mcp_session *s, uint64_t effect, int64_t least_ms, char handle[
     pthread_mutex_lock(&s->told_lock);
     for (unsigned i = 0; i < MCP_TOLD && !found; i++) {
         const mcp_told *t = &s->told[i];
-        found = t->effect == effect && t->ticket == 0 && t->at_ns <= before;
+        found = t->effect == effect && t->done && t->ticket == 0 && t->at_ns <= before;
         if (found)
             memcpy(handle, t->handle, sizeof t->handle);
     }

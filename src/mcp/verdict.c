@@ -47,8 +47,9 @@ void mcp_put_refusal(sm_buf *out, const semel_answer *a, bool modern)
     sm_buf_init(&shape, MCP_LINE_MAX);
     sm_buf_init(&text, MCP_LINE_MAX);
     put_shape(&shape, a);
-    sm_buf_printf(&text, "%.*s %.*s\n%.*s", SM_FMT(a->message), SM_FMT(a->corrective_action),
-                  (int)shape.len, shape.p);
+    bool stop = a->message.n > 0 && strchr(".!?", a->message.p[a->message.n - 1]) != NULL;
+    sm_buf_printf(&text, "%.*s%s %.*s\n%.*s", SM_FMT(a->message), stop ? "" : ".",
+                  SM_FMT(a->corrective_action), (int)shape.len, shape.p);
     sm_buf_text(out, modern ? "{\"resultType\":\"complete\",\"content\":" : "{\"content\":");
     sm_buf_text(out, "[{\"type\":\"text\",\"text\":");
     sm_json_put_string(out, sm_buf_view(&text));

@@ -12,7 +12,7 @@ import {
 } from './harness.mjs';
 import { about, run, sleep, test } from '../gateway/tap.mjs';
 
-about(process.env.SEMEL_TEST_LEDGER?.split(':')[0] ?? '');
+about(process.env.SEMEL_TEST_LEDGER?.split(':')[0] || 'sqlite');
 const delay = path.join(path.dirname(fileURLToPath(import.meta.url)), 'delay.mjs');
 const contract = { tools: { edit_file: { class: 'write' }, move_file: { class: 'write' }, add_observations: { class: 'write' } } };
 

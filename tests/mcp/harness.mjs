@@ -49,7 +49,7 @@ export class Place {
         this.directory = newPath('place');
         fs.mkdirSync(this.directory);
         this.name = `t${places.length}-${process.pid}`;
-        this.ledger = options.ledger ?? process.env.SEMEL_TEST_LEDGER ?? `sqlite:${this.directory}/l.db`;
+        this.ledger = options.ledger ?? (process.env.SEMEL_TEST_LEDGER || `sqlite:${this.directory}/l.db`);
         this.contractFile = `${this.directory}/contract.yaml`;
         this.server = options.server ?? [
             node, path.join(here, 'server.mjs'), this.directory, JSON.stringify(options.options ?? {}),

@@ -29,7 +29,7 @@ for (const [name, { open, mode, modern }] of Object.entries(kinds)) {
         const listed = await client.listTools();
         assert.ok(listed.tools.some((tool) => tool.name === 'append'));
         const progress = [];
-        const args = { what, script: 'effect progress:3 structured answer' };
+        const args = { what, script: 'effect progress wait:20 progress wait:20 progress wait:20 structured answer' };
         const first = await call(client, args, { onprogress: (one) => progress.push(one.progress) });
         assert.equal(first.content[0].text, `${what}: 1`);
         assert.deepEqual(progress, [1, 2, 3]);

@@ -200,11 +200,12 @@ function addTools(server) {
     tool('json_schema_2020_12_tool', () => text('ok'), fromJsonSchema(wide2020));
 }
 
-// What asks in the middle of a call, in the way of the old era.
+// What asks in the middle of a call, in the way of the old era: on the call's own stream, for there may
+// be no other yet.
 function addOldQuestions(server) {
     const ask = async (ctx, message, properties, required) => {
-        const { action, content } = await ctx.mcpReq.elicitInput({ message, requestedSchema: { type: 'object', properties, required } });
-        return { action, content };
+        const requestedSchema = { type: 'object', properties, required };
+        return ctx.mcpReq.send({ method: 'elicitation/create', params: { message, requestedSchema } });
     };
     const tool = (name, run, inputSchema = nothing) =>
         server.registerTool(name, { description: `For tests: ${name}`, inputSchema }, run);
@@ -212,7 +213,7 @@ function addOldQuestions(server) {
 
     tool('test_sampling', async ({ prompt }, ctx) => {
         const messages = [{ role: 'user', content: { type: 'text', text: prompt } }];
-        const { content } = await ctx.mcpReq.requestSampling({ messages, maxTokens: 100 });
+        const { content } = await ctx.mcpReq.send({ method: 'sampling/createMessage', params: { messages, maxTokens: 100 } });
         return text(`LLM response: ${content.text}`);
     }, z.object({ prompt: z.string() }));
     tool('test_elicitation', async ({ message }, ctx) => {
