@@ -204,12 +204,16 @@ static bool unpark(mcp_call *call)
     return true;
 }
 
-static void on_late(mcp_timer *t)
+void mcp_call_hurry(mcp_call *call)
 {
-    mcp_call *call = (mcp_call *)(void *)((char *)t - offsetof(mcp_call, timer));
     call->over = true;
     if (unpark(call))
         mcp_call_work(call, MCP_ASKING);
+}
+
+static void on_late(mcp_timer *t)
+{
+    mcp_call_hurry((mcp_call *)(void *)((char *)t - offsetof(mcp_call, timer)));
 }
 
 /* True if the call waits from now on, or asks again. */

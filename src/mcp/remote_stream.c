@@ -118,7 +118,7 @@ static void come_back(mcp_flight *f, const char *why)
 {
     mcp_remote *r = f->remote;
     bool silent = sm_clock_mono_ns() - f->heard_ns > f->silence_ms * 1000000;
-    if (f->modern || r->plain || r->session_gone || f->last_id == NULL || silent ||
+    if (f->modern || r->session_gone || f->last_id == NULL || silent ||
         f->failures >= FAILURES_MAX) {
         mcp_flight_break(f, "the answer of %s broke off: %s", r->shown, why);
         return;

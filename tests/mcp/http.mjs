@@ -36,9 +36,10 @@ test('only a token of an agent comes in', async () => {
 });
 
 test('pages and names that are not ours do not come in', async () => {
-    const ask = (headers) => gw.agent.post('/mcp/s', start, { headers });
+    const accept = 'application/json, text/event-stream';
+    const ask = (headers) => gw.agent.post('/mcp/s', start, { headers: { accept, ...headers } });
     assertProblem(await ask({ origin: 'https://evil.example' }), 403, 'NOT_ALLOWED');
-    assertProblem(await ask({ host: 'evil.example' }), 421, 'NOT_ALLOWED');
+    assertProblem(await ask({ host: 'evil.example' }), 403, 'NOT_ALLOWED');
     const page = await ask({ origin: 'https://page.example' });
     assert.equal(page.status, 200, page.text);
     assert.equal(page.headers['access-control-allow-origin'], 'https://page.example');
@@ -158,13 +159,12 @@ test('what belongs to no request comes on the stream of the session, of which th
     const client = await site.open();
     const stream = client.listen();
     await sleep(50);
-    assert.equal((await client.listen()).status, 409);
     assertDone(await client.call('look', { what: 'listened', script: 'again changed log answer' }));
     await eventually('it is told', () => client.notes.length === 2);
     assert.deepEqual(client.notes.map((one) => one.method), ['notifications/tools/list_changed', 'notifications/message']);
-    stream.abort();
-    await sleep(50);
-    const again = client.listen(); // after a hang-up there may be another
+    // Whoever comes back for it, for the connection broke, has it from then on.
+    const again = client.listen();
+    assert.equal((await stream).status, 200, 'the old one has ended');
     await client.call('look', { what: 'listened-2', script: 'again changed answer' });
     await eventually('it is told again', () => client.notes.length === 3);
     again.abort();
@@ -277,7 +277,7 @@ test('a call is in the scope of its token and server; what a client names must b
     for (const scope of ['other', 'shopping', 'shop2/x', '']) {
         const answer = await at(scope, 'outside');
         if (scope === '') continue; // nothing is named
-        assertVerdict(answer, 'FORBIDDEN');
+        assertVerdict(answer, 'BAD_ARGUMENTS', /outside/);
     }
     assert.ok(place.effects('outside') <= 1);
     assertFresh(await (await site.open({ token: 'stranger' })).call('append', { what: 'plain' }), 'plain: 2');
@@ -361,7 +361,7 @@ test('a batch of 2025-03-26: its answers come back together, and writes are done
     assert.equal(place.effects('batch'), 1);
     const said = await client.post([{ jsonrpc: '2.0', method: 'notifications/roots/list_changed' }]);
     assert.equal(said.status, 202, said.text);
-    assert.equal(place.received('notifications/roots/list_changed').length, 2);
+    await eventually('both have come', () => place.received('notifications/roots/list_changed').length === 2);
 });
 
 test('another revision has no batches', async () => {

@@ -90,10 +90,8 @@ export class HttpClient {
         };
         for (const name of Object.keys(headers)) if (headers[name] === null) delete headers[name];
         const answer = this.exchange('POST', { body, headers, signal: gone.signal }, message.id);
-        answer.abort = () => {
-            answer.catch(() => {});
-            gone.abort();
-        };
+        answer.catch(() => {}); // whoever waits for it is told
+        answer.abort = () => gone.abort();
         return answer;
     }
 
