@@ -382,17 +382,31 @@ beside('SIGTERM while a crashed server is not started again yet ends the proxy',
     assert.ok(signal === 'SIGTERM' || code === 143, `${code} ${signal}`);
 });
 
-beside('the input ends while a server that was started again says nothing: the proxy ends', async () => {
-    const place = rogue('coming back mute');
-    const client = await place.open();
-    await client.call('append', { what: 'a', die: true });
-    client.request('ping').catch(() => {});
-    client.call('append', { what: 'b' }).catch(() => {});
-    await eventually('it was started again', () => place.received('initialize').length === 2);
-    client.child.stdin.end();
-    await within(8000, 'its end', client.exit);
-    assert.equal(place.effects('b'), 0);
-});
+const unsaid = {
+    nothing: () => {},
+    'a notification': (client) => client.notify('notifications/roots/list_changed'),
+    'a request': (client) => client.request('ping'),
+    'a write': (client) => client.call('append', { what: 'b' }),
+};
+for (const [what, say] of Object.entries(unsaid)) {
+    beside(`the input ends while a server that was started again is mute, and ${what} waits: the proxy ends`, async () => {
+        const place = rogue('coming back mute');
+        const client = await place.open();
+        await client.call('append', { what: 'a', die: true });
+        await eventually('it was started again', () => place.received('initialize').length === 2);
+        const before = place.file('received').length;
+        const answer = say(client);
+        await sleep(50);
+        client.child.stdin.end();
+        if (answer) {
+            const { error, result } = await within(3000, 'an answer', answer);
+            assert.ok(error ?? result.isError);
+        }
+        assert.deepEqual(await within(3000, 'its end', client.exit), { code: 0, signal: null });
+        assert.equal(place.file('received').length, before, 'it was told nothing before it had answered');
+        assert.equal(place.effects('b'), 0);
+    });
+}
 
 // ---- a ledger that is stuck
 
