@@ -100,6 +100,7 @@ beside('a client that was told of a failure, and gave the next attempt up, gets 
     await alive(client);
     place.mark('f-go');
     await eventually('its result is recorded', () => place.list()[0].state === 'succeeded');
+    await sleep(repeatMs);
     assertReplayed(await client.call('append', args), 'f: 1');
     assert.equal(place.effects('f'), 1);
     await client.close();
@@ -360,25 +361,26 @@ beside('the input ends while the client is asked: nothing is done, and the proxy
     assert.equal(place.effects('z'), 0);
 });
 
-// A server that has crashed so often that the pause before its next start is a long one.
-async function paused() {
+// Ends the proxy of a server that has crashed so often that the pause before its next start is a long
+// one. How it ended, without that start.
+async function endPaused(end) {
     const place = new Place({ contract });
     const client = await place.open();
-    for (let i = 0; i < 4; i++)
+    const crashes = 5;
+    for (let i = 0; i < crashes; i++)
         assertVerdict(await client.call('append', { what: `k${i}`, script: 'effect exit:3' }), 'IN_DOUBT');
-    return client;
+    end(client.child);
+    const ended = await within(5000, 'its end', client.exit);
+    assert.equal(place.received('initialize').length, crashes);
+    return ended;
 }
 
 beside('the input ends while a crashed server is not started again yet: the proxy ends as the server did', async () => {
-    const client = await paused();
-    client.child.stdin.end();
-    assert.deepEqual(await within(700, 'its end', client.exit), { code: 3, signal: null });
+    assert.deepEqual(await endPaused((child) => child.stdin.end()), { code: 3, signal: null });
 });
 
 beside('SIGTERM while a crashed server is not started again yet ends the proxy', async () => {
-    const client = await paused();
-    client.child.kill('SIGTERM');
-    const { code, signal } = await within(700, 'its end', client.exit);
+    const { code, signal } = await endPaused((child) => child.kill('SIGTERM'));
     assert.ok(signal === 'SIGTERM' || code === 143, `${code} ${signal}`);
 });
 
@@ -419,12 +421,14 @@ beside('a read behind a write whose ledger is stuck is passed on; the write is r
     later(() => hog.kill());
     hog.stdin.write('BEGIN EXCLUSIVE;\nSELECT 1;\n');
     await new Promise((resolve) => hog.stdout.once('data', resolve));
-    const write = client.call('append', { what: 'y' });
+    let over = false;
+    const write = client.call('append', { what: 'y' }).finally(() => (over = true));
     const read = client.call('look', { what: 'r' });
     const ping = client.request('ping');
-    assertDone(await within(1500, 'the read', read), 'r: 1');
-    await within(1500, 'the ping', ping);
-    const verdict = assertVerdict(await within(20_000, 'the write', write), 'LEDGER_UNAVAILABLE');
+    assertDone(await within(2000, 'the read', read), 'r: 1');
+    await within(2000, 'the ping', ping);
+    assert.ok(!over, 'the ledger is stuck');
+    const verdict = assertVerdict(await write, 'LEDGER_UNAVAILABLE');
     assert.equal(verdict.message, 'The ledger cannot be used now, so nothing was done.');
     assert.match(client.stderr, /the ledger cannot be used: ./);
     hog.stdin.end('ROLLBACK;\n');
@@ -469,20 +473,30 @@ function paste(place, text, pattern, edit = (line) => line) {
     return spawnSync('sh', ['-c', edit(command)], { encoding: 'utf8', env: { ...env, PATH }, timeout: 20_000 });
 }
 
-// Sentences, each of which ends.
-function assertSentences(text) {
-    const sentences = text.split('\n')[0];
-    assert.match(sentences, /[.!?]$/, text);
-    assert.doesNotMatch(sentences, /[^.!?'] (Ask a person|Do not try|Then make)/, text);
-    assert.doesNotMatch(sentences, /\.\./.test(sentences.replaceAll("'...'", '')) ? /./ : /$^/, text);
+// What happened and what to do, in sentences that end.
+function assertSentences(answer) {
+    const { message, corrective_action: action } = answer.result._meta['semel/verdict'];
+    const [sentences] = textOf(answer).split('\n');
+    assert.equal(sentences, `${message}${/[.!?]$/.test(message) ? '' : '.'} ${action}`);
+    assert.match(sentences, /[.!?]$/);
 }
 
+beside('what a model is told are sentences', async () => {
+    const client = await new Place({ contract }).open();
+    for (const args of [[1], 'x', { what: 'a', deep: JSON.parse(`${'['.repeat(300)}${']'.repeat(300)}`) }]) {
+        const answer = await client.call('append', args);
+        assertVerdict(answer, 'BAD_ARGUMENTS');
+        assertSentences(answer);
+    }
+    await client.close();
+});
+
 beside('the command that approves works as it is told', async () => {
-    const place = new Place({ contract: { tools: { put: { class: 'write', approval: { expires: '1h' } } } }, ledger: undefined });
+    const place = new Place({ contract: { tools: { put: { class: 'write', approval: { expires: '1h' } } } }});
     const client = await place.open();
     const answer = await client.call('put', { what: 'p' });
     assertVerdict(answer, 'AWAITING_APPROVAL');
-    assertSentences(textOf(answer));
+    assertSentences(answer);
     const done = paste(place, textOf(answer), /semel approve ap_\S+( --ledger \S+)?/);
     assert.equal(done.status, 0, done.stderr);
     assertFresh(await client.call('put', { what: 'p' }), 'p: 1');
@@ -496,7 +510,7 @@ beside('a doubt that is in the way of another call is named, and the command tha
     const answer = await client.call('wipe', { what: 'two' });
     const verdict = assertVerdict(answer, 'IN_DOUBT');
     assert.equal(verdict.blocked_by, first.effect);
-    assertSentences(textOf(answer));
+    assertSentences(answer);
     assert.ok(textOf(answer).split('\n')[0].includes(`semel resolve ${first.effect}`), textOf(answer));
     const done = paste(place, textOf(answer), /semel resolve ef_\S+( --ledger \S+)? --not-applied --evidence '...'/);
     assert.equal(done.status, 0, done.stderr);
