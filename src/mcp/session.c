@@ -141,6 +141,9 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
 void mcp_session_deaf(mcp_session *s)
 {
     mcp_call *next;
+    s->deaf = true;
+    if (!mcp_session_ready(s))
+        mcp_session_await(s, MCP_DEAF_MS);
     for (mcp_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
         if (call->session == s && call->stage == MCP_ELICITING)
