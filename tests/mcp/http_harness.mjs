@@ -7,6 +7,7 @@
 //
 // What clients get is held to what always holds by the harness of the proxy.
 
+import http from 'node:http';
 import { spawnSync } from 'node:child_process';
 import { Gateway } from '../gateway/harness.mjs';
 import { Place, assert, legacyVersion, modernVersion } from './harness.mjs';
@@ -15,6 +16,18 @@ import { later } from '../gateway/tap.mjs';
 const metaOf = (name) => `io.modelcontextprotocol/${name}`;
 
 // A place and a gateway on its ledger.
+// As fetch, but over the connection of that agent, which is always the same one.
+function overOne(agent, url, method, { body, headers }) {
+    return new Promise((resolve, reject) => {
+        const request = http.request(url, { method, headers, agent }, (answer) => resolve({
+            status: answer.statusCode, headers: new Headers(answer.headers), body: answer,
+            text: async () => Buffer.concat(await answer.toArray()).toString(),
+        }));
+        request.on('error', reject);
+        request.end(body);
+    });
+}
+
 export class Site {
     // Options: those of a Place; servers (of the gateway's configuration, else the place's own as `s`);
     // config (more of it).
@@ -96,7 +109,7 @@ export class HttpClient {
     }
 
     async exchange(method, init, id) {
-        const response = await fetch(this.url, { method, ...init });
+        const response = await (this.connection ? overOne(this.connection, this.url, method, init) : fetch(this.url, { method, ...init }));
         const type = (response.headers.get('content-type') ?? '').split(';')[0];
         const reply = { status: response.status, headers: response.headers, type, text: '', messages: [], line: '' };
         const take = (line) => {

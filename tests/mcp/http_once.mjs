@@ -2,6 +2,7 @@
 // whatever way the first answer was lost. The server is the scripted one, so that every moment can be
 // chosen.
 
+import http from 'node:http';
 import { Site, alive } from './http_harness.mjs';
 import { assert, assertDone, assertFresh, assertReplayed, assertVerdict } from './harness.mjs';
 import { eventually, run, sleep, test } from '../gateway/tap.mjs';
@@ -63,9 +64,10 @@ test('equal calls at once are one, and progress goes to each on its own stream b
     assert.equal(place.effects('twins'), 1);
 });
 
-test('on_repeat run: a session that has the answer and asks later runs it again; nobody else does', async () => {
+test('on_repeat run: a session that has the answer, and shows that by asking later on the same connection, runs it again; nobody else does', async () => {
     const args = { what: 'again' };
     const [one, two, young] = [await site.open(), await site.open(), await site.open({ modern: true })];
+    one.connection = new http.Agent({ keepAlive: true, maxSockets: 1 });
     assertFresh(await one.call('fill', args), 'again: 1');
     assertReplayed(await one.call('fill', args), 'again: 1'); // too soon
     assertReplayed(await two.call('fill', args), 'again: 1');
@@ -77,6 +79,11 @@ test('on_repeat run: a session that has the answer and asks later runs it again;
     const told = await two.call('fill', args);
     assertReplayed(told, 'again: 2');
     assert.match(told.result.content.at(-1).text, /already/i);
+    assert.equal(place.effects('again'), 2);
+    // On another connection the answer may have been lost with the first one.
+    await sleep(2200);
+    one.connection.destroy();
+    assertReplayed(await one.call('fill', args), 'again: 2');
     assert.equal(place.effects('again'), 2);
 });
 
