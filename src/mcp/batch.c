@@ -7,6 +7,7 @@ struct mcp_batch {
     mcp_channel *channel;
     size_t expected;
     bool done; /* all of its messages have been looked at */
+    bool gone; /* nobody waits for the answers */
     sm_buf out;
 };
 
@@ -36,9 +37,8 @@ static void finish(mcp_batch *b, mcp_session *s)
         mcp_put_error(&b->out, (sm_str){0}, -32603,
                       SM_STR("The answers are too large for a batch."));
     }
-    if (b->out.len > 1 && !s->ending) {
+    if (b->out.len > 1 && !s->ending && !b->gone)
         s->client.deliver(s->client.context, b->channel, sm_buf_view(&b->out), true);
-    }
     sm_buf_fini(&b->out);
     free(b);
 }
@@ -51,6 +51,11 @@ void mcp_batch_answer(mcp_batch *b, mcp_session *s, sm_str text)
         sm_buf_str(&b->out, text);
     }
     finish(b, s);
+}
+
+void mcp_batch_gone(mcp_batch *b)
+{
+    b->gone = true;
 }
 
 void mcp_batch_done(mcp_batch *b, mcp_session *s)

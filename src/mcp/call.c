@@ -19,7 +19,7 @@ static void work(sm_job *job, semel_answer *a);
 static void wake(sm_waiter *w);
 static void on_late(mcp_timer *t);
 
-mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m)
+mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m, const mcp_exchange *x)
 {
     mcp_call *call = calloc(1, sizeof *call);
     if (call == NULL)
@@ -29,7 +29,10 @@ mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m)
     sm_buf_init(&call->question, MCP_OWN_ID_MAX);
     sm_arena_init(&call->arena, ARENA_BYTES);
     sm_arena_init(&call->said, ARENA_BYTES);
-    sm_buf_str(&call->text, m->text);
+    if (s->o.shared)
+        mcp_put_shared(&call->text, m, x);
+    else
+        sm_buf_str(&call->text, m->text);
     call->session = s;
     call->server = s->server;
     call->job.run = work;
@@ -299,7 +302,7 @@ void mcp_call_recorded(mcp_call *call)
             mcp_call_replay(call);
         else
             mcp_call_refuse(call);
-    } else if (call->turned_down != 0 && call->x->channel != NULL) {
+    } else if (call->turned_down != 0 && call->x->channel != NULL && call->x->batch == NULL) {
         mcp_loss loss = {.status = call->turned_down, .body = sm_buf_view(&call->answer)};
         call->session->client.fail(call->session->client.context, call->x->channel, &loss);
         mcp_call_end(call);

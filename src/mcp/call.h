@@ -44,7 +44,7 @@ struct mcp_call {
     mcp_listing *listing;
 
     sm_arena arena;            /* of what stays */
-    sm_buf text;               /* the message as it came */
+    sm_buf text;               /* the message as it came; shared: as mcp_put_shared writes it */
     sm_str params, args, meta; /* in it, as written; args and meta may be absent */
     sm_str tool;               /* decoded */
     bool legged;               /* it answers what the server asked for in an earlier leg */
@@ -81,8 +81,8 @@ struct mcp_call {
     sm_err recorded;
 };
 
-/* A call of this message; NULL when out of memory. */
-mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m);
+/* A call of this message, which is that request; NULL when out of memory. */
+mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m, const mcp_exchange *x);
 
 /* Adds the job; the loop gets the call back when it is done. */
 void mcp_call_work(mcp_call *call, mcp_stage stage);

@@ -5,10 +5,11 @@
 #include <stdlib.h>
 
 #include "mcp/call.h"
+#include "mcp/param_headers.h"
+#include "json/canon.h"
 
 #define STEP_BYTES   200u
 #define INLINE_BYTES 65536u /* of a message that is looked at on the loop */
-#include "json/canon.h"
 
 /* A text of _meta. Absent if it is not there; false if it is no text of that size, for what cannot
  * be used is not to be taken for nothing. */
@@ -207,6 +208,40 @@ static void pass(mcp_call *call)
     mcp_call_end(call);
 }
 
+static const mcp_tool *tool_of(const mcp_call *call)
+{
+    return call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, call->tool);
+}
+
+/* Whether a client speaks HTTP in the era where headers repeat arguments. */
+static bool repeats(const mcp_exchange *x)
+{
+    return x->modern && x->channel != NULL && x->batch == NULL;
+}
+
+/* Whether the headers of a call say what its arguments say. If not, it is turned down as the server
+ * would, before anything is asked: an answer that is repeated must not tell otherwise. */
+static bool headers_fit(mcp_call *call)
+{
+    mcp_exchange *x = call->x;
+    sm_str header;
+    if (!repeats(x) ||
+        mcp_params_fit(tool_of(call), call->args, x->way.headers, x->way.header_count, &header))
+        return true;
+    sm_buf body;
+    sm_buf_init(&body, 4096);
+    sm_str text = sm_arena_printf(&call->arena,
+                                  "The headers and the body disagree: " MCP_PARAM_PREFIX
+                                  "%.*s does not say what the arguments say.",
+                                  SM_FMT(header));
+    mcp_put_error(&body, x->id, -32020, text.p == NULL ? SM_STR("") : text);
+    mcp_loss loss = {.status = 400, .body = sm_buf_view(&body)};
+    call->session->client.fail(call->session->client.context, x->channel, &loss);
+    sm_buf_fini(&body);
+    mcp_call_end(call);
+    return false;
+}
+
 /* Whether the tool only reads, as far as that can be told without its arguments. */
 static bool only_reads(mcp_call *call, const sm_contracts *set)
 {
@@ -214,8 +249,7 @@ static bool only_reads(mcp_call *call, const sm_contracts *set)
     if (entry != NULL)
         return entry->contract.class == SM_CLASS_READ && entry->contract.variant_count == 0 &&
                entry->contract.input == NULL;
-    const mcp_tool *tool =
-        call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, call->tool);
+    const mcp_tool *tool = tool_of(call);
     return tool != NULL && tool->hints.read_only && set->trust_annotations &&
            set->unlisted != SM_UNLISTED_HIDE;
 }
@@ -252,6 +286,8 @@ void mcp_call_listed(mcp_call *call, const char *why_not)
         return;
     }
     call->listing = mcp_listing_hold(call->server->listing);
+    if (!headers_fit(call))
+        return;
     const sm_contracts *set = sm_contracts_now(hub->ledger, hub->answer);
     if (only_reads(call, set))
         pass(call);
@@ -313,7 +349,9 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
 {
     mcp_hub *hub = s->server->hub;
     mcp_exchange *x = mcp_exchange_new(s, MCP_W_CALL, m->id, channel);
-    mcp_call *call = x == NULL ? NULL : mcp_call_new(s, m);
+    if (x != NULL)
+        mcp_exchange_describe(x, m->params);
+    mcp_call *call = x == NULL ? NULL : mcp_call_new(s, m, x);
     if (call == NULL || call->text.err != SM_OK) {
         if (call != NULL)
             mcp_call_end(call);
@@ -330,7 +368,6 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
         mcp_call_end(call);
         return;
     }
-    mcp_exchange_describe(x, m->params);
     call->x = x;
     call->slot = mcp_slot_new(s, x);
     const char *wrong = read_params(call, &own);
@@ -348,7 +385,8 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
         return;
     }
     const sm_contracts *set = sm_contracts_now(hub->ledger, hub->answer);
-    bool marks = x->modern && s->link != NULL && s->link->exchanges; /* headers need the schema */
+    /* What headers say of the arguments takes the schema. */
+    bool marks = repeats(x) || (x->modern && s->link != NULL && s->link->exchanges);
     if (!marks && sm_contracts_tool(set, call->tool) != NULL && only_reads(call, set)) {
         pass(call);
     } else if (sm_contracts_find(set, call->tool) == NULL) {

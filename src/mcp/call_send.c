@@ -145,7 +145,8 @@ void mcp_call_execute(mcp_call *call)
 /* Whether a JSON-RPC error says that the request was turned down before any work. */
 static bool turned_down(int code)
 {
-    return code == -32700 || code == -32600 || code == -32601 || code == -32602;
+    return code == -32700 || code == -32600 || code == -32601 || code == -32602 || code == -32020 ||
+           code == -32021 || code == -32022; /* headers, capability, version */
 }
 
 /* Whether it says that nobody knows: the server's own call was cut short. */

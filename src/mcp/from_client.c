@@ -26,7 +26,20 @@ void mcp_exchange_describe(mcp_exchange *x, sm_str params)
     x->token = (sm_str){copy, token.n};
 }
 
-/* A message with its id replaced by the one that the server knows. */
+void mcp_put_shared(sm_buf *out, const mcp_message *m, const mcp_exchange *x)
+{
+    sm_str meta, token = {0};
+    mcp_edit id = {.at = m->id, .with = x->sent_id}, edits[2] = {id};
+    if (x->token.p != NULL && mcp_find(m->params, "_meta", &meta))
+        mcp_find(meta, "progressToken", &token);
+    if (token.p != NULL) {
+        mcp_edit other = {.at = token, .with = x->sent_id};
+        edits[0] = token.p < m->id.p ? other : id;
+        edits[1] = token.p < m->id.p ? id : other;
+    }
+    mcp_put_edited(out, m->text, edits, token.p != NULL ? 2 : 1);
+}
+
 static void forward_request(mcp_session *s, const mcp_message *m, mcp_exchange *x)
 {
     if (!s->o.shared) {
@@ -35,7 +48,7 @@ static void forward_request(mcp_session *s, const mcp_message *m, mcp_exchange *
     }
     sm_buf out;
     sm_buf_init(&out, 2 * MCP_LINE_MAX);
-    mcp_put_edited(&out, m->text, &(mcp_edit){.at = m->id, .with = x->sent_id}, 1);
+    mcp_put_shared(&out, m, x);
     mcp_forward(s, sm_buf_view(&out), x);
     sm_buf_fini(&out);
 }

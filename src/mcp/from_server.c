@@ -18,16 +18,34 @@ static void note_agreed(mcp_session *s, const mcp_message *m)
         s->version[0] = '\0';
 }
 
-/* The answer with the id that the client gave. */
+/* Which subscription a message belongs to: the id of the request that began it. */
+static bool subscription_of(sm_str params, sm_str *id)
+{
+    sm_str meta;
+    return mcp_find(params, "_meta", &meta) &&
+           mcp_find(meta, "io.modelcontextprotocol/subscriptionId", id);
+}
+
+/* The answer with the id that the client gave, where that of a subscription is repeated too. */
 void mcp_pass_answer(mcp_exchange *x, const mcp_message *m)
 {
+    sm_str again;
     if (!x->session->o.shared) {
         mcp_reply(x, m->text);
         return;
     }
+    mcp_edit id = {.at = m->id, .with = x->id}, edits[2] = {id};
+    size_t n = 1;
+    if (m->kind == MCP_RESULT && subscription_of(m->result, &again) &&
+        sm_str_eq(again, x->sent_id)) {
+        mcp_edit other = {.at = again, .with = x->id};
+        edits[0] = again.p < m->id.p ? other : id;
+        edits[1] = again.p < m->id.p ? id : other;
+        n = 2;
+    }
     sm_buf out;
     sm_buf_init(&out, 2 * MCP_LINE_MAX);
-    mcp_put_edited(&out, m->text, &(mcp_edit){.at = m->id, .with = x->id}, 1);
+    mcp_put_edited(&out, m->text, edits, n);
     mcp_reply(x, sm_buf_view(&out));
     sm_buf_fini(&out);
 }
@@ -71,22 +89,57 @@ static mcp_exchange *progressing(mcp_session *s, sm_str token)
     return NULL;
 }
 
+static void tell(mcp_session *s, mcp_exchange *x, bool progress, const mcp_message *m)
+{
+    if (progress && x != NULL && x->what == MCP_W_CALL)
+        mcp_call_progress(x->call, m);
+    else if (x == NULL || !x->canceled)
+        mcp_tell_client(s, x == NULL ? NULL : x->channel, m->text);
+}
+
+/* On a shared link what belongs to a request names it as the server knows it. Its client is told
+ * the name that it gave; what belongs to nobody any more is dropped. */
+static void tell_owner(mcp_session *s, sm_str known, bool progress, const mcp_message *m)
+{
+    mcp_exchange *x = mcp_exchange_find(s, known);
+    mcp_message own;
+    if (x == NULL || (progress && x->token.p == NULL))
+        return;
+    sm_buf out;
+    sm_buf_init(&out, 2 * MCP_LINE_MAX);
+    mcp_put_edited(&out, m->text, &(mcp_edit){.at = known, .with = progress ? x->token : x->id}, 1);
+    if (out.err == SM_OK && mcp_read(sm_buf_view(&out), &own))
+        tell(s, x, progress, &own);
+    sm_buf_fini(&out);
+}
+
 static void on_server_notification(mcp_session *s, mcp_exchange *x, const mcp_message *m)
 {
-    sm_str token;
-    if (strcmp(m->method, "notifications/progress") == 0 &&
-        mcp_find(m->params, "progressToken", &token)) {
-        mcp_exchange *of = progressing(s, token);
-        x = of != NULL ? of : x;
-        if (x != NULL && x->what == MCP_W_CALL) {
-            mcp_call_progress(x->call, m);
-            return;
-        }
-    } else if (strcmp(m->method, "notifications/tools/list_changed") == 0) {
+    sm_str id;
+    bool progress = strcmp(m->method, "notifications/progress") == 0 &&
+                    mcp_find(m->params, "progressToken", &id);
+    if (strcmp(m->method, "notifications/tools/list_changed") == 0)
         mcp_listing_changed(s);
+    if (s->o.shared && (progress || subscription_of(m->params, &id))) {
+        tell_owner(s, id, progress, m);
+        return;
     }
-    if (x == NULL || !x->canceled)
+    mcp_exchange *of = progress ? progressing(s, id) : NULL;
+    tell(s, of != NULL ? of : x, progress, m);
+}
+
+/* A server asks its client something. Where there is no session nobody can answer. */
+static void on_server_request(mcp_session *s, mcp_exchange *x, const mcp_message *m)
+{
+    if (!s->o.shared) {
         mcp_tell_client(s, x == NULL ? NULL : x->channel, m->text);
+        return;
+    }
+    sm_buf out;
+    sm_buf_init(&out, 4096);
+    mcp_put_error(&out, m->id, -32601, SM_STR("Method not found"));
+    mcp_link_send(s->link, sm_buf_view(&out), NULL);
+    sm_buf_fini(&out);
 }
 
 static void on_junk(mcp_session *s, const mcp_message *m, sm_str text)
@@ -115,7 +168,7 @@ static void on_link_message(void *context, mcp_way *way, sm_str text)
         /* Over HTTP the link knows whose answer it is, however the server writes the id. */
         on_answer(s, x != NULL && x->way.own == NULL ? x : mcp_exchange_find(s, m.id), &m);
         break;
-    case MCP_REQUEST: mcp_tell_client(s, x == NULL ? NULL : x->channel, m.text); break;
+    case MCP_REQUEST: on_server_request(s, x, &m); break;
     case MCP_NOTIFICATION: on_server_notification(s, x, &m); break;
     case MCP_BATCH:
         while (mcp_next(m.text, &cursor, &name, &item))
@@ -138,7 +191,7 @@ static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
         if (x->what == MCP_W_DISCOVER && loss->status >= 400 && loss->status < 500) {
             /* A server of the older era. Whoever asks knows that by this code. */
             mcp_reply_error(x, -32601, "Method not found");
-        } else if (x->channel != NULL && loss->status != 0 && !x->canceled) {
+        } else if (x->channel != NULL && x->batch == NULL && loss->status != 0 && !x->canceled) {
             s->client.fail(s->client.context, x->channel, loss);
             mcp_exchange_free(x);
         } else {

@@ -121,9 +121,13 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
     for (size_t i = 0; i < MCP_BUCKETS; i++) {
         for (mcp_exchange *x = s->table[i], *next; x != NULL; x = next) {
             next = x->next;
-            if (x->channel != channel || x->canceled)
+            if (x->channel != channel || channel == NULL)
                 continue;
             x->channel = NULL;
+            if (x->batch != NULL)
+                mcp_batch_gone(x->batch);
+            if (x->canceled)
+                continue;
             if (x->what == MCP_W_CALL)
                 mcp_call_canceled(x->call);
             else if (cancels)

@@ -171,6 +171,10 @@ mcp_exchange *mcp_exchange_find(mcp_session *s, sm_str sent_id);
 /* Notes era and progress token. */
 void mcp_exchange_describe(mcp_exchange *x, sm_str params);
 
+/* Appends a request as the server gets it over a shared link: what names it there, its id and the
+ * token of its progress, is unique there. */
+void mcp_put_shared(sm_buf *out, const mcp_message *m, const mcp_exchange *x);
+
 /* Passes a request on as it came; its answer too. */
 void mcp_pass_request(mcp_session *s, const mcp_message *m, mcp_what what, mcp_channel *channel,
                       const mcp_hop *hop);
@@ -298,5 +302,6 @@ mcp_batch *mcp_batch_new(mcp_channel *channel); /* NULL when out of memory */
 void mcp_batch_expect(mcp_batch *b);
 void mcp_batch_answer(mcp_batch *b, mcp_session *s, sm_str text); /* absent: there will be none */
 void mcp_batch_done(mcp_batch *b, mcp_session *s);
+void mcp_batch_gone(mcp_batch *b); /* its client has hung up: nothing goes back */
 
 #endif
