@@ -3,10 +3,12 @@
  */
 #include <stddef.h>
 #include <stdio.h>
+#include <strings.h>
 
 #include "base/clock.h"
 #include "base/visible.h"
 #include "mcp/call.h"
+#include "mcp/remote.h"
 
 #define JUNK_TOLD 10u
 
@@ -178,6 +180,18 @@ static void on_link_message(void *context, mcp_way *way, sm_str text)
     }
 }
 
+/* Plain HTTP: the client is answered in the form in which the server answers. */
+static void on_head(void *context, mcp_way *way, int status, const sm_http_field *headers, size_t n)
+{
+    mcp_session *s = context;
+    mcp_exchange *x = (mcp_exchange *)(void *)way;
+    sm_str type = mcp_header_find(headers, n, "Content-Type");
+    if (x->channel != NULL && !x->canceled && x->batch == NULL && status == 200 &&
+        s->client.streams != NULL && type.n >= 17 &&
+        strncasecmp(type.p, "text/event-stream", 17) == 0)
+        s->client.streams(s->client.context, x->channel);
+}
+
 static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
 {
     x->under_way = false;
@@ -238,6 +252,7 @@ void mcp_session_late(mcp_timer *t)
     mcp_session *s = (mcp_session *)(void *)((char *)t - offsetof(mcp_session, away_timer));
     s->away = true;
     mcp_listing_go_on(s);
+    mcp_remedy_go_on(s);
     mcp_session_flush(s); /* whatever waits is answered with that */
 }
 
@@ -251,6 +266,7 @@ static void on_down(void *context, const char *why, bool for_good)
     if (for_good) {
         s->away = true;
         mcp_listing_go_on(s);
+        mcp_remedy_go_on(s);
         mcp_session_flush(s);
         s->client.over(s->client.context);
     } else {
@@ -263,6 +279,7 @@ static void started(mcp_session *s)
     s->starting = s->away = false;
     mcp_loop_untime(s->server->hub->loop, &s->away_timer);
     mcp_listing_go_on(s);
+    mcp_remedy_go_on(s);
     mcp_session_flush(s);
 }
 
@@ -310,6 +327,7 @@ static void on_up(void *context)
 mcp_link_events mcp_session_events(mcp_session *s)
 {
     return (mcp_link_events){.message = on_link_message,
+                             .head = on_head,
                              .lost = on_lost,
                              .too_long = on_link_too_long,
                              .up = on_up,

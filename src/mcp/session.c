@@ -128,12 +128,14 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
                 mcp_batch_gone(x->batch);
             if (x->canceled)
                 continue;
-            if (x->what == MCP_W_CALL)
+            if (x->what == MCP_W_CALL) {
                 mcp_call_canceled(x->call);
-            else if (cancels)
+                next = s->table[i]; /* a request of ours may have gone with it */
+            } else if (cancels) {
                 drop(s, x);
-            else
+            } else {
                 x->canceled = true;
+            }
         }
     }
 }

@@ -200,6 +200,10 @@ mcp_exchange *mcp_request(mcp_session *s, const char *method, sm_str params,
                           const sm_http_field *headers, size_t header_count,
                           void (*answered)(mcp_exchange *x, const mcp_message *m), void *context);
 
+/* Appends what a modern request says of its client, for the `_meta` of one of ours: an object, or
+ * nothing for a request of the other era. `meta` as written; it may be absent. */
+void mcp_put_own_meta(sm_buf *out, sm_str meta);
+
 /* A new id for a question to the client, as written; returns its length. No server can guess it. */
 size_t mcp_question_id(mcp_session *s, char out[MCP_OWN_ID_MAX]);
 
@@ -290,6 +294,9 @@ void mcp_call_canceled(mcp_call *call);
 
 /* Progress of a call under way: for everybody who waits for the same. */
 void mcp_call_progress(mcp_call *call, const mcp_message *m);
+
+/* A server has come back, or does not: calls may wait to ask it something (remedy.c). */
+void mcp_remedy_go_on(mcp_session *s);
 
 /* The client's answer to a question of ours (approve.c). */
 void mcp_approve_answered(mcp_session *s, const mcp_message *m);
