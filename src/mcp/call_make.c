@@ -347,21 +347,6 @@ static const char *read_params(mcp_call *call, const mcp_message *m)
     return NULL;
 }
 
-/* They are needed as long as the call is, which may be longer than its channel. */
-static bool copy_headers(mcp_call *call, mcp_exchange *x, const mcp_hop *hop)
-{
-    sm_http_field *v = sm_arena_zalloc(&call->arena, hop->header_count + 1, sizeof *v);
-    bool right = v != NULL;
-    for (size_t i = 0; right && i < hop->header_count; i++) {
-        v[i].name = sm_arena_text(&call->arena, hop->headers[i].name);
-        v[i].value = sm_arena_text(&call->arena, hop->headers[i].value);
-        right = v[i].name.p != NULL && v[i].value.p != NULL;
-    }
-    x->way.headers = v;
-    x->way.header_count = hop->header_count;
-    return right;
-}
-
 void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, const mcp_hop *hop)
 {
     mcp_hub *hub = s->server->hub;
@@ -380,7 +365,7 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
     mcp_read(sm_buf_view(&call->text), &own);
     x->call = call;
     x->batch = hop->batch;
-    if (!copy_headers(call, x, hop)) {
+    if (!mcp_exchange_headers(x, hop->headers, hop->header_count)) {
         mcp_reply_error(x, -32603, "The proxy is out of memory; nothing was done.");
         mcp_call_end(call);
         return;
