@@ -239,8 +239,8 @@ test('a child: every subscription hears what it asked for, under its own id', as
 });
 
 test('a child: progress goes to whoever made the call, though others use the same token', async () => {
-    const all = await Promise.all(['x', 'y', 'z'].map((scope) => call('stdio', 'test_tool_with_progress', {}, {
-        id: scope, meta: { ...envelope, progressToken: 1, 'semel/scope': scope },
+    const all = await Promise.all(['x', 'y', 'z'].map((step) => call('stdio', 'test_tool_with_progress', {}, {
+        id: step, meta: { ...envelope, progressToken: 1, 'semel/step': step },
     })));
     for (const { messages } of all) {
         const progress = messages.slice(0, -1).map((one) => [one.params.progressToken, one.params.progress]);
