@@ -19,7 +19,7 @@ static void work(sm_job *job, semel_answer *a);
 static void wake(sm_waiter *w);
 static void on_late(mcp_timer *t);
 
-mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m, const mcp_exchange *x)
+mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m)
 {
     mcp_call *call = calloc(1, sizeof *call);
     if (call == NULL)
@@ -29,10 +29,7 @@ mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m, const mcp_exchange 
     sm_buf_init(&call->question, MCP_OWN_ID_MAX);
     sm_arena_init(&call->arena, ARENA_BYTES);
     sm_arena_init(&call->said, ARENA_BYTES);
-    if (s->o.shared)
-        mcp_put_shared(&call->text, m, x);
-    else
-        sm_buf_str(&call->text, m->text);
+    sm_buf_str(&call->text, m->text);
     call->session = s;
     call->server = s->server;
     call->job.run = work;
@@ -225,9 +222,8 @@ static bool unpark(mcp_call *call)
     return true;
 }
 
-static void on_late(mcp_timer *t)
+void mcp_call_hurry(mcp_call *call)
 {
-    mcp_call *call = (mcp_call *)(void *)((char *)t - offsetof(mcp_call, timer));
     call->over = true;
     if (call->stage == MCP_PROBING)
         mcp_remedy_late(call);
@@ -242,6 +238,11 @@ void mcp_call_time(mcp_call *call)
     int64_t wait_ms = call->server->o.wait_ms > 0 ? call->server->o.wait_ms : WAIT_MS;
     call->deadline_ns = sm_clock_deadline_ns(wait_ms);
     mcp_loop_time(call->server->hub->loop, &call->timer, call->deadline_ns);
+}
+
+static void on_late(mcp_timer *t)
+{
+    mcp_call_hurry((mcp_call *)(void *)((char *)t - offsetof(mcp_call, timer)));
 }
 
 bool mcp_call_park(mcp_call *call)

@@ -72,7 +72,7 @@ struct mcp_call {
     mcp_listing *listing;
 
     sm_arena arena;            /* of what stays */
-    sm_buf text;               /* the message as it came; shared: as mcp_put_shared writes it */
+    sm_buf text;               /* the message as it came */
     sm_str params, args, meta; /* in it, as written; args and meta may be absent */
     sm_str tool;               /* decoded */
     bool legged;               /* it answers what the server asked for in an earlier leg */
@@ -110,8 +110,8 @@ struct mcp_call {
     mcp_remedy remedy;
 };
 
-/* A call of this message, which is that request; NULL when out of memory. */
-mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m, const mcp_exchange *x);
+/* A call of this message; NULL when out of memory. */
+mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m);
 
 /* Adds the job; the loop gets the call back when it is done. */
 void mcp_call_work(mcp_call *call, mcp_stage stage);
@@ -149,6 +149,9 @@ void mcp_call_execute(mcp_call *call);
 
 /* It is written down how it went: answers, and ends it. */
 void mcp_call_recorded(mcp_call *call);
+
+/* It waits no longer for somebody else: what is known now is told. */
+void mcp_call_hurry(mcp_call *call);
 
 /* Answers with the server's own answer as it came, and ends it (call_answer.c). */
 void mcp_call_pass(mcp_call *call);

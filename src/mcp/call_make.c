@@ -213,7 +213,7 @@ static void pass(mcp_call *call)
     call->slot = NULL;
     sm_buf text;
     sm_buf_init(&text, 2 * MCP_LINE_MAX);
-    mcp_put_edited(&text, m.text, &(mcp_edit){.at = m.id, .with = x->sent_id}, 1);
+    mcp_put_sent(&text, &m, x);
     if (slot != NULL)
         mcp_slot_decide(s, slot, sm_buf_view(&text));
     else
@@ -351,9 +351,7 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
 {
     mcp_hub *hub = s->server->hub;
     mcp_exchange *x = mcp_exchange_new(s, MCP_W_CALL, m->id, channel);
-    if (x != NULL)
-        mcp_exchange_describe(x, m->params);
-    mcp_call *call = x == NULL ? NULL : mcp_call_new(s, m, x);
+    mcp_call *call = x == NULL ? NULL : mcp_call_new(s, m);
     if (call == NULL || call->text.err != SM_OK) {
         if (call != NULL)
             mcp_call_end(call);
@@ -370,6 +368,7 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
         mcp_call_end(call);
         return;
     }
+    mcp_exchange_describe(x, m->params);
     call->x = x;
     call->slot = mcp_slot_new(s, x);
     const char *wrong = read_params(call, &own);

@@ -3,12 +3,10 @@
  */
 #include <stddef.h>
 #include <stdio.h>
-#include <strings.h>
 
 #include "base/clock.h"
 #include "base/visible.h"
 #include "mcp/call.h"
-#include "mcp/remote.h"
 
 #define JUNK_TOLD 10u
 
@@ -20,34 +18,16 @@ static void note_agreed(mcp_session *s, const mcp_message *m)
         s->version[0] = '\0';
 }
 
-/* Which subscription a message belongs to: the id of the request that began it. */
-static bool subscription_of(sm_str params, sm_str *id)
-{
-    sm_str meta;
-    return mcp_find(params, "_meta", &meta) &&
-           mcp_find(meta, "io.modelcontextprotocol/subscriptionId", id);
-}
-
-/* The answer with the id that the client gave, where that of a subscription is repeated too. */
+/* The answer with the id that the client gave. */
 void mcp_pass_answer(mcp_exchange *x, const mcp_message *m)
 {
-    sm_str again;
     if (!x->session->o.shared) {
         mcp_reply(x, m->text);
         return;
     }
-    mcp_edit id = {.at = m->id, .with = x->id}, edits[2] = {id};
-    size_t n = 1;
-    if (m->kind == MCP_RESULT && subscription_of(m->result, &again) &&
-        sm_str_eq(again, x->sent_id)) {
-        mcp_edit other = {.at = again, .with = x->id};
-        edits[0] = again.p < m->id.p ? other : id;
-        edits[1] = again.p < m->id.p ? id : other;
-        n = 2;
-    }
     sm_buf out;
     sm_buf_init(&out, 2 * MCP_LINE_MAX);
-    mcp_put_edited(&out, m->text, edits, n);
+    mcp_put_back(&out, m, x);
     mcp_reply(x, sm_buf_view(&out));
     sm_buf_fini(&out);
 }
@@ -81,58 +61,39 @@ static void on_answer(mcp_session *s, mcp_exchange *x, const mcp_message *m)
     }
 }
 
-/* The request that a progress notification is about. */
-static mcp_exchange *progressing(mcp_session *s, sm_str token)
-{
-    for (size_t i = 0; i < MCP_BUCKETS; i++)
-        for (mcp_exchange *x = s->table[i]; x != NULL; x = x->next)
-            if (x->token.p != NULL && sm_str_eq(x->token, token))
-                return x;
-    return NULL;
-}
-
-static void tell(mcp_session *s, mcp_exchange *x, bool progress, const mcp_message *m)
-{
-    if (progress && x != NULL && x->what == MCP_W_CALL)
-        mcp_call_progress(x->call, m);
-    else if (x == NULL || !x->canceled)
-        mcp_tell_client(s, x == NULL ? NULL : x->channel, m->text);
-}
-
-/* On a shared link what belongs to a request names it as the server knows it. Its client is told
- * the name that it gave; what belongs to nobody any more is dropped. */
-static void tell_owner(mcp_session *s, sm_str known, bool progress, const mcp_message *m)
-{
-    mcp_exchange *x = mcp_exchange_find(s, known);
-    mcp_message own;
-    if (x == NULL || (progress && x->token.p == NULL))
-        return;
-    sm_buf out;
-    sm_buf_init(&out, 2 * MCP_LINE_MAX);
-    mcp_put_edited(&out, m->text, &(mcp_edit){.at = known, .with = progress ? x->token : x->id}, 1);
-    if (out.err == SM_OK && mcp_read(sm_buf_view(&out), &own))
-        tell(s, x, progress, &own);
-    sm_buf_fini(&out);
-}
-
 static void on_server_notification(mcp_session *s, mcp_exchange *x, const mcp_message *m)
 {
-    sm_str id;
-    bool progress = strcmp(m->method, "notifications/progress") == 0 &&
-                    mcp_find(m->params, "progressToken", &id);
+    bool named;
+    mcp_exchange *of = mcp_about(s, m, &named);
+    bool progress = strcmp(m->method, "notifications/progress") == 0;
+    /* Over HTTP the link knows on whose stream it came, and tokens of several clients may be equal.
+     */
+    if (of != NULL && (x == NULL || !s->o.anyone))
+        x = of;
     if (strcmp(m->method, "notifications/tools/list_changed") == 0)
         mcp_listing_changed(s);
-    if (s->o.shared && (progress || subscription_of(m->params, &id))) {
-        tell_owner(s, id, progress, m);
+    if (s->o.shared && named && of == NULL)
+        return; /* of what nobody waits for any more */
+    if (x != NULL && x->canceled && !(progress && x->what == MCP_W_CALL))
         return;
+    if (progress && x != NULL && x->what == MCP_W_CALL) {
+        mcp_call_progress(x->call, m);
+    } else if (x != NULL && s->o.shared) {
+        sm_buf out;
+        sm_buf_init(&out, 2 * MCP_LINE_MAX);
+        mcp_put_back(&out, m, x);
+        mcp_tell_client(s, x->channel, sm_buf_view(&out));
+        sm_buf_fini(&out);
+    } else {
+        mcp_tell_client(s, x == NULL ? NULL : x->channel, m->text);
     }
-    mcp_exchange *of = progress ? progressing(s, id) : NULL;
-    tell(s, of != NULL ? of : x, progress, m);
 }
 
 /* A server asks its client something. Where there is no session nobody can answer. */
 static void on_server_request(mcp_session *s, mcp_exchange *x, const mcp_message *m)
 {
+    if (x != NULL && x->canceled)
+        return; /* whoever could answer has gone */
     if (!s->o.shared) {
         mcp_tell_client(s, x == NULL ? NULL : x->channel, m->text);
         return;
@@ -180,18 +141,6 @@ static void on_link_message(void *context, mcp_way *way, sm_str text)
     }
 }
 
-/* Plain HTTP: the client is answered in the form in which the server answers. */
-static void on_head(void *context, mcp_way *way, int status, const sm_http_field *headers, size_t n)
-{
-    mcp_session *s = context;
-    mcp_exchange *x = (mcp_exchange *)(void *)way;
-    sm_str type = mcp_header_find(headers, n, "Content-Type");
-    if (x->channel != NULL && !x->canceled && x->batch == NULL && status == 200 &&
-        s->client.streams != NULL && type.n >= 17 &&
-        strncasecmp(type.p, "text/event-stream", 17) == 0)
-        s->client.streams(s->client.context, x->channel);
-}
-
 static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
 {
     x->under_way = false;
@@ -205,7 +154,8 @@ static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
         if (x->what == MCP_W_DISCOVER && loss->status >= 400 && loss->status < 500) {
             /* A server of the older era. Whoever asks knows that by this code. */
             mcp_reply_error(x, -32601, "Method not found");
-        } else if (x->channel != NULL && x->batch == NULL && loss->status != 0 && !x->canceled) {
+        } else if (x->channel != NULL && x->batch == NULL && loss->status != 0 && !x->canceled &&
+                   !s->ending) {
             s->client.fail(s->client.context, x->channel, loss);
             mcp_exchange_free(x);
         } else {
@@ -224,6 +174,18 @@ static void on_lost(void *context, mcp_way *way, const mcp_loss *loss)
     lose(s, (mcp_exchange *)(void *)way, loss);
     if (again)
         begin_again(s);
+}
+
+/* The answers to a batch go back together, and have no head of their own. */
+static void on_link_head(void *context, mcp_way *way, int status, const sm_http_field *headers,
+                         size_t n)
+{
+    mcp_session *s = context;
+    const mcp_exchange *x = (mcp_exchange *)(void *)way;
+    (void)status;
+    if (s->client.head != NULL && x->channel != NULL && x->batch == NULL && !x->canceled &&
+        !s->ending)
+        s->client.head(s->client.context, x->channel, headers, n);
 }
 
 static void on_link_too_long(void *context, sm_str id, uint64_t length)
@@ -247,13 +209,27 @@ static void on_room(void *context)
     mcp_session_regulate(context);
 }
 
+/* The server is there, or has been away for long: what waits for it is sent, or answered with that.
+ */
+static void go_on(mcp_session *s)
+{
+    mcp_listing_go_on(s);
+    mcp_remedy_go_on(s);
+    mcp_session_flush(s);
+    mcp_session_rest(s); /* the last that waited may have been no request */
+}
+
 void mcp_session_late(mcp_timer *t)
 {
     mcp_session *s = (mcp_session *)(void *)((char *)t - offsetof(mcp_session, away_timer));
     s->away = true;
-    mcp_listing_go_on(s);
-    mcp_remedy_go_on(s);
-    mcp_session_flush(s); /* whatever waits is answered with that */
+    go_on(s);
+}
+
+void mcp_session_await(mcp_session *s, int64_t ms)
+{
+    int64_t most_ms = s->deaf && ms > MCP_DEAF_MS ? MCP_DEAF_MS : ms;
+    mcp_loop_time(s->server->hub->loop, &s->away_timer, sm_clock_deadline_ns(most_ms));
 }
 
 static void on_down(void *context, const char *why, bool for_good)
@@ -265,12 +241,10 @@ static void on_down(void *context, const char *why, bool for_good)
         mcp_say(s->server->hub, MCP_WARN, "%s; it is started again", why);
     if (for_good) {
         s->away = true;
-        mcp_listing_go_on(s);
-        mcp_remedy_go_on(s);
-        mcp_session_flush(s);
+        go_on(s);
         s->client.over(s->client.context);
     } else {
-        mcp_loop_time(s->server->hub->loop, &s->away_timer, sm_clock_deadline_ns(MCP_AWAY_MS));
+        mcp_session_await(s, MCP_AWAY_MS);
     }
 }
 
@@ -278,9 +252,7 @@ static void started(mcp_session *s)
 {
     s->starting = s->away = false;
     mcp_loop_untime(s->server->hub->loop, &s->away_timer);
-    mcp_listing_go_on(s);
-    mcp_remedy_go_on(s);
-    mcp_session_flush(s);
+    go_on(s);
 }
 
 /* The new server is told what the old one was: the client does not know that it has gone. */
@@ -289,6 +261,7 @@ static void on_initialized(mcp_exchange *x, const mcp_message *m)
     mcp_session *s = x->session;
     if (m == NULL)
         return; /* gone again */
+    s->starting = false;
     if (m->kind != MCP_RESULT)
         mcp_say(s->server->hub, MCP_WARN,
                 "the server that was started again turns initialize down");
@@ -311,7 +284,7 @@ static void begin_again(mcp_session *s)
     s->starting = s->initialize.len > 0 && mcp_request(s, "initialize", sm_buf_view(&s->initialize),
                                                        NULL, 0, on_initialized, NULL) != NULL;
     if (s->starting)
-        mcp_loop_time(s->server->hub->loop, &s->away_timer, sm_clock_deadline_ns(MCP_STARTING_MS));
+        mcp_session_await(s, MCP_STARTING_MS);
     else
         started(s);
 }
@@ -327,7 +300,7 @@ static void on_up(void *context)
 mcp_link_events mcp_session_events(mcp_session *s)
 {
     return (mcp_link_events){.message = on_link_message,
-                             .head = on_head,
+                             .head = on_link_head,
                              .lost = on_lost,
                              .too_long = on_link_too_long,
                              .up = on_up,
