@@ -135,6 +135,7 @@ sm_err gw_mcp_start(gateway *g, gw_mcp **out, sm_fault *fault)
         return SEMEL_E_NOMEM;
     all->g = g;
     all->sweep.due = on_sweep;
+    pthread_mutex_init(&all->owners_lock, NULL);
     all->hub.ledger = g->ledger;
     all->hub.pool = g->pool;
     all->hub.waits = g->waits;
@@ -218,6 +219,8 @@ void gw_mcp_stop(gw_mcp *all)
     }
     mcp_loop_free(all->hub.loop);
     semel_answer_free(all->hub.answer);
+    gw_owners_free(all);
+    pthread_mutex_destroy(&all->owners_lock);
     free(all->sites);
     free(all);
 }

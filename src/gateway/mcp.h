@@ -6,6 +6,7 @@
  *     mcp_talk.c     talks: one client's conversation with one server, or what stands alone
  *     mcp_channel.c  requests of clients, and their answers
  *     mcp_modern.c   what the era without sessions demands of them
+ *     mcp_owner.c    whose sessions of servers over HTTP are whose
  *
  * A server over HTTP is asked by plain passing on (pass.h) for everything but calls of tools and,
  * where some are hidden, their lists; so sessions, streams and statuses are the server's own.
@@ -21,6 +22,7 @@
 #include "mcp/mcp.h"
 
 #define GW_TALKS_MAX   512u /* of one site */
+#define GW_TALKS_EACH  64u  /* of these, of one token */
 #define GW_TALK_ID     40u  /* characters of a session's id that we make */
 #define GW_TALK_ID_MAX 256u /* and of one that we accept */
 
@@ -46,9 +48,11 @@ struct gw_mcp {
     bool running;
     gw_site *sites;
     uint32_t site_count;
-    uint64_t last_serial, last_ticket;
+    uint64_t last_ticket;
     mcp_timer sweep; /* of talks that nobody uses */
     bool stopping;
+    struct gw_owners *owners; /* mcp_owner.c */
+    pthread_mutex_t owners_lock;
 };
 
 /* One request of a client. It belongs to the loop once it was posted. */
@@ -77,16 +81,24 @@ struct mcp_channel {
     size_t header_count;
 };
 
+/* An answer that went out, and on which connection. */
+#define GW_SENT 64u
+typedef struct gw_sent {
+    uint64_t connection, ticket; /* ticket 0: nothing is here */
+} gw_sent;
+
 /* One conversation. */
 struct gw_talk {
     gw_talk *next, *prev; /* of its site */
     gw_site *site;
-    uint64_t serial;
     char id[GW_TALK_ID_MAX + 1]; /* Mcp-Session-Id; empty: requests that stand alone */
     gw_who who;
     mcp_session *session;
     mcp_channel *channels; /* not answered yet, the newest first */
     mcp_channel *stream;   /* GET */
+    gw_sent sent[GW_SENT]; /* of which it is not known whether they were read */
+    unsigned sent_at;
+    bool paused; /* its server takes no more for now */
     int64_t used_ns;
     bool over;  /* its client has ended it */
     bool lost;  /* its server has ended for good */
@@ -110,9 +122,16 @@ typedef enum gw_sweep {
 } gw_sweep;
 void gw_talk_sweep(gw_mcp *all, gw_sweep which);
 void gw_talk_drop(gw_mcp *all); /* frees all; no call is elsewhere */
-gw_talk *gw_talk_numbered(gw_mcp *all, uint64_t serial);
 void gw_talk_join(gw_talk *t, mcp_channel *c);
 void gw_talk_leave(mcp_channel *c);
+
+/* ---- whose sessions are whose, of servers over HTTP (mcp_owner.c) -----------------------------*/
+
+/* From any thread. A session that nobody is known to have is whose who names it first: the gateway
+ * may have been started anew. */
+bool gw_owner_is(gw_mcp *all, sm_str site, sm_str session, const char *token);
+void gw_owner_note(gw_mcp *all, sm_str site, sm_str session, const char *token);
+void gw_owners_free(gw_mcp *all);
 
 /* ---- channels (mcp_channel.c) ----------------------------------------------------------------*/
 

@@ -22,7 +22,7 @@
 #include "gateway/run.h"
 #include "json/canon.h"
 
-#define FLOW_BYTES  ((size_t)64 << 20) /* not taken by a client */
+#define FLOW_BYTES  ((size_t)20 << 20) /* not taken by a client: one large message, and some */
 #define ARENA_BYTES ((size_t)1 << 20)
 #define TYPE_BYTES  256u
 
@@ -89,32 +89,21 @@ static void on_gone(gw_request *r)
 
 /* ---- evidence --------------------------------------------------------------------------------*/
 
-/* An answer that went out. */
-typedef struct sent {
-    mcp_post post;
-    gw_mcp *all;
-    uint64_t serial, ticket;
-} sent;
-
-static void on_sent_taken(mcp_post *post)
+/* That an answer went out is no proof that it was read: only another request on the same connection
+ * is, of a client that talks to us directly. */
+static void note_sent(gw_talk *t, uint64_t connection, uint64_t ticket)
 {
-    sent *s = (sent *)(void *)post;
-    gw_talk *t = gw_talk_numbered(s->all, s->serial);
-    if (t != NULL)
-        mcp_session_arrived(t->session, s->ticket);
-    free(s);
+    t->sent[t->sent_at++ % GW_SENT] = (gw_sent){connection, ticket};
 }
 
-static void on_sent(gw_request *r, bool whole)
+static void note_read(gw_talk *t, uint64_t connection)
 {
-    sent *s = whole && r->g->mcp != NULL ? calloc(1, sizeof *s) : NULL;
-    if (s == NULL)
-        return; /* nobody knows, and so it counts as lost */
-    s->post.take = on_sent_taken;
-    s->all = r->g->mcp;
-    s->serial = r->sent_number >> 32;
-    s->ticket = r->sent_number & 0xFFFFFFFFu;
-    mcp_loop_post(s->all->hub.loop, &s->post);
+    for (unsigned i = 0; i < GW_SENT; i++) {
+        if (t->sent[i].ticket == 0 || t->sent[i].connection != connection)
+            continue;
+        mcp_session_arrived(t->session, t->sent[i].ticket);
+        t->sent[i].ticket = 0;
+    }
 }
 
 /* ---- answers ---------------------------------------------------------------------------------*/
@@ -181,6 +170,8 @@ static bool push(mcp_channel *c, sm_str text)
     sm_buf_init(&out, 4 * MCP_LINE_MAX);
     sm_buf_text(&out, "event: message\ndata: ");
     sm_buf_str(&out, text);
+    if (out.err == SM_OK)
+        mcp_one_line(out.p + out.len - text.n, text.n);
     sm_buf_text(&out, "\n\n");
     bool pushed = out.err == SM_OK && gw_flow_push(c->r, sm_buf_view(&out));
     sm_buf_fini(&out);
@@ -209,9 +200,8 @@ static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
         push(c, text); /* what a client does not take in time is lost to it */
         return 0;
     }
-    uint64_t ticket = ++t->site->all->last_ticket & 0xFFFFFFFFu;
-    c->r->sent_number = t->serial << 32 | ticket;
-    c->r->on_sent = on_sent;
+    uint64_t ticket = ++t->site->all->last_ticket;
+    note_sent(t, c->r->connection, ticket);
     tell_session(c);
     bool flows = c->flows, whole = !flows || push(c, text);
     int status = c->modern && c->site->argv != NULL ? gw_modern_status(text) : 200;
@@ -264,8 +254,7 @@ static void fail(void *context, mcp_channel *c, const mcp_loss *loss)
 
 static void on_pause(void *context, bool paused)
 {
-    (void)context;
-    (void)paused; /* what waits is bounded by the number of requests that may */
+    ((gw_talk *)context)->paused = paused;
 }
 
 static void on_rest(void *context)
@@ -361,6 +350,11 @@ static void on_post(mcp_channel *c)
     if (t->lost) {
         gw_talk_end(t);
         gw_channel_error(c, 404, -32001, "Session not found");
+        return;
+    }
+    note_read(t, c->r->connection);
+    if (t->paused && m.kind != MCP_RESULT && m.kind != MCP_ERROR) {
+        gw_channel_error(c, 503, -32603, "The server takes no more for now; nothing was done.");
         return;
     }
     bool answered = m.kind == MCP_REQUEST || (m.kind == MCP_BATCH && asks(m.text));
@@ -515,6 +509,13 @@ static bool listens(const gw_request *r)
     return m.kind == MCP_REQUEST && strcmp(m.method, "subscriptions/listen") == 0;
 }
 
+/* A session that a server over HTTP has made is its client's who was given it. */
+static void on_header(gw_request *r, sm_str name, sm_str value)
+{
+    if (sm_header_is(name, SM_STR("Mcp-Session-Id")))
+        gw_owner_note(r->g->mcp, r->rest, value, r->who.id);
+}
+
 static void pass(gw_request *r, const gw_site *site)
 {
     sm_arena a;
@@ -523,6 +524,7 @@ static void pass(gw_request *r, const gw_site *site)
     sm_arena_init(&a, (size_t)64 << 20);
     sm_err e = gw_proxy_request(r, &a, &site->api, SM_STR(""), false, &up, &fault);
     up.request.write = r->method == GW_POST;
+    r->on_header = on_header;
     if (e == SM_OK && listens(r))
         gw_pass_stream(r, &up.request);
     else if (e == SM_OK)
@@ -562,6 +564,28 @@ static bool acceptable(gw_request *r)
     return true;
 }
 
+/* Whether a session that the client names is its own. */
+static bool may_use(gw_request *r)
+{
+    sm_str id = gw_header(r, "Mcp-Session-Id");
+    return id.p == NULL || gw_owner_is(r->g->mcp, r->rest, id, r->who.id);
+}
+
+/* Whether others may read the body otherwise than we do. */
+static bool encoded(gw_request *r)
+{
+    sm_str type = gw_header(r, "Content-Type"), coding = gw_header(r, "Content-Encoding");
+    char text[128];
+    if (r->method != GW_POST)
+        return false;
+    if (coding.p != NULL && coding.n > 0 && !sm_header_is(coding, SM_STR("identity")))
+        return true;
+    snprintf(text, sizeof text, "%.*s", SM_FMT(type));
+    const char *charset = strcasestr(text, "charset=");
+    return type.n >= sizeof text ||
+           (charset != NULL && strncasecmp(charset + 8 + (charset[8] == '"'), "utf-8", 5) != 0);
+}
+
 void gw_on_mcp(gw_request *r)
 {
     gw_mcp *all = r->g->mcp;
@@ -579,6 +603,12 @@ void gw_on_mcp(gw_request *r)
         gw_set(r, "Allow", SM_STR("POST, GET, DELETE"));
         gw_problem(r, 405, "NOT_ALLOWED", "Use POST, GET or DELETE.", "%s is not for MCP.",
                    r->method_text);
+    } else if (site->argv == NULL && !may_use(r)) {
+        gw_problem(r, 404, "NOT_FOUND", "Start a session of your own.",
+                   "There is no such session.");
+    } else if (site->argv == NULL && encoded(r)) {
+        gw_problem(r, 415, "NOT_ALLOWED", "Send it as it is, in UTF-8.",
+                   "The body is in a form in which it cannot be looked at.");
     } else if (site->argv != NULL && !acceptable(r)) {
         /* answered */
     } else if (site->argv != NULL || concerns_us(r)) {

@@ -27,15 +27,6 @@ static gw_talk *find(const gw_site *site, sm_str id, const gw_who *who)
     return NULL;
 }
 
-gw_talk *gw_talk_numbered(gw_mcp *all, uint64_t serial)
-{
-    for (uint32_t i = 0; i < all->site_count; i++)
-        for (gw_talk *t = all->sites[i].talks; t != NULL; t = t->next)
-            if (t->serial == serial)
-                return t;
-    return NULL;
-}
-
 void gw_talk_join(gw_talk *t, mcp_channel *c)
 {
     c->talk = t;
@@ -110,15 +101,20 @@ static void talk_free(gw_talk *t)
     free(t);
 }
 
-/* Makes room for another talk. What a talk knows of a session of a server over HTTP is what its
- * client was told, without which a repeat is a retry; so the one that was used longest ago goes. */
-static bool make_room(const gw_site *site)
+/* Makes room for another talk, of all and of this token's. What a talk knows of a session of a
+ * server over HTTP is what its client was told, without which a repeat is a retry; so the one that
+ * was used longest ago goes. */
+static bool make_room(const gw_site *site, const gw_who *who)
 {
     gw_talk *oldest = NULL;
-    if (site->talk_count < GW_TALKS_MAX)
+    size_t own = 0;
+    for (gw_talk *t = site->talks; t != NULL; t = t->next)
+        own += strcmp(t->who.id, who->id) == 0;
+    if (site->talk_count < GW_TALKS_MAX && own < GW_TALKS_EACH)
         return true;
     for (gw_talk *t = site->argv == NULL ? site->talks : NULL; t != NULL; t = t->next)
         if (t->channels == NULL && mcp_session_writes(t->session) == 0 &&
+            (own < GW_TALKS_EACH || strcmp(t->who.id, who->id) == 0) &&
             (oldest == NULL || t->used_ns < oldest->used_ns))
             oldest = t;
     if (oldest == NULL)
@@ -132,14 +128,13 @@ static gw_talk *make(mcp_channel *c, bool sessions, sm_str id)
 {
     gw_site *site = c->site;
     bool child = site->argv != NULL;
-    gw_talk *t = make_room(site) ? calloc(1, sizeof *t) : NULL;
+    gw_talk *t = make_room(site, &c->r->who) ? calloc(1, sizeof *t) : NULL;
     if (t == NULL) {
         gw_channel_error(c, 503, -32603, "There are as many sessions as there may be; try later.");
         return NULL;
     }
     t->site = site;
     t->who = c->r->who;
-    t->serial = ++site->all->last_serial;
     t->next = site->talks;
     if (t->next != NULL)
         t->next->prev = t;
@@ -154,6 +149,7 @@ static gw_talk *make(mcp_channel *c, bool sessions, sm_str id)
                              .scope =
                                  t->who.scope[0] == '\0' ? (sm_str){0} : sm_str_from(t->who.scope),
                              .alone = !sessions || !child,
+                             .far = true,
                              .forgets = !sessions || site->all->g->config->behind_proxy,
                              .anyone = !sessions,
                              .shared = !sessions && child};

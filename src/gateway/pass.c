@@ -87,6 +87,8 @@ static void on_head(void *context, const sm_http_result *head)
         memcpy(name, h->name.p, h->name.n);
         name[h->name.n] = '\0';
         gw_set(p->r, name, h->value);
+        if (p->r->on_header != NULL)
+            p->r->on_header(p->r, h->name, h->value);
     }
     p->status = head->status;
     p->bare = p->r->method == GW_HEAD || head->status == 204 || head->status == 304;

@@ -137,6 +137,7 @@ gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri)
     if (q == NULL)
         return NULL;
     q->conn = conn;
+    q->r.connection = conn->number;
     atomic_store_explicit(&q->refs, 1, memory_order_relaxed);
     q->r.began_ns = sm_clock_mono_ns();
 

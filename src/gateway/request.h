@@ -60,10 +60,11 @@ struct gw_request {
     void (*on_gone)(gw_request *r);
     atomic_bool gone;
 
-    /* Called when the connection is done with a request that was held: whether its answer went out
-     * whole, as far as the system says. Must not block. May be NULL. */
-    void (*on_sent)(gw_request *r, bool whole);
-    uint64_t sent_number; /* for that: the handler's */
+    /* Of the connection: a second request on one is proof that the first was answered. */
+    uint64_t connection;
+
+    /* Told each header of an answer that passes through. May be NULL. */
+    void (*on_header)(gw_request *r, sm_str name, sm_str value);
 };
 
 /* A header by its name, or a query parameter (decoded); absent if there is none. Valid until the

@@ -111,8 +111,6 @@ static void on_completed(void *context, struct MHD_Connection *c, void **own,
         q->delivered = how == MHD_REQUEST_TERMINATED_COMPLETED_OK; /* as far as we can tell */
         q->conn = NULL;
         pthread_mutex_unlock(&q->lock);
-        if (q->r.on_sent != NULL)
-            q->r.on_sent(&q->r, how == MHD_REQUEST_TERMINATED_COMPLETED_OK);
         if (gw_flow_open(q))
             gw_inner_gone(q);
     }

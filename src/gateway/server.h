@@ -49,7 +49,8 @@ struct gw_conn {
     gw_server *server;
     struct MHD_Connection *mhd;
     int fd;
-    bool local; /* by a Unix socket */
+    uint64_t number; /* its own, for ever */
+    bool local;      /* by a Unix socket */
     bool tls;
     bool linger; /* what the client still sends is to be read, else it misses the answer */
     _Atomic int64_t deadline;  /* when the watch cuts it off; 0: not now */

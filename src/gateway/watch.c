@@ -66,7 +66,9 @@ gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd, bool loca
     gw_conn *c = calloc(1, sizeof *c);
     if (c == NULL)
         return NULL;
+    static atomic_uint_fast64_t numbers;
     *c = (gw_conn){.kind = GW_WATCH_CONNECTION, .server = s, .mhd = mhd, .fd = fd, .local = local};
+    c->number = 1 + atomic_fetch_add(&numbers, 1);
     c->tls = tls;
     c->seen_ns = sm_clock_mono_ns();
     /* Nobody connects to say nothing; and a handshake is no reason to take longer. */

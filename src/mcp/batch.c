@@ -7,7 +7,7 @@ struct mcp_batch {
     mcp_channel *channel;
     size_t expected;
     bool done; /* all of its messages have been looked at */
-    bool gone; /* nobody waits for the answers */
+    bool gone; /* nobody waits for it any more */
     sm_buf out;
 };
 
@@ -37,8 +37,12 @@ static void finish(mcp_batch *b, mcp_session *s)
         mcp_put_error(&b->out, (sm_str){0}, -32603,
                       SM_STR("The answers are too large for a batch."));
     }
-    if (b->out.len > 1 && !s->ending && !b->gone)
+    if (s->ending || b->gone)
+        ; /* there is nobody to hear it */
+    else if (b->out.len > 1)
         s->client.deliver(s->client.context, b->channel, sm_buf_view(&b->out), true);
+    else if (b->channel != NULL) /* nothing is to be said, which over HTTP has to be said */
+        s->client.fail(s->client.context, b->channel, &(mcp_loss){.status = 202, .body = {"", 0}});
     sm_buf_fini(&b->out);
     free(b);
 }
@@ -56,6 +60,7 @@ void mcp_batch_answer(mcp_batch *b, mcp_session *s, sm_str text)
 void mcp_batch_gone(mcp_batch *b)
 {
     b->gone = true;
+    b->channel = NULL;
 }
 
 void mcp_batch_done(mcp_batch *b, mcp_session *s)

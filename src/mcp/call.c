@@ -74,6 +74,8 @@ void mcp_call_end(mcp_call *call)
     mcp_hub *hub = s->server->hub;
     mcp_remedy_end(call);
     mcp_call_decided(call);
+    if (call->stage == MCP_LISTING)
+        mcp_listing_forget(call);
     mcp_loop_untime(hub->loop, &call->timer);
     *(call->prev != NULL ? &call->prev->next : &s->server->calls) = call->next;
     if (call->next != NULL)
@@ -367,15 +369,17 @@ static void take(mcp_post *post)
     mcp_hub *hub = call->server->hub;
     hub->elsewhere--;
     go_on(call);
-    if (hub->elsewhere == 0 && atomic_load(&hub->stopping))
+    if (hub->elsewhere == 0 && hub->settling)
         mcp_loop_stop(hub->loop);
 }
 
 void mcp_hub_settle(mcp_hub *hub)
 {
     atomic_store(&hub->stopping, true);
+    hub->settling = true;
     if (hub->elsewhere > 0)
         mcp_loop_run(hub->loop);
+    hub->settling = false;
 }
 
 void mcp_call_canceled(mcp_call *call)

@@ -144,17 +144,25 @@ void mcp_call_execute(mcp_call *call)
 
 /* ---- what the server said --------------------------------------------------------------------*/
 
-/* Whether a JSON-RPC error says that the request was turned down before any work. */
-static bool turned_down(int code)
+/* Whether a JSON-RPC error says that the request was not even understood. Others, wrong parameters
+ * among them, are also said by servers whose tool has run. */
+static bool not_understood(int code)
 {
-    return code == -32700 || code == -32600 || code == -32601 || code == -32602 || code == -32020 ||
-           code == -32021 || code == -32022; /* headers, capability, version */
+    return code == -32700 || code == -32600;
 }
 
 /* Whether it says that nobody knows: the server's own call was cut short. */
 static bool cut_short(int code)
 {
     return code == -32000 || code == -32001;
+}
+
+/* Whether it says what a server over HTTP says by the status 400: the request's headers, its
+ * version, or what its client can do, is not enough. It counts for as much as that. */
+static bool not_enough(const mcp_call *call, int code)
+{
+    return (code == -32020 || code == -32021 || code == -32022) &&
+           call->contract->class != SM_CLASS_IRREVERSIBLE;
 }
 
 static void judge_error(mcp_call *call, const mcp_message *m)
@@ -168,9 +176,9 @@ static void judge_error(mcp_call *call, const mcp_message *m)
     o->kind = SEMEL_FAILURE;
     o->status = code > 0 ? code : code < -1 ? -code : 1; /* none is negative in the ledger */
     o->value = m->error;
-    o->applied = turned_down(code) ? SEMEL_APPLIED_NO
-                 : cut_short(code) ? SEMEL_APPLIED_UNKNOWN
-                                   : SEMEL_APPLIED_DEFAULT;
+    o->applied = not_understood(code) || not_enough(call, code) ? SEMEL_APPLIED_NO
+                 : cut_short(code)                              ? SEMEL_APPLIED_UNKNOWN
+                                                                : SEMEL_APPLIED_DEFAULT;
 }
 
 /* A tool that says that it failed has answered. What that means for what was done follows from its
@@ -209,11 +217,35 @@ void mcp_call_answered(mcp_call *call, const mcp_message *m)
     mcp_call_work(call, MCP_RECORDING);
 }
 
+/* Whether an HTTP status says that the request was turned down at the server's door, so that no
+ * tool has seen it. For what is irreversible only those count that nothing else is said by. */
+static bool turned_down(const mcp_call *call, const mcp_loss *loss)
+{
+    switch (loss->status) {
+    case 401:
+    case 403:
+    case 405:
+    case 406:
+    case 411:
+    case 413:
+    case 414:
+    case 415:
+    case 421:
+    case 426:
+    case 431: return true;
+    case 400:
+    case 404:
+    case 410:
+    case 422:
+    case 429: return loss->session_gone || call->contract->class != SM_CLASS_IRREVERSIBLE;
+    default: return false;
+    }
+}
+
 void mcp_call_lost(mcp_call *call, const mcp_loss *loss)
 {
     call->why = sm_arena_text(&call->arena, sm_str_from(loss->why));
-    if (loss->status >= 400 && loss->status < 500) {
-        /* Turned down by the server's door: no tool has seen it. */
+    if (turned_down(call, loss)) {
         call->turned_down = loss->status;
         sm_buf_clear(&call->answer);
         sm_buf_str(&call->answer, loss->body);

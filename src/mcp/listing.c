@@ -107,9 +107,10 @@ static void finish(asking *q, const char *why_not)
         why_not = "out of memory";
     else if (why_not != NULL)
         mcp_tools_free(q->tools);
-    mcp_call *calls = s->unlisted;
-    s->unlisted = NULL;
-    s->asking = NULL;
+    mcp_session *session = q->session;
+    mcp_call *calls = session->unlisted;
+    session->unlisted = NULL;
+    session->listing_now = NULL;
     sm_buf_fini(&q->meta);
     sm_arena_fini(&q->arena);
     free(q);
@@ -210,22 +211,21 @@ static bool start(mcp_session *s, const mcp_way *way, sm_str meta)
         return false;
     }
     mcp_put_own_meta(&q->meta, meta);
-    s->server->asking = q;
+    s->listing_now = q;
     ask_page(q, (sm_str){0});
     return true;
 }
 
 void mcp_listing_need(mcp_session *s, mcp_call *call, sm_str meta)
 {
-    mcp_server *server = s->server;
     call->stage = MCP_LISTING;
-    mcp_call **at = &server->unlisted; /* in the order in which they came */
+    mcp_call **at = &s->unlisted; /* in the order in which they came */
     while (*at != NULL)
         at = &(*at)->next_unlisted;
     *at = call;
-    if (server->asking != NULL || start(s, &call->x->way, meta))
+    if (s->listing_now != NULL || start(s, &call->x->way, meta))
         return;
-    server->unlisted = NULL;
+    s->unlisted = NULL;
     mcp_call_listed(call, "out of memory");
 }
 
@@ -234,21 +234,30 @@ void mcp_listing_changed(mcp_session *s)
     s->server->stale = true;
     s->server->changes++;
     /* A change is worth knowing of even if nobody calls anything. */
-    if (s->server->asking == NULL && s->version[0] != '\0')
+    if (s->listing_now == NULL && s->version[0] != '\0')
         start(s, &(mcp_way){0}, (sm_str){0});
+}
+
+void mcp_listing_forget(mcp_call *call)
+{
+    mcp_call **at = &call->session->unlisted;
+    while (*at != NULL && *at != call)
+        at = &(*at)->next_unlisted;
+    if (*at != NULL)
+        *at = call->next_unlisted;
 }
 
 void mcp_listing_go_on(mcp_session *s)
 {
-    asking *q = s->server->asking;
-    if (q != NULL && q->session == s && q->waits)
+    asking *q = s->listing_now;
+    if (q != NULL && q->waits)
         ask_page(q, (sm_str){0});
 }
 
 void mcp_listing_leave(mcp_session *s)
 {
-    asking *q = s->server->asking;
-    if (q == NULL || q->session != s)
+    asking *q = s->listing_now;
+    if (q == NULL)
         return;
     mcp_exchange_free(q->x);
     q->x = NULL;

@@ -45,8 +45,8 @@ typedef struct mcp_hub {
     bool told_trouble;         /* that the ledger cannot be used */
     size_t calls;              /* that are not over */
     size_t elsewhere;          /* of these, those that a worker has, or that are parked */
-    atomic_bool stopping; /* nobody tries for long to record anything, and the loop is stopped when
-                             no call is elsewhere */
+    atomic_bool stopping;      /* nobody tries for long to record anything */
+    bool settling;             /* the loop is stopped when no call is elsewhere */
 } mcp_hub;
 
 /* For people. */
@@ -115,6 +115,7 @@ typedef struct mcp_session_options {
     sm_str actor; /* who asks, for the audit trail; absent: the ledger's */
     sm_str scope; /* prefix that the client is bound to; absent: none */
     bool alone;   /* its requests stand alone: there is no order among them */
+    bool far;     /* over HTTP: a client cannot always prove that it repeats on purpose */
     bool forgets; /* there is no connection, so no repeat is known to be one */
     bool renews;  /* a session that the server has forgotten is begun again behind its back */
     bool anyone;  /* requests of several clients, of which some may have the same id */

@@ -273,7 +273,7 @@ void mcp_put_with(sm_buf *out, sm_str object, const char *name, sm_str value)
 
 void mcp_one_line(char *text, size_t n)
 {
-    char *end = text + n;
-    while (text < end && (text = memchr(text, '\n', (size_t)(end - text))) != NULL)
-        *text++ = ' ';
+    for (char *end = text + n; text < end; text++)
+        if (*text == '\n' || *text == '\r')
+            *text = ' ';
 }

@@ -157,6 +157,14 @@ void mcp_session_end(mcp_session *s)
 {
     mcp_call *next;
     s->ending = true;
+    for (size_t i = 0; i < MCP_BUCKETS; i++) {
+        for (mcp_exchange *x = s->table[i]; x != NULL; x = x->next) {
+            x->channel = NULL;
+            x->canceled = true;
+            if (x->batch != NULL)
+                mcp_batch_gone(x->batch);
+        }
+    }
     for (mcp_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
         if (call->session == s)

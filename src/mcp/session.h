@@ -120,8 +120,10 @@ struct mcp_session {
     sm_buf level;      /* params of the last logging/setLevel */
     bool starting;     /* another server is being told of all that: everything waits */
 
-    mcp_slot *first, **last; /* waiting for their turn */
-    mcp_timer order_timer;   /* the first has waited long enough */
+    struct asking *listing_now; /* listing.c: the tools are being asked for */
+    mcp_call *unlisted;         /* calls that wait for that */
+    mcp_slot *first, **last;    /* waiting for their turn */
+    mcp_timer order_timer;      /* the first has waited long enough */
     size_t waiting_bytes;
     bool paused;
     bool down;     /* the server has gone */
@@ -144,12 +146,10 @@ struct mcp_server {
     mcp_server_options o;
     char *name, *scope, *pins;
     mcp_session *sessions;
-    mcp_listing *listing;  /* newest; NULL: none yet */
-    bool stale;            /* the server says that it has changed */
-    uint64_t changes;      /* how often it did */
-    struct asking *asking; /* listing.c: it is being asked for */
-    mcp_call *unlisted;    /* calls that wait for it */
-    mcp_call *calls;       /* all of them */
+    mcp_listing *listing; /* newest; NULL: none yet */
+    bool stale;           /* the server says that it has changed */
+    uint64_t changes;     /* how often it did */
+    mcp_call *calls;      /* all of them */
 };
 
 /* What the server's tools are, counted. */
@@ -287,6 +287,9 @@ void mcp_listing_drop(mcp_listing *l);         /* accepts NULL */
 void mcp_listing_pass(mcp_exchange *x, const mcp_message *m);
 void mcp_listing_changed(mcp_session *s);
 
+/* A call waits for it no more. */
+void mcp_listing_forget(mcp_call *call);
+
 /* A server has come back, or does not. */
 void mcp_listing_go_on(mcp_session *s);
 
@@ -328,6 +331,6 @@ mcp_batch *mcp_batch_new(mcp_channel *channel); /* NULL when out of memory */
 void mcp_batch_expect(mcp_batch *b);
 void mcp_batch_answer(mcp_batch *b, mcp_session *s, sm_str text); /* absent: there will be none */
 void mcp_batch_done(mcp_batch *b, mcp_session *s);
-void mcp_batch_gone(mcp_batch *b); /* its client has hung up: nothing goes back */
+void mcp_batch_gone(mcp_batch *b); /* its channel is no more */
 
 #endif

@@ -52,10 +52,8 @@ void mcp_session_arrived(mcp_session *s, uint64_t ticket)
 {
     pthread_mutex_lock(&s->told_lock);
     for (unsigned i = 0; i < MCP_TOLD; i++)
-        if (s->told[i].ticket == ticket && ticket != 0) {
+        if (s->told[i].ticket == ticket && ticket != 0)
             s->told[i].ticket = 0;
-            s->told[i].at_ns = sm_clock_mono_ns();
-        }
     pthread_mutex_unlock(&s->told_lock);
 }
 

@@ -74,7 +74,7 @@ static void put_note(sm_buf *out, const mcp_call *call)
     sm_buf_printf(&text,
                   "Already done at %s: this is the result recorded then, and nothing ran now. %s",
                   stamp,
-                  call->session->o.forgets
+                  call->session->o.forgets || call->session->o.far
                       ? "If it is to be done again on purpose, a person has to forget the record "
                         "first, or its window has to pass."
                       : "If it is to be done again on purpose, make the same call once more.");

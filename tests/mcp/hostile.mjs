@@ -229,7 +229,7 @@ beside('a tools/call without an id never reaches the server', async () => {
     await alive(client);
     assert.deepEqual(place.received('tools/call'), []);
     assert.deepEqual(place.list(), []);
-    assert.match(client.stderr, /without an id/);
+    await eventually('it is told', () => /without an id/.test(client.stderr));
     await client.close();
 });
 
