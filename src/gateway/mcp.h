@@ -5,6 +5,7 @@
  *     mcp.c          the sites, and the thread on which everything of theirs happens
  *     mcp_talk.c     talks: one client's conversation with one server, or what stands alone
  *     mcp_channel.c  requests of clients, and their answers
+ *     mcp_modern.c   what the era without sessions demands of them
  *     mcp_owner.c    whose sessions of servers over HTTP are whose
  *
  * A server over HTTP is asked by plain passing on (pass.h) for everything but calls of tools and,
@@ -66,15 +67,16 @@ struct mcp_channel {
     bool stream;   /* it is a stream of its own (GET) */
     bool ends;     /* it ends a session (DELETE) */
     bool modern;
-    bool opens; /* its answer tells the session's id */
+    bool opens;   /* its answer tells the session's id */
+    bool listens; /* it is a subscription: it hears that, and nothing else */
     gw_talk *talk;
     mcp_channel *next, *prev; /* of its talk */
     sm_arena arena;
     sm_buf body;
-    sm_str id;                    /* of the request in it, as written; absent: it is none */
+    sm_str id;                    /* of the request, in the body, as written; absent: none */
     sm_str session_id;            /* as sent; absent: none */
-    sm_str version, method, name; /* of the headers, likewise */
-    const sm_http_field *headers; /* for a server over HTTP */
+    sm_str version, method, name; /* of the headers, likewise; empty: sent more than once */
+    const sm_http_field *headers; /* for a server over HTTP; for a child, Mcp-Param-* alone */
     sm_str type;                  /* Content-Type of its answer */
     size_t header_count;
 };
@@ -134,6 +136,9 @@ void gw_owners_free(gw_mcp *all);
 /* ---- channels (mcp_channel.c) ----------------------------------------------------------------*/
 
 extern const mcp_client_ops gw_mcp_client; /* but for its context, a gw_talk */
+
+/* An error as JSON-RPC has it; `id` is as written, or absent. */
+void gw_put_error(sm_buf *out, sm_str id, int code, const char *text);
 
 /* Answers a channel that needs no server. `code` is JSON-RPC's. */
 void gw_channel_error(mcp_channel *c, int status, int code, const char *text);

@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/base64.h"
 #include "base/clock.h"
 #include "core/wire.h"
+#include "gateway/mcp_modern.h"
 #include "gateway/pass.h"
 #include "gateway/run.h"
 #include "json/canon.h"
@@ -25,8 +25,6 @@
 #define FLOW_BYTES  ((size_t)20 << 20) /* not taken by a client: one large message, and some */
 #define ARENA_BYTES ((size_t)1 << 20)
 #define TYPE_BYTES  256u
-#define NAME_BYTES  8192u /* of what a header repeats */
-#define MODERN      "2026-07-28"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -110,15 +108,17 @@ static void note_read(gw_talk *t, uint64_t connection)
 
 /* ---- answers ---------------------------------------------------------------------------------*/
 
-static void put_error(sm_buf *out, int code, const char *text)
+void gw_put_error(sm_buf *out, sm_str id, int code, const char *text)
 {
-    sm_buf_printf(out,
-                  "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":%d,\"message\":", code);
+    sm_buf_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
+    sm_buf_str(out, id.p == NULL ? SM_STR("null") : id);
+    sm_buf_printf(out, ",\"error\":{\"code\":%d,\"message\":", code);
     sm_json_put_string(out, sm_str_from(text));
     sm_buf_text(out, "}}");
 }
 
-void gw_channel_error(mcp_channel *c, int status, int code, const char *text)
+/* Answers with a message that is no server's. */
+static void answer(mcp_channel *c, int status, sm_str text)
 {
     bool flows = c->flows;
     gw_request *r = take_request(c);
@@ -126,12 +126,17 @@ void gw_channel_error(mcp_channel *c, int status, int code, const char *text)
         gw_flow_end(r, true);
         return;
     }
-    sm_buf out;
-    sm_buf_init(&out, 4096);
-    put_error(&out, code, text);
     if (status == 405)
         gw_set(r, "Allow", SM_STR("POST"));
-    gw_reply(r, status, "application/json", sm_buf_view(&out));
+    gw_reply(r, status, "application/json", text);
+}
+
+void gw_channel_error(mcp_channel *c, int status, int code, const char *text)
+{
+    sm_buf out;
+    sm_buf_init(&out, 4096);
+    gw_put_error(&out, c->id, code, text);
+    answer(c, status, sm_buf_view(&out));
     sm_buf_fini(&out);
 }
 
@@ -177,7 +182,7 @@ static bool push(mcp_channel *c, sm_str text)
 static mcp_channel *listener(gw_talk *t)
 {
     for (mcp_channel *c = t->channels; c != NULL; c = c->next)
-        if (!c->stream)
+        if (!c->stream && !c->listens)
             return c;
     return t->stream;
 }
@@ -199,11 +204,12 @@ static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
     note_sent(t, c->r->connection, ticket);
     tell_session(c);
     bool flows = c->flows, whole = !flows || push(c, text);
+    int status = c->modern && c->site->argv != NULL ? gw_modern_status(text) : 200;
     gw_request *r = take_request(c);
     if (flows)
         gw_flow_end(r, whole);
     else
-        gw_reply(r, 200, "application/json", text);
+        gw_reply(r, status, "application/json", text);
     return ticket;
 }
 
@@ -272,56 +278,6 @@ const mcp_client_ops gw_mcp_client = {.deliver = deliver,
 
 /* ---- on the loop -----------------------------------------------------------------------------*/
 
-/* Whether a header says a text; what no header can hold is written as =?base64?...?=. */
-static bool header_says(sm_str header, const char *text)
-{
-    static const char before[] = "=?base64?", after[] = "?=";
-    size_t least = sizeof before - 1 + sizeof after - 1;
-    if (header.p == NULL || header.n < least || memcmp(header.p, before, sizeof before - 1) != 0 ||
-        memcmp(header.p + header.n - 2, after, 2) != 0)
-        return sm_str_is(header, text);
-    sm_buf decoded;
-    sm_buf_init(&decoded, NAME_BYTES);
-    bool same =
-        sm_base64_take(&decoded, (sm_str){header.p + sizeof before - 1, header.n - least}) &&
-        sm_str_is(sm_buf_view(&decoded), text);
-    sm_buf_fini(&decoded);
-    return same;
-}
-
-/* Headers that say what the body says have to agree with it (the modern era). The sentence if they
- * do not. */
-static const char *disagrees(const mcp_channel *c, const mcp_message *m)
-{
-    sm_str meta, value;
-    char text[NAME_BYTES];
-    if (!mcp_find(m->params, "_meta", &meta) ||
-        !mcp_find(meta, "io.modelcontextprotocol/protocolVersion", &value) ||
-        !mcp_text(value, text, sizeof text))
-        return c->method.p == NULL ? NULL : "The body names no protocol version.";
-    if (!sm_str_is(c->version, text))
-        return "MCP-Protocol-Version is not what the body says.";
-    if (!sm_str_is(c->method, m->method))
-        return "Mcp-Method is not what the body says.";
-    static const struct {
-        const char *method, *member;
-    } named[] = {{"tools/call", "name"}, {"prompts/get", "name"}, {"resources/read", "uri"}};
-    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
-        if (strcmp(m->method, named[i].method) == 0 &&
-            (!mcp_find(m->params, named[i].member, &value) || !mcp_text(value, text, sizeof text) ||
-             !header_says(c->name, text)))
-            return "Mcp-Name is not what the body says.";
-    }
-    return NULL;
-}
-
-static bool is_modern(const mcp_message *m)
-{
-    sm_str meta, version;
-    return mcp_find(m->params, "_meta", &meta) &&
-           mcp_find(meta, "io.modelcontextprotocol/protocolVersion", &version);
-}
-
 /* What a client of a session may say that it speaks. */
 static bool known_version(sm_str version)
 {
@@ -345,6 +301,28 @@ static bool asks(sm_str batch)
     return false;
 }
 
+/* Whether a message may go on. If not, it is answered. */
+static bool check(mcp_channel *c, mcp_message *m)
+{
+    sm_buf out;
+    bool understood = mcp_read(sm_buf_view(&c->body), m);
+    c->id = m->kind == MCP_REQUEST || m->kind == MCP_INVALID ? m->id : (sm_str){0};
+    if (!understood) {
+        gw_channel_error(c, 400, m->junk ? -32700 : -32600, m->flaw);
+        return false;
+    }
+    sm_buf_init(&out, 4096 + MCP_ID_MAX + m->params.n);
+    int status = gw_modern_check(c, m, &out);
+    if (status != 0)
+        answer(c, status, sm_buf_view(&out));
+    sm_buf_fini(&out);
+    if (status == 0 && c->site->argv != NULL && !c->modern && !known_version(c->version)) {
+        status = 400;
+        gw_channel_error(c, status, -32000, "Bad Request: Unsupported protocol version");
+    }
+    return status == 0;
+}
+
 /* A request that its client has cancelled gets no answer: what carries it is ended. */
 static void end_canceled(gw_talk *t, const mcp_message *m)
 {
@@ -364,22 +342,8 @@ static void end_canceled(gw_talk *t, const mcp_message *m)
 static void on_post(mcp_channel *c)
 {
     mcp_message m;
-    const char *wrong = NULL;
-    if (!mcp_read(sm_buf_view(&c->body), &m)) {
-        gw_channel_error(c, 400, m.junk ? -32700 : -32600, m.flaw);
+    if (!check(c, &m))
         return;
-    }
-    c->modern = m.kind != MCP_BATCH && (is_modern(&m) || sm_str_is(c->version, MODERN));
-    if (c->modern && c->site->argv != NULL && m.kind == MCP_REQUEST)
-        wrong = disagrees(c, &m);
-    if (wrong != NULL) {
-        gw_channel_error(c, 400, -32020, wrong);
-        return;
-    }
-    if (c->site->argv != NULL && !c->modern && !known_version(c->version)) {
-        gw_channel_error(c, 400, -32000, "Bad Request: Unsupported protocol version");
-        return;
-    }
     gw_talk *t = gw_talk_for(c, &m);
     if (t == NULL)
         return;
@@ -395,8 +359,7 @@ static void on_post(mcp_channel *c)
     }
     bool answered = m.kind == MCP_REQUEST || (m.kind == MCP_BATCH && asks(m.text));
     t->used_ns = sm_clock_mono_ns();
-    if (m.kind == MCP_REQUEST)
-        c->id = m.id;
+    c->listens = c->modern && strcmp(m.method, "subscriptions/listen") == 0;
     if (answered)
         gw_talk_join(t, c);
     mcp_session_from_client(t->session, m.text, answered ? c : NULL, c->headers, c->header_count);
@@ -448,9 +411,10 @@ static void on_channel(mcp_post *post)
 
 /* ---- on the server's threads -----------------------------------------------------------------*/
 
+/* One that is there more than once says nothing that could be compared. */
 static sm_str keep_header(mcp_channel *c, gw_request *r, const char *name)
 {
-    sm_str value = gw_header(r, name);
+    sm_str value = gw_header_count(r, name) > 1 ? SM_STR("") : gw_header(r, name);
     return value.p == NULL ? value : sm_arena_text(&c->arena, value);
 }
 
@@ -481,15 +445,19 @@ static void post(gw_request *r, gw_site *site)
     c->name = keep_header(c, r, "Mcp-Name");
     sm_upstream_call up = {0};
     sm_err e = c->body.err;
-    if (e == SM_OK && site->argv == NULL)
-        e = gw_proxy_request(r, &c->arena, &site->api, SM_STR(""), true, &up, &fault);
+    if (e == SM_OK)
+        e = site->argv != NULL
+                ? gw_modern_params(c, r)
+                : gw_proxy_request(r, &c->arena, &site->api, SM_STR(""), true, &up, &fault);
     if (e != SM_OK) {
         channel_free(c);
         gw_proxy_refuse(r, e, &fault);
         return;
     }
-    c->headers = up.request.headers;
-    c->header_count = up.request.header_count;
+    if (site->argv == NULL) {
+        c->headers = up.request.headers;
+        c->header_count = up.request.header_count;
+    }
     c->post.take = on_channel;
     r->own = c;
     r->on_gone = on_gone;

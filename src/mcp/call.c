@@ -330,7 +330,7 @@ void mcp_call_recorded(mcp_call *call)
             mcp_call_replay(call);
         else
             mcp_call_refuse(call);
-    } else if (call->turned_down != 0 && call->x->channel != NULL) {
+    } else if (call->turned_down != 0 && call->x->channel != NULL && call->x->batch == NULL) {
         mcp_loss loss = {.status = call->turned_down, .body = sm_buf_view(&call->answer)};
         call->session->client.fail(call->session->client.context, call->x->channel, &loss);
         mcp_call_end(call);

@@ -5,10 +5,11 @@
 #include <stdlib.h>
 
 #include "mcp/call.h"
+#include "mcp/param_headers.h"
+#include "json/canon.h"
 
 #define STEP_BYTES   200u
 #define INLINE_BYTES 65536u /* of a message that is looked at on the loop */
-#include "json/canon.h"
 
 /* A text of _meta. Absent if it is not there; false if it is no text of that size, for what cannot
  * be used is not to be taken for nothing. */
@@ -221,6 +222,37 @@ static void pass(mcp_call *call)
     mcp_call_end(call);
 }
 
+/* Whether a client speaks HTTP in the era where headers repeat arguments. */
+static bool repeats(const mcp_exchange *x)
+{
+    return x->modern && x->channel != NULL && x->batch == NULL;
+}
+
+/* Whether the headers of a call say what its arguments say. If not, it is turned down as the server
+ * would, before anything is asked: an answer that is repeated must not tell otherwise. */
+static bool headers_fit(mcp_call *call)
+{
+    mcp_exchange *x = call->x;
+    sm_str header;
+    const mcp_tool *tool =
+        call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, call->tool);
+    if (!repeats(x) ||
+        mcp_params_fit(tool, call->args, x->way.headers, x->way.header_count, &header))
+        return true;
+    sm_buf body;
+    sm_buf_init(&body, 4096);
+    sm_str text = sm_arena_printf(&call->arena,
+                                  "The headers and the body disagree: " MCP_PARAM_PREFIX
+                                  "%.*s does not say what the arguments say.",
+                                  SM_FMT(header));
+    mcp_put_error(&body, x->id, -32020, text.p == NULL ? SM_STR("") : text);
+    mcp_loss loss = {.status = 400, .body = sm_buf_view(&body)};
+    call->session->client.fail(call->session->client.context, x->channel, &loss);
+    sm_buf_fini(&body);
+    mcp_call_end(call);
+    return false;
+}
+
 bool mcp_call_hinted(const mcp_call *call, const sm_contracts *set, sm_str tool)
 {
     const mcp_tool *said =
@@ -271,6 +303,8 @@ void mcp_call_listed(mcp_call *call, const char *why_not)
         return;
     }
     call->listing = mcp_listing_hold(call->server->listing);
+    if (!headers_fit(call))
+        return;
     const sm_contracts *set = sm_contracts_now(hub->ledger, hub->answer);
     if (only_reads(call, set))
         pass(call);
@@ -313,21 +347,6 @@ static const char *read_params(mcp_call *call, const mcp_message *m)
     return NULL;
 }
 
-/* They are needed as long as the call is, which may be longer than its channel. */
-static bool copy_headers(mcp_call *call, mcp_exchange *x, const mcp_hop *hop)
-{
-    sm_http_field *v = sm_arena_zalloc(&call->arena, hop->header_count + 1, sizeof *v);
-    bool right = v != NULL;
-    for (size_t i = 0; right && i < hop->header_count; i++) {
-        v[i].name = sm_arena_text(&call->arena, hop->headers[i].name);
-        v[i].value = sm_arena_text(&call->arena, hop->headers[i].value);
-        right = v[i].name.p != NULL && v[i].value.p != NULL;
-    }
-    x->way.headers = v;
-    x->way.header_count = hop->header_count;
-    return right;
-}
-
 void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, const mcp_hop *hop)
 {
     mcp_hub *hub = s->server->hub;
@@ -344,7 +363,7 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
     mcp_read(sm_buf_view(&call->text), &own);
     x->call = call;
     x->batch = hop->batch;
-    if (!copy_headers(call, x, hop)) {
+    if (!mcp_exchange_headers(x, hop->headers, hop->header_count)) {
         mcp_reply_error(x, -32603, "The proxy is out of memory; nothing was done.");
         mcp_call_end(call);
         return;
@@ -367,7 +386,8 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
         return;
     }
     const sm_contracts *set = sm_contracts_now(hub->ledger, hub->answer);
-    bool marks = x->modern && s->link != NULL && s->link->exchanges; /* headers need the schema */
+    /* What headers say of the arguments takes the schema. */
+    bool marks = repeats(x) || (x->modern && s->link != NULL && s->link->exchanges);
     if (!marks && sm_contracts_tool(set, call->tool) != NULL && only_reads(call, set)) {
         pass(call);
     } else if (sm_contracts_find(set, call->tool) == NULL) {

@@ -157,6 +157,14 @@ static bool cut_short(int code)
     return code == -32000 || code == -32001;
 }
 
+/* Whether it says what a server over HTTP says by the status 400: the request's headers, its
+ * version, or what its client can do, is not enough. It counts for as much as that. */
+static bool not_enough(const mcp_call *call, int code)
+{
+    return (code == -32020 || code == -32021 || code == -32022) &&
+           call->contract->class != SM_CLASS_IRREVERSIBLE;
+}
+
 static void judge_error(mcp_call *call, const mcp_message *m)
 {
     sm_str code_text;
@@ -168,9 +176,9 @@ static void judge_error(mcp_call *call, const mcp_message *m)
     o->kind = SEMEL_FAILURE;
     o->status = code > 0 ? code : code < -1 ? -code : 1; /* none is negative in the ledger */
     o->value = m->error;
-    o->applied = not_understood(code) ? SEMEL_APPLIED_NO
-                 : cut_short(code)    ? SEMEL_APPLIED_UNKNOWN
-                                      : SEMEL_APPLIED_DEFAULT;
+    o->applied = not_understood(code) || not_enough(call, code) ? SEMEL_APPLIED_NO
+                 : cut_short(code)                              ? SEMEL_APPLIED_UNKNOWN
+                                                                : SEMEL_APPLIED_DEFAULT;
 }
 
 /* A tool that says that it failed has answered. What that means for what was done follows from its

@@ -44,7 +44,8 @@ void mcp_pass_request(mcp_session *s, const mcp_message *m, mcp_what what, mcp_c
                       const mcp_hop *hop)
 {
     mcp_exchange *x = mcp_exchange_new(s, what, m->id, channel);
-    if (x == NULL) {
+    if (x == NULL || !mcp_exchange_headers(x, hop->headers, hop->header_count)) {
+        mcp_exchange_free(x);
         mcp_complain(s, channel, hop->batch, m->id, -32603,
                      "The proxy is out of memory; nothing was done.");
         return;
@@ -54,8 +55,6 @@ void mcp_pass_request(mcp_session *s, const mcp_message *m, mcp_what what, mcp_c
     x->changes = s->server->changes;
     x->first_page = what == MCP_W_LIST && !mcp_find(m->params, "cursor", &cursor);
     x->batch = hop->batch;
-    x->way.headers = hop->headers;
-    x->way.header_count = hop->header_count;
     forward_request(s, m, x);
 }
 

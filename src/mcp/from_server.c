@@ -63,7 +63,8 @@ static void on_answer(mcp_session *s, mcp_exchange *x, const mcp_message *m)
 
 static void on_server_notification(mcp_session *s, mcp_exchange *x, const mcp_message *m)
 {
-    mcp_exchange *of = mcp_about(s, m);
+    bool named;
+    mcp_exchange *of = mcp_about(s, m, &named);
     bool progress = strcmp(m->method, "notifications/progress") == 0;
     /* Over HTTP the link knows on whose stream it came, and tokens of several clients may be equal.
      */
@@ -71,6 +72,8 @@ static void on_server_notification(mcp_session *s, mcp_exchange *x, const mcp_me
         x = of;
     if (strcmp(m->method, "notifications/tools/list_changed") == 0)
         mcp_listing_changed(s);
+    if (s->o.shared && named && of == NULL)
+        return; /* of what nobody waits for any more */
     if (x != NULL && x->canceled && !(progress && x->what == MCP_W_CALL))
         return;
     if (progress && x != NULL && x->what == MCP_W_CALL) {
@@ -81,9 +84,25 @@ static void on_server_notification(mcp_session *s, mcp_exchange *x, const mcp_me
         mcp_put_back(&out, m, x);
         mcp_tell_client(s, x->channel, sm_buf_view(&out));
         sm_buf_fini(&out);
-    } else if (!progress || x != NULL || !s->o.shared) {
+    } else {
         mcp_tell_client(s, x == NULL ? NULL : x->channel, m->text);
     }
+}
+
+/* A server asks its client something. Where there is no session nobody can answer. */
+static void on_server_request(mcp_session *s, mcp_exchange *x, const mcp_message *m)
+{
+    if (x != NULL && x->canceled)
+        return; /* whoever could answer has gone */
+    if (!s->o.shared) {
+        mcp_tell_client(s, x == NULL ? NULL : x->channel, m->text);
+        return;
+    }
+    sm_buf out;
+    sm_buf_init(&out, 4096);
+    mcp_put_error(&out, m->id, -32601, SM_STR("Method not found"));
+    mcp_link_send(s->link, sm_buf_view(&out), NULL);
+    sm_buf_fini(&out);
 }
 
 static void on_junk(mcp_session *s, const mcp_message *m, sm_str text)
@@ -112,10 +131,7 @@ static void on_link_message(void *context, mcp_way *way, sm_str text)
         /* Over HTTP the link knows whose answer it is, however the server writes the id. */
         on_answer(s, x != NULL && x->way.own == NULL ? x : mcp_exchange_find(s, m.id), &m);
         break;
-    case MCP_REQUEST:
-        if (x == NULL || !x->canceled) /* whoever could answer has gone */
-            mcp_tell_client(s, x == NULL ? NULL : x->channel, m.text);
-        break;
+    case MCP_REQUEST: on_server_request(s, x, &m); break;
     case MCP_NOTIFICATION: on_server_notification(s, x, &m); break;
     case MCP_BATCH:
         while (mcp_next(m.text, &cursor, &name, &item))
@@ -138,7 +154,8 @@ static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
         if (x->what == MCP_W_DISCOVER && loss->status >= 400 && loss->status < 500) {
             /* A server of the older era. Whoever asks knows that by this code. */
             mcp_reply_error(x, -32601, "Method not found");
-        } else if (x->channel != NULL && loss->status != 0 && !x->canceled && !s->ending) {
+        } else if (x->channel != NULL && x->batch == NULL && loss->status != 0 && !x->canceled &&
+                   !s->ending) {
             s->client.fail(s->client.context, x->channel, loss);
             mcp_exchange_free(x);
         } else {

@@ -132,8 +132,8 @@ void mcp_session_attach(mcp_session *s, mcp_link *link);
 /* What is known of a tool, for mcp_remote_options; the context is the session. */
 const mcp_tool *mcp_session_tool(void *context, sm_str name);
 
-/* One message of the client. HTTP: `headers` go with it to the server, borrowed until the channel
- * is done. */
+/* One message of the client. HTTP: `headers` go with it to the server, or are compared with it;
+ * copied. */
 void mcp_session_from_client(mcp_session *s, sm_str text, mcp_channel *channel,
                              const sm_http_field *headers, size_t header_count);
 

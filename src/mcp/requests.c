@@ -101,6 +101,30 @@ mcp_exchange *mcp_exchange_new(mcp_session *s, mcp_what what, sm_str id, mcp_cha
     return x;
 }
 
+bool mcp_exchange_headers(mcp_exchange *x, const sm_http_field *headers, size_t n)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < n; i++)
+        size += sizeof *headers + headers[i].name.n + headers[i].value.n;
+    if (size == 0)
+        return true;
+    x->headers = malloc(size);
+    if (x->headers == NULL)
+        return false;
+    char *at = (char *)(x->headers + n);
+    for (size_t i = 0; i < n; i++) {
+        sm_str name = headers[i].name, value = headers[i].value;
+        x->headers[i] = (sm_http_field){{at, name.n}, {at + name.n, value.n}};
+        memcpy(at, name.p, name.n);
+        if (value.n > 0)
+            memcpy(at + name.n, value.p, value.n);
+        at += name.n + value.n;
+    }
+    x->way.headers = x->headers;
+    x->way.header_count = n;
+    return true;
+}
+
 void mcp_put_own_meta(sm_buf *out, sm_str meta)
 {
     static const char prefix[] = "io.modelcontextprotocol/";
@@ -131,6 +155,7 @@ void mcp_exchange_free(mcp_exchange *x)
     mcp_session *s = x->session;
     table_remove(x);
     free((char *)(uintptr_t)x->token.p);
+    free(x->headers);
     free(x);
     if (s->requests == 0)
         mcp_session_rest(s);

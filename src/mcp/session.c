@@ -121,7 +121,7 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
     for (size_t i = 0; i < MCP_BUCKETS; i++) {
         for (mcp_exchange *x = s->table[i], *next; x != NULL; x = next) {
             next = x->next;
-            if (x->channel != channel)
+            if (x->channel != channel || channel == NULL)
                 continue;
             x->channel = NULL;
             if (x->batch != NULL)

@@ -50,14 +50,15 @@ struct mcp_exchange {
     mcp_channel *channel;
     mcp_exchange *next, **at; /* in the session's table */
     mcp_what what;
-    sm_str id;        /* the client's, as written */
-    sm_str sent_id;   /* the server's name for it, as written: the same unless the link is shared */
-    sm_str token;     /* progress token, as written; absent: none */
-    bool modern;      /* it is of the era without sessions */
-    bool under_way;   /* the link has it */
-    bool canceled;    /* nobody wants an answer */
-    uint64_t changes; /* LIST: of the list, when it was asked for */
-    bool first_page;  /* LIST: it asks for the list from its beginning */
+    sm_str id;      /* the client's, as written */
+    sm_str sent_id; /* the server's name for it, as written: the same unless the link is shared */
+    sm_str token;   /* progress token, as written; absent: none */
+    sm_http_field *headers; /* that came with it, in one piece; the way's */
+    bool modern;            /* it is of the era without sessions */
+    bool under_way;         /* the link has it */
+    bool canceled;          /* nobody wants an answer */
+    uint64_t changes;       /* LIST: of the list, when it was asked for */
+    bool first_page;        /* LIST: it asks for the list from its beginning */
     mcp_call *call;
     mcp_batch *batch;
 
@@ -170,6 +171,10 @@ mcp_exchange *mcp_exchange_new(mcp_session *s, mcp_what what, sm_str id, mcp_cha
 void mcp_exchange_free(mcp_exchange *x);
 mcp_exchange *mcp_exchange_find(mcp_session *s, sm_str sent_id);
 
+/* Keeps a copy of the headers that came with it: the link may come back to them when the channel is
+ * gone. False when out of memory. */
+bool mcp_exchange_headers(mcp_exchange *x, const sm_http_field *headers, size_t n);
+
 /* Notes era and progress token. */
 void mcp_exchange_describe(mcp_exchange *x, sm_str params);
 
@@ -255,8 +260,8 @@ void mcp_session_rest(mcp_session *s);
 void mcp_put_sent(sm_buf *out, const mcp_message *m, const mcp_exchange *x);
 void mcp_put_back(sm_buf *out, const mcp_message *m, const mcp_exchange *x);
 
-/* The request that a notification is about; NULL: it does not say, or there is none. */
-mcp_exchange *mcp_about(mcp_session *s, const mcp_message *m);
+/* The request that a notification is about; NULL: it does not say (*named), or there is none. */
+mcp_exchange *mcp_about(mcp_session *s, const mcp_message *m, bool *named);
 
 /* ---- what the client was told ----------------------------------------------------------------*/
 

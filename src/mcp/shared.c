@@ -58,13 +58,13 @@ static mcp_exchange *find_token(mcp_session *s, sm_str token)
     return NULL;
 }
 
-mcp_exchange *mcp_about(mcp_session *s, const mcp_message *m)
+mcp_exchange *mcp_about(mcp_session *s, const mcp_message *m, bool *named)
 {
     sm_str name;
-    if (strcmp(m->method, "notifications/progress") == 0 &&
-        mcp_find(m->params, "progressToken", &name))
-        return s->o.shared ? mcp_exchange_find(s, name) : find_token(s, name);
-    if (s->o.shared && find_in_meta(m->params, SUBSCRIPTION, &name))
-        return mcp_exchange_find(s, name);
-    return NULL;
+    *named = strcmp(m->method, "notifications/progress") == 0 &&
+             mcp_find(m->params, "progressToken", &name);
+    if (*named && !s->o.shared)
+        return find_token(s, name);
+    *named = *named || (s->o.shared && find_in_meta(m->params, SUBSCRIPTION, &name));
+    return *named ? mcp_exchange_find(s, name) : NULL;
 }

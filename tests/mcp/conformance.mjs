@@ -63,9 +63,13 @@ function withToken(gw, name) {
     });
 }
 
-// Each run has a ledger of its own: what the suite asks for again and again is done each time.
+// Each run has a ledger of its own. What the suite calls several times within a run, to see something
+// happen each time, is declared to be done each time.
+const triggers = ['test_trigger_tool_change', 'test_trigger_prompt_change'];
+const contract = { version: 1, tools: Object.fromEntries(triggers.map((tool) => [tool, { class: 'read' }])) };
+
 async function through(entry) {
-    const gw = await Gateway.start({ config: { mcp: { it: entry } } });
+    const gw = await Gateway.start({ contract, config: { mcp: { it: entry } } });
     return withToken(gw, 'it');
 }
 
