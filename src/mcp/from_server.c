@@ -27,7 +27,7 @@ void mcp_pass_answer(mcp_exchange *x, const mcp_message *m)
     }
     sm_buf out;
     sm_buf_init(&out, 2 * MCP_LINE_MAX);
-    mcp_put_edited(&out, m->text, &(mcp_edit){.at = m->id, .with = x->id}, 1);
+    mcp_put_back(&out, m, x);
     mcp_reply(x, sm_buf_view(&out));
     sm_buf_fini(&out);
 }
@@ -61,32 +61,29 @@ static void on_answer(mcp_session *s, mcp_exchange *x, const mcp_message *m)
     }
 }
 
-/* The request that a progress notification is about. */
-static mcp_exchange *progressing(mcp_session *s, sm_str token)
-{
-    for (size_t i = 0; i < MCP_BUCKETS; i++)
-        for (mcp_exchange *x = s->table[i]; x != NULL; x = x->next)
-            if (x->token.p != NULL && sm_str_eq(x->token, token))
-                return x;
-    return NULL;
-}
-
 static void on_server_notification(mcp_session *s, mcp_exchange *x, const mcp_message *m)
 {
-    sm_str token;
-    if (strcmp(m->method, "notifications/progress") == 0 &&
-        mcp_find(m->params, "progressToken", &token)) {
-        mcp_exchange *of = progressing(s, token);
-        x = of != NULL ? of : x;
-        if (x != NULL && x->what == MCP_W_CALL) {
-            mcp_call_progress(x->call, m);
-            return;
-        }
-    } else if (strcmp(m->method, "notifications/tools/list_changed") == 0) {
+    mcp_exchange *of = mcp_about(s, m);
+    bool progress = strcmp(m->method, "notifications/progress") == 0;
+    /* Over HTTP the link knows on whose stream it came, and tokens of several clients may be equal.
+     */
+    if (of != NULL && (x == NULL || !s->o.anyone))
+        x = of;
+    if (strcmp(m->method, "notifications/tools/list_changed") == 0)
         mcp_listing_changed(s);
-    }
-    if (x == NULL || !x->canceled)
+    if (x != NULL && x->canceled && !(progress && x->what == MCP_W_CALL))
+        return;
+    if (progress && x != NULL && x->what == MCP_W_CALL) {
+        mcp_call_progress(x->call, m);
+    } else if (x != NULL && s->o.shared) {
+        sm_buf out;
+        sm_buf_init(&out, 2 * MCP_LINE_MAX);
+        mcp_put_back(&out, m, x);
+        mcp_tell_client(s, x->channel, sm_buf_view(&out));
+        sm_buf_fini(&out);
+    } else if (!progress || x != NULL || !s->o.shared) {
         mcp_tell_client(s, x == NULL ? NULL : x->channel, m->text);
+    }
 }
 
 static void on_junk(mcp_session *s, const mcp_message *m, sm_str text)
@@ -115,7 +112,10 @@ static void on_link_message(void *context, mcp_way *way, sm_str text)
         /* Over HTTP the link knows whose answer it is, however the server writes the id. */
         on_answer(s, x != NULL && x->way.own == NULL ? x : mcp_exchange_find(s, m.id), &m);
         break;
-    case MCP_REQUEST: mcp_tell_client(s, x == NULL ? NULL : x->channel, m.text); break;
+    case MCP_REQUEST:
+        if (x == NULL || !x->canceled) /* whoever could answer has gone */
+            mcp_tell_client(s, x == NULL ? NULL : x->channel, m.text);
+        break;
     case MCP_NOTIFICATION: on_server_notification(s, x, &m); break;
     case MCP_BATCH:
         while (mcp_next(m.text, &cursor, &name, &item))
@@ -138,7 +138,7 @@ static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
         if (x->what == MCP_W_DISCOVER && loss->status >= 400 && loss->status < 500) {
             /* A server of the older era. Whoever asks knows that by this code. */
             mcp_reply_error(x, -32601, "Method not found");
-        } else if (x->channel != NULL && loss->status != 0 && !x->canceled) {
+        } else if (x->channel != NULL && loss->status != 0 && !x->canceled && !s->ending) {
             s->client.fail(s->client.context, x->channel, loss);
             mcp_exchange_free(x);
         } else {
@@ -157,6 +157,18 @@ static void on_lost(void *context, mcp_way *way, const mcp_loss *loss)
     lose(s, (mcp_exchange *)(void *)way, loss);
     if (again)
         begin_again(s);
+}
+
+/* The answers to a batch go back together, and have no head of their own. */
+static void on_link_head(void *context, mcp_way *way, int status, const sm_http_field *headers,
+                         size_t n)
+{
+    mcp_session *s = context;
+    const mcp_exchange *x = (mcp_exchange *)(void *)way;
+    (void)status;
+    if (s->client.head != NULL && x->channel != NULL && x->batch == NULL && !x->canceled &&
+        !s->ending)
+        s->client.head(s->client.context, x->channel, headers, n);
 }
 
 static void on_link_too_long(void *context, sm_str id, uint64_t length)
@@ -271,6 +283,7 @@ static void on_up(void *context)
 mcp_link_events mcp_session_events(mcp_session *s)
 {
     return (mcp_link_events){.message = on_link_message,
+                             .head = on_link_head,
                              .lost = on_lost,
                              .too_long = on_link_too_long,
                              .up = on_up,

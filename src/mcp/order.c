@@ -91,6 +91,17 @@ void mcp_slots_free(mcp_session *s)
     }
 }
 
+void mcp_slots_forget(mcp_session *s, const mcp_exchange *x)
+{
+    for (mcp_slot *slot = s->first; slot != NULL; slot = slot->next) {
+        if (slot->x != x)
+            continue;
+        s->waiting_bytes -= slot->text.len;
+        sm_buf_clear(&slot->text);
+        slot->x = NULL;
+    }
+}
+
 static mcp_slot *slot_add(mcp_session *s, mcp_exchange *x)
 {
     mcp_slot *slot = calloc(1, sizeof *slot);

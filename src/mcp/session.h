@@ -218,6 +218,9 @@ void mcp_slot_decide(mcp_session *s, mcp_slot *slot, sm_str text);
 
 void mcp_slots_free(mcp_session *s);
 
+/* A request that waits for its turn is not sent any more. */
+void mcp_slots_forget(mcp_session *s, const mcp_exchange *x);
+
 /* Gives the server a message at once, before everything that waits. */
 void mcp_forward_now(mcp_session *s, sm_str text);
 
@@ -244,6 +247,16 @@ void mcp_session_regulate(mcp_session *s);
 
 /* Less is under way in a session: the client is told. */
 void mcp_session_rest(mcp_session *s);
+
+/* ---- links that clients share (shared.c) -----------------------------------------------------*/
+
+/* Appends a request as the server gets it, and what the server says of it as its client gets it:
+ * each with its own id, progress token and name of a subscription. */
+void mcp_put_sent(sm_buf *out, const mcp_message *m, const mcp_exchange *x);
+void mcp_put_back(sm_buf *out, const mcp_message *m, const mcp_exchange *x);
+
+/* The request that a notification is about; NULL: it does not say, or there is none. */
+mcp_exchange *mcp_about(mcp_session *s, const mcp_message *m);
 
 /* ---- what the client was told ----------------------------------------------------------------*/
 
