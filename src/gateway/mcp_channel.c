@@ -213,6 +213,14 @@ static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
     return ticket;
 }
 
+/* A server over HTTP answers with a stream of events, and so do we. */
+static void on_streams(void *context, mcp_channel *c)
+{
+    (void)context;
+    if (c->r != NULL)
+        start_flow(c);
+}
+
 /* A server over HTTP has answered with something else than a message. */
 static void fail(void *context, mcp_channel *c, const mcp_loss *loss)
 {
@@ -245,8 +253,12 @@ static void on_over(void *context)
     t->lost = true;
 }
 
-const mcp_client_ops gw_mcp_client = {
-    .deliver = deliver, .fail = fail, .pause = on_pause, .rest = on_rest, .over = on_over};
+const mcp_client_ops gw_mcp_client = {.deliver = deliver,
+                                      .streams = on_streams,
+                                      .fail = fail,
+                                      .pause = on_pause,
+                                      .rest = on_rest,
+                                      .over = on_over};
 
 /* ---- on the loop -----------------------------------------------------------------------------*/
 

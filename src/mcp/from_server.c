@@ -3,10 +3,12 @@
  */
 #include <stddef.h>
 #include <stdio.h>
+#include <strings.h>
 
 #include "base/clock.h"
 #include "base/visible.h"
 #include "mcp/call.h"
+#include "mcp/remote.h"
 
 #define JUNK_TOLD 10u
 
@@ -123,6 +125,18 @@ static void on_link_message(void *context, mcp_way *way, sm_str text)
         break;
     case MCP_INVALID: on_junk(s, &m, text); break;
     }
+}
+
+/* Plain HTTP: the client is answered in the form in which the server answers. */
+static void on_head(void *context, mcp_way *way, int status, const sm_http_field *headers, size_t n)
+{
+    mcp_session *s = context;
+    mcp_exchange *x = (mcp_exchange *)(void *)way;
+    sm_str type = mcp_header_find(headers, n, "Content-Type");
+    if (x->channel != NULL && !x->canceled && x->batch == NULL && status == 200 &&
+        s->client.streams != NULL && type.n >= 17 &&
+        strncasecmp(type.p, "text/event-stream", 17) == 0)
+        s->client.streams(s->client.context, x->channel);
 }
 
 static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
@@ -260,6 +274,7 @@ static void on_up(void *context)
 mcp_link_events mcp_session_events(mcp_session *s)
 {
     return (mcp_link_events){.message = on_link_message,
+                             .head = on_head,
                              .lost = on_lost,
                              .too_long = on_link_too_long,
                              .up = on_up,

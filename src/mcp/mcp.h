@@ -91,6 +91,10 @@ typedef struct mcp_client_ops {
      * the client cannot be reached. */
     uint64_t (*deliver)(void *context, mcp_channel *channel, sm_str text, bool last);
 
+    /* HTTP only, and before anything else: the server answers with a stream of events. May be NULL.
+     */
+    void (*streams)(void *context, mcp_channel *channel);
+
     /* A request will get no answer that is a message: HTTP only, with what was answered. */
     void (*fail)(void *context, mcp_channel *channel, const mcp_loss *loss);
 

@@ -20,6 +20,7 @@
 //                listed, so that a list can change
 //     page       tools on a page of tools/list
 //     more       so many more tools of no use
+//     ttl        ms that a list of tools is good for; an hour if absent
 //     eras       which it speaks: "both" (also if absent), "legacy", "modern"
 //     first      a line to print before anything else
 //     exit       the status to exit with when standard input ends
@@ -151,7 +152,7 @@ function listTools(params) {
     const size = options.page ?? list.length;
     const tools = list.slice(from, from + size);
     const next = from + size < list.length ? { nextCursor: String(from + size) } : {};
-    return { tools, ...next, ttlMs: 0, cacheScope: 'private' };
+    return { tools, ...next, ttlMs: options.ttl ?? 3_600_000, cacheScope: 'private' };
 }
 
 // ---- the words of a script
