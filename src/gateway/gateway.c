@@ -20,6 +20,7 @@
 #include "base/limits.h"
 #include "core/report.h"
 #include "gateway/metrics.h"
+#include "gateway/pass.h"
 #include "gateway/run.h"
 #include "gateway/server.h"
 #include "ledger/service.h"
@@ -201,6 +202,7 @@ static void drain(gateway *g)
     int64_t deadline = sm_clock_deadline_ns(g->config->drain_ms);
     gw_server_quiesce(g->server);
     gw_stream_quiesce(g->stream);
+    gw_pass_quiesce(g);
     bool ended = gw_runs_drain(g->runs, deadline);
     gw_mcp_quiesce(g->mcp, deadline);
     if (!await_requests(g, deadline) || !ended)

@@ -120,7 +120,7 @@ static void *run(void *context)
 static void on_sweep(mcp_timer *t)
 {
     gw_mcp *all = (gw_mcp *)(void *)((char *)t - offsetof(gw_mcp, sweep));
-    gw_talk_sweep(all, all->stopping);
+    gw_talk_sweep(all, all->stopping ? GW_RESTING : GW_UNUSED);
     mcp_loop_time(all->hub.loop, &all->sweep, sm_clock_deadline_ns(SWEEP_MS));
 }
 
@@ -171,7 +171,7 @@ static void look_for_end(mcp_timer *t)
     ending *e = (ending *)(void *)((char *)t - offsetof(ending, timer));
     gw_mcp *all = e->all;
     bool late = sm_clock_mono_ns() >= e->deadline_ns;
-    gw_talk_sweep(all, true);
+    gw_talk_sweep(all, late ? GW_ALL : GW_RESTING);
     if (late)
         atomic_store(&all->hub.stopping, true);
     if (!e->dropped && (all->hub.calls == 0 || (late && all->hub.elsewhere == 0))) {

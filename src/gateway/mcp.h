@@ -67,9 +67,11 @@ struct mcp_channel {
     mcp_channel *next, *prev; /* of its talk */
     sm_arena arena;
     sm_buf body;
+    sm_str id;                    /* of the request in it, as written; absent: it is none */
     sm_str session_id;            /* as sent; absent: none */
     sm_str version, method, name; /* of the headers, likewise */
     const sm_http_field *headers; /* for a server over HTTP */
+    sm_str type;                  /* Content-Type of its answer */
     size_t header_count;
 };
 
@@ -97,7 +99,14 @@ gw_talk *gw_talk_for(mcp_channel *c, const mcp_message *m);
 
 /* Ends one: nothing is answered any more. It is freed once nothing that writes is under way. */
 void gw_talk_end(gw_talk *t);
-void gw_talk_sweep(gw_mcp *all, bool end_all);
+
+/* Ends talks, and frees those that have come to their end. */
+typedef enum gw_sweep {
+    GW_UNUSED,  /* those that nobody has used for long */
+    GW_RESTING, /* those without anything under way that writes; nobody waits in the others */
+    GW_ALL,
+} gw_sweep;
+void gw_talk_sweep(gw_mcp *all, gw_sweep which);
 void gw_talk_drop(gw_mcp *all); /* frees all; no call is elsewhere */
 gw_talk *gw_talk_numbered(gw_mcp *all, uint64_t serial);
 void gw_talk_join(gw_talk *t, mcp_channel *c);

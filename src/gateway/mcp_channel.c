@@ -15,13 +15,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/base64.h"
 #include "base/clock.h"
+#include "core/wire.h"
 #include "gateway/pass.h"
 #include "gateway/run.h"
 #include "json/canon.h"
 
 #define FLOW_BYTES  ((size_t)64 << 20) /* not taken by a client */
 #define ARENA_BYTES ((size_t)1 << 20)
+#define TYPE_BYTES  256u
+#define NAME_BYTES  8192u /* of what a header repeats */
 #define MODERN      "2026-07-28"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -213,12 +217,26 @@ static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
     return ticket;
 }
 
-/* A server over HTTP answers with a stream of events, and so do we. */
-static void on_streams(void *context, mcp_channel *c)
+static void set_header(mcp_channel *c, const sm_http_field *h)
+{
+    sm_str name = sm_arena_text(&c->arena, h->name);
+    if (name.p != NULL)
+        gw_set(c->r, name.p, h->value);
+}
+
+/* What a server over HTTP says of its answer is passed on; but how that is framed is ours. */
+static void on_head(void *context, mcp_channel *c, const sm_http_field *headers, size_t n)
 {
     (void)context;
-    if (c->r != NULL)
-        start_flow(c);
+    for (size_t i = 0; c->r != NULL && !c->flows && i < n; i++) {
+        const sm_http_field *h = &headers[i];
+        if (sm_header_is(h->name, SM_STR("Content-Type")))
+            c->type = sm_arena_text(&c->arena, h->value);
+        else if (gw_passes_on(h->name) && !sm_header_is(h->name, SM_STR("Content-Length")))
+            set_header(c, h);
+    }
+    if (c->r != NULL && c->type.n >= 17 && memcmp(c->type.p, "text/event-stream", 17) == 0)
+        start_flow(c); /* and so do we */
 }
 
 /* A server over HTTP has answered with something else than a message. */
@@ -227,12 +245,15 @@ static void fail(void *context, mcp_channel *c, const mcp_loss *loss)
     (void)context;
     if (c->r == NULL)
         return;
-    bool flows = c->flows;
-    gw_request *r = take_request(c);
-    if (flows)
-        gw_flow_end(r, false);
-    else
-        gw_reply(r, loss->status, "application/json", loss->body);
+    if (c->flows) {
+        gw_flow_end(take_request(c), false);
+        return;
+    }
+    /* The reply copies it, and the channel may be gone by then. */
+    char type[TYPE_BYTES] = "application/json";
+    if (c->type.p != NULL)
+        snprintf(type, sizeof type, "%.*s", SM_FMT(c->type));
+    gw_reply(take_request(c), loss->status, type, loss->body);
 }
 
 static void on_pause(void *context, bool paused)
@@ -254,7 +275,7 @@ static void on_over(void *context)
 }
 
 const mcp_client_ops gw_mcp_client = {.deliver = deliver,
-                                      .streams = on_streams,
+                                      .head = on_head,
                                       .fail = fail,
                                       .pause = on_pause,
                                       .rest = on_rest,
@@ -262,28 +283,44 @@ const mcp_client_ops gw_mcp_client = {.deliver = deliver,
 
 /* ---- on the loop -----------------------------------------------------------------------------*/
 
+/* Whether a header says a text; what no header can hold is written as =?base64?...?=. */
+static bool header_says(sm_str header, const char *text)
+{
+    static const char before[] = "=?base64?", after[] = "?=";
+    size_t least = sizeof before - 1 + sizeof after - 1;
+    if (header.p == NULL || header.n < least || memcmp(header.p, before, sizeof before - 1) != 0 ||
+        memcmp(header.p + header.n - 2, after, 2) != 0)
+        return sm_str_is(header, text);
+    sm_buf decoded;
+    sm_buf_init(&decoded, NAME_BYTES);
+    bool same =
+        sm_base64_take(&decoded, (sm_str){header.p + sizeof before - 1, header.n - least}) &&
+        sm_str_is(sm_buf_view(&decoded), text);
+    sm_buf_fini(&decoded);
+    return same;
+}
+
 /* Headers that say what the body says have to agree with it (the modern era). The sentence if they
  * do not. */
 static const char *disagrees(const mcp_channel *c, const mcp_message *m)
 {
     sm_str meta, value;
-    char text[512];
+    char text[NAME_BYTES];
     if (!mcp_find(m->params, "_meta", &meta) ||
         !mcp_find(meta, "io.modelcontextprotocol/protocolVersion", &value) ||
         !mcp_text(value, text, sizeof text))
         return c->method.p == NULL ? NULL : "The body names no protocol version.";
-    if (c->version.p == NULL || !sm_str_is(c->version, text))
+    if (!sm_str_is(c->version, text))
         return "MCP-Protocol-Version is not what the body says.";
-    if (c->method.p == NULL || !sm_str_is(c->method, m->method))
+    if (!sm_str_is(c->method, m->method))
         return "Mcp-Method is not what the body says.";
     static const struct {
         const char *method, *member;
     } named[] = {{"tools/call", "name"}, {"prompts/get", "name"}, {"resources/read", "uri"}};
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
-        if (strcmp(m->method, named[i].method) != 0)
-            continue;
-        if (c->name.p == NULL || !mcp_find(m->params, named[i].member, &value) ||
-            !mcp_text(value, text, sizeof text) || !sm_str_is(c->name, text))
+        if (strcmp(m->method, named[i].method) == 0 &&
+            (!mcp_find(m->params, named[i].member, &value) || !mcp_text(value, text, sizeof text) ||
+             !header_says(c->name, text)))
             return "Mcp-Name is not what the body says.";
     }
     return NULL;
@@ -319,6 +356,22 @@ static bool asks(sm_str batch)
     return false;
 }
 
+/* A request that its client has cancelled gets no answer: what carries it is ended. */
+static void end_canceled(gw_talk *t, const mcp_message *m)
+{
+    sm_str id;
+    if (t->id[0] == '\0' || !mcp_find(m->params, "requestId", &id))
+        return;
+    for (mcp_channel *c = t->channels, *next; c != NULL; c = next) {
+        next = c->next;
+        if (c->id.p == NULL || !sm_str_eq(c->id, id))
+            continue;
+        mcp_session_gone(t->session, c, false);
+        start_flow(c);
+        gw_flow_end(take_request(c), true);
+    }
+}
+
 static void on_post(mcp_channel *c)
 {
     mcp_message m;
@@ -348,9 +401,13 @@ static void on_post(mcp_channel *c)
     }
     bool answered = m.kind == MCP_REQUEST || (m.kind == MCP_BATCH && asks(m.text));
     t->used_ns = sm_clock_mono_ns();
+    if (m.kind == MCP_REQUEST)
+        c->id = m.id;
     if (answered)
         gw_talk_join(t, c);
     mcp_session_from_client(t->session, m.text, answered ? c : NULL, c->headers, c->header_count);
+    if (m.kind == MCP_NOTIFICATION && strcmp(m.method, "notifications/cancelled") == 0)
+        end_canceled(t, &m);
     if (!answered)
         gw_channel_bare(c, 202);
 }
@@ -365,10 +422,9 @@ static void on_get(mcp_channel *c)
     gw_talk *t = gw_talk_for(c, NULL);
     if (t == NULL)
         return;
-    if (t->stream != NULL) {
-        gw_channel_error(c, 409, -32000, "Conflict: Only one SSE stream is allowed per session");
-        return;
-    }
+    /* There is one. Whoever comes back for it may be here before we see that it has broken. */
+    if (t->stream != NULL)
+        gw_channel_error(t->stream, 409, -32000, "Conflict");
     gw_talk_join(t, c);
     t->stream = c;
     start_flow(c);
@@ -447,19 +503,48 @@ static void post(gw_request *r, gw_site *site)
     mcp_loop_post(site->all->hub.loop, &c->post);
 }
 
-/* Whether a message to a server over HTTP is more than passed on. */
+/* Whether a message to a server over HTTP is more than passed on. What is no message is: others
+ * may read it otherwise. */
+static bool is_ours(const mcp_message *m, bool hides)
+{
+    bool calls = strcmp(m->method, "tools/call") == 0;
+    switch (m->kind) {
+    case MCP_REQUEST: return calls || (hides && strcmp(m->method, "tools/list") == 0);
+    case MCP_NOTIFICATION: return calls || strcmp(m->method, "notifications/cancelled") == 0;
+    case MCP_RESULT:
+    case MCP_ERROR: return false;
+    default: return true;
+    }
+}
+
 static bool concerns_us(const gw_request *r)
 {
     mcp_message m;
-    gw_own *own = gw_own_get();
-    if (own == NULL || r->method != GW_POST)
-        return false;
-    if (!mcp_read(sm_buf_view(&r->body), &m) || m.kind == MCP_BATCH)
-        return m.kind == MCP_BATCH;
-    return m.kind == MCP_REQUEST &&
-           (strcmp(m.method, "tools/call") == 0 ||
-            (strcmp(m.method, "tools/list") == 0 &&
-             sm_contracts_now(r->g->ledger, own->answer)->unlisted == SM_UNLISTED_HIDE));
+    gw_own *own = r->method == GW_POST ? gw_own_get() : NULL;
+    if (own == NULL)
+        return r->method == GW_POST;
+    bool hides = sm_contracts_now(r->g->ledger, own->answer)->unlisted == SM_UNLISTED_HIDE;
+    mcp_read(sm_buf_view(&r->body), &m);
+    if (m.kind != MCP_BATCH)
+        return is_ours(&m, hides);
+    size_t cursor = 0;
+    sm_str name, item, batch = m.text;
+    bool ours = false;
+    while (!ours && mcp_next(batch, &cursor, &name, &item)) {
+        mcp_read(item, &m);
+        ours = is_ours(&m, hides);
+    }
+    return ours;
+}
+
+/* Whether the answer is a stream for what may happen. */
+static bool listens(const gw_request *r)
+{
+    mcp_message m;
+    if (r->method != GW_POST)
+        return r->method == GW_GET;
+    mcp_read(sm_buf_view(&r->body), &m);
+    return m.kind == MCP_REQUEST && strcmp(m.method, "subscriptions/listen") == 0;
 }
 
 static void pass(gw_request *r, const gw_site *site)
@@ -470,7 +555,9 @@ static void pass(gw_request *r, const gw_site *site)
     sm_arena_init(&a, (size_t)64 << 20);
     sm_err e = gw_proxy_request(r, &a, &site->api, SM_STR(""), false, &up, &fault);
     up.request.write = r->method == GW_POST;
-    if (e == SM_OK)
+    if (e == SM_OK && listens(r))
+        gw_pass_stream(r, &up.request);
+    else if (e == SM_OK)
         gw_pass(r, &up.request);
     else
         gw_proxy_refuse(r, e, &fault);

@@ -110,12 +110,29 @@ static void talk_free(gw_talk *t)
     free(t);
 }
 
+/* Makes room for another talk. What a talk knows of a session of a server over HTTP is what its
+ * client was told, without which a repeat is a retry; so the one that was used longest ago goes. */
+static bool make_room(const gw_site *site)
+{
+    gw_talk *oldest = NULL;
+    if (site->talk_count < GW_TALKS_MAX)
+        return true;
+    for (gw_talk *t = site->argv == NULL ? site->talks : NULL; t != NULL; t = t->next)
+        if (t->channels == NULL && mcp_session_writes(t->session) == 0 &&
+            (oldest == NULL || t->used_ns < oldest->used_ns))
+            oldest = t;
+    if (oldest == NULL)
+        return false;
+    talk_free(oldest);
+    return true;
+}
+
 /* `id` is absent for one that we make ourselves. */
 static gw_talk *make(mcp_channel *c, bool sessions, sm_str id)
 {
     gw_site *site = c->site;
     bool child = site->argv != NULL;
-    gw_talk *t = site->talk_count < GW_TALKS_MAX ? calloc(1, sizeof *t) : NULL;
+    gw_talk *t = make_room(site) ? calloc(1, sizeof *t) : NULL;
     if (t == NULL) {
         gw_channel_error(c, 503, -32603, "There are as many sessions as there may be; try later.");
         return NULL;
@@ -138,6 +155,7 @@ static gw_talk *make(mcp_channel *c, bool sessions, sm_str id)
                                  t->who.scope[0] == '\0' ? (sm_str){0} : sm_str_from(t->who.scope),
                              .alone = !sessions || !child,
                              .forgets = !sessions || site->all->g->config->behind_proxy,
+                             .anyone = !sessions,
                              .shared = !sessions && child};
     sm_fault fault = {0};
     mcp_link *link = NULL;
@@ -203,22 +221,34 @@ gw_talk *gw_talk_for(mcp_channel *c, const mcp_message *m)
 
 void gw_talk_end(gw_talk *t)
 {
+    bool stopping = t->site->all->stopping;
     if (t->over)
         return;
     t->over = true;
     while (t->channels != NULL)
-        gw_channel_error(t->channels, 404, -32001, "Session not found");
+        if (stopping)
+            gw_channel_error(t->channels, 503, -32603, "The gateway is being stopped.");
+        else
+            gw_channel_error(t->channels, 404, -32001, "Session not found");
     mcp_session_end(t->session);
 }
 
-void gw_talk_sweep(gw_mcp *all, bool end_all)
+static bool ends(gw_talk *t, gw_sweep which)
 {
     int64_t before = sm_clock_mono_ns() - (int64_t)IDLE_MS * 1000000;
+    if (which == GW_RESTING)
+        mcp_session_wind_up(t->session);
+    return which == GW_ALL ||
+           (mcp_session_writes(t->session) == 0 &&
+            (which == GW_RESTING || (t->channels == NULL && t->used_ns < before)));
+}
+
+void gw_talk_sweep(gw_mcp *all, gw_sweep which)
+{
     for (uint32_t i = 0; i < all->site_count; i++) {
         for (gw_talk *t = all->sites[i].talks, *next; t != NULL; t = next) {
             next = t->next;
-            if (end_all ||
-                (t->channels == NULL && t->used_ns < before && mcp_session_writes(t->session) == 0))
+            if (!t->over && ends(t, which))
                 gw_talk_end(t);
             if (t->over && mcp_session_writes(t->session) == 0)
                 talk_free(t);

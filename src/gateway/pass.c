@@ -12,6 +12,8 @@
 #define BOUND ((size_t)256 << 10)
 
 typedef struct passing {
+    struct passing *next, *prev; /* of those without an end */
+    bool endless;
     gw_request *r;
     sm_http_exchange *x; /* NULL: not yet, or over */
     bool head;           /* the answer has begun */
@@ -22,6 +24,25 @@ typedef struct passing {
 } passing;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static passing *streams; /* all that are without an end */
+
+/* Under the lock. */
+static void list(passing *p)
+{
+    p->next = streams;
+    if (p->next != NULL)
+        p->next->prev = p;
+    streams = p;
+}
+
+static void unlist(passing *p)
+{
+    if (!p->endless)
+        return;
+    *(p->prev != NULL ? &p->prev->next : &streams) = p->next;
+    if (p->next != NULL)
+        p->next->prev = p->prev;
+}
 
 static void on_gone(gw_request *r)
 {
@@ -43,14 +64,14 @@ static void on_room(gw_request *r)
     pthread_mutex_unlock(&lock);
 }
 
-static bool own_header(sm_str name)
+bool gw_passes_on(sm_str name)
 {
-    static const char *const names[] = {"cache-control", "x-content-type-options"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strlen(names[i]) == name.n && strncasecmp(names[i], name.p, name.n) == 0)
-            return true;
+    static const char *const ours[] = {"cache-control", "x-content-type-options"};
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
+        if (strlen(ours[i]) == name.n && strncasecmp(ours[i], name.p, name.n) == 0)
+            return false;
     }
-    return gw_hop_by_hop(name);
+    return !gw_hop_by_hop(name);
 }
 
 static void on_head(void *context, const sm_http_result *head)
@@ -61,7 +82,7 @@ static void on_head(void *context, const sm_http_result *head)
         const sm_http_field *h = &head->headers[i];
         if (h->name.n == 14 && strncasecmp(h->name.p, "content-length", 14) == 0)
             p->bytes = strtoull(h->value.p, NULL, 10);
-        if (own_header(h->name) || h->name.n >= sizeof name)
+        if (!gw_passes_on(h->name) || h->name.n >= sizeof name)
             continue;
         memcpy(name, h->name.p, h->name.n);
         name[h->name.n] = '\0';
@@ -87,6 +108,7 @@ static void on_done(void *context, const sm_http_result *res)
     pthread_mutex_lock(&lock);
     r->own = NULL;
     p->x = NULL;
+    unlist(p);
     pthread_mutex_unlock(&lock);
     if (p->head)
         gw_flow_end(r, res->complete);
@@ -99,7 +121,7 @@ static void on_done(void *context, const sm_http_result *res)
     free(p);
 }
 
-void gw_pass(gw_request *r, const sm_http_request *request)
+static void start(gw_request *r, const sm_http_request *request, bool endless)
 {
     passing *p = calloc(1, sizeof *p);
     if (p == NULL) {
@@ -107,6 +129,7 @@ void gw_pass(gw_request *r, const sm_http_request *request)
         return;
     }
     p->r = r;
+    p->endless = endless;
     r->own = p;
     r->on_gone = on_gone;
     gw_hold(r);
@@ -114,8 +137,10 @@ void gw_pass(gw_request *r, const sm_http_request *request)
     /* It may be over before it is known here: so it is sent under the lock, and `done` waits. */
     pthread_mutex_lock(&lock);
     sm_err e = sm_http_send(r->g->http, request, 0, &callbacks, &p->x);
-    if (e == SM_OK && p->gone)
+    if (e == SM_OK && (p->gone || (endless && atomic_load(&r->g->draining))))
         sm_http_cancel(p->x);
+    if (e == SM_OK && endless)
+        list(p);
     if (e != SM_OK)
         r->own = NULL;
     pthread_mutex_unlock(&lock);
@@ -123,4 +148,23 @@ void gw_pass(gw_request *r, const sm_http_request *request)
         gw_problem(r, 503, "OVERLOADED", "Try again later.", "The request could not be sent.");
         free(p);
     }
+}
+
+void gw_pass(gw_request *r, const sm_http_request *request)
+{
+    start(r, request, false);
+}
+
+void gw_pass_stream(gw_request *r, const sm_http_request *request)
+{
+    start(r, request, true);
+}
+
+void gw_pass_quiesce(const gateway *g)
+{
+    pthread_mutex_lock(&lock);
+    for (passing *p = streams; p != NULL; p = p->next)
+        if (p->r->g == g && p->x != NULL)
+            sm_http_cancel(p->x);
+    pthread_mutex_unlock(&lock);
 }

@@ -16,7 +16,15 @@ void gw_proxy_refuse(gw_request *r, sm_err e, const sm_fault *fault);
  * thread. */
 void gw_pass(gw_request *r, const sm_http_request *request);
 
+/* The same for a stream that has no end of its own: it is cut when the gateway is told to end,
+ * which is when gw_pass_quiesce is called, after `draining` was set. */
+void gw_pass_stream(gw_request *r, const sm_http_request *request);
+void gw_pass_quiesce(const gateway *g);
+
 /* Whether a header belongs to one connection and not to the message (proxy.c). */
 bool gw_hop_by_hop(sm_str name);
+
+/* Whether a header of an upstream's answer is passed on: not what is ours to say. */
+bool gw_passes_on(sm_str name);
 
 #endif

@@ -222,9 +222,8 @@ static bool unpark(mcp_call *call)
     return true;
 }
 
-static void on_late(mcp_timer *t)
+void mcp_call_hurry(mcp_call *call)
 {
-    mcp_call *call = (mcp_call *)(void *)((char *)t - offsetof(mcp_call, timer));
     call->over = true;
     if (call->stage == MCP_PROBING)
         mcp_remedy_late(call);
@@ -239,6 +238,11 @@ void mcp_call_time(mcp_call *call)
     int64_t wait_ms = call->server->o.wait_ms > 0 ? call->server->o.wait_ms : WAIT_MS;
     call->deadline_ns = sm_clock_deadline_ns(wait_ms);
     mcp_loop_time(call->server->hub->loop, &call->timer, call->deadline_ns);
+}
+
+static void on_late(mcp_timer *t)
+{
+    mcp_call_hurry((mcp_call *)(void *)((char *)t - offsetof(mcp_call, timer)));
 }
 
 bool mcp_call_park(mcp_call *call)

@@ -150,6 +150,9 @@ void mcp_call_execute(mcp_call *call);
 /* It is written down how it went: answers, and ends it. */
 void mcp_call_recorded(mcp_call *call);
 
+/* It waits no longer for somebody else: what is known now is told. */
+void mcp_call_hurry(mcp_call *call);
+
 /* Answers with the server's own answer as it came, and ends it (call_answer.c). */
 void mcp_call_pass(mcp_call *call);
 

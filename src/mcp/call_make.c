@@ -212,7 +212,7 @@ static void pass(mcp_call *call)
     call->slot = NULL;
     sm_buf text;
     sm_buf_init(&text, 2 * MCP_LINE_MAX);
-    mcp_put_edited(&text, m.text, &(mcp_edit){.at = m.id, .with = x->sent_id}, 1);
+    mcp_put_sent(&text, &m, x);
     if (slot != NULL)
         mcp_slot_decide(s, slot, sm_buf_view(&text));
     else

@@ -69,20 +69,21 @@ static sm_err put_params(mcp_call *call, sm_buf *out)
     return e;
 }
 
-/* The message as the server gets it: as it came, but for its id on a shared link, and its params.
- */
+/* The message as the server gets it: as it came, but for its params, and what clients that share a
+ * link do not share. */
 static sm_err put_message(mcp_call *call, sm_buf *out)
 {
-    mcp_message m;
-    sm_buf params;
+    mcp_message m, sent;
+    sm_buf params, text;
     sm_buf_init(&params, 2 * MCP_LINE_MAX);
+    sm_buf_init(&text, 2 * MCP_LINE_MAX);
     mcp_read(sm_buf_view(&call->text), &m);
     sm_err e = put_params(call, &params);
-    mcp_edit id = {.at = m.id, .with = call->x->sent_id};
-    mcp_edit with = {.at = m.params, .with = sm_buf_view(&params)};
-    mcp_edit edits[2] = {m.id.p < m.params.p ? id : with, m.id.p < m.params.p ? with : id};
-    if (e == SM_OK)
-        mcp_put_edited(out, m.text, edits, 2);
+    mcp_put_edited(&text, m.text, &(mcp_edit){.at = m.params, .with = sm_buf_view(&params)}, 1);
+    e = e != SM_OK ? e : text.err;
+    if (e == SM_OK && mcp_read(sm_buf_view(&text), &sent))
+        mcp_put_sent(out, &sent, call->x);
+    sm_buf_fini(&text);
     sm_buf_fini(&params);
     return e != SM_OK ? e : out->err;
 }
@@ -240,21 +241,28 @@ void mcp_call_lost(mcp_call *call, const mcp_loss *loss)
     mcp_call_work(call, MCP_RECORDING);
 }
 
+static void tell_progress(const mcp_call *to, const mcp_message *m, sm_str token)
+{
+    sm_buf out;
+    if (to->x == NULL || to->x->canceled || to->x->token.p == NULL)
+        return;
+    sm_buf_init(&out, 2 * MCP_LINE_MAX);
+    mcp_put_edited(&out, m->text, &(mcp_edit){.at = token, .with = to->x->token}, 1);
+    if (out.err == SM_OK)
+        mcp_tell_client(to->session, to->x->channel, sm_buf_view(&out));
+    sm_buf_fini(&out);
+}
+
 void mcp_call_progress(mcp_call *call, const mcp_message *m)
 {
     sm_str token;
-    if (!call->x->canceled)
+    if (!mcp_find(m->params, "progressToken", &token))
+        return;
+    if (call->session->o.shared)
+        tell_progress(call, m, token);
+    else if (!call->x->canceled)
         mcp_tell_client(call->session, call->x->channel, m->text);
-    mcp_find(m->params, "progressToken", &token);
-    for (mcp_call *other = call->server->calls; other != NULL; other = other->next) {
-        if (other == call || other->stage != MCP_PARKED || other->ask.id != call->ask.id ||
-            other->x == NULL || other->x->canceled || other->x->token.p == NULL)
-            continue;
-        sm_buf out;
-        sm_buf_init(&out, 2 * MCP_LINE_MAX);
-        mcp_put_edited(&out, m->text, &(mcp_edit){.at = token, .with = other->x->token}, 1);
-        if (out.err == SM_OK)
-            mcp_tell_client(other->session, other->x->channel, sm_buf_view(&out));
-        sm_buf_fini(&out);
-    }
+    for (mcp_call *other = call->server->calls; other != NULL; other = other->next)
+        if (other != call && other->stage == MCP_PARKED && other->ask.id == call->ask.id)
+            tell_progress(other, m, token);
 }

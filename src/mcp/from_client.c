@@ -35,7 +35,7 @@ static void forward_request(mcp_session *s, const mcp_message *m, mcp_exchange *
     }
     sm_buf out;
     sm_buf_init(&out, 2 * MCP_LINE_MAX);
-    mcp_put_edited(&out, m->text, &(mcp_edit){.at = m->id, .with = x->sent_id}, 1);
+    mcp_put_sent(&out, m, x);
     mcp_forward(s, sm_buf_view(&out), x);
     sm_buf_fini(&out);
 }
@@ -70,7 +70,7 @@ static void note_initialize(mcp_session *s, sm_str params)
 static void on_request(mcp_session *s, const mcp_message *m, mcp_channel *channel,
                        const mcp_hop *hop)
 {
-    if (!s->o.shared && mcp_exchange_find(s, m->id) != NULL) {
+    if (!s->o.anyone && mcp_exchange_find(s, m->id) != NULL) {
         mcp_complain(s, channel, hop->batch, m->id, -32600,
                      "A request with this id is under way already.");
         return;
@@ -102,9 +102,12 @@ static bool absorb_cancel(mcp_session *s, const mcp_message *m)
     if (!mcp_find(m->params, "requestId", &id))
         return false;
     mcp_exchange *x = mcp_exchange_find(s, id);
+    /* Nobody can tell whose request that is: another client's must have its answer. */
+    if (s->o.anyone)
+        return s->o.shared || (x != NULL && x->what == MCP_W_CALL);
     if (x == NULL) {
         mcp_told_canceled(s, id);
-        return s->o.shared;
+        return false;
     }
     if (x->what == MCP_W_CALL) {
         mcp_call_canceled(x->call);
@@ -114,27 +117,46 @@ static bool absorb_cancel(mcp_session *s, const mcp_message *m)
      * more, and what it answers all the same is for the client to make of what it can. */
     bool said = x->modern && s->link != NULL && s->link->exchanges;
     mcp_exchange_free(x);
-    return said || s->o.shared;
+    return said;
 }
 
-static void on_notification(mcp_session *s, const mcp_message *m)
+/* What is no request, with the headers that it came with where the link takes some. True if it was
+ * sent, or there are none. */
+static bool sent_with_headers(mcp_session *s, const mcp_message *m, const mcp_hop *hop)
+{
+    if (hop->header_count == 0)
+        return false;
+    mcp_exchange *x = mcp_exchange_new(s, MCP_W_OWN, (sm_str){0}, NULL);
+    if (x == NULL)
+        return true;
+    x->answered = mcp_ignore;
+    x->way.headers = hop->headers;
+    x->way.header_count = hop->header_count;
+    x->under_way = mcp_link_send(s->link, m->text, &x->way);
+    if (!x->under_way)
+        mcp_exchange_free(x);
+    return true;
+}
+
+static void on_notification(mcp_session *s, const mcp_message *m, const mcp_hop *hop)
 {
     if (strcmp(m->method, "tools/call") == 0) {
         /* Without an id nobody could be told what became of it, or that it may not run. */
         mcp_say(s->server->hub, MCP_WARN, "a tools/call without an id was dropped");
     } else if (strcmp(m->method, "notifications/cancelled") != 0 || !absorb_cancel(s, m)) {
-        mcp_forward(s, m->text, NULL);
+        if (!sent_with_headers(s, m, hop))
+            mcp_forward(s, m->text, NULL);
     }
 }
 
 /* The answer to a question of the server's, or of ours. The server may need it to go on with what
  * others wait for, so it waits for nobody. */
-static void on_client_answer(mcp_session *s, const mcp_message *m)
+static void on_client_answer(mcp_session *s, const mcp_message *m, const mcp_hop *hop)
 {
     size_t n = strlen(s->question_name);
     if (m->id.n > n && memcmp(m->id.p, s->question_name, n) == 0)
         mcp_approve_answered(s, m);
-    else
+    else if (!sent_with_headers(s, m, hop))
         mcp_forward_now(s, m->text);
 }
 
@@ -143,9 +165,9 @@ static void on_message(mcp_session *s, const mcp_message *m, mcp_channel *channe
 {
     switch (m->kind) {
     case MCP_REQUEST: on_request(s, m, channel, hop); break;
-    case MCP_NOTIFICATION: on_notification(s, m); break;
+    case MCP_NOTIFICATION: on_notification(s, m, hop); break;
     case MCP_RESULT:
-    case MCP_ERROR: on_client_answer(s, m); break;
+    case MCP_ERROR: on_client_answer(s, m, hop); break;
     case MCP_BATCH:
     case MCP_INVALID:
         mcp_complain(s, channel, hop->batch, m->id, m->junk ? -32700 : -32600, m->flaw);

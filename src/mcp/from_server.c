@@ -3,12 +3,10 @@
  */
 #include <stddef.h>
 #include <stdio.h>
-#include <strings.h>
 
 #include "base/clock.h"
 #include "base/visible.h"
 #include "mcp/call.h"
-#include "mcp/remote.h"
 
 #define JUNK_TOLD 10u
 
@@ -29,7 +27,7 @@ void mcp_pass_answer(mcp_exchange *x, const mcp_message *m)
     }
     sm_buf out;
     sm_buf_init(&out, 2 * MCP_LINE_MAX);
-    mcp_put_edited(&out, m->text, &(mcp_edit){.at = m->id, .with = x->id}, 1);
+    mcp_put_back(&out, m, x);
     mcp_reply(x, sm_buf_view(&out));
     sm_buf_fini(&out);
 }
@@ -63,32 +61,29 @@ static void on_answer(mcp_session *s, mcp_exchange *x, const mcp_message *m)
     }
 }
 
-/* The request that a progress notification is about. */
-static mcp_exchange *progressing(mcp_session *s, sm_str token)
-{
-    for (size_t i = 0; i < MCP_BUCKETS; i++)
-        for (mcp_exchange *x = s->table[i]; x != NULL; x = x->next)
-            if (x->token.p != NULL && sm_str_eq(x->token, token))
-                return x;
-    return NULL;
-}
-
 static void on_server_notification(mcp_session *s, mcp_exchange *x, const mcp_message *m)
 {
-    sm_str token;
-    if (strcmp(m->method, "notifications/progress") == 0 &&
-        mcp_find(m->params, "progressToken", &token)) {
-        mcp_exchange *of = progressing(s, token);
-        x = of != NULL ? of : x;
-        if (x != NULL && x->what == MCP_W_CALL) {
-            mcp_call_progress(x->call, m);
-            return;
-        }
-    } else if (strcmp(m->method, "notifications/tools/list_changed") == 0) {
+    mcp_exchange *of = mcp_about(s, m);
+    bool progress = strcmp(m->method, "notifications/progress") == 0;
+    /* Over HTTP the link knows on whose stream it came, and tokens of several clients may be equal.
+     */
+    if (of != NULL && (x == NULL || !s->o.anyone))
+        x = of;
+    if (strcmp(m->method, "notifications/tools/list_changed") == 0)
         mcp_listing_changed(s);
-    }
-    if (x == NULL || !x->canceled)
+    if (x != NULL && x->canceled && !(progress && x->what == MCP_W_CALL))
+        return;
+    if (progress && x != NULL && x->what == MCP_W_CALL) {
+        mcp_call_progress(x->call, m);
+    } else if (x != NULL && s->o.shared) {
+        sm_buf out;
+        sm_buf_init(&out, 2 * MCP_LINE_MAX);
+        mcp_put_back(&out, m, x);
+        mcp_tell_client(s, x->channel, sm_buf_view(&out));
+        sm_buf_fini(&out);
+    } else if (!progress || x != NULL || !s->o.shared) {
         mcp_tell_client(s, x == NULL ? NULL : x->channel, m->text);
+    }
 }
 
 static void on_junk(mcp_session *s, const mcp_message *m, sm_str text)
@@ -117,7 +112,10 @@ static void on_link_message(void *context, mcp_way *way, sm_str text)
         /* Over HTTP the link knows whose answer it is, however the server writes the id. */
         on_answer(s, x != NULL && x->way.own == NULL ? x : mcp_exchange_find(s, m.id), &m);
         break;
-    case MCP_REQUEST: mcp_tell_client(s, x == NULL ? NULL : x->channel, m.text); break;
+    case MCP_REQUEST:
+        if (x == NULL || !x->canceled) /* whoever could answer has gone */
+            mcp_tell_client(s, x == NULL ? NULL : x->channel, m.text);
+        break;
     case MCP_NOTIFICATION: on_server_notification(s, x, &m); break;
     case MCP_BATCH:
         while (mcp_next(m.text, &cursor, &name, &item))
@@ -125,18 +123,6 @@ static void on_link_message(void *context, mcp_way *way, sm_str text)
         break;
     case MCP_INVALID: on_junk(s, &m, text); break;
     }
-}
-
-/* Plain HTTP: the client is answered in the form in which the server answers. */
-static void on_head(void *context, mcp_way *way, int status, const sm_http_field *headers, size_t n)
-{
-    mcp_session *s = context;
-    mcp_exchange *x = (mcp_exchange *)(void *)way;
-    sm_str type = mcp_header_find(headers, n, "Content-Type");
-    if (x->channel != NULL && !x->canceled && x->batch == NULL && status == 200 &&
-        s->client.streams != NULL && type.n >= 17 &&
-        strncasecmp(type.p, "text/event-stream", 17) == 0)
-        s->client.streams(s->client.context, x->channel);
 }
 
 static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
@@ -152,7 +138,7 @@ static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
         if (x->what == MCP_W_DISCOVER && loss->status >= 400 && loss->status < 500) {
             /* A server of the older era. Whoever asks knows that by this code. */
             mcp_reply_error(x, -32601, "Method not found");
-        } else if (x->channel != NULL && loss->status != 0 && !x->canceled) {
+        } else if (x->channel != NULL && loss->status != 0 && !x->canceled && !s->ending) {
             s->client.fail(s->client.context, x->channel, loss);
             mcp_exchange_free(x);
         } else {
@@ -171,6 +157,18 @@ static void on_lost(void *context, mcp_way *way, const mcp_loss *loss)
     lose(s, (mcp_exchange *)(void *)way, loss);
     if (again)
         begin_again(s);
+}
+
+/* The answers to a batch go back together, and have no head of their own. */
+static void on_link_head(void *context, mcp_way *way, int status, const sm_http_field *headers,
+                         size_t n)
+{
+    mcp_session *s = context;
+    const mcp_exchange *x = (mcp_exchange *)(void *)way;
+    (void)status;
+    if (s->client.head != NULL && x->channel != NULL && x->batch == NULL && !x->canceled &&
+        !s->ending)
+        s->client.head(s->client.context, x->channel, headers, n);
 }
 
 static void on_link_too_long(void *context, sm_str id, uint64_t length)
@@ -194,13 +192,27 @@ static void on_room(void *context)
     mcp_session_regulate(context);
 }
 
+/* The server is there, or has been away for long: what waits for it is sent, or answered with that.
+ */
+static void go_on(mcp_session *s)
+{
+    mcp_listing_go_on(s);
+    mcp_remedy_go_on(s);
+    mcp_session_flush(s);
+    mcp_session_rest(s); /* the last that waited may have been no request */
+}
+
 void mcp_session_late(mcp_timer *t)
 {
     mcp_session *s = (mcp_session *)(void *)((char *)t - offsetof(mcp_session, away_timer));
     s->away = true;
-    mcp_listing_go_on(s);
-    mcp_remedy_go_on(s);
-    mcp_session_flush(s); /* whatever waits is answered with that */
+    go_on(s);
+}
+
+void mcp_session_await(mcp_session *s, int64_t ms)
+{
+    int64_t most_ms = s->deaf && ms > MCP_DEAF_MS ? MCP_DEAF_MS : ms;
+    mcp_loop_time(s->server->hub->loop, &s->away_timer, sm_clock_deadline_ns(most_ms));
 }
 
 static void on_down(void *context, const char *why, bool for_good)
@@ -212,12 +224,10 @@ static void on_down(void *context, const char *why, bool for_good)
         mcp_say(s->server->hub, MCP_WARN, "%s; it is started again", why);
     if (for_good) {
         s->away = true;
-        mcp_listing_go_on(s);
-        mcp_remedy_go_on(s);
-        mcp_session_flush(s);
+        go_on(s);
         s->client.over(s->client.context);
     } else {
-        mcp_loop_time(s->server->hub->loop, &s->away_timer, sm_clock_deadline_ns(MCP_AWAY_MS));
+        mcp_session_await(s, MCP_AWAY_MS);
     }
 }
 
@@ -225,9 +235,7 @@ static void started(mcp_session *s)
 {
     s->starting = s->away = false;
     mcp_loop_untime(s->server->hub->loop, &s->away_timer);
-    mcp_listing_go_on(s);
-    mcp_remedy_go_on(s);
-    mcp_session_flush(s);
+    go_on(s);
 }
 
 /* The new server is told what the old one was: the client does not know that it has gone. */
@@ -236,6 +244,7 @@ static void on_initialized(mcp_exchange *x, const mcp_message *m)
     mcp_session *s = x->session;
     if (m == NULL)
         return; /* gone again */
+    s->starting = false;
     if (m->kind != MCP_RESULT)
         mcp_say(s->server->hub, MCP_WARN,
                 "the server that was started again turns initialize down");
@@ -258,7 +267,7 @@ static void begin_again(mcp_session *s)
     s->starting = s->initialize.len > 0 && mcp_request(s, "initialize", sm_buf_view(&s->initialize),
                                                        NULL, 0, on_initialized, NULL) != NULL;
     if (s->starting)
-        mcp_loop_time(s->server->hub->loop, &s->away_timer, sm_clock_deadline_ns(MCP_STARTING_MS));
+        mcp_session_await(s, MCP_STARTING_MS);
     else
         started(s);
 }
@@ -274,7 +283,7 @@ static void on_up(void *context)
 mcp_link_events mcp_session_events(mcp_session *s)
 {
     return (mcp_link_events){.message = on_link_message,
-                             .head = on_head,
+                             .head = on_link_head,
                              .lost = on_lost,
                              .too_long = on_link_too_long,
                              .up = on_up,

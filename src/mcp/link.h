@@ -155,10 +155,11 @@ typedef struct mcp_remote_options {
     int64_t silence_ms; /* how long nothing may come on a stream; 0: 5 min */
 
     /* Plain: requests stand alone, their headers come with them (mcp_way), nothing is kept of
-     * sessions: for a client that speaks HTTP itself. Otherwise the link is what a client of
-     * Streamable HTTP is, of either era: it sends MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method,
-     * Mcp-Name and Mcp-Param-* as the messages demand, listens on a stream of its own where there
-     * is one, resumes streams that break, and ends the session when it is closed. */
+     * sessions: for a client that speaks HTTP itself. Streams that break are resumed here too.
+     * Otherwise the link is what a client of Streamable HTTP is, of either era: it sends
+     * MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name and Mcp-Param-* as the messages
+     * demand, listens on a stream of its own where there is one, resumes streams that break, and
+     * ends the session when it is closed. */
     bool plain;
 
     /* What is known of a tool, for Mcp-Param-*; NULL: nothing. Not for `plain`. */

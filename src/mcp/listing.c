@@ -18,6 +18,7 @@
 #define LISTINGS_MAX 3     /* for one call, of a server whose list changes all the time */
 #define TTL_LEAST_MS 1000  /* a server that wants to be asked each time is asked this often */
 #define HEADERS_MAX  ((size_t)4 << 20)
+#define UNTOLD_MS    60000 /* for a list of which nobody may tell us that it has changed */
 
 /* One listing under way. */
 typedef struct asking {
@@ -63,8 +64,11 @@ static void tell_pin(void *context, const char *text)
 }
 
 /* Takes a whole list into use. False when out of memory; the tools are taken in any case. */
-static bool learn(mcp_server *s, mcp_tools *tools, int64_t ttl_ms, uint64_t changes)
+static bool learn(const mcp_session *from, mcp_tools *tools, int64_t ttl_ms, uint64_t changes)
 {
+    mcp_server *s = from->server;
+    if (ttl_ms < 0 && from->o.alone)
+        ttl_ms = UNTOLD_MS;
     mcp_listing *l = calloc(1, sizeof *l);
     if (l == NULL) {
         mcp_tools_free(tools);
@@ -99,7 +103,7 @@ static void finish(asking *q, const char *why_not)
 {
     mcp_server *s = q->server;
     mcp_loop_untime(s->hub->loop, &q->timer);
-    if (why_not == NULL && !learn(s, q->tools, q->ttl_ms, q->changes))
+    if (why_not == NULL && !learn(q->session, q->tools, q->ttl_ms, q->changes))
         why_not = "out of memory";
     else if (why_not != NULL)
         mcp_tools_free(q->tools);
@@ -259,13 +263,13 @@ static bool shown(void *context, sm_str name)
 }
 
 /* A whole list on one page tells as much as one that we ask for. */
-static void look_at(mcp_server *s, sm_str result, uint64_t changes)
+static void look_at(const mcp_session *from, sm_str result, uint64_t changes)
 {
     sm_str cursor;
     sm_fault fault;
     mcp_tools *tools = mcp_tools_new();
     if (tools != NULL && mcp_tools_add(tools, result, &cursor, &fault) == SM_OK && cursor.p == NULL)
-        learn(s, tools, read_ttl(result, -1), changes);
+        learn(from, tools, read_ttl(result, -1), changes);
     else
         mcp_tools_free(tools);
 }
@@ -279,7 +283,7 @@ void mcp_listing_pass(mcp_exchange *x, const mcp_message *m)
         return;
     }
     if (x->first_page)
-        look_at(s, m->result, x->changes);
+        look_at(x->session, m->result, x->changes);
     if (set->unlisted != SM_UNLISTED_HIDE) {
         mcp_pass_answer(x, m);
         return;

@@ -13,7 +13,8 @@
  * (ledger/pool.h) block on the ledger and post what it said back to the loop.
  *
  *     session.c      life; from_client.c, from_server.c: what comes from both sides
- *     requests.c     what is not answered yet; order.c: who is next
+ *     requests.c     what is not answered yet; order.c: who is next; shared.c: whose is what, where
+ *                    clients share a link
  *     call.c         one call of a tool: asking, waiting, recording; call_make.c: what is asked,
  *                    call_send.c: executing, call_answer.c and verdict.c: answers,
  *                    remedy.c: settling a doubt
@@ -91,9 +92,9 @@ typedef struct mcp_client_ops {
      * the client cannot be reached. */
     uint64_t (*deliver)(void *context, mcp_channel *channel, sm_str text, bool last);
 
-    /* HTTP only, and before anything else: the server answers with a stream of events. May be NULL.
+    /* HTTP only, may be NULL: the head of the server's answer, before anything of it is delivered.
      */
-    void (*streams)(void *context, mcp_channel *channel);
+    void (*head)(void *context, mcp_channel *channel, const sm_http_field *headers, size_t n);
 
     /* A request will get no answer that is a message: HTTP only, with what was answered. */
     void (*fail)(void *context, mcp_channel *channel, const mcp_loss *loss);
@@ -117,7 +118,8 @@ typedef struct mcp_session_options {
     bool alone;   /* its requests stand alone: there is no order among them */
     bool forgets; /* there is no connection, so no repeat is known to be one */
     bool renews;  /* a session that the server has forgotten is begun again behind its back */
-    bool shared;  /* the link is shared: ids are replaced by ones that are unique there */
+    bool anyone;  /* requests of several clients, of which some may have the same id */
+    bool shared;  /* with that, one link for all: ids are replaced by ones that are unique there */
 } mcp_session_options;
 
 sm_err mcp_session_new(mcp_server *server, const mcp_session_options *o, mcp_session **out);
@@ -155,7 +157,7 @@ void mcp_session_end(mcp_session *s);
 /* The client says nothing more, but may still listen: what waits for a word of it waits no more. */
 void mcp_session_deaf(mcp_session *s);
 
-/* The server does not come back: whoever only waits is let go of. */
+/* The server does not come back, or all is to end soon: whoever only waits is told so now. */
 void mcp_session_wind_up(mcp_session *s);
 
 size_t mcp_session_writes(const mcp_session *s); /* how many calls are not over */

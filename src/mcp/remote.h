@@ -86,8 +86,10 @@ struct mcp_flight {
     size_t held; /* its part of what the link holds */
 
     /* Coming back. */
-    bool resumed;      /* the exchange is such a GET */
-    char *last_id;     /* of the last event; NULL: there is nothing to come back to */
+    bool resumed;             /* the exchange is such a GET */
+    char *last_id;            /* of the last event; NULL: there is nothing to come back to */
+    sm_http_field *came_with; /* the way's headers, which may be gone by then */
+    size_t came_with_count;
     int64_t retry_ms;  /* as the server wishes; -1: it has not said */
     int64_t heard_ns;  /* when something came */
     unsigned failures; /* in a row */

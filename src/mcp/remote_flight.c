@@ -45,6 +45,7 @@ void mcp_flight_free(mcp_flight *f)
     free(f->text);
     free(f->id);
     free(f->last_id);
+    free(f->came_with);
     free(f);
 }
 

@@ -8,6 +8,8 @@
  *
  * Values that no header can hold travel as =?base64?...?=, and so do those that look like it.
  */
+#include <stdlib.h>
+
 #include "base/base64.h"
 #include "core/wire.h"
 #include "mcp/remote.h"
@@ -265,10 +267,10 @@ static bool not_passed_on(sm_str name)
            sm_header_is(name, SM_STR("Accept-Encoding"));
 }
 
-static void set_way(fields *f, const mcp_remote *r, const mcp_way *way)
+static void set_all(fields *f, const mcp_remote *r, const sm_http_field *headers, size_t n)
 {
-    for (size_t i = 0; i < way->header_count; i++) {
-        const sm_http_field *h = &way->headers[i];
+    for (size_t i = 0; i < n; i++) {
+        const sm_http_field *h = &headers[i];
         bool own = false;
         for (size_t k = 0; k < r->header_count && !own; k++)
             own = sm_header_is(h->name, SM_STR("Authorization")) &&
@@ -278,11 +280,38 @@ static void set_way(fields *f, const mcp_remote *r, const mcp_way *way)
     }
 }
 
+/* Keeps what came with a request, for who comes back for its answer. False when out of memory. */
+static bool keep_way(mcp_flight *f)
+{
+    const mcp_way *way = f->way;
+    if (way == NULL || f->kind != MCP_FLIGHT_REQUEST || f->modern || way->header_count == 0)
+        return true;
+    size_t size = way->header_count * sizeof *f->came_with;
+    for (size_t i = 0; i < way->header_count; i++)
+        size += way->headers[i].name.n + way->headers[i].value.n;
+    f->came_with = malloc(size);
+    if (f->came_with == NULL)
+        return false;
+    char *at = (char *)(f->came_with + way->header_count);
+    for (size_t i = 0; i < way->header_count; i++) {
+        sm_str name = way->headers[i].name, value = way->headers[i].value;
+        if (sm_header_is(name, SM_STR("Content-Type")))
+            continue; /* of what was sent, and nothing is when coming back */
+        f->came_with[f->came_with_count++] = (sm_http_field){{at, name.n}, {at + name.n, value.n}};
+        memcpy(at, name.p, name.n);
+        memcpy(at + name.n, value.p, value.n);
+        at += name.n + value.n;
+    }
+    return true;
+}
+
 bool mcp_remote_headers(mcp_flight *flight, const mcp_message *m, const sm_http_field **out,
                         size_t *n)
 {
     mcp_remote *r = flight->remote;
-    size_t ways = flight->way == NULL ? 0 : flight->way->header_count;
+    size_t ways = m == NULL             ? flight->came_with_count
+                  : flight->way == NULL ? 0
+                                        : flight->way->header_count;
     fields f = {.arena = &r->arena, .room = r->header_count + ways + OWN_MAX + PARAMS_MAX};
     f.v = sm_arena_zalloc(f.arena, f.room, sizeof *f.v);
     if (f.v == NULL)
@@ -291,8 +320,7 @@ bool mcp_remote_headers(mcp_flight *flight, const mcp_message *m, const sm_http_
         set(&f, r->headers[i].name, r->headers[i].value);
     if (m == NULL) {
         /* What came with a message also says who asks, when its answer is come back for. */
-        if (flight->way != NULL)
-            set_way(&f, r, flight->way);
+        set_all(&f, r, flight->came_with, flight->came_with_count);
         set(&f, SM_STR("Accept"), SM_STR("text/event-stream"));
         if (flight->last_id != NULL)
             set(&f, SM_STR("Last-Event-ID"), sm_str_from(flight->last_id));
@@ -300,10 +328,14 @@ bool mcp_remote_headers(mcp_flight *flight, const mcp_message *m, const sm_http_
     } else {
         set(&f, SM_STR("Content-Type"), SM_STR("application/json"));
         set(&f, SM_STR("Accept"), SM_STR("application/json, text/event-stream"));
-        if (!r->plain)
+        char version[MCP_VERSION_MAX + 1];
+        if (r->plain)
+            flight->modern = modern_version(m, version);
+        else
             set_era(&f, flight, m);
         if (flight->way != NULL)
-            set_way(&f, r, flight->way);
+            set_all(&f, r, flight->way->headers, flight->way->header_count);
+        f.failed |= !keep_way(flight);
     }
     *out = f.v;
     *n = f.n;

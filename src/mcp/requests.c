@@ -124,6 +124,8 @@ void mcp_exchange_free(mcp_exchange *x)
         return;
     if (x->under_way)
         mcp_link_forget(x->session->link, &x->way);
+    else
+        mcp_slots_forget(x->session, x);
     if (x->batch != NULL)
         mcp_batch_answer(x->batch, x->session, (sm_str){0});
     mcp_session *s = x->session;

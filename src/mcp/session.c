@@ -121,9 +121,11 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
     for (size_t i = 0; i < MCP_BUCKETS; i++) {
         for (mcp_exchange *x = s->table[i], *next; x != NULL; x = next) {
             next = x->next;
-            if (x->channel != channel || x->canceled)
+            if (x->channel != channel)
                 continue;
             x->channel = NULL;
+            if (x->canceled)
+                continue;
             if (x->what == MCP_W_CALL) {
                 mcp_call_canceled(x->call);
                 next = s->table[i]; /* a request of ours may have gone with it */
@@ -136,21 +138,12 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
     }
 }
 
-/* Cancels the session's calls, or only those that wait. */
-static void cancel_calls(mcp_session *s, bool all)
-{
-    mcp_call *next;
-    for (mcp_call *call = s->server->calls; call != NULL; call = next) {
-        next = call->next;
-        if (call->session == s &&
-            (all || call->stage == MCP_PARKED || call->stage == MCP_ELICITING))
-            mcp_call_canceled(call);
-    }
-}
-
 void mcp_session_deaf(mcp_session *s)
 {
     mcp_call *next;
+    s->deaf = true;
+    if (!mcp_session_ready(s))
+        mcp_session_await(s, MCP_DEAF_MS);
     for (mcp_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
         if (call->session == s && call->stage == MCP_ELICITING)
@@ -160,13 +153,24 @@ void mcp_session_deaf(mcp_session *s)
 
 void mcp_session_end(mcp_session *s)
 {
+    mcp_call *next;
     s->ending = true;
-    cancel_calls(s, true);
+    for (mcp_call *call = s->server->calls; call != NULL; call = next) {
+        next = call->next;
+        if (call->session == s)
+            mcp_call_canceled(call);
+    }
 }
 
 void mcp_session_wind_up(mcp_session *s)
 {
-    cancel_calls(s, false);
+    mcp_session_deaf(s);
+    mcp_call *next;
+    for (mcp_call *call = s->server->calls; call != NULL; call = next) {
+        next = call->next;
+        if (call->session == s && call->stage == MCP_PARKED)
+            mcp_call_hurry(call);
+    }
 }
 
 void mcp_session_free(mcp_session *s)

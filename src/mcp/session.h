@@ -21,6 +21,7 @@
 #define MCP_ORDER_MS     250   /* so long a call that is being asked for keeps its place */
 #define MCP_STARTING_MS  30000 /* for a server that is started again to take its greeting */
 #define MCP_AWAY_MS      5000  /* so long what is asked waits for a server that is started again */
+#define MCP_DEAF_MS      1000  /* the same for a client that is about to go */
 
 /* JSON-RPC errors of our own, outside of what is reserved. */
 #define MCP_E_AWAY (-31001) /* the server cannot be reached; nothing was done */
@@ -125,6 +126,7 @@ struct mcp_session {
     bool down;     /* the server has gone */
     bool away;     /* and has not come back for a while: nothing waits for it any more */
     bool freed;    /* it is being freed */
+    bool deaf;     /* the client has said its last word */
     bool ending;   /* the client has gone */
     unsigned junk; /* lines of the server that were no messages */
     mcp_timer away_timer;
@@ -216,6 +218,9 @@ void mcp_slot_decide(mcp_session *s, mcp_slot *slot, sm_str text);
 
 void mcp_slots_free(mcp_session *s);
 
+/* A request that waits for its turn is not sent any more. */
+void mcp_slots_forget(mcp_session *s, const mcp_exchange *x);
+
 /* Gives the server a message at once, before everything that waits. */
 void mcp_forward_now(mcp_session *s, sm_str text);
 
@@ -224,6 +229,9 @@ void mcp_session_flush(mcp_session *s);
 
 /* A call has kept its place for long enough. */
 void mcp_order_late(mcp_timer *t);
+
+/* So long what is asked waits for the server; less if the client has said its last word. */
+void mcp_session_await(mcp_session *s, int64_t ms);
 
 /* The server has been away for long: what waits for it is answered with that. */
 void mcp_session_late(mcp_timer *t);
@@ -239,6 +247,16 @@ void mcp_session_regulate(mcp_session *s);
 
 /* Less is under way in a session: the client is told. */
 void mcp_session_rest(mcp_session *s);
+
+/* ---- links that clients share (shared.c) -----------------------------------------------------*/
+
+/* Appends a request as the server gets it, and what the server says of it as its client gets it:
+ * each with its own id, progress token and name of a subscription. */
+void mcp_put_sent(sm_buf *out, const mcp_message *m, const mcp_exchange *x);
+void mcp_put_back(sm_buf *out, const mcp_message *m, const mcp_exchange *x);
+
+/* The request that a notification is about; NULL: it does not say, or there is none. */
+mcp_exchange *mcp_about(mcp_session *s, const mcp_message *m);
 
 /* ---- what the client was told ----------------------------------------------------------------*/
 

@@ -1,0 +1,225 @@
+// Calls that write, over HTTP to a server behind the gateway: one effect, whoever asks again, and in
+// whatever way the first answer was lost. The server is the scripted one, so that every moment can be
+// chosen.
+
+import { Site, alive } from './http_harness.mjs';
+import { assert, assertDone, assertFresh, assertReplayed, assertVerdict } from './harness.mjs';
+import { eventually, run, sleep, test } from '../gateway/tap.mjs';
+
+const tools = { append: { class: 'write' }, look: { class: 'read' }, fill: { class: 'write', on_repeat: 'run' } };
+const site = await Site.start({ contract: { tools } });
+const { place } = site;
+
+// ---- repeats
+
+test('a retry on the same session, on another, and of another era: one effect', async () => {
+    const args = { what: 'sessions', script: 'effect odd answer' };
+    const one = await site.open();
+    const first = await one.call('append', args);
+    assertFresh(first);
+    assert.equal(first.type, 'application/json');
+    const others = [one, await site.open(), await site.open({ modern: true })];
+    for (const other of others) {
+        const answer = await other.call('append', args);
+        assertReplayed(answer);
+        for (const part of ['[ {"type":"text","text":"\\u0041\\/sessions"} ]', '1.50e+2', '12345678901234567890'])
+            assert.ok(answer.line.includes(part), answer.line);
+    }
+    assert.equal(place.effects('sessions'), 1);
+});
+
+test('another gateway on the same ledger: the second caller waits for the first one, and later ones are told', async () => {
+    const other = await site.gateway();
+    const [one, two] = [await site.open(), await site.open({ gw: other })];
+    const args = { what: 'gateways', script: 'effect mark:gateways gate:gateways-go answer' };
+    const first = one.call('append', args);
+    await place.passed('gateways');
+    const second = two.call('append', args);
+    await sleep(150);
+    place.mark('gateways-go');
+    assertFresh(await first, 'gateways: 1');
+    assertReplayed(await second, 'gateways: 1');
+    assertReplayed(await two.call('append', args), 'gateways: 1');
+    assert.equal(place.effects('gateways'), 1);
+    assert.equal((await other.stop()).code, 0);
+});
+
+test('equal calls at once are one, and progress goes to each on its own stream by its own token', async () => {
+    const [one, two] = [await site.open(), await site.open({ modern: true })];
+    const args = { what: 'twins', script: 'mark:twins effect gate:twins-go progress:3 answer' };
+    const first = one.call('append', args, { _meta: { progressToken: 'a' } });
+    await place.passed('twins');
+    const second = two.call('append', args, { _meta: { progressToken: 7 } });
+    await sleep(150);
+    place.mark('twins-go');
+    const answers = await Promise.all([first, second]);
+    answers.forEach((answer) => {
+        assertDone(answer, 'twins: 1');
+        assert.equal(answer.type, 'text/event-stream', 'progress needs a stream');
+    });
+    assert.deepEqual(one.progress('a').map((note) => note.params.progress), [1, 2, 3]);
+    assert.deepEqual(two.progress(7).map((note) => note.params.progress), [1, 2, 3]);
+    assert.equal(one.notes.length + two.notes.length, 6);
+    assert.equal(place.effects('twins'), 1);
+});
+
+test('on_repeat run: a session that has the answer and asks later runs it again; nobody else does', async () => {
+    const args = { what: 'again' };
+    const [one, two, young] = [await site.open(), await site.open(), await site.open({ modern: true })];
+    assertFresh(await one.call('fill', args), 'again: 1');
+    assertReplayed(await one.call('fill', args), 'again: 1'); // too soon
+    assertReplayed(await two.call('fill', args), 'again: 1');
+    assertReplayed(await young.call('fill', args), 'again: 1');
+    await sleep(2200);
+    assertReplayed(await young.call('fill', args), 'again: 1');
+    assertFresh(await one.call('fill', args), 'again: 2');
+    // What that session was told is an older one than there is now.
+    const told = await two.call('fill', args);
+    assertReplayed(told, 'again: 2');
+    assert.match(told.result.content.at(-1).text, /already/i);
+    assert.equal(place.effects('again'), 2);
+});
+
+// ---- answers that nobody got
+
+for (const modern of [false, true]) {
+    const era = modern ? 'modern' : 'legacy';
+    test(`a ${era} client that hangs up in the middle of a write: it goes on, and the retry gets its answer`, async () => {
+        const client = await site.open({ modern });
+        const what = `gone-${era}`;
+        const args = { what, script: `effect mark:${what} gate:${what}-go answer` };
+        const lost = client.call('append', args);
+        await place.passed(what);
+        lost.abort();
+        await sleep(100);
+        const retry = client.call('append', args);
+        await sleep(100);
+        place.mark(`${what}-go`);
+        assertReplayed(await retry, `${what}: 1`);
+        assert.equal(place.effects(what), 1);
+        assert.ok(!place.file('cancelled').includes(what), 'the server is not told');
+    });
+
+    test(`a ${era} client that hangs up in the middle of a read${modern ? ': it is cancelled' : ' did not cancel it'}`, async () => {
+        const client = await site.open({ modern });
+        const what = `read-${era}`;
+        const lost = client.call('look', { what, script: `mark:${what} gate:${what}-go effect answer` });
+        await place.passed(what);
+        lost.abort();
+        if (modern) {
+            await eventually('the server is told', () => place.file('cancelled').includes(what));
+        } else {
+            await sleep(150);
+            place.mark(`${what}-go`);
+            await eventually('it goes on', () => place.effects(what) === 1);
+            assert.deepEqual(place.file('cancelled'), []);
+        }
+        assertFresh(await client.call('look', { what: `${what}-after` }));
+    });
+}
+
+test('an answer that was lost after it was recorded is replayed, also to a session that may repeat', async () => {
+    const client = await site.open();
+    const args = { what: 'lost', script: 'effect mark:lost gate:lost-go answer' };
+    const lost = client.call('fill', args);
+    await place.passed('lost');
+    lost.abort();
+    place.mark('lost-go');
+    await eventually('it is recorded', () => place.json('list', '--scope', 'shop').items.some((one) => one.args?.what === 'lost' && one.state === 'succeeded'));
+    await sleep(2200);
+    assertReplayed(await client.call('fill', args), 'lost: 1');
+    assert.equal(place.effects('lost'), 1);
+});
+
+test('a cancel of a write is absorbed, and the retry gets the late answer', async () => {
+    const client = await site.open();
+    const args = { what: 'cancel', script: 'mark:cancel gate:cancel-go effect answer' };
+    const call = client.call('append', args);
+    await place.passed('cancel');
+    assert.equal((await client.cancel(call.id)).status, 202);
+    const retry = client.call('append', args);
+    await sleep(100);
+    place.mark('cancel-go');
+    assertDone(await retry, 'cancel: 1');
+    assertReplayed(await client.call('append', args), 'cancel: 1');
+    assert.equal(place.effects('cancel'), 1);
+    assert.ok(!place.received('notifications/cancelled').some((one) => one.params.requestId === call.id));
+    // What was cancelled is not answered, and its request has ended.
+    const ended = await Promise.race([call, sleep(2000)]);
+    assert.deepEqual([ended?.status, ended?.messages], [200, []]);
+});
+
+test('a cancel of a read is passed on', async () => {
+    const client = await site.open();
+    const call = client.call('look', { what: 'cancelled-read', script: 'mark:cr gate:never answer' });
+    await place.passed('cr');
+    await client.cancel(call.id);
+    await eventually('the server is told', () => place.file('cancelled').includes('cancelled-read'));
+    const ended = await Promise.race([call, sleep(2000)]);
+    assert.deepEqual([ended?.status, ended?.messages], [200, []]);
+});
+
+// ---- servers and gateways that end
+
+test('a server that dies after the effect leaves a doubt; the session is over, another goes on', async () => {
+    const client = await site.open();
+    const args = { what: 'dies', script: 'effect exit:3' };
+    const verdict = assertVerdict(await client.call('append', args), 'IN_DOUBT');
+    assertVerdict(await (await site.open()).call('append', args), 'IN_DOUBT', new RegExp(verdict.effect));
+    assert.equal(place.effects('dies'), 1);
+    assertFresh(await client.call('append', { what: 'after-death' }), 'after-death: 1');
+});
+
+test('a gateway that is told to end lets a write end, records and answers it, and leaves no server behind', async () => {
+    const gw = await site.gateway();
+    const client = await site.open({ gw });
+    const args = { what: 'drained', script: 'effect mark:drained wait:600 answer' };
+    const call = client.call('append', args);
+    await place.passed('drained');
+    const server = place.serverOf('drained');
+    const ended = gw.stop();
+    assertFresh(await call, 'drained: 1');
+    assert.equal((await ended).code, 0);
+    assert.ok(!alive(server), 'the server has ended');
+    assertReplayed(await (await site.open()).call('append', args), 'drained: 1');
+    assert.equal(place.effects('drained'), 1);
+});
+
+test('a gateway that is told to end does not wait for reads and streams', async () => {
+    const gw = await site.gateway();
+    const client = await site.open({ gw });
+    const stream = client.listen();
+    const read = client.call('look', { what: 'endless', script: 'mark:endless never' });
+    await place.passed('endless');
+    const before = Date.now();
+    const ended = gw.stop();
+    await Promise.allSettled([read, stream]);
+    assert.equal((await ended).code, 0);
+    assert.ok(Date.now() - before < 4000, 'it takes no long time');
+    assert.ok(!alive(place.serverOf('endless')));
+});
+
+test('a gateway that is killed between forward and answer: in doubt at once, and never done twice', async () => {
+    const gw = await site.gateway();
+    const client = await site.open({ gw });
+    const args = { what: 'killed', script: 'effect mark:killed never | effect answer' };
+    client.call('append', args).catch(() => {});
+    await place.passed('killed');
+    const server = place.serverOf('killed');
+    await gw.kill();
+    const other = await site.open();
+    const before = Date.now();
+    const verdict = assertVerdict(await other.call('append', args), 'IN_DOUBT');
+    assert.ok(Date.now() - before < 3000, 'a holder that is gone is not waited for');
+    assert.equal(place.effects('killed'), 1);
+    assert.equal(place.show(verdict.effect).state, 'in_doubt');
+    await eventually('its server has ended too', () => !alive(server));
+    // The gateway that is started again says the same.
+    await gw.up();
+    const again = await site.open({ gw });
+    assertVerdict(await again.call('append', args), 'IN_DOUBT', new RegExp(verdict.effect));
+    assertReplayed(await again.call('append', { what: 'sessions', script: 'effect odd answer' }));
+    assert.equal(place.effects('killed'), 1);
+});
+
+await run();
