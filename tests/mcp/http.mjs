@@ -211,7 +211,7 @@ test('modern: headers that do not say what the body says are refused', async () 
     assert.equal((await call({ 'mcp-name': encode('look') }, 'mismatch-b')).status, 400);
     const read = (uri, name) => client.request('resources/read', { uri }, { headers: { 'mcp-name': name } });
     assert.equal((await read('file:///größe', encode('file:///größe'))).error.code, -32601, 'it has come to the server');
-    assert.equal((await client.post({ ...ping, params: {} }, {})).error.code, -32020, 'a version in the header only');
+    assert.equal((await client.post({ ...ping, params: {} }, {})).error.code, -32602, 'a version in the header only');
 });
 
 test('modern: there are no sessions, and no stream without a request', async () => {
