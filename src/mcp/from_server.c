@@ -292,7 +292,7 @@ static void begin_again(mcp_session *s)
 static void on_up(void *context)
 {
     mcp_session *s = context;
-    s->down = s->away = false;
+    s->down = s->away = s->starting = false;
     mcp_loop_untime(s->server->hub->loop, &s->away_timer);
     begin_again(s);
 }

@@ -16,7 +16,8 @@
  *     requests.c     what is not answered yet; order.c: who is next; shared.c: whose is what, where
  *                    clients share a link
  *     call.c         one call of a tool: asking, waiting, recording; call_make.c: what is asked,
- *                    call_send.c: executing, call_answer.c and verdict.c: answers
+ *                    call_send.c: executing, call_answer.c and verdict.c: answers,
+ *                    remedy.c: settling a doubt
  *     told.c         what the client knows, so that a repeat is told from a retry
  *     listing.c      what tools the server has; approve.c: asking the client's own user
  */

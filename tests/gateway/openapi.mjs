@@ -243,14 +243,17 @@ test('MCP servers that are not there, and those who may not ask for them', async
 test('MCP servers', async () => {
     const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'c', version: '1' } };
     const first = { jsonrpc: '2.0', id: 0, method: 'initialize', params };
-    const { headers } = await ask(gw.agent, 'POST', '/mcp/yes', first, 200);
-    const session = (id) => ({ headers: { 'content-type': 'application/json', 'mcp-session-id': id } });
+    const takes = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
+    const { headers } = await ask(gw.agent, 'POST', '/mcp/yes', first, 200, { headers: takes });
+    const session = (id) => ({ headers: { ...takes, 'mcp-session-id': id } });
     const ping = { jsonrpc: '2.0', id: 'p', method: 'ping' };
     await ask(gw.agent, 'POST', '/mcp/yes', ping, 200, session(headers['mcp-session-id']));
     await ask(gw.agent, 'POST', '/mcp/yes', ping, 404, session('nobodys'));
-    await ask(gw.agent, 'POST', '/mcp/yes', ping, 400);
-    await ask(gw.agent, 'POST', '/mcp/yes', '{', 400);
-    await ask(gw.agent, 'GET', '/mcp/yes', undefined, 405);
+    await ask(gw.agent, 'POST', '/mcp/yes', ping, 400, { headers: takes });
+    await ask(gw.agent, 'POST', '/mcp/yes', '{', 400, { headers: takes });
+    await ask(gw.agent, 'POST', '/mcp/yes', ping, 406, { headers: { ...takes, accept: 'text/html' } });
+    await ask(gw.agent, 'POST', '/mcp/yes', ping, 415, { headers: { ...takes, 'content-type': 'text/plain' } });
+    await ask(gw.agent, 'GET', '/mcp/yes', undefined, 405, { headers: takes });
 });
 
 test('every operation but those without an end was held to the document', () => {

@@ -366,7 +366,7 @@ test('answers to pages of listed origins can be read by them, refusals too', asy
     assert.equal(done.status, 200, done.text);
     assert.equal(told(done), page.origin);
     assert.match(done.headers.vary, /Origin/);
-    assert.equal(done.headers['access-control-expose-headers'], 'Semel-Effect, Idempotent-Replayed, Retry-After');
+    assert.equal(done.headers['access-control-expose-headers'], 'Semel-Effect, Idempotent-Replayed, Retry-After, Mcp-Session-Id');
     const refused = await gw.client.get('/v1/effects', { headers: page });
     assertProblem(refused, 401, 'UNAUTHENTICATED');
     assert.equal(told(refused), page.origin);

@@ -2,10 +2,12 @@
 // call is sent again under the same key, or the server is asked what became of it. Only when somebody
 // asks, and never so that something is done twice.
 
+import http from 'node:http';
 import {
-    Place, assert, assertFresh, assertReplayed, assertVerdict, effectOf, textOf,
+    Place, assert, assertFresh, assertReplayed, assertVerdict, effectOf, legacyVersion, modernVersion, textOf,
 } from './harness.mjs';
-import { eventually, run, sleep, test } from '../gateway/tap.mjs';
+import { Gateway } from '../gateway/harness.mjs';
+import { eventually, later, run, sleep, test } from '../gateway/tap.mjs';
 
 const probe = {
     tool: 'look',
@@ -293,6 +295,119 @@ test('a client that goes in the middle of a probe, and one that is killed', asyn
     assert.equal(place.effects('leaves'), 1);
     await third.close();
 });
+
+// ---- over HTTP
+
+// A server of both eras that does what it is told, and hangs up on the first call of each `what`. One of
+// the later era compares what the headers repeat.
+const web = { done: [], heads: [] };
+const mark = (name) => ({ type: 'object', properties: { [name]: { type: 'string', 'x-mcp-header': name } } });
+const answers = {
+    initialize: () => ({
+        protocolVersion: legacyVersion, capabilities: { tools: {} }, serverInfo: { name: 'web', version: '1' },
+    }),
+    'tools/list': () => ({
+        tools: [
+            { name: 'pay', inputSchema: mark('what') },
+            { name: 'find', inputSchema: mark('of'), annotations: { readOnlyHint: true } },
+        ],
+    }),
+    'tools/call'({ name, arguments: args }) {
+        if (name === 'find') {
+            const count = web.done.filter((one) => one === args.of).length;
+            return { content: [], structuredContent: { count, receipt: { of: args.of } } };
+        }
+        web.done.push(args.what);
+        return web.done.filter((one) => one === args.what).length === 1 ? null : { content: [] };
+    },
+};
+const webServer = http.createServer((incoming, outgoing) => {
+    let body = '';
+    incoming.on('data', (piece) => (body += piece));
+    incoming.on('end', () => {
+        if (incoming.method !== 'POST') return outgoing.writeHead(405).end();
+        const { id, method, params = {} } = JSON.parse(body);
+        const head = incoming.headers;
+        const modern = params._meta?.['io.modelcontextprotocol/protocolVersion'] !== undefined;
+        web.heads.push({ method, name: params.name, modern, head });
+        const same = head['mcp-method'] === method && head['mcp-name'] === params.name &&
+            ['what', 'of'].every((name) => head[`mcp-param-${name}`] === params.arguments?.[name]);
+        if (modern ? !same : method !== 'initialize' && head['mcp-session-id'] !== 'session-1')
+            return outgoing.writeHead(400).end();
+        if (id === undefined) return outgoing.writeHead(202).end();
+        const result = answers[method](params);
+        if (result === null) return incoming.socket.destroy();
+        const typed = modern ? { resultType: 'complete', ...result } : result;
+        outgoing.setHeader('Content-Type', 'application/json');
+        if (method === 'initialize') outgoing.setHeader('Mcp-Session-Id', 'session-1');
+        outgoing.end(JSON.stringify({ jsonrpc: '2.0', id, result: typed }));
+    });
+});
+await new Promise((resolve) => webServer.listen(0, '127.0.0.1', resolve));
+later(() => webServer.close());
+const url = `http://127.0.0.1:${webServer.address().port}/mcp`;
+const webTools = {
+    pay: { class: 'write', on_in_doubt: ['probe', 'hold'], probe: { ...probe, tool: 'find', args: { '/of': '/what' } } },
+};
+
+// A client of the gateway, over HTTP.
+class WebClient {
+    constructor(gw, modern) {
+        Object.assign(this, { gw, modern, nextId: 1, session: null });
+    }
+    async request(method, params = {}) {
+        const meta = { 'io.modelcontextprotocol/protocolVersion': modernVersion, 'io.modelcontextprotocol/clientCapabilities': {} };
+        const all = this.modern ? { ...params, _meta: meta } : params;
+        const repeated = {
+            'Mcp-Method': method, 'Mcp-Name': params.name ?? '', 'Mcp-Param-what': params.arguments?.what ?? '',
+            'MCP-Protocol-Version': modernVersion,
+        };
+        const response = await fetch(`http://127.0.0.1:${this.gw.port}/mcp/web`, {
+            method: 'POST',
+            headers: {
+                Authorization: `Bearer ${this.gw.texts.agent}`, 'Content-Type': 'application/json',
+                Accept: 'application/json, text/event-stream', ...(this.modern ? repeated : {}),
+                ...(this.session ? { 'Mcp-Session-Id': this.session, 'MCP-Protocol-Version': legacyVersion } : {}),
+            },
+            body: JSON.stringify({ jsonrpc: '2.0', id: this.nextId++, method, params: all }),
+        });
+        const text = await response.text();
+        const line = text.startsWith('{') ? text : text.split('\n').filter((one) => one.startsWith('data: {')).at(-1)?.slice(6);
+        assert.ok(line, `${response.status} ${text}`);
+        this.session ??= response.headers.get('mcp-session-id');
+        return { ...JSON.parse(line), line };
+    }
+    call(name, args) {
+        return this.request('tools/call', { name, arguments: args });
+    }
+}
+
+// What was told, and that the probe was a request in its own right.
+async function settleOverHttp(client, what, modern) {
+    await lose(client, 'pay', { what });
+    const told = assertReplayed(await client.call('pay', { what }));
+    assert.deepEqual(told.structuredContent, { of: what });
+    assert.equal(web.done.filter((one) => one === what).length, 1);
+    const asked = web.heads.filter((one) => one.name === 'find' && one.modern === modern).at(-1);
+    assert.equal(asked.head['mcp-param-of'], modern ? what : undefined);
+}
+
+for (const modern of [false, true]) {
+    const era = modern ? 'modern' : 'legacy';
+    test(`a server over HTTP is asked what became of a call (${era}, semel mcp --upstream)`, async () => {
+        const remote = new Place({ contract: { tools: webTools }, server: [] });
+        const client = await remote.open({ modern, args: ['--upstream', url] });
+        await settleOverHttp(client, `direct-${era}`, modern);
+        await client.close();
+    });
+    test(`a server over HTTP is asked what became of a call (${era}, semel serve)`, async () => {
+        const gw = await Gateway.start({ contract: { version: 1, tools: webTools }, config: { mcp: { web: { url } } } });
+        const client = new WebClient(gw, modern);
+        if (!modern) await client.request('initialize', { protocolVersion: legacyVersion, capabilities: {}, clientInfo: {} });
+        await settleOverHttp(client, `served-${era}`, modern);
+        await gw.stop();
+    });
+}
 
 test('the audit trail verifies', () => {
     assert.equal(place.semel('audit', 'verify').status, 0);

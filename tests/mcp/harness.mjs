@@ -70,7 +70,7 @@ export class Place {
             semel, 'mcp', '--ledger', this.ledger, '--name', name,
             ...(fs.existsSync(this.contractFile) ? ['--contract', this.contractFile] : []),
             ...(scope === undefined ? [] : ['--scope', scope]),
-            ...(this.options.args ?? []), ...args, '--', ...server,
+            ...(this.options.args ?? []), ...args, ...(server.length > 0 ? ['--', ...server] : []),
         ];
     }
 

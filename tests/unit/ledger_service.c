@@ -298,6 +298,43 @@ static void a_resend_that_was_given_back_is_tried_again(void **state)
     end_ledger(&l);
 }
 
+static void a_resend_is_of_the_attempt_that_was_looked_at(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(KEYED);
+    doubt(&l);
+    sm_handle h = handle_of(&l);
+    sm_remedy what;
+    sm_remedy_of(l.s, &h, l.a, &what);
+    h.fence = what.fence + 1;
+    sm_resend(l.s, &h, 5000, l.a);
+    expect_refused(&l, SEMEL_C_ILLEGAL_STATE);
+    h.fence = what.fence;
+    sm_resend(l.s, &h, 5000, l.a);
+    expect_verdict(&l, SEMEL_EXECUTE, SEMEL_C_NONE);
+    end_ledger(&l);
+}
+
+static void what_nobody_looks_after_can_be_asked_about_too(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(KEYED);
+    sm_asking q = asking("{\"order\": 7}");
+    q.upstream = false;
+    q.shape = 0xFEDCBA9876543210u;
+    ask(&l, &q);
+    expect_execute(&l);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    sm_handle h = handle_of(&l);
+    sm_remedy what;
+    assert_int_equal(sm_remedy_of(l.s, &h, l.a, &what), SM_OK);
+    assert_false(what.upstream);
+    assert_int_equal(what.step, SM_DOUBT_RESEND);
+    assert_true(what.shape == q.shape);
+    assert_in_range(what.settle_left_ms, 1, 300);
+    end_ledger(&l);
+}
+
 static void to_probe(ledger *l, sm_handle *h)
 {
     doubt(l);
@@ -471,6 +508,8 @@ int main(void)
         cmocka_unit_test(self_approval_is_for_those_whom_the_contract_lets),
         cmocka_unit_test(a_resend_has_the_same_key_and_settles_the_doubt),
         cmocka_unit_test(a_resend_that_was_given_back_is_tried_again),
+        cmocka_unit_test(a_resend_is_of_the_attempt_that_was_looked_at),
+        cmocka_unit_test(what_nobody_looks_after_can_be_asked_about_too),
         cmocka_unit_test(a_probe_that_finds_it_settles_it_with_what_it_found),
         cmocka_unit_test(absent_counts_only_after_a_while_and_then_it_may_run),
         cmocka_unit_test(what_a_probe_found_before_a_later_attempt_says_nothing),

@@ -4,6 +4,8 @@
  */
 #include "mcp_owner.h"
 
+#include <strings.h>
+
 /* ---- modern ----------------------------------------------------------------------------------*/
 
 static bool modern_script(int fd, const peer_request *r)
@@ -181,6 +183,57 @@ static void a_plain_link_passes_on_what_it_is_given(void **state)
     assert_int_equal(heads, 3);
 }
 
+/* ---- beside a client's request ---------------------------------------------------------------*/
+
+static const char *value_of(const sm_http_field *v, size_t n, const char *name)
+{
+    static char text[256];
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (v[i].name.n != strlen(name) || strncasecmp(v[i].name.p, name, v[i].name.n) != 0)
+            continue;
+        found++;
+        snprintf(text, sizeof text, "%.*s", SM_FMT(v[i].value));
+    }
+    assert_true(found <= 1);
+    return found == 0 ? "(none)" : text;
+}
+
+static void a_request_of_ours_repeats_itself_and_not_the_one_it_stands_beside(void **state)
+{
+    sm_arena *a = *state;
+    sm_http_field with[] = {{SM_STR("authorization"), SM_STR("Bearer theirs")},
+                            {SM_STR("mcp-method"), SM_STR("tools/call")},
+                            {SM_STR("Mcp-Name"), SM_STR("pay")},
+                            {SM_STR("mcp-param-region"), SM_STR("us")},
+                            {SM_STR("Mcp-Param-Count"), SM_STR("3")},
+                            {SM_STR("MCP-Protocol-Version"), SM_STR("2026-07-28")}};
+    mcp_tool look = {.name = SM_STR("l\xC3\xB6ok"),
+                     .schema = document(a, "{\"properties\":{\"region\":{\"x-mcp-header\":"
+                                           "\"Region\"}}}")};
+    mcp_way way = {.headers = with, .header_count = COUNT(with)};
+    const sm_http_field *v;
+    size_t n;
+    sm_str params = SM_STR("{\"name\":\"l\xC3\xB6ok\",\"arguments\":{\"region\":\"eu\"}}");
+    assert_true(mcp_headers_beside(a, &way, "tools/call", params, &look, &v, &n));
+    assert_string_equal(value_of(v, n, "Authorization"), "Bearer theirs");
+    assert_string_equal(value_of(v, n, "MCP-Protocol-Version"), "2026-07-28");
+    assert_string_equal(value_of(v, n, "Mcp-Method"), "tools/call");
+    assert_string_equal(value_of(v, n, "Mcp-Name"), "=?base64?bMO2b2s=?=");
+    assert_string_equal(value_of(v, n, "Mcp-Param-Region"), "eu");
+    assert_string_equal(value_of(v, n, "Mcp-Param-Count"), "(none)");
+    assert_true(mcp_headers_beside(a, &way, "tools/list", (sm_str){0}, NULL, &v, &n));
+    assert_string_equal(value_of(v, n, "Mcp-Method"), "tools/list");
+    assert_string_equal(value_of(v, n, "Mcp-Name"), "(none)");
+    assert_string_equal(value_of(v, n, "Mcp-Param-Region"), "(none)");
+    /* The older era repeats nothing. */
+    way = (mcp_way){.headers = with, .header_count = 1};
+    assert_true(mcp_headers_beside(a, &way, "tools/call", params, &look, &v, &n));
+    assert_int_equal(n, 1);
+    assert_true(mcp_headers_beside(a, &(mcp_way){0}, "tools/call", params, &look, &v, &n));
+    assert_int_equal(n, 0);
+}
+
 static void what_cannot_be_sent_is_refused(void **state)
 {
     (void)state;
@@ -228,6 +281,9 @@ int main(void)
                                         end_with_arena),
         remote_test(a_modern_stream_is_not_come_back_to),
         remote_test(a_plain_link_passes_on_what_it_is_given),
+        cmocka_unit_test_setup_teardown(
+            a_request_of_ours_repeats_itself_and_not_the_one_it_stands_beside, arena_setup,
+            arena_teardown),
         remote_test(what_cannot_be_sent_is_refused),
     };
     return cmocka_run_group_tests_name("mcp_remote_headers", tests, start, end);
