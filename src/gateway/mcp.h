@@ -4,7 +4,8 @@
  *
  *     mcp.c          the sites, and the thread on which everything of theirs happens
  *     mcp_talk.c     talks: one client's conversation with one server, or what stands alone
- *     mcp_channel.c  requests of clients, and their answers
+ *     mcp_door.c     requests of clients, and where they go
+ *     mcp_channel.c  what they are answered with
  *
  * A server over HTTP is asked by plain passing on (pass.h) for everything but calls of tools and,
  * where some are hidden, their lists; so sessions, streams and statuses are the server's own.
@@ -119,5 +120,16 @@ extern const mcp_client_ops gw_mcp_client; /* but for its context, a gw_talk */
 /* Answers a channel that needs no server. `code` is JSON-RPC's. */
 void gw_channel_error(mcp_channel *c, int status, int code, const char *text);
 void gw_channel_bare(mcp_channel *c, int status);
+
+/* Takes the request away, to answer it. The channel is freed, or is when its last post comes. */
+gw_request *gw_channel_take(mcp_channel *c);
+
+/* Its answer is a stream from now on. */
+void gw_channel_flow(mcp_channel *c);
+
+/* Holds its request, and gives it to the loop. On a thread of the server's. */
+void gw_channel_post(mcp_channel *c);
+
+void gw_channel_free(mcp_channel *c); /* it has no request */
 
 #endif
