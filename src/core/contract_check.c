@@ -185,8 +185,11 @@ static void check_doubt(const check *k)
     if (chain_has(k, SM_DOUBT_RESEND) && d == NULL)
         sm_complain(k->l, at,
                     "resend is safe only where the downstream recognises a key; declare it with "
-                    "upstream: { idempotency: { header: Idempotency-Key, window: 24h } }, or "
-                    "remove resend");
+                    "%s, or remove resend",
+                    c->origin[SM_F_UPSTREAM].given != NULL
+                        ? "upstream: { idempotency: { header: Idempotency-Key, window: 24h } }"
+                        : "idempotency: { argument: NAME, window: 24h } (or meta: NAME) for an MCP "
+                          "tool, under upstream for any other");
     if (chain_has(k, SM_DOUBT_RESEND) && d != NULL && d->window_ms < c->lease_ms)
         sm_complain(k->l, at,
                     "resend: the downstream forgets a key after %s, before the lease (%s) is over; "

@@ -204,6 +204,9 @@ WALK walk(codec *c, sm_memo *m)
     if (m->terms.upstream) {
         number(c, &m->shape);
         span(c, &m->next_at);
+    } else if (c->reading ? c->in < c->end : m->shape != 0) {
+        number(c, &m->shape); /* left out where there is none, as it always was */
+        c->bad |= m->shape == 0;
     }
 }
 

@@ -50,7 +50,7 @@ typedef struct sm_memo {
     uint64_t told;                /* the newest request of which somebody was told */
     uint64_t notices;             /* tries to tell somebody of the newest request */
     int64_t notice_at;            /* when to try next */
-    uint64_t shape;               /* upstream: of the request as its contract described it */
+    uint64_t shape;               /* of what was sent, as its contract described it; 0: unknown */
     int64_t next_at; /* upstream: what is left over is looked at again then; 0: no time was set */
     int64_t keep_until; /* an older generation stays so long: this one must not go first */
     sm_effect effect;   /* last, so that its lists are */

@@ -15,8 +15,8 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "core/probe.h"
 #include "gateway/runs.h"
-#include "json/canon.h"
 
 #define REMEDIES_MAX      256u
 #define PAUSE_MIN_MS      ((int64_t)1000)
@@ -211,23 +211,6 @@ static void send_again(gw_remedy *m, const sm_remedy *what, semel_answer *a)
 
 /* ---- probing ---------------------------------------------------------------------------------*/
 
-/* The arguments of the probe's tool, taken from the call's. A place that is absent stays absent. */
-static sm_err map_args(gw_remedy *m, const sm_argument_map *map, const sm_json *args,
-                       const sm_json **out, sm_fault *fault)
-{
-    sm_places *places = sm_places_new(&m->arena);
-    sm_err e = places == NULL ? SEMEL_E_NOMEM : SM_OK;
-    for (uint32_t i = 0; e == SM_OK && i < map->count; i++) {
-        const sm_json *value = sm_pointer_get(&map->from[i], args);
-        if (value != NULL)
-            e = sm_places_add(places, &m->arena, &map->to[i], value);
-    }
-    const sm_json *empty = NULL;
-    if (e == SM_OK)
-        e = sm_json_read(&m->arena, SM_STR("{}"), &sm_json_default_limits, &empty, fault);
-    return e == SM_OK ? sm_json_fill(&m->arena, empty, places, out) : e;
-}
-
 /* What the probe's answer means: judged here, on the client's thread, and written by a worker. */
 static void judge_found(gw_remedy *m, const sm_probe *probe, const sm_http_result *res)
 {
@@ -237,26 +220,14 @@ static void judge_found(gw_remedy *m, const sm_probe *probe, const sm_http_resul
     m->no_idea = passing;
     m->found = SM_FOUND_UNKNOWN;
     m->outcome = (semel_outcome){.size = sizeof m->outcome, .kind = SEMEL_SUCCESS};
+    bool found = res->status / 100 == 2, gone = res->status == 404 || res->status == 410;
     const sm_json *body = NULL;
-    if (passing || res->cut ||
+    if (passing || res->cut || (!found && !gone) ||
         sm_json_read(&m->arena, res->body, &sm_json_default_limits, &body, NULL) != SM_OK)
         return;
-    if (res->status / 100 == 2 && sm_conditions_hold(&probe->applied.when, body, false)) {
-        m->found = SM_FOUND_APPLIED;
-        const sm_json *value = probe->applied.outcome.text.p == NULL
-                                   ? body
-                                   : sm_pointer_get(&probe->applied.outcome, body);
-        sm_buf text;
-        sm_buf_init(&text, SM_ARENA_MAX);
-        if (value != NULL && sm_json_canon(value, &text, (sm_str){0}, NULL) == SM_OK)
-            m->outcome.value = sm_arena_text(&m->arena, sm_buf_view(&text));
-        sm_buf_fini(&text);
+    m->found = sm_probe_judge(&m->arena, probe, body, gone, &m->outcome.value);
+    if (m->found == SM_FOUND_APPLIED)
         m->outcome.status = 200;
-    } else if (probe->absent.when.n > 0 &&
-               (res->status / 100 == 2 || res->status == 404 || res->status == 410) &&
-               sm_conditions_prove(&probe->absent.when, body)) {
-        m->found = SM_FOUND_ABSENT;
-    }
 }
 
 /* An exchange under way: the probe's rules live in a set of contracts, which is held meanwhile. */
@@ -301,7 +272,7 @@ static bool ask_probe(gw_remedy *m, const sm_remedy *what, semel_answer *a)
                              SM_FMT(c->probe.tool));
     }
     if (e == SM_OK)
-        e = map_args(m, &c->probe.args, args, &given, &fault);
+        e = sm_probe_args(&m->arena, &c->probe, args, &given, &fault);
     if (e == SM_OK)
         e = sm_upstream_make(&m->arena, other, given, &p->up, &fault);
     if (e != SM_OK) {
@@ -340,7 +311,7 @@ static void work(sm_job *job, semel_answer *a)
     bool goes_on = false;
     if (m->probed) {
         write_found(m, a);
-    } else if (sm_remedy_of(m->g->ledger, &m->effect, a, &what) == SM_OK) {
+    } else if (sm_remedy_of(m->g->ledger, &m->effect, a, &what) == SM_OK && what.upstream) {
         /* The texts of `what` are the answer's: copied before the answer is used again. */
         if (what.state == SEMEL_S_READY || what.step == SM_DOUBT_RERUN)
             call_again(m, &what, a);

@@ -142,7 +142,7 @@ typedef struct sm_change {
     bool barrier;
     bool alone;      /* with that: see semel_write */
     bool upstream;   /* begin: Semel itself executes it */
-    uint64_t shape;  /* with that: see sm_asking */
+    uint64_t shape;  /* begin: see sm_asking */
     int64_t next_at; /* of what is left over; 0: as it was, in a new state unset */
 } sm_change;
 

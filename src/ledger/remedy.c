@@ -32,12 +32,12 @@ sm_err sm_remedy_of(semel *s, const sm_handle *effect, semel_answer *a, sm_remed
     if (e != SM_OK)
         return sm_answer_error(w, a, e);
     const sm_effect *now = &w->memo.effect;
-    if (!w->memo.terms.upstream ||
-        (now->state != SEMEL_S_IN_DOUBT && now->state != SEMEL_S_READY) || w->cur.args.p == NULL)
+    if ((now->state != SEMEL_S_IN_DOUBT && now->state != SEMEL_S_READY) || w->cur.args.p == NULL)
         return SM_OK;
     sm_contract terms;
     sm_terms_contract(&w->memo.terms, &terms);
     const semel_record *r = &w->cur;
+    out->upstream = w->memo.terms.upstream;
     out->state = now->state;
     if (now->state == SEMEL_S_IN_DOUBT)
         out->step = sm_effect_doubt_step(now, &terms, w->now);
@@ -47,6 +47,7 @@ sm_err sm_remedy_of(semel *s, const sm_handle *effect, semel_answer *a, sm_remed
     out->fence = now->fence;
     out->window_left_ms = sm_time_after(now->first_sent, w->memo.terms.down_window_ms) - w->now;
     out->doubt_age_ms = now->doubt_end == 0 ? 0 : w->now - now->doubt_end;
+    out->settle_left_ms = sm_time_after(now->doubt_end, w->memo.terms.settle_ms) - w->now;
     out->call = (semel_call){
         .size = sizeof out->call,
         .scope = sm_work_copy(w, r->scope),
@@ -71,6 +72,7 @@ sm_err sm_resend(semel *s, const sm_handle *effect, int64_t lease_ms, semel_answ
         sm_contract terms;
         sm_terms_contract(&w->memo.terms, &terms);
         bool there = w->memo.effect.state == SEMEL_S_IN_DOUBT &&
+                     (effect->fence == 0 || effect->fence == w->memo.effect.fence) &&
                      sm_effect_doubt_step(&w->memo.effect, &terms, w->now) == SM_DOUBT_RESEND;
         if (!there)
             return sm_answer_refuse(w, a, SEMEL_C_ILLEGAL_STATE, SM_OK);

@@ -21,8 +21,8 @@ typedef struct sm_asking {
     sm_str actor;     /* who asks, for the audit trail; absent: the ledger's */
     bool upstream;    /* whoever asks executes it here: what is left over is for sm_on_due */
     int64_t lease_ms; /* 0: the contract's */
-    uint64_t shape;   /* upstream: a number for what will be sent, to tell whether a resend would be
-                         the same; may be set by `prepare` */
+    uint64_t shape;   /* a number for what will be sent, to tell whether a resend would be the same;
+                         may be set by `prepare`; 0: none */
 
     /* What asking must not cause, beyond what it never does. */
     bool patient; /* asked again, it begins nothing out of doubt: that is looked after elsewhere */
@@ -120,8 +120,10 @@ sm_err sm_renew_as(semel *s, sm_str claim, int64_t lease_ms, sm_str actor, semel
 typedef void sm_due_fn(void *context, const sm_handle *effect);
 void sm_on_due(semel *s, sm_due_fn *fn, void *context);
 
-/* What is to be done about such an effect. The texts live in the answer. */
+/* What is to be done about such an effect, or about any other that is in doubt. The texts live in
+ * the answer. */
 typedef struct sm_remedy {
+    bool upstream;     /* it was begun so, and somebody is told that it is due */
     semel_state state; /* IN_DOUBT or READY; anything else: nothing is to be done */
     sm_doubt step;     /* in doubt: RESEND, PROBE, RERUN or HOLD */
     semel_call call;   /* the recorded one; READY and RERUN ask with it again */
@@ -131,11 +133,13 @@ typedef struct sm_remedy {
     uint64_t fence;         /* of the newest attempt */
     int64_t window_left_ms; /* resend: until the downstream forgets its key */
     int64_t doubt_age_ms;
+    int64_t settle_left_ms; /* probe: until "absent" counts; not above 0: it does */
 } sm_remedy;
 sm_err sm_remedy_of(semel *s, const sm_handle *effect, semel_answer *a, sm_remedy *out);
 
-/* Starts the resend that the effect's chain is at. The answer is execute with a claim, or a
- * refusal if it is not. */
+/* Starts the resend that the effect's chain is at. effect->fence, if there is one, is the newest
+ * attempt's when that was looked at. The answer is execute with a claim, or a refusal
+ * (ILLEGAL_STATE) if it is not there, or if there is a newer attempt by now. */
 sm_err sm_resend(semel *s, const sm_handle *effect, int64_t lease_ms, semel_answer *a);
 
 /* What a probe found. effect->fence is the newest attempt's when it was asked; if there is a newer

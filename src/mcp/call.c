@@ -72,6 +72,7 @@ void mcp_call_end(mcp_call *call)
 {
     mcp_session *s = call->session;
     mcp_hub *hub = s->server->hub;
+    mcp_remedy_end(call);
     mcp_call_decided(call);
     mcp_loop_untime(hub->loop, &call->timer);
     *(call->prev != NULL ? &call->prev->next : &s->server->calls) = call->next;
@@ -122,7 +123,7 @@ void mcp_call_keep(mcp_call *call, const semel_answer *a)
     call->settled_at = sm_settled_at(a);
 }
 
-static void ask(mcp_call *call, semel_answer *a)
+void mcp_call_ask(mcp_call *call, semel_answer *a)
 {
     sm_fault fault = {0};
     sm_err e = call->made ? SM_OK : mcp_call_args(call, a, &fault);
@@ -142,6 +143,20 @@ static void ask(mcp_call *call, semel_answer *a)
     mcp_call_keep(call, a);
 }
 
+/* It was sent again out of a doubt, and that has not removed the doubt: what the server says of the
+ * second time says nothing of the first (I16). One that asks for input may be given that. */
+static bool doubt_stays(mcp_call *call, const semel_answer *a)
+{
+    if (!call->remedy.resends || call->recorded != SM_OK)
+        return false;
+    if (call->back)
+        return call->why.p != NULL;
+    if (a->state == SEMEL_S_IN_DOUBT)
+        call->why = SM_STR("it was sent once more with the same key, and the server answered that "
+                           "this failed");
+    return a->state == SEMEL_S_IN_DOUBT;
+}
+
 /* Records how it went, or gives the claim back under which nothing was done. Then asks what is to
  * be told, unless the server's own answer is. */
 static void record(mcp_call *call, semel_answer *a)
@@ -154,10 +169,11 @@ static void record(mcp_call *call, semel_answer *a)
         sm_withdraw(hub->ledger, &call->lease.claim); /* the ledger's keeper goes on trying */
     sm_keeper_remove(hub->ledger, &call->lease);
     sm_waits_ring(hub->waits, call->ask.id);
+    call->unknown = call->unknown || doubt_stays(call, a);
     if (!call->unknown)
         return;
-    call->ask.patient = true; /* nothing is begun from here */
-    ask(call, a);
+    call->ask.patient = call->ask.full = true; /* nothing is begun from here */
+    mcp_call_ask(call, a);
 }
 
 static void decide_approval(mcp_call *call, semel_answer *a)
@@ -171,16 +187,18 @@ static void decide_approval(mcp_call *call, semel_answer *a)
         semel_deny(ledger, request, actor, SM_STR("denied in the client"), a);
     sm_waits_ring(call->server->hub->waits, call->ask.id);
     call->ask.joined_generation = 0; /* as if asked for the first time */
-    ask(call, a);
+    mcp_call_ask(call, a);
 }
 
 static void work(sm_job *job, semel_answer *a)
 {
     mcp_call *call = (mcp_call *)(void *)((char *)job - offsetof(mcp_call, job));
     switch (call->stage) {
-    case MCP_ASKING: ask(call, a); break;
+    case MCP_ASKING: mcp_call_ask(call, a); break;
     case MCP_DECIDING: decide_approval(call, a); break;
     case MCP_RECORDING: record(call, a); break;
+    case MCP_REMEDYING: mcp_remedy_look(call, a); break;
+    case MCP_FINDING: mcp_remedy_find(call, a); break;
     default: break;
     }
     mcp_loop_post(call->server->hub->loop, &call->post);
@@ -207,8 +225,19 @@ static bool unpark(mcp_call *call)
 void mcp_call_hurry(mcp_call *call)
 {
     call->over = true;
-    if (unpark(call))
+    if (call->stage == MCP_PROBING)
+        mcp_remedy_late(call);
+    else if (unpark(call))
         mcp_call_work(call, MCP_ASKING);
+}
+
+void mcp_call_time(mcp_call *call)
+{
+    if (call->deadline_ns != 0)
+        return;
+    int64_t wait_ms = call->server->o.wait_ms > 0 ? call->server->o.wait_ms : WAIT_MS;
+    call->deadline_ns = sm_clock_deadline_ns(wait_ms);
+    mcp_loop_time(call->server->hub->loop, &call->timer, call->deadline_ns);
 }
 
 static void on_late(mcp_timer *t)
@@ -216,17 +245,12 @@ static void on_late(mcp_timer *t)
     mcp_call_hurry((mcp_call *)(void *)((char *)t - offsetof(mcp_call, timer)));
 }
 
-/* True if the call waits from now on, or asks again. */
-static bool park(mcp_call *call)
+bool mcp_call_park(mcp_call *call)
 {
     mcp_hub *hub = call->server->hub;
     if (call->over || call->x->canceled)
         return false;
-    if (call->deadline_ns == 0) {
-        int64_t wait_ms = call->server->o.wait_ms > 0 ? call->server->o.wait_ms : WAIT_MS;
-        call->deadline_ns = sm_clock_deadline_ns(wait_ms);
-        mcp_loop_time(hub->loop, &call->timer, call->deadline_ns);
-    }
+    mcp_call_time(call);
     call->waited = true;
     call->waiter.ask = &call->ask;
     call->stage = MCP_PARKED;
@@ -268,9 +292,10 @@ static void on_asked(mcp_call *call)
         /* The first to be told is told at once, for somebody has to be asked; whoever comes back
          * waits for it. */
         if (!mcp_approve_here(call) &&
-            !(call->ask.waits && (call->repeat_pending || call->waited) && park(call)))
+            !(call->ask.waits && (call->repeat_pending || call->waited) && mcp_call_park(call)))
             mcp_call_refuse(call);
-    } else if (!call->ask.waits || a->code == SEMEL_C_UPSTREAM_TIMEOUT || !park(call)) {
+    } else if (!mcp_remedy_take(call) &&
+               (!call->ask.waits || a->code == SEMEL_C_UPSTREAM_TIMEOUT || !mcp_call_park(call))) {
         mcp_call_refuse(call);
     }
 }
@@ -327,6 +352,11 @@ static void go_on(mcp_call *call)
     case MCP_ASKING:
     case MCP_DECIDING: on_asked(call); break;
     case MCP_RECORDING: mcp_call_recorded(call); break;
+    case MCP_REMEDYING: mcp_remedy_looked(call); break;
+    case MCP_FINDING:
+        if (!mcp_remedy_found(call))
+            on_asked(call);
+        break;
     default: break;
     }
 }
@@ -351,7 +381,7 @@ void mcp_hub_settle(mcp_hub *hub)
 void mcp_call_canceled(mcp_call *call)
 {
     call->x->canceled = true;
-    if (call->stage == MCP_ELICITING || unpark(call))
+    if (call->stage == MCP_ELICITING || call->stage == MCP_PROBING || unpark(call))
         mcp_call_end(call);
 }
 

@@ -7,6 +7,8 @@
  *                v                                                        |
  *              execute --> the server --> record -------------------------'
  *
+ * What is in doubt, and can be settled by the contract, takes a turn through remedy.c.
+ *
  * Asking and recording are done by workers, everything else on the loop. A call is in one place at
  * a time, and whoever has it there may use it alone. A call whose client has cancelled it, or has
  * gone, goes on if it executes, so that its outcome is recorded for the retry; one that only waits
@@ -25,7 +27,33 @@ typedef enum mcp_stage {
     MCP_DECIDING,  /* a worker writes down what the user said */
     MCP_EXECUTING, /* the server has it */
     MCP_RECORDING, /* a worker records how it went */
+    MCP_REMEDYING, /* in doubt: a worker looks what can be done about that */
+    MCP_PROBING,   /* the server is asked what became of it, or will be when it is back */
+    MCP_FINDING,   /* a worker judges what it said */
 } mcp_stage;
+
+/* What is done about a doubt (remedy.c). */
+typedef enum mcp_remedy_next {
+    MCP_NEXT_ASK,   /* the ledger is asked anew: something has changed */
+    MCP_NEXT_SEND,  /* it is claimed, and sent again */
+    MCP_NEXT_PROBE, /* the server is asked */
+    MCP_NEXT_LATER, /* nothing now, and `why` */
+    MCP_NEXT_HOLD,  /* nothing for this call, and `why` */
+    MCP_NEXT_MEND,  /* the same for a reason that whoever runs the proxy has to mend */
+} mcp_remedy_next;
+
+typedef struct mcp_remedy {
+    unsigned steps; /* that were taken */
+    bool leads;     /* it looks after the effect: equal calls wait for it */
+    bool resends;   /* the attempt repeats one that is in doubt */
+    bool early;     /* it was found absent, which does not count yet */
+    mcp_remedy_next next;
+    sm_str why;          /* ends in NUL */
+    sm_handle effect;    /* with the fence of the attempt that is in doubt */
+    int64_t settled_ns;  /* when "absent" counts */
+    sm_str params;       /* of the request that probes */
+    mcp_exchange *probe; /* that, if it is under way */
+} mcp_remedy;
 
 struct mcp_call {
     sm_job job;
@@ -79,6 +107,7 @@ struct mcp_call {
     semel_outcome outcome;
     sm_str why; /* how it was lost */
     sm_err recorded;
+    mcp_remedy remedy;
 };
 
 /* A call of this message; NULL when out of memory. */
@@ -102,6 +131,19 @@ void mcp_call_keep(mcp_call *call, const semel_answer *a);
 /* On a worker, or on the loop: makes the arguments that the ledger is asked with (call_make.c). */
 sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault);
 
+/* Whether a tool that the contract does not list only reads, by what the server says of it and as
+ * far as that is believed. */
+bool mcp_call_hinted(const mcp_call *call, const sm_contracts *set, sm_str tool);
+
+/* On a worker: asks the ledger. */
+void mcp_call_ask(mcp_call *call, semel_answer *a);
+
+/* It waits for something from now on, until its time is over. */
+void mcp_call_time(mcp_call *call);
+
+/* True if the call is parked from now on, or asks again. */
+bool mcp_call_park(mcp_call *call);
+
 /* It is ours to execute: sends it in its turn, or gives it back (call_send.c). */
 void mcp_call_execute(mcp_call *call);
 
@@ -121,6 +163,25 @@ void mcp_call_replay(mcp_call *call);
 /* The same in words of ours. */
 void mcp_call_refuse_with(mcp_call *call, semel_code code, const char *advice, const char *format,
                           ...) __attribute__((format(printf, 4, 5)));
+
+/* ---- what is in doubt (remedy.c) -------------------------------------------------------------*/
+
+/* The ledger said that it is in doubt: takes the next step, if there is one that can be taken here.
+ * The worker looks; then it goes on. */
+bool mcp_remedy_take(mcp_call *call);
+void mcp_remedy_look(mcp_call *call, semel_answer *a);
+void mcp_remedy_looked(mcp_call *call);
+
+/* The worker judges the probe's answer, writes that down and asks anew. False: `a` is what the
+ * ledger says now; true: it is waited for, or answered. */
+void mcp_remedy_find(mcp_call *call, semel_answer *a);
+bool mcp_remedy_found(mcp_call *call);
+
+/* PROBING: its time is over. */
+void mcp_remedy_late(mcp_call *call);
+
+/* It looks after the effect no longer. */
+void mcp_remedy_end(mcp_call *call);
 
 /* ---- asking the user (approve.c) -------------------------------------------------------------*/
 

@@ -148,6 +148,19 @@ sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault)
     return e == SM_OK && call->ask.call.args.p == NULL ? SEMEL_E_NOMEM : e;
 }
 
+/* A number for where the contract puts the key for the server: what is sent again is the same only
+ * if the key is where it was. 0: nowhere. */
+static uint64_t key_place(const sm_contract *c)
+{
+    const sm_str names[] = {c->idempotency.meta, c->idempotency.argument};
+    uint64_t h = 0;
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t k = 0; k < names[i].n; k++)
+            h = (h ^ (unsigned char)names[i].p[k] ^ ((i + 1) << 8)) * 0x100000001B3u;
+    }
+    return h;
+}
+
 /* On a worker, from inside of the ledger: the call has its contract. */
 static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
@@ -156,6 +169,7 @@ static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, s
     mcp_call *call = (mcp_call *)(void *)((char *)q - offsetof(mcp_call, ask));
     char handle[SM_HANDLE_TEXT];
     call->contract = c;
+    q->shape = key_place(c);
     call->waiter.heard = sm_waits_heard(call->server->hub->waits, q->id);
     if (call->session->o.forgets)
         return SM_OK;
@@ -207,6 +221,14 @@ static void pass(mcp_call *call)
     mcp_call_end(call);
 }
 
+bool mcp_call_hinted(const mcp_call *call, const sm_contracts *set, sm_str tool)
+{
+    const mcp_tool *said =
+        call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, tool);
+    return said != NULL && said->hints.read_only && set->trust_annotations &&
+           set->unlisted != SM_UNLISTED_HIDE;
+}
+
 /* Whether the tool only reads, as far as that can be told without its arguments. */
 static bool only_reads(mcp_call *call, const sm_contracts *set)
 {
@@ -214,10 +236,7 @@ static bool only_reads(mcp_call *call, const sm_contracts *set)
     if (entry != NULL)
         return entry->contract.class == SM_CLASS_READ && entry->contract.variant_count == 0 &&
                entry->contract.input == NULL;
-    const mcp_tool *tool =
-        call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, call->tool);
-    return tool != NULL && tool->hints.read_only && set->trust_annotations &&
-           set->unlisted != SM_UNLISTED_HIDE;
+    return mcp_call_hinted(call, set, call->tool);
 }
 
 /* Answers from the ledger's memory, without asking a worker, what was done before and is not to be

@@ -112,6 +112,7 @@ void mcp_call_execute(mcp_call *call)
     mcp_session *s = call->session;
     mcp_exchange *x = call->x;
     call->unrecorded = call->a.claim.p == NULL;
+    mcp_remedy_end(call);
     mcp_call_counted(call);
     copy_text(call->claim, call->a.claim);
     copy_text(call->handle, call->a.effect);

@@ -192,12 +192,27 @@ static void on_room(void *context)
     mcp_session_regulate(context);
 }
 
+/* The server is there, or has been away for long: what waits for it is sent, or answered with that.
+ */
+static void go_on(mcp_session *s)
+{
+    mcp_listing_go_on(s);
+    mcp_remedy_go_on(s);
+    mcp_session_flush(s);
+    mcp_session_rest(s); /* the last that waited may have been no request */
+}
+
 void mcp_session_late(mcp_timer *t)
 {
     mcp_session *s = (mcp_session *)(void *)((char *)t - offsetof(mcp_session, away_timer));
     s->away = true;
-    mcp_listing_go_on(s);
-    mcp_session_flush(s); /* whatever waits is answered with that */
+    go_on(s);
+}
+
+void mcp_session_await(mcp_session *s, int64_t ms)
+{
+    int64_t most_ms = s->deaf && ms > MCP_DEAF_MS ? MCP_DEAF_MS : ms;
+    mcp_loop_time(s->server->hub->loop, &s->away_timer, sm_clock_deadline_ns(most_ms));
 }
 
 static void on_down(void *context, const char *why, bool for_good)
@@ -209,11 +224,10 @@ static void on_down(void *context, const char *why, bool for_good)
         mcp_say(s->server->hub, MCP_WARN, "%s; it is started again", why);
     if (for_good) {
         s->away = true;
-        mcp_listing_go_on(s);
-        mcp_session_flush(s);
+        go_on(s);
         s->client.over(s->client.context);
     } else {
-        mcp_loop_time(s->server->hub->loop, &s->away_timer, sm_clock_deadline_ns(MCP_AWAY_MS));
+        mcp_session_await(s, MCP_AWAY_MS);
     }
 }
 
@@ -221,8 +235,7 @@ static void started(mcp_session *s)
 {
     s->starting = s->away = false;
     mcp_loop_untime(s->server->hub->loop, &s->away_timer);
-    mcp_listing_go_on(s);
-    mcp_session_flush(s);
+    go_on(s);
 }
 
 /* The new server is told what the old one was: the client does not know that it has gone. */
@@ -231,6 +244,7 @@ static void on_initialized(mcp_exchange *x, const mcp_message *m)
     mcp_session *s = x->session;
     if (m == NULL)
         return; /* gone again */
+    s->starting = false;
     if (m->kind != MCP_RESULT)
         mcp_say(s->server->hub, MCP_WARN,
                 "the server that was started again turns initialize down");
@@ -253,7 +267,7 @@ static void begin_again(mcp_session *s)
     s->starting = s->initialize.len > 0 && mcp_request(s, "initialize", sm_buf_view(&s->initialize),
                                                        NULL, 0, on_initialized, NULL) != NULL;
     if (s->starting)
-        mcp_loop_time(s->server->hub->loop, &s->away_timer, sm_clock_deadline_ns(MCP_STARTING_MS));
+        mcp_session_await(s, MCP_STARTING_MS);
     else
         started(s);
 }

@@ -10,7 +10,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 
 #include "base/clock.h"
 #include "mcp/call.h"
@@ -18,6 +17,7 @@
 #define LIST_MS      30000 /* for one page to come */
 #define LISTINGS_MAX 3     /* for one call, of a server whose list changes all the time */
 #define TTL_LEAST_MS 1000  /* a server that wants to be asked each time is asked this often */
+#define HEADERS_MAX  ((size_t)4 << 20)
 #define UNTOLD_MS    60000 /* for a list of which nobody may tell us that it has changed */
 
 /* One listing under way. */
@@ -29,9 +29,10 @@ typedef struct asking {
     bool waits;       /* for the server to come back */
     uint64_t changes; /* of the list, when it was first asked for */
     unsigned pages;
-    int64_t ttl_ms;         /* -1: none */
-    sm_buf meta;            /* what a modern request carries; empty: an older one */
-    sm_http_field *headers; /* of the call that needs it, for a link that wants them */
+    int64_t ttl_ms;               /* -1: none */
+    sm_buf meta;                  /* what a modern request carries; empty: an older one */
+    sm_arena arena;               /* of: */
+    const sm_http_field *headers; /* as of the call that needs it, for a link that wants them */
     size_t header_count;
     mcp_timer timer;
 } asking;
@@ -110,7 +111,7 @@ static void finish(asking *q, const char *why_not)
     s->unlisted = NULL;
     s->asking = NULL;
     sm_buf_fini(&q->meta);
-    free(q->headers);
+    sm_arena_fini(&q->arena);
     free(q);
     while (calls != NULL) {
         mcp_call *call = calls;
@@ -187,59 +188,6 @@ static void ask_page(asking *q, sm_str cursor)
         mcp_loop_time(q->server->hub->loop, &q->timer, sm_clock_deadline_ns(LIST_MS));
 }
 
-/* What a modern request says of its client, for one of ours. */
-static void copy_meta(asking *q, sm_str meta)
-{
-    static const char prefix[] = "io.modelcontextprotocol/";
-    size_t cursor = 0, n = 0;
-    sm_str name, value;
-    while (meta.p != NULL && mcp_next(meta, &cursor, &name, &value)) {
-        if (name.n < sizeof prefix - 1 || memcmp(name.p, prefix, sizeof prefix - 1) != 0)
-            continue;
-        sm_buf_text(&q->meta, n++ == 0 ? "{\"" : ",\"");
-        sm_buf_str(&q->meta, name);
-        sm_buf_text(&q->meta, "\":");
-        sm_buf_str(&q->meta, value);
-    }
-    if (n > 0)
-        sm_buf_byte(&q->meta, '}');
-}
-
-/* Whether a header says what is called, which a list is not. */
-static bool names_call(sm_str name)
-{
-    return (name.n == 8 && strncasecmp(name.p, "mcp-name", 8) == 0) ||
-           (name.n > 10 && strncasecmp(name.p, "mcp-param-", 10) == 0);
-}
-
-static sm_str keep(char **at, sm_str text)
-{
-    memcpy(*at, text.p, text.n);
-    *at += text.n;
-    return (sm_str){*at - text.n, text.n};
-}
-
-/* A copy of the call's headers that are true of a list too. */
-static bool copy_headers(asking *q, const mcp_way *way)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < way->header_count; i++)
-        bytes += way->headers[i].name.n + way->headers[i].value.n + 10;
-    q->headers = calloc(1, (way->header_count + 1) * sizeof *q->headers + bytes);
-    if (q->headers == NULL)
-        return false;
-    char *at = (char *)(q->headers + way->header_count + 1);
-    for (size_t i = 0; i < way->header_count; i++) {
-        sm_http_field f = way->headers[i];
-        if (names_call(f.name))
-            continue;
-        bool method = f.name.n == 10 && strncasecmp(f.name.p, "mcp-method", 10) == 0;
-        q->headers[q->header_count++] = (sm_http_field){
-            .name = keep(&at, f.name), .value = keep(&at, method ? SM_STR("tools/list") : f.value)};
-    }
-    return true;
-}
-
 /* Starts asking through a session. False when out of memory. */
 static bool start(mcp_session *s, const mcp_way *way, sm_str meta)
 {
@@ -252,13 +200,16 @@ static bool start(mcp_session *s, const mcp_way *way, sm_str meta)
     q->changes = s->server->changes;
     q->timer.due = on_late;
     sm_buf_init(&q->meta, MCP_LINE_MAX);
+    sm_arena_init(&q->arena, HEADERS_MAX);
     q->tools = mcp_tools_new();
-    if (q->tools == NULL || !copy_headers(q, way)) {
+    if (q->tools == NULL || !mcp_headers_beside(&q->arena, way, "tools/list", (sm_str){0}, NULL,
+                                                &q->headers, &q->header_count)) {
         mcp_tools_free(q->tools);
+        sm_arena_fini(&q->arena);
         free(q);
         return false;
     }
-    copy_meta(q, meta);
+    mcp_put_own_meta(&q->meta, meta);
     s->server->asking = q;
     ask_page(q, (sm_str){0});
     return true;

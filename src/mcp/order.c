@@ -169,8 +169,9 @@ mcp_exchange *mcp_request(mcp_session *s, const char *method, sm_str params,
         sm_buf_str(&out, params);
     }
     sm_buf_byte(&out, '}');
-    x->under_way =
-        out.err == SM_OK && s->link != NULL && mcp_link_send(s->link, sm_buf_view(&out), &x->way);
+    /* One that is being started again has to be greeted before it is asked anything. */
+    bool there = s->link != NULL && !s->starting;
+    x->under_way = out.err == SM_OK && there && mcp_link_send(s->link, sm_buf_view(&out), &x->way);
     sm_buf_fini(&out);
     if (x->under_way)
         return x;

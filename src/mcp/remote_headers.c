@@ -196,25 +196,38 @@ static bool modern_version(const mcp_message *m, char version[MCP_VERSION_MAX + 
            sm_header_value(sm_str_from(version));
 }
 
+/* What a request is about, decoded. False: nothing, or nothing that a header could repeat. */
+static bool read_name(const char *method, sm_str params, char name[VALUE_MAX + 1])
+{
+    const char *member = name_of(method);
+    sm_str value;
+    return member != NULL && mcp_find(params, member, &value) &&
+           mcp_text(value, name, VALUE_MAX + 1);
+}
+
+/* What a request repeats of itself; `tool`: the one that it calls, NULL if nothing is known. */
+static void set_repeated(fields *f, const char *method, sm_str params, const mcp_tool *tool)
+{
+    char name[VALUE_MAX + 1];
+    sm_str arguments;
+    set_copy(f, SM_STR("Mcp-Method"), sm_str_from(method));
+    if (read_name(method, params, name))
+        set_value(f, SM_STR("Mcp-Name"), sm_str_from(name));
+    if (tool != NULL && tool->schema != NULL && mcp_find(params, "arguments", &arguments))
+        set_arguments(f, tool->schema, arguments);
+}
+
 static void set_modern(fields *f, mcp_remote *r, const mcp_message *m)
 {
     set(f, SM_STR("MCP-Protocol-Version"), sm_str_from(r->modern));
-    sm_str method = sm_str_from(m->method);
-    if (m->kind != MCP_REQUEST || !sm_header_value(method))
+    if (m->kind != MCP_REQUEST || !sm_header_value(sm_str_from(m->method)))
         return;
-    set_copy(f, SM_STR("Mcp-Method"), method);
     char name[VALUE_MAX + 1];
-    const char *member = name_of(m->method);
-    sm_str value;
-    if (member == NULL || !mcp_find(m->params, member, &value) ||
-        !mcp_text(value, name, sizeof name))
-        return;
-    set_value(f, SM_STR("Mcp-Name"), sm_str_from(name));
     const mcp_tool *tool = NULL;
-    if (r->tool != NULL && strcmp(m->method, "tools/call") == 0)
+    if (r->tool != NULL && strcmp(m->method, "tools/call") == 0 &&
+        read_name(m->method, m->params, name))
         tool = r->tool(r->tool_context, sm_str_from(name));
-    if (tool != NULL && tool->schema != NULL && mcp_find(m->params, "arguments", &value))
-        set_arguments(f, tool->schema, value);
+    set_repeated(f, m->method, m->params, tool);
 }
 
 /* What was agreed on; before that, a client that has spoken only modern requests so far says with
@@ -324,6 +337,40 @@ bool mcp_remote_headers(mcp_flight *flight, const mcp_message *m, const sm_http_
             set_all(&f, r, flight->way->headers, flight->way->header_count);
         f.failed |= !keep_way(flight);
     }
+    *out = f.v;
+    *n = f.n;
+    return !f.failed;
+}
+
+/* Whether a header repeats a part of its own request. */
+static bool repeats(sm_str name)
+{
+    static const char prefix[] = "Mcp-Param-";
+    sm_str start = {name.p, sizeof prefix - 1};
+    return sm_header_is(name, SM_STR("Mcp-Method")) || sm_header_is(name, SM_STR("Mcp-Name")) ||
+           (name.n > start.n && sm_header_is(start, SM_STR(prefix)));
+}
+
+bool mcp_headers_beside(sm_arena *a, const mcp_way *way, const char *method, sm_str params,
+                        const mcp_tool *tool, const sm_http_field **out, size_t *n)
+{
+    fields f = {.arena = a, .room = way->header_count + OWN_MAX + PARAMS_MAX};
+    bool modern = false;
+    *out = NULL;
+    *n = 0;
+    if (way->header_count == 0)
+        return true;
+    f.v = sm_arena_zalloc(a, f.room, sizeof *f.v);
+    if (f.v == NULL)
+        return false;
+    for (size_t i = 0; i < way->header_count; i++) {
+        const sm_http_field *h = &way->headers[i];
+        modern = modern || sm_header_is(h->name, SM_STR("Mcp-Method"));
+        if (!repeats(h->name))
+            set_copy(&f, h->name, h->value);
+    }
+    if (modern)
+        set_repeated(&f, method, params, tool);
     *out = f.v;
     *n = f.n;
     return !f.failed;

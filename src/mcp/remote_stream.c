@@ -114,11 +114,19 @@ void mcp_stream_head(mcp_flight *f, bool events)
     }
 }
 
+/* Whether there is somewhere to come back to: a plain link has no session but its clients' own. */
+static bool has_session(const mcp_flight *f)
+{
+    return !f->remote->plain ||
+           (f->way != NULL &&
+            mcp_header_find(f->way->headers, f->way->header_count, "Mcp-Session-Id").p != NULL);
+}
+
 static void come_back(mcp_flight *f, const char *why)
 {
     mcp_remote *r = f->remote;
     bool silent = sm_clock_mono_ns() - f->heard_ns > f->silence_ms * 1000000;
-    if (f->modern || r->session_gone || f->last_id == NULL || silent ||
+    if (f->modern || !has_session(f) || r->session_gone || f->last_id == NULL || silent ||
         f->failures >= FAILURES_MAX) {
         mcp_flight_break(f, "the answer of %s broke off: %s", r->shown, why);
         return;

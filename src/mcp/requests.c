@@ -101,6 +101,23 @@ mcp_exchange *mcp_exchange_new(mcp_session *s, mcp_what what, sm_str id, mcp_cha
     return x;
 }
 
+void mcp_put_own_meta(sm_buf *out, sm_str meta)
+{
+    static const char prefix[] = "io.modelcontextprotocol/";
+    size_t cursor = 0, n = 0;
+    sm_str name, value;
+    while (meta.p != NULL && mcp_next(meta, &cursor, &name, &value)) {
+        if (name.n < sizeof prefix - 1 || memcmp(name.p, prefix, sizeof prefix - 1) != 0)
+            continue;
+        sm_buf_text(out, n++ == 0 ? "{\"" : ",\"");
+        sm_buf_str(out, name);
+        sm_buf_text(out, "\":");
+        sm_buf_str(out, value);
+    }
+    if (n > 0)
+        sm_buf_byte(out, '}');
+}
+
 void mcp_exchange_free(mcp_exchange *x)
 {
     if (x == NULL)

@@ -126,12 +126,14 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
             x->channel = NULL;
             if (x->canceled)
                 continue;
-            if (x->what == MCP_W_CALL)
+            if (x->what == MCP_W_CALL) {
                 mcp_call_canceled(x->call);
-            else if (cancels)
+                next = s->table[i]; /* a request of ours may have gone with it */
+            } else if (cancels) {
                 drop(s, x);
-            else
+            } else {
                 x->canceled = true;
+            }
         }
     }
 }
@@ -139,6 +141,9 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
 void mcp_session_deaf(mcp_session *s)
 {
     mcp_call *next;
+    s->deaf = true;
+    if (!mcp_session_ready(s))
+        mcp_session_await(s, MCP_DEAF_MS);
     for (mcp_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
         if (call->session == s && call->stage == MCP_ELICITING)

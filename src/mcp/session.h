@@ -21,6 +21,7 @@
 #define MCP_ORDER_MS     250   /* so long a call that is being asked for keeps its place */
 #define MCP_STARTING_MS  30000 /* for a server that is started again to take its greeting */
 #define MCP_AWAY_MS      5000  /* so long what is asked waits for a server that is started again */
+#define MCP_DEAF_MS      1000  /* the same for a client that is about to go */
 
 /* JSON-RPC errors of our own, outside of what is reserved. */
 #define MCP_E_AWAY (-31001) /* the server cannot be reached; nothing was done */
@@ -125,6 +126,7 @@ struct mcp_session {
     bool down;     /* the server has gone */
     bool away;     /* and has not come back for a while: nothing waits for it any more */
     bool freed;    /* it is being freed */
+    bool deaf;     /* the client has said its last word */
     bool ending;   /* the client has gone */
     unsigned junk; /* lines of the server that were no messages */
     mcp_timer away_timer;
@@ -196,6 +198,10 @@ mcp_exchange *mcp_request(mcp_session *s, const char *method, sm_str params,
                           const sm_http_field *headers, size_t header_count,
                           void (*answered)(mcp_exchange *x, const mcp_message *m), void *context);
 
+/* Appends what a modern request says of its client, for the `_meta` of one of ours: an object, or
+ * nothing for a request of the other era. `meta` as written; it may be absent. */
+void mcp_put_own_meta(sm_buf *out, sm_str meta);
+
 /* A new id for a question to the client, as written; returns its length. No server can guess it. */
 size_t mcp_question_id(mcp_session *s, char out[MCP_OWN_ID_MAX]);
 
@@ -223,6 +229,9 @@ void mcp_session_flush(mcp_session *s);
 
 /* A call has kept its place for long enough. */
 void mcp_order_late(mcp_timer *t);
+
+/* So long what is asked waits for the server; less if the client has said its last word. */
+void mcp_session_await(mcp_session *s, int64_t ms);
 
 /* The server has been away for long: what waits for it is answered with that. */
 void mcp_session_late(mcp_timer *t);
@@ -299,6 +308,9 @@ void mcp_call_canceled(mcp_call *call);
 
 /* Progress of a call under way: for everybody who waits for the same. */
 void mcp_call_progress(mcp_call *call, const mcp_message *m);
+
+/* A server has come back, or does not: calls may wait to ask it something (remedy.c). */
+void mcp_remedy_go_on(mcp_session *s);
 
 /* The client's answer to a question of ours (approve.c). */
 void mcp_approve_answered(mcp_session *s, const mcp_message *m);

@@ -14,7 +14,9 @@ const volatile = [
     [/"taskId":"[0-9a-f]{32}"/g, '"taskId":"TASK"'],
     [/\d+:\d\d:\d\d [AP]M/g, 'CLOCK'],
 ];
-const steady = (line) => volatile.reduce((text, [pattern, word]) => text.replace(pattern, word), line);
+const steady = (line) => volatile.reduce((text, [pattern, word]) => text.replace(pattern, word), line)
+    // The time of day is in what it says as base64, too.
+    .replace(/"blob":"(UmVzb3VyY2Ug[^"]*)"/g, (whole, blob) => `"blob":"${Buffer.from(blob, 'base64').toString().replace(/ at .*/, '')}"`);
 const random = /"method":"notifications\/(message|resources\/updated)"/; // when it likes
 
 // Without the one thing that we add, members of _meta whose names begin with ours.

@@ -12,6 +12,7 @@
 //     effects    one line for each effect: its `what`
 //     received   every line that came in, as it came
 //     starts     one line for each beginning: "PID what"
+//     keys       one line for each key under which something was done (once)
 //     and the files by which scripts and tests wait for each other (mark:NAME, gate:NAME)
 //
 // Options:
@@ -19,6 +20,7 @@
 //                listed, so that a list can change
 //     page       tools on a page of tools/list
 //     more       so many more tools of no use
+//     ttl        ms that a list of tools is good for; an hour if absent
 //     eras       which it speaks: "both" (also if absent), "legacy", "modern"
 //     first      a line to print before anything else
 //     exit       the status to exit with when standard input ends
@@ -55,10 +57,14 @@ const effects = countLines('effects');
 
 function countLines(name) {
     const counts = new Map();
-    if (!fs.existsSync(at(name))) return counts;
-    for (const line of fs.readFileSync(at(name), 'utf8').split('\n').slice(0, -1))
+    for (const line of linesOf(name))
         countOne(counts, name === 'starts' ? line.slice(line.indexOf(' ') + 1) : line);
     return counts;
+}
+
+// The lines of a file as it is now, whoever wrote them.
+function linesOf(name) {
+    return fs.existsSync(at(name)) ? fs.readFileSync(at(name), 'utf8').split('\n').slice(0, -1) : [];
 }
 
 function countOne(counts, what) {
@@ -146,7 +152,7 @@ function listTools(params) {
     const size = options.page ?? list.length;
     const tools = list.slice(from, from + size);
     const next = from + size < list.length ? { nextCursor: String(from + size) } : {};
-    return { tools, ...next, ttlMs: 0, cacheScope: 'private' };
+    return { tools, ...next, ttlMs: options.ttl ?? 3_600_000, cacheScope: 'private' };
 }
 
 // ---- the words of a script
@@ -161,6 +167,13 @@ const words = {
     effect(call) {
         append('effects', call.what);
         countOne(effects, call.what);
+    },
+    // The same for each key that it is given, as a server does that takes one.
+    once(call) {
+        const key = call.params._meta?.['example.org/key'] ?? call.params.arguments.key;
+        if (linesOf('keys').includes(key)) return;
+        append('keys', key);
+        words.effect(call);
     },
     wait: (call, ms) => sleep(Number(ms)),
     mark: (call, name) => fs.writeFileSync(at(name), ''),
@@ -191,6 +204,15 @@ const words = {
     // What its answer holds.
     structured: (call) => (call.result.structuredContent = { what: call.what, exact: 12345 }),
     meta: (call) => (call.result._meta = { 'example.org/trace': call.what }),
+    // What it knows of the effect that `of` names: how often it was done.
+    knows(call, form = 'structured') {
+        const { of } = call.params.arguments;
+        const count = linesOf('effects').filter((line) => line === of).length;
+        const said = { count, ...(count > 0 ? { receipt: { of, number: 12345678901234 } } : {}) };
+        if (form === 'structured') call.result.structuredContent = said;
+        else if (form === 'text') call.result.content.push({ type: 'text', text: JSON.stringify(said) });
+        else call.result.found = said;
+    },
     odd: (call) => (call.odd = true), // blanks, escapes and numbers that no writer of ours would choose
     fail: (call) => (call.result.isError = true),
     big: (call, bytes) => call.result.content.push({ type: 'text', text: 'x'.repeat(Number(bytes)) }),
@@ -234,6 +256,10 @@ const words = {
         call.over = true;
     },
     again: (call) => complete(call, call.result), // a second time
+    tell(call) { // with nothing but what was put in
+        complete(call, call.result);
+        call.over = true;
+    },
     error(call, code = '-32603') {
         reply(call.id, { error: { code: Number(code), message: `no ${call.what}`, data: { why: 'said so' } } });
         call.over = true;

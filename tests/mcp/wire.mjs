@@ -226,21 +226,32 @@ test('a client that does not read is waited for', async () => {
     await client.close();
 }, { limitMs: 60_000 });
 
-test('a server that reads nothing is waited for', async () => {
-    const place = new Place({ options: { quiet: true } });
-    const client = await place.open();
-    await client.call('look', { what: 'pid' });
-    const pid = place.serverOf('pid');
-    process.kill(pid, 'SIGSTOP');
-    later(() => process.kill(pid, 'SIGKILL')); // one that stands still ends by nothing else
-    const pad = 'x'.repeat(100_000);
-    const answers = Array.from({ length: 1500 }, (_, i) => client.call('look', { what: `t${i}`, pad, script: 'answer' }));
-    await sleep(2000);
-    assert.ok(peak(client.pid) < 100, `${peak(client.pid)} MB`);
-    process.kill(pid, 'SIGCONT');
-    for (const answer of await Promise.all(answers)) assertDone(answer);
-    await client.close();
-}, { limitMs: 60_000 });
+// Those that wait for a new list of tools must count as well as those that wait for the server itself.
+const standstills = {
+    'a server that reads nothing is waited for': { ttl: 3_600_000, pause: 0 },
+    'a server that reads nothing is waited for, also where its tools have to be listed anew': { ttl: 0, pause: 1200 },
+};
+for (const [name, { ttl, pause }] of Object.entries(standstills)) {
+    test(name, async () => {
+        const place = new Place({ options: { quiet: true, ttl } });
+        const client = await place.open();
+        await client.call('look', { what: 'pid' });
+        const pid = place.serverOf('pid');
+        process.kill(pid, 'SIGSTOP');
+        // One that stands still ends by nothing else.
+        later(() => fs.existsSync(`/proc/${pid}`) && process.kill(pid, 'SIGKILL'));
+        await sleep(pause);
+        const pad = 'x'.repeat(100_000);
+        const call = (i) => client.call('look', { what: `t${i}`, pad, script: 'answer' });
+        const answers = Array.from({ length: 1500 }, (_, i) => call(i));
+        await sleep(2000);
+        const most = peak(client.pid);
+        process.kill(pid, 'SIGCONT');
+        for (const answer of await Promise.all(answers)) assertDone(answer);
+        assert.ok(most < 100, `${most} MB`);
+        await client.close();
+    }, { limitMs: 60_000 });
+}
 
 test('ids that are used twice at once do no harm', async () => {
     const place = new Place({ contract: { tools } });

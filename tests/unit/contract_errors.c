@@ -191,8 +191,12 @@ static void impossible_combinations_are_refused(void **state)
         {ONE_TOOL("{ result_window: forever }"), "3:23", "longer than window"},
         {ONE_TOOL("{ on_in_doubt: [resend, hold] }"), "3:21",
          "resend is safe only where the downstream recognises a key"},
+        {ONE_TOOL("{ on_in_doubt: [resend, hold] }"), "3:21",
+         "declare it with idempotency: { argument: NAME, window: 24h }"},
         {ONE_TOOL("{ on_in_doubt: [resend], upstream: { url: 'http://x' } }"), "3:21",
-         "resend is safe only"},
+         "declare it with upstream: { idempotency: { header: Idempotency-Key"},
+        {ONE_TOOL("{ on_in_doubt: [resend], idempotency: { meta: k, window: 1m } }"), "3:21",
+         "the downstream forgets a key after 1m"},
         {ONE_TOOL("{ lease: 10m, on_in_doubt: [resend], upstream: { url: 'http://x', idempotency: "
                   "{ header: K, window: 5m } } }"),
          "3:33", "the downstream forgets a key after 5m, before the lease (10m) is over"},
@@ -414,6 +418,8 @@ static void what_is_fine_is_not_linted(void **state)
         /* A downstream window of exactly the lease is enough to resend. */
         ONE_TOOL("{ window: 5m, lease: 5m, on_in_doubt: [resend], upstream: { url: 'http://x', "
                  "idempotency: { header: K, window: 5m } } }"),
+        /* An MCP tool is given its key without an upstream. */
+        ONE_TOOL("{ on_in_doubt: [resend], idempotency: { meta: k, window: 24h } }"),
         ONE_TOOL("{ class: write_idempotent, on_in_doubt: rerun }"),
         ONE_TOOL("{ upstream: { url: 'http://x', headers: { Authorization: 'Bearer ${K}' } } }"),
         "version: 1\ndefaults: { window: 1h }\ntools: { 'get_*': { class: read }, w: {} }\n",
