@@ -242,7 +242,7 @@ static void on_head(void *context, mcp_channel *c, const sm_http_field *headers,
             set_header(c, h);
     }
     if (c->r != NULL && c->type.n >= 17 && memcmp(c->type.p, "text/event-stream", 17) == 0)
-        start_flow(c); /* and so do we */
+        gw_channel_flow(c); /* and so do we */
 }
 
 /* A server over HTTP has answered with something else than a message. */
