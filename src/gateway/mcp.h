@@ -4,7 +4,8 @@
  *
  *     mcp.c          the sites, and the thread on which everything of theirs happens
  *     mcp_talk.c     talks: one client's conversation with one server, or what stands alone
- *     mcp_channel.c  requests of clients, and their answers
+ *     mcp_door.c     requests of clients, and where they go
+ *     mcp_channel.c  what they are answered with
  *     mcp_modern.c   what the era without sessions demands of them
  *     mcp_owner.c    whose sessions of servers over HTTP are whose
  *
@@ -143,5 +144,17 @@ void gw_put_error(sm_buf *out, sm_str id, int code, const char *text);
 /* Answers a channel that needs no server. `code` is JSON-RPC's. */
 void gw_channel_error(mcp_channel *c, int status, int code, const char *text);
 void gw_channel_bare(mcp_channel *c, int status);
+void gw_channel_answer(mcp_channel *c, int status, sm_str text); /* with this message */
+
+/* Takes the request away, to answer it. The channel is freed, or is when its last post comes. */
+gw_request *gw_channel_take(mcp_channel *c);
+
+/* Its answer is a stream from now on. */
+void gw_channel_flow(mcp_channel *c);
+
+/* Holds its request, and gives it to the loop. On a thread of the server's. */
+void gw_channel_post(mcp_channel *c);
+
+void gw_channel_free(mcp_channel *c); /* it has no request */
 
 #endif

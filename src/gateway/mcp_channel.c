@@ -1,5 +1,5 @@
 /*
- * Requests of MCP clients over HTTP, and what they are answered with.
+ * What requests of MCP clients over HTTP are answered with.
  *
  * A request that is answered by one message gets it as JSON; one that is told something before gets
  * a stream of events. What the server says that belongs to no request goes to whoever listens: a
@@ -22,23 +22,21 @@
 #include "gateway/run.h"
 #include "json/canon.h"
 
-#define FLOW_BYTES  ((size_t)20 << 20) /* not taken by a client: one large message, and some */
-#define ARENA_BYTES ((size_t)1 << 20)
-#define TYPE_BYTES  256u
+#define FLOW_BYTES ((size_t)20 << 20) /* not taken by a client: one large message, and some */
+#define TYPE_BYTES 256u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the end of a channel --------------------------------------------------------------------*/
 
-static void channel_free(mcp_channel *c)
+void gw_channel_free(mcp_channel *c)
 {
     sm_buf_fini(&c->body);
     sm_arena_fini(&c->arena);
     free(c);
 }
 
-/* Takes the request away, to answer it. The channel is freed, or is when its last post comes. */
-static gw_request *take_request(mcp_channel *c)
+gw_request *gw_channel_take(mcp_channel *c)
 {
     gw_request *r = c->r;
     pthread_mutex_lock(&lock);
@@ -49,7 +47,7 @@ static gw_request *take_request(mcp_channel *c)
     pthread_mutex_unlock(&lock);
     gw_talk_leave(c);
     if (!gone)
-        channel_free(c);
+        gw_channel_free(c);
     return r;
 }
 
@@ -71,7 +69,7 @@ static void on_gone_taken(mcp_post *post)
         else
             gw_problem(r, 499, "CANCELED", NULL, "The client has gone.");
     }
-    channel_free(c);
+    gw_channel_free(c);
 }
 
 /* On a thread of the server's. */
@@ -87,6 +85,17 @@ static void on_gone(gw_request *r)
     pthread_mutex_unlock(&lock);
 }
 
+void gw_channel_post(mcp_channel *c)
+{
+    gw_request *r = c->r;
+    pthread_mutex_lock(&lock); /* whoever hangs up now is heard of after it */
+    r->own = c;
+    r->on_gone = on_gone;
+    gw_hold(r);
+    mcp_loop_post(c->site->all->hub.loop, &c->post);
+    pthread_mutex_unlock(&lock);
+}
+
 /* ---- evidence --------------------------------------------------------------------------------*/
 
 /* That an answer went out is no proof that it was read: only another request on the same connection
@@ -94,16 +103,6 @@ static void on_gone(gw_request *r)
 static void note_sent(gw_talk *t, uint64_t connection, uint64_t ticket)
 {
     t->sent[t->sent_at++ % GW_SENT] = (gw_sent){connection, ticket};
-}
-
-static void note_read(gw_talk *t, uint64_t connection)
-{
-    for (unsigned i = 0; i < GW_SENT; i++) {
-        if (t->sent[i].ticket == 0 || t->sent[i].connection != connection)
-            continue;
-        mcp_session_arrived(t->session, t->sent[i].ticket);
-        t->sent[i].ticket = 0;
-    }
 }
 
 /* ---- answers ---------------------------------------------------------------------------------*/
@@ -117,11 +116,10 @@ void gw_put_error(sm_buf *out, sm_str id, int code, const char *text)
     sm_buf_text(out, "}}");
 }
 
-/* Answers with a message that is no server's. */
-static void answer(mcp_channel *c, int status, sm_str text)
+void gw_channel_answer(mcp_channel *c, int status, sm_str text)
 {
     bool flows = c->flows;
-    gw_request *r = take_request(c);
+    gw_request *r = gw_channel_take(c);
     if (flows) {
         gw_flow_end(r, true);
         return;
@@ -136,13 +134,13 @@ void gw_channel_error(mcp_channel *c, int status, int code, const char *text)
     sm_buf out;
     sm_buf_init(&out, 4096);
     gw_put_error(&out, c->id, code, text);
-    answer(c, status, sm_buf_view(&out));
+    gw_channel_answer(c, status, sm_buf_view(&out));
     sm_buf_fini(&out);
 }
 
 void gw_channel_bare(mcp_channel *c, int status)
 {
-    gw_request *r = take_request(c);
+    gw_request *r = gw_channel_take(c);
     gw_reply(r, status, "application/json", SM_STR(""));
 }
 
@@ -152,7 +150,7 @@ static void tell_session(mcp_channel *c)
         gw_set(c->r, "Mcp-Session-Id", sm_str_from(c->talk->id));
 }
 
-static void start_flow(mcp_channel *c)
+void gw_channel_flow(mcp_channel *c)
 {
     if (c->flows)
         return;
@@ -196,7 +194,7 @@ static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
     if (c == NULL || c->r == NULL)
         return 0;
     if (!answers) {
-        start_flow(c);
+        gw_channel_flow(c);
         push(c, text); /* what a client does not take in time is lost to it */
         return 0;
     }
@@ -205,7 +203,7 @@ static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
     tell_session(c);
     bool flows = c->flows, whole = !flows || push(c, text);
     int status = c->modern && c->site->argv != NULL ? gw_modern_status(text) : 200;
-    gw_request *r = take_request(c);
+    gw_request *r = gw_channel_take(c);
     if (flows)
         gw_flow_end(r, whole);
     else
@@ -232,7 +230,7 @@ static void on_head(void *context, mcp_channel *c, const sm_http_field *headers,
             set_header(c, h);
     }
     if (c->r != NULL && c->type.n >= 17 && memcmp(c->type.p, "text/event-stream", 17) == 0)
-        start_flow(c); /* and so do we */
+        gw_channel_flow(c); /* and so do we */
 }
 
 /* A server over HTTP has answered with something else than a message. */
@@ -242,14 +240,14 @@ static void fail(void *context, mcp_channel *c, const mcp_loss *loss)
     if (c->r == NULL)
         return;
     if (c->flows) {
-        gw_flow_end(take_request(c), false);
+        gw_flow_end(gw_channel_take(c), false);
         return;
     }
     /* The reply copies it, and the channel may be gone by then. */
     char type[TYPE_BYTES] = "application/json";
     if (c->type.p != NULL)
         snprintf(type, sizeof type, "%.*s", SM_FMT(c->type));
-    gw_reply(take_request(c), loss->status, type, loss->body);
+    gw_reply(gw_channel_take(c), loss->status, type, loss->body);
 }
 
 static void on_pause(void *context, bool paused)
@@ -275,345 +273,3 @@ const mcp_client_ops gw_mcp_client = {.deliver = deliver,
                                       .pause = on_pause,
                                       .rest = on_rest,
                                       .over = on_over};
-
-/* ---- on the loop -----------------------------------------------------------------------------*/
-
-/* What a client of a session may say that it speaks. */
-static bool known_version(sm_str version)
-{
-    static const char *const known[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05",
-                                        "2024-10-07"};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (sm_str_is(version, known[i]))
-            return true;
-    return version.p == NULL;
-}
-
-/* Whether a batch asks for anything. */
-static bool asks(sm_str batch)
-{
-    size_t cursor = 0;
-    sm_str name, item;
-    mcp_message m;
-    while (mcp_next(batch, &cursor, &name, &item))
-        if (!mcp_read(item, &m) || m.kind == MCP_REQUEST)
-            return true;
-    return false;
-}
-
-/* Whether a message may go on. If not, it is answered. */
-static bool check(mcp_channel *c, mcp_message *m)
-{
-    sm_buf out;
-    bool understood = mcp_read(sm_buf_view(&c->body), m);
-    c->id = m->kind == MCP_REQUEST || m->kind == MCP_INVALID ? m->id : (sm_str){0};
-    if (!understood) {
-        gw_channel_error(c, 400, m->junk ? -32700 : -32600, m->flaw);
-        return false;
-    }
-    sm_buf_init(&out, 4096 + MCP_ID_MAX + m->params.n);
-    int status = gw_modern_check(c, m, &out);
-    if (status != 0)
-        answer(c, status, sm_buf_view(&out));
-    sm_buf_fini(&out);
-    if (status == 0 && c->site->argv != NULL && !c->modern && !known_version(c->version)) {
-        status = 400;
-        gw_channel_error(c, status, -32000, "Bad Request: Unsupported protocol version");
-    }
-    return status == 0;
-}
-
-/* A request that its client has cancelled gets no answer: what carries it is ended. */
-static void end_canceled(gw_talk *t, const mcp_message *m)
-{
-    sm_str id;
-    if (t->id[0] == '\0' || !mcp_find(m->params, "requestId", &id))
-        return;
-    for (mcp_channel *c = t->channels, *next; c != NULL; c = next) {
-        next = c->next;
-        if (c->id.p == NULL || !sm_str_eq(c->id, id))
-            continue;
-        mcp_session_gone(t->session, c, false);
-        start_flow(c);
-        gw_flow_end(take_request(c), true);
-    }
-}
-
-static void on_post(mcp_channel *c)
-{
-    mcp_message m;
-    if (!check(c, &m))
-        return;
-    gw_talk *t = gw_talk_for(c, &m);
-    if (t == NULL)
-        return;
-    if (t->lost) {
-        gw_talk_end(t);
-        gw_channel_error(c, 404, -32001, "Session not found");
-        return;
-    }
-    note_read(t, c->r->connection);
-    if (t->paused && m.kind != MCP_RESULT && m.kind != MCP_ERROR) {
-        gw_channel_error(c, 503, -32603, "The server takes no more for now; nothing was done.");
-        return;
-    }
-    bool answered = m.kind == MCP_REQUEST || (m.kind == MCP_BATCH && asks(m.text));
-    t->used_ns = sm_clock_mono_ns();
-    c->listens = c->modern && strcmp(m.method, "subscriptions/listen") == 0;
-    if (answered)
-        gw_talk_join(t, c);
-    mcp_session_from_client(t->session, m.text, answered ? c : NULL, c->headers, c->header_count);
-    if (m.kind == MCP_NOTIFICATION && strcmp(m.method, "notifications/cancelled") == 0)
-        end_canceled(t, &m);
-    if (!answered)
-        gw_channel_bare(c, 202);
-}
-
-/* The session's own stream. */
-static void on_get(mcp_channel *c)
-{
-    if (c->session_id.p == NULL) {
-        gw_channel_error(c, 405, -32000, "Method not allowed.");
-        return;
-    }
-    gw_talk *t = gw_talk_for(c, NULL);
-    if (t == NULL)
-        return;
-    /* There is one. Whoever comes back for it may be here before we see that it has broken. */
-    if (t->stream != NULL)
-        gw_channel_error(t->stream, 409, -32000, "Conflict");
-    gw_talk_join(t, c);
-    t->stream = c;
-    start_flow(c);
-}
-
-static void on_delete(mcp_channel *c)
-{
-    gw_talk *t = gw_talk_for(c, NULL);
-    if (t == NULL)
-        return;
-    gw_channel_bare(c, 200);
-    gw_talk_end(t);
-}
-
-static void on_channel(mcp_post *post)
-{
-    mcp_channel *c = (mcp_channel *)(void *)post;
-    if (c->site->all->stopping)
-        gw_channel_error(c, 503, -32603, "The gateway is being stopped; nothing was done.");
-    else if (c->stream)
-        on_get(c);
-    else if (c->ends)
-        on_delete(c);
-    else
-        on_post(c);
-}
-
-/* ---- on the server's threads -----------------------------------------------------------------*/
-
-/* One that is there more than once says nothing that could be compared. */
-static sm_str keep_header(mcp_channel *c, gw_request *r, const char *name)
-{
-    sm_str value = gw_header_count(r, name) > 1 ? SM_STR("") : gw_header(r, name);
-    return value.p == NULL ? value : sm_arena_text(&c->arena, value);
-}
-
-static void out_of_memory(gw_request *r)
-{
-    gw_problem(r, 503, "OVERLOADED", "Try again later.", "The gateway is out of memory.");
-}
-
-/* Hands a request to the loop. */
-static void post(gw_request *r, gw_site *site)
-{
-    mcp_channel *c = calloc(1, sizeof *c);
-    sm_fault fault = {0};
-    if (c == NULL) {
-        out_of_memory(r);
-        return;
-    }
-    sm_arena_init(&c->arena, ARENA_BYTES);
-    sm_buf_init(&c->body, MCP_LINE_MAX);
-    sm_buf_str(&c->body, sm_buf_view(&r->body));
-    c->site = site;
-    c->r = r;
-    c->stream = r->method == GW_GET;
-    c->ends = r->method == GW_DELETE;
-    c->session_id = keep_header(c, r, "Mcp-Session-Id");
-    c->version = keep_header(c, r, "MCP-Protocol-Version");
-    c->method = keep_header(c, r, "Mcp-Method");
-    c->name = keep_header(c, r, "Mcp-Name");
-    sm_upstream_call up = {0};
-    sm_err e = c->body.err;
-    if (e == SM_OK)
-        e = site->argv != NULL
-                ? gw_modern_params(c, r)
-                : gw_proxy_request(r, &c->arena, &site->api, SM_STR(""), true, &up, &fault);
-    if (e != SM_OK) {
-        channel_free(c);
-        gw_proxy_refuse(r, e, &fault);
-        return;
-    }
-    if (site->argv == NULL) {
-        c->headers = up.request.headers;
-        c->header_count = up.request.header_count;
-    }
-    c->post.take = on_channel;
-    r->own = c;
-    r->on_gone = on_gone;
-    gw_hold(r);
-    mcp_loop_post(site->all->hub.loop, &c->post);
-}
-
-/* Whether a message to a server over HTTP is more than passed on. What is no message is: others
- * may read it otherwise. */
-static bool is_ours(const mcp_message *m, bool hides)
-{
-    bool calls = strcmp(m->method, "tools/call") == 0;
-    switch (m->kind) {
-    case MCP_REQUEST: return calls || (hides && strcmp(m->method, "tools/list") == 0);
-    case MCP_NOTIFICATION: return calls || strcmp(m->method, "notifications/cancelled") == 0;
-    case MCP_RESULT:
-    case MCP_ERROR: return false;
-    default: return true;
-    }
-}
-
-static bool concerns_us(const gw_request *r)
-{
-    mcp_message m;
-    gw_own *own = r->method == GW_POST ? gw_own_get() : NULL;
-    if (own == NULL)
-        return r->method == GW_POST;
-    bool hides = sm_contracts_now(r->g->ledger, own->answer)->unlisted == SM_UNLISTED_HIDE;
-    mcp_read(sm_buf_view(&r->body), &m);
-    if (m.kind != MCP_BATCH)
-        return is_ours(&m, hides);
-    size_t cursor = 0;
-    sm_str name, item, batch = m.text;
-    bool ours = false;
-    while (!ours && mcp_next(batch, &cursor, &name, &item)) {
-        mcp_read(item, &m);
-        ours = is_ours(&m, hides);
-    }
-    return ours;
-}
-
-/* Whether the answer is a stream for what may happen. */
-static bool listens(const gw_request *r)
-{
-    mcp_message m;
-    if (r->method != GW_POST)
-        return r->method == GW_GET;
-    mcp_read(sm_buf_view(&r->body), &m);
-    return m.kind == MCP_REQUEST && strcmp(m.method, "subscriptions/listen") == 0;
-}
-
-/* A session that a server over HTTP has made is its client's who was given it. */
-static void on_header(gw_request *r, sm_str name, sm_str value)
-{
-    if (sm_header_is(name, SM_STR("Mcp-Session-Id")))
-        gw_owner_note(r->g->mcp, r->rest, value, r->who.id);
-}
-
-static void pass(gw_request *r, const gw_site *site)
-{
-    sm_arena a;
-    sm_upstream_call up;
-    sm_fault fault = {0};
-    sm_arena_init(&a, (size_t)64 << 20);
-    sm_err e = gw_proxy_request(r, &a, &site->api, SM_STR(""), false, &up, &fault);
-    up.request.write = r->method == GW_POST;
-    r->on_header = on_header;
-    if (e == SM_OK && listens(r))
-        gw_pass_stream(r, &up.request);
-    else if (e == SM_OK)
-        gw_pass(r, &up.request);
-    else
-        gw_proxy_refuse(r, e, &fault);
-    sm_arena_fini(&a);
-}
-
-static bool mentions(sm_str header, const char *type)
-{
-    return header.p != NULL && (memmem(header.p, header.n, type, strlen(type)) != NULL ||
-                                memmem(header.p, header.n, "*/*", 3) != NULL);
-}
-
-/* Whether the client takes what it may be answered with, and sends what is read here. If not, it is
- * told so. */
-static bool acceptable(gw_request *r)
-{
-    sm_str accept = gw_header(r, "Accept");
-    bool events = mentions(accept, "text/event-stream"),
-         json = mentions(accept, "application/json");
-    if ((r->method == GW_GET && !events) || (r->method == GW_POST && !(events && json))) {
-        gw_problem(r, 406, "NOT_ALLOWED",
-                   r->method == GW_GET ? "Send Accept: text/event-stream."
-                                       : "Send Accept: application/json, text/event-stream.",
-                   "The client does not accept what an MCP server answers with.");
-        return false;
-    }
-    sm_str type = gw_header(r, "Content-Type");
-    if (r->method == GW_POST &&
-        (type.p == NULL || memmem(type.p, type.n, "application/json", 16) == NULL)) {
-        gw_problem(r, 415, "NOT_ALLOWED", "Send Content-Type: application/json.",
-                   "The body is not said to be JSON.");
-        return false;
-    }
-    return true;
-}
-
-/* Whether a session that the client names is its own. */
-static bool may_use(gw_request *r)
-{
-    sm_str id = gw_header(r, "Mcp-Session-Id");
-    return id.p == NULL || gw_owner_is(r->g->mcp, r->rest, id, r->who.id);
-}
-
-/* Whether others may read the body otherwise than we do. */
-static bool encoded(gw_request *r)
-{
-    sm_str type = gw_header(r, "Content-Type"), coding = gw_header(r, "Content-Encoding");
-    char text[128];
-    if (r->method != GW_POST)
-        return false;
-    if (coding.p != NULL && coding.n > 0 && !sm_header_is(coding, SM_STR("identity")))
-        return true;
-    snprintf(text, sizeof text, "%.*s", SM_FMT(type));
-    const char *charset = strcasestr(text, "charset=");
-    return type.n >= sizeof text ||
-           (charset != NULL && strncasecmp(charset + 8 + (charset[8] == '"'), "utf-8", 5) != 0);
-}
-
-void gw_on_mcp(gw_request *r)
-{
-    gw_mcp *all = r->g->mcp;
-    gw_site *site = NULL;
-    for (uint32_t i = 0; all != NULL && i < all->site_count; i++)
-        if (sm_str_eq(all->sites[i].config->name, r->rest))
-            site = &all->sites[i];
-    if (site == NULL) {
-        gw_problem(r, 404, "NO_ROUTE", "Use one of the names under `mcp` in the configuration.",
-                   "No MCP server is configured under that name.");
-    } else if (site->flaw[0] != '\0') {
-        gw_problem(r, 500, "MISCONFIGURED",
-                   "Tell whoever runs the gateway; trying again does not help.", "%s", site->flaw);
-    } else if (r->method != GW_POST && r->method != GW_GET && r->method != GW_DELETE) {
-        gw_set(r, "Allow", SM_STR("POST, GET, DELETE"));
-        gw_problem(r, 405, "NOT_ALLOWED", "Use POST, GET or DELETE.", "%s is not for MCP.",
-                   r->method_text);
-    } else if (site->argv == NULL && !may_use(r)) {
-        gw_problem(r, 404, "NOT_FOUND", "Start a session of your own.",
-                   "There is no such session.");
-    } else if (site->argv == NULL && encoded(r)) {
-        gw_problem(r, 415, "NOT_ALLOWED", "Send it as it is, in UTF-8.",
-                   "The body is in a form in which it cannot be looked at.");
-    } else if (site->argv != NULL && !acceptable(r)) {
-        /* answered */
-    } else if (site->argv != NULL || concerns_us(r)) {
-        post(r, site);
-    } else {
-        pass(r, site);
-    }
-}

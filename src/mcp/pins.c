@@ -33,7 +33,7 @@
 #include "json/canon.h"
 
 #define PINS_BYTES_MAX ((size_t)32 << 20)
-#define LOCK_TRIES     20 /* 10 ms apart */
+#define LOCK_TRIES     100 /* 10 ms apart */
 
 static const sm_json_limits file_limits = {
     .bytes = PINS_BYTES_MAX, .depth = 8, .values = 32 * MCP_TOOLS_MAX};

@@ -118,8 +118,7 @@ void mcp_stream_head(mcp_flight *f, bool events)
 static bool has_session(const mcp_flight *f)
 {
     return !f->remote->plain ||
-           (f->way != NULL &&
-            mcp_header_find(f->way->headers, f->way->header_count, "Mcp-Session-Id").p != NULL);
+           mcp_header_find(f->came_with, f->came_with_count, "Mcp-Session-Id").p != NULL;
 }
 
 static void come_back(mcp_flight *f, const char *why)

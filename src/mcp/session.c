@@ -174,12 +174,13 @@ void mcp_session_end(mcp_session *s)
 
 void mcp_session_wind_up(mcp_session *s)
 {
-    mcp_session_deaf(s);
     mcp_call *next;
     for (mcp_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
         if (call->session == s && call->stage == MCP_PARKED)
             mcp_call_hurry(call);
+        else if (call->session == s && call->stage == MCP_ELICITING)
+            mcp_call_refuse(call);
     }
 }
 
