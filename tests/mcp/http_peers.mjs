@@ -86,7 +86,7 @@ class Upstream extends Place {
         this.to = to;
     }
     command(options = {}) {
-        return [...super.command({ ...options, server: [] }).slice(0, -1), '--upstream', this.to];
+        return [...super.command({ ...options, server: [] }), '--upstream', this.to];
     }
 }
 const upstream = new Upstream(sdkUrl);
