@@ -436,7 +436,7 @@ beside('a read behind a write whose ledger is stuck is passed on; the write is r
     assert.ok(!over, 'the ledger is stuck');
     const verdict = assertVerdict(await write, 'LEDGER_UNAVAILABLE');
     assert.equal(verdict.message, 'The ledger cannot be used now, so nothing was done.');
-    assert.match(client.stderr, /the ledger cannot be used: ./);
+    await eventually('people are told', () => /the ledger cannot be used: ./.test(client.stderr));
     hog.stdin.end('ROLLBACK;\n');
     await new Promise((resolve) => hog.on('close', resolve));
     assertDone(await client.call('append', { what: 'y' }), 'y: 1');

@@ -26,7 +26,7 @@ const { gw } = site;
 const lines = new Place({ contract });
 lines.command = ((inner) => (options = {}) => {
     const url = options.url ?? web.url;
-    return [...inner.call(lines, { ...options, server: [] }).slice(0, -1), '--upstream', url];
+    return [...inner.call(lines, { ...options, server: [] }), '--upstream', url];
 })(lines.command);
 
 // A client for each front: raw HTTP through the gateway, lines through the proxy.
