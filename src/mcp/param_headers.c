@@ -80,7 +80,7 @@ bool mcp_header_take(sm_buf *out, sm_str value)
     sm_str inside = {value.p + before, value.n - before - (sizeof sentinel_end - 1)};
     if (!sm_base64_take(out, inside))
         return false;
-    if (out->err == SM_OK && !sm_utf8_valid((sm_str){out->p + from, out->len - from})) {
+    if (out->len > from && !sm_utf8_valid((sm_str){out->p + from, out->len - from})) {
         out->len = from;
         return false;
     }
