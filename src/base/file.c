@@ -1,4 +1,4 @@
-/* Reading a small file whole. */
+/* Whole files, and where the user's own are. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -32,6 +32,18 @@ sm_err sm_file_read(const char *path, size_t limit, sm_buf *out, sm_fault *fault
     if (out->len > limit || out->err != SM_OK)
         return sm_fault_set(fault, SEMEL_E_LIMIT, "%s: larger than %zu bytes", path, limit);
     return SM_OK;
+}
+
+bool sm_file_write(int fd, sm_str bytes)
+{
+    while (bytes.n > 0) {
+        ssize_t n = write(fd, bytes.p, bytes.n);
+        if (n < 0 && errno != EINTR)
+            return false;
+        bytes.p += n < 0 ? 0 : n;
+        bytes.n -= n < 0 ? 0 : (size_t)n;
+    }
+    return true;
 }
 
 bool sm_state_path(const char *name, char out[SM_PATH_MAX])

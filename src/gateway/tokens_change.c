@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "gateway/tokens.h"
 #include "json/canon.h"
 
@@ -148,18 +149,6 @@ static void put_token(sm_buf *b, const gw_token *t)
     sm_buf_byte(b, '}');
 }
 
-static bool write_all(int fd, sm_str bytes)
-{
-    while (bytes.n > 0) {
-        ssize_t n = write(fd, bytes.p, bytes.n);
-        if (n < 0 && errno != EINTR)
-            return false;
-        bytes.p += n < 0 ? 0 : n;
-        bytes.n -= n < 0 ? 0 : (size_t)n;
-    }
-    return true;
-}
-
 /* A new name lasts only once its directory is on the disk. */
 static bool sync_directory(const char *path)
 {
@@ -181,7 +170,7 @@ static sm_err replace(const char *path, sm_str bytes, sm_fault *fault)
     if (fd < 0)
         return sm_fault_set(fault, SEMEL_E_IO, "%s cannot be made: %s", fresh, strerror(errno));
     give_away_file(fd, path);
-    bool done = fchmod(fd, 0600) == 0 && write_all(fd, bytes) && fsync(fd) == 0;
+    bool done = fchmod(fd, 0600) == 0 && sm_file_write(fd, bytes) && fsync(fd) == 0;
     done &= close(fd) == 0;
     done = done && rename(fresh, path) == 0 && sync_directory(path);
     return done ? SM_OK : gw_tokens_failed(path, "written", fault);

@@ -324,18 +324,6 @@ static void put_pins(sm_buf *b, const check *k)
     sm_buf_text(b, "\n}}\n");
 }
 
-static bool write_all(int fd, sm_str bytes)
-{
-    while (bytes.n > 0) {
-        ssize_t n = write(fd, bytes.p, bytes.n);
-        if (n < 0 && errno != EINTR)
-            return false;
-        bytes.p += n < 0 ? 0 : n;
-        bytes.n -= n < 0 ? 0 : (size_t)n;
-    }
-    return true;
-}
-
 /* Puts a new file in the place of the old one, or leaves that as it was. */
 static bool replace(const char *path, sm_str text)
 {
@@ -344,7 +332,7 @@ static bool replace(const char *path, sm_str text)
     int fd = mkostemp(name, O_CLOEXEC); /* its owner's alone */
     if (fd < 0)
         return false;
-    bool done = write_all(fd, text) && fsync(fd) == 0;
+    bool done = sm_file_write(fd, text) && fsync(fd) == 0;
     int saved = errno;
     if (close(fd) != 0 && done) {
         saved = errno;

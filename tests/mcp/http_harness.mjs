@@ -64,6 +64,17 @@ export class Site {
     }
 }
 
+// A place whose server is reached over HTTP: `semel mcp --upstream URL`.
+export class UpstreamPlace extends Place {
+    constructor(url, options = {}) {
+        super(options);
+        this.url = url;
+    }
+    command({ url = this.url, ...options } = {}) {
+        return super.command({ ...options, server: [], args: ['--upstream', url] });
+    }
+}
+
 // A client of Streamable HTTP.
 export class HttpClient {
     constructor(url, { headers = {}, modern = false, capabilities = {}, version = legacyVersion, place = null } = {}) {

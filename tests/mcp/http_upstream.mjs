@@ -2,32 +2,31 @@
 // `semel mcp --upstream` for clients over stdio. Whatever they do, a write is done once, and who asks is
 // told the truth.
 
-import { Site } from './http_harness.mjs';
+import http from 'node:http';
+import { Site, UpstreamPlace } from './http_harness.mjs';
 import { WebServer } from './http_server.mjs';
 import {
-    Place, assert, assertDone, assertFresh, assertReplayed, assertVerdict, textOf,
+    assert, assertDone, assertFresh, assertReplayed, assertVerdict, textOf,
 } from './harness.mjs';
 import { eventually, run, sleep, test } from '../gateway/tap.mjs';
 
-const tools = { append: { class: 'write' }, look: { class: 'read' }, put: { class: 'write' }, region: { class: 'write' } };
+const tools = {
+    append: { class: 'write' }, look: { class: 'read' }, region: { class: 'write' },
+    put: { class: 'write', on_repeat: 'run' }, secret: { class: 'write', approval: { self_approval: true } },
+};
 const contract = { tools };
 const [web, plain] = [await WebServer.start({ sessions: true }), await WebServer.start()];
 const site = await Site.start({
     contract,
     servers: {
         web: { url: web.url, headers: { authorization: 'Bearer ${SECRET}' } }, plain: { url: plain.url },
-        hidden: { url: web.url },
     },
     env: { SECRET: 'upstream-secret' },
 });
 const { gw } = site;
 
 // The same server behind the proxy on stdio.
-const lines = new Place({ contract });
-lines.command = ((inner) => (options = {}) => {
-    const url = options.url ?? web.url;
-    return [...inner.call(lines, { ...options, server: [] }), '--upstream', url];
-})(lines.command);
+const lines = new UpstreamPlace(web.url, { contract });
 
 // A client for each front: raw HTTP through the gateway, lines through the proxy.
 const fronts = {
@@ -35,7 +34,7 @@ const fronts = {
         open: (options = {}) => site.open({ name: 'web', ...options }),
     },
     stdio: {
-        open: (options = {}) => lines.open({ url: web.url, ...options }),
+        open: (options = {}) => lines.open(options),
     },
 };
 
@@ -123,16 +122,6 @@ for (const [front, { open }] of Object.entries(fronts)) {
             if (front === 'gateway') assert.equal(again.status, status);
         });
     }
-
-    test(`${front}: a server that cannot be reached: nothing was done, and the next one may be`, async () => {
-        const gone = await WebServer.start();
-        gone.stop();
-        const client = front === 'gateway' ? null : lines.start({ url: gone.url });
-        if (!client) return;
-        const answer = await client.request('initialize', { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'x', version: '1' } });
-        assert.ok(answer.error, answer.line);
-        await client.close();
-    });
 
     test(`${front}: a session that the server has forgotten`, async () => {
         const client = await open();
@@ -399,6 +388,59 @@ test('gateway: modern headers go with the call, and the server\'s own key of arg
     assert.equal(one.headers['mcp-session-id'], undefined);
 });
 
+test('gateway: on_repeat run: the session of the server that has the answer, later; no other', async () => {
+    const [one, two] = [await site.open({ name: 'web' }), await site.open({ name: 'web' })];
+    const young = site.client({ name: 'web', modern: true });
+    one.connection = new http.Agent({ keepAlive: true, maxSockets: 1 });
+    const args = { what: 'again' };
+    assertFresh(await one.call('put', args), 'again: 1');
+    for (const other of [one, two, young]) assertReplayed(await other.call('put', args), 'again: 1');
+    await sleep(2200);
+    assertReplayed(await young.call('put', args), 'again: 1');
+    assertFresh(await one.call('put', args), 'again: 2');
+    assert.equal(web.effects('again'), 2);
+});
+
+test('gateway: approvals of calls to a server over HTTP', async () => {
+    const verdict = assertVerdict(await (await site.open({ name: 'web' })).call('secret', { what: 'approved' }), 'AWAITING_APPROVAL');
+    const { request } = await gw.effect(verdict.effect);
+    assert.equal((await gw.approver.post(`/v1/effects/${verdict.effect}/approve`, { request })).status, 200);
+    assertFresh(await (await site.open({ name: 'web' })).call('secret', { what: 'approved' }), 'approved: 1');
+    const young = site.client({ name: 'web', modern: true, capabilities: { elicitation: {} } });
+    const asked = await young.call('secret', { what: 'own' });
+    assert.equal(asked.result.resultType, 'input_required', asked.line);
+    const [name] = Object.keys(asked.result.inputRequests);
+    const more = { inputResponses: { [name]: { action: 'accept', content: { approve: true } } }, requestState: asked.result.requestState };
+    assertFresh(await young.call('secret', { what: 'own' }, more), 'own: 1');
+    assert.equal(web.calls('own')[0].message.params.requestState, undefined, 'what was ours is not the server\'s');
+});
+
+test('gateway: a session of a server over HTTP is of the token that began it', async () => {
+    const client = await site.open({ name: 'web' });
+    for (const token of ['agent2', 'stranger']) {
+        const other = site.client({ name: 'web', token });
+        other.session = client.session;
+        assert.equal((await other.request('ping')).status, 404);
+        assert.equal((await other.call('append', { what: 'stolen' })).status, 404);
+        assert.equal((await other.listen()).status, 404);
+        assert.equal((await other.end()).status, 404);
+    }
+    assert.equal(web.effects('stolen'), 0);
+    assert.equal((await client.request('ping')).status, 200);
+});
+
+test('gateway: a server that cannot be reached: nothing was done, and it may be tried again', async () => {
+    const gone = await WebServer.start();
+    const away = await Site.start({ contract, servers: { gone: { url: gone.url } } });
+    const client = away.client({ name: 'gone' });
+    assertFresh(await client.call('append', { what: 'there' }), 'there: 1');
+    gone.stop();
+    const verdict = assertVerdict(await client.call('append', { what: 'not-there' }), 'UPSTREAM_FAILED', /nothing was done/i);
+    assert.equal(verdict.retriable, true);
+    const ping = await client.request('ping');
+    assert.equal(ping.status, 502, ping.text);
+});
+
 test('gateway: tools that a contract hides are taken out of the list of a server over HTTP', async () => {
     const hidden = await Site.start({ contract: { unlisted: 'hide', tools: { append: { class: 'write' } } }, servers: { web: { url: web.url } } });
     for (const modern of [false, true]) {
@@ -423,7 +465,7 @@ test('stdio: modern requests have the headers that the server wants', async () =
 });
 
 test('stdio: what the server says of its own accord comes, and closing ends the session', async () => {
-    const client = await lines.open({ url: web.url });
+    const client = await lines.open();
     await client.request('ping');
     const before = web.of('ping').at(-1).headers['mcp-session-id'];
     await eventually('the server has a stream', () => web.sessions.get(before).stream);
@@ -434,7 +476,7 @@ test('stdio: what the server says of its own accord comes, and closing ends the 
 });
 
 test('stdio: a read that is cancelled before it had its turn is not sent', async () => {
-    const client = await lines.open({ url: web.url });
+    const client = await lines.open();
     const message = (id, name, what) => ({ jsonrpc: '2.0', id, method: 'tools/call', params: { name, arguments: { what } } });
     const cancel = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'r' } };
     await client.call('append', { what: 'turn-0' }); // the tools are known
@@ -448,23 +490,23 @@ test('stdio: a read that is cancelled before it had its turn is not sent', async
 });
 
 test('stdio: standard input ends in the middle of a write: it ends, and is recorded', async () => {
-    const client = await lines.open({ url: web.url });
+    const client = await lines.open();
     const args = { what: 'input-ends', script: 'effect mark:input-ends wait:300 answer' };
     client.call('append', args).catch(() => {});
     await web.passed('input-ends');
     await client.close();
-    const next = await lines.open({ url: web.url });
+    const next = await lines.open();
     assertReplayed(await next.call('append', args), 'input-ends: 1');
     await next.close();
 });
 
 test('stdio: killed between forward and answer: in doubt, one effect', async () => {
-    const client = await lines.open({ url: web.url });
+    const client = await lines.open();
     const args = { what: 'line-killed', script: 'effect mark:line-killed never' };
     client.call('append', args).catch(() => {});
     await web.passed('line-killed');
     await client.kill();
-    const next = await lines.open({ url: web.url });
+    const next = await lines.open();
     assertVerdict(await next.call('append', args), 'IN_DOUBT');
     assert.equal(web.effects('line-killed'), 1);
     await next.close();
