@@ -101,9 +101,10 @@ struct gw_talk {
     unsigned sent_at;
     bool paused; /* its server takes no more for now */
     int64_t used_ns;
-    bool over;  /* its client has ended it */
-    bool lost;  /* its server has ended for good */
-    int futile; /* starts of the server in a row after which it said nothing */
+    bool over;       /* its client has ended it */
+    int64_t over_ns; /* since when */
+    bool lost;       /* its server has ended for good */
+    int futile;      /* starts of the server in a row after which it said nothing */
 };
 
 /* ---- talks (mcp_talk.c) ----------------------------------------------------------------------*/

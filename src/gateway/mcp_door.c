@@ -85,7 +85,8 @@ static void end_canceled(gw_talk *t, const mcp_message *m)
         return;
     for (mcp_channel *c = t->channels, *next; c != NULL; c = next) {
         next = c->next;
-        if (c->id.p == NULL || !sm_str_eq(c->id, id))
+        char own[MCP_ID_MAX + 2], named[MCP_ID_MAX + 2];
+        if (c->id.p == NULL || !sm_str_eq(mcp_id_key(c->id, own), mcp_id_key(id, named)))
             continue;
         mcp_session_gone(t->session, c, false);
         gw_channel_flow(c);

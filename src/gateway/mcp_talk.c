@@ -14,6 +14,7 @@
 #include "base/clock.h"
 
 #define IDLE_MS    1800000 /* a talk that nobody uses for so long is ended */
+#define OVER_MS    120000  /* for what a session that was ended has left behind */
 #define FUTILE_MAX 5
 
 /* ---- finding ---------------------------------------------------------------------------------*/
@@ -109,7 +110,7 @@ static bool make_room(const gw_site *site, const gw_who *who)
     gw_talk *oldest = NULL;
     size_t own = 0;
     for (gw_talk *t = site->talks; t != NULL; t = t->next)
-        own += strcmp(t->who.id, who->id) == 0;
+        own += !t->over && strcmp(t->who.id, who->id) == 0;
     if (site->talk_count < GW_TALKS_MAX && own < GW_TALKS_EACH)
         return true;
     for (gw_talk *t = site->argv == NULL ? site->talks : NULL; t != NULL; t = t->next)
@@ -221,12 +222,22 @@ void gw_talk_end(gw_talk *t)
     if (t->over)
         return;
     t->over = true;
+    t->over_ns = sm_clock_mono_ns();
     while (t->channels != NULL)
         if (stopping)
             gw_channel_error(t->channels, 503, -32603, "The gateway is being stopped.");
         else
             gw_channel_error(t->channels, 404, -32001, "Session not found");
     mcp_session_end(t->session);
+}
+
+/* Whether a talk that is over can go: nothing that writes is under way; or it has been for so long
+ * that nobody will ever hear of it, and what the server has stays a claim, which is in doubt. */
+static bool has_ended(const gw_talk *t)
+{
+    return mcp_session_writes(t->session) == 0 ||
+           (sm_clock_mono_ns() - t->over_ns > (int64_t)OVER_MS * 1000000 &&
+            !mcp_session_elsewhere(t->session));
 }
 
 static bool ends(gw_talk *t, gw_sweep which)
@@ -246,7 +257,7 @@ void gw_talk_sweep(gw_mcp *all, gw_sweep which)
             next = t->next;
             if (!t->over && ends(t, which))
                 gw_talk_end(t);
-            if (t->over && mcp_session_writes(t->session) == 0)
+            if (t->over && has_ended(t))
                 talk_free(t);
         }
     }

@@ -126,7 +126,7 @@ bool mcp_approve_here(mcp_call *call)
         }
     }
     if (call->x->modern)
-        return elicits(call) && ask_modern(call);
+        return !call->decided && elicits(call) && ask_modern(call);
     return call->session->elicits && !call->decided && ask_legacy(call);
 }
 

@@ -51,6 +51,24 @@ static bool make_scope(mcp_call *call, const char **wrong)
     return call->ask.call.scope.p != NULL;
 }
 
+/* What a call brings to answer the server's questions, by value and not by spelling. */
+static sm_err put_legs(mcp_call *call, sm_buf *out)
+{
+    static const char *const names[] = {"inputResponses", "requestState"};
+    sm_err e = SM_OK;
+    for (size_t i = 0; e == SM_OK && i < 2; i++) {
+        sm_str part;
+        const sm_json *value = NULL;
+        if (!mcp_find(call->params, names[i], &part))
+            part = SM_STR("null");
+        e = sm_json_read(&call->arena, part, &sm_json_args_limits, &value, NULL);
+        if (e == SM_OK)
+            e = sm_json_canon(value, out, (sm_str){0}, NULL);
+        sm_buf_byte(out, '\n');
+    }
+    return e != SM_OK ? e : out->err;
+}
+
 /* The step that a call is of: what the client says; and a leg that answers the server's questions
  * is another one than the leg before it. */
 static bool make_step(mcp_call *call, const char **wrong)
@@ -66,22 +84,16 @@ static bool make_step(mcp_call *call, const char **wrong)
     }
     sm_digest digest = {0};
     sm_hash hash;
-    sm_str part;
-    static const char *const names[] = {"inputResponses", "requestState"};
-    sm_err e = sm_digest_init(&digest);
+    sm_buf legs;
+    sm_buf_init(&legs, 2 * MCP_LINE_MAX);
+    *wrong = "What answers the server's questions cannot be read.";
+    sm_err e = put_legs(call, &legs);
     if (e == SM_OK)
-        e = sm_digest_start(&digest);
-    for (size_t i = 0; e == SM_OK && i < 2; i++) {
-        if (!mcp_find(call->params, names[i], &part))
-            part = SM_STR("");
-        uint64_t n = part.n;
-        e = sm_digest_add(&digest, &n, sizeof n);
-        if (e == SM_OK)
-            e = sm_digest_add(&digest, part.p, part.n);
-    }
+        e = sm_digest_init(&digest);
     if (e == SM_OK)
-        e = sm_digest_finish(&digest, &hash);
+        e = sm_digest_bytes(&digest, legs.p, legs.len, &hash);
     sm_digest_fini(&digest);
+    sm_buf_fini(&legs);
     char text[SM_HASH_TEXT + 1];
     if (e != SM_OK)
         return false;

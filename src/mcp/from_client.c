@@ -53,6 +53,8 @@ void mcp_pass_request(mcp_session *s, const mcp_message *m, mcp_what what, mcp_c
     sm_str cursor;
     mcp_exchange_describe(x, m->params);
     x->changes = s->server->changes;
+    x->listens = strcmp(m->method, "subscriptions/listen") == 0;
+    s->listening += x->listens;
     x->first_page = what == MCP_W_LIST && !mcp_find(m->params, "cursor", &cursor);
     x->batch = hop->batch;
     forward_request(s, m, x);
@@ -223,6 +225,8 @@ void mcp_session_from_client(mcp_session *s, sm_str text, mcp_channel *channel,
     if (s->ending)
         return;
     mcp_read(text, &m);
+    if (s->lapsed && !s->starting && strcmp(m.method, "initialize") != 0)
+        mcp_session_begin_again(s);
     if (m.kind == MCP_BATCH)
         on_batch(s, m.text, channel, &hop);
     else

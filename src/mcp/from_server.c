@@ -165,15 +165,13 @@ static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
     }
 }
 
-static void begin_again(mcp_session *s);
-
 static void on_lost(void *context, mcp_way *way, const mcp_loss *loss)
 {
     mcp_session *s = context;
     bool again = loss->session_gone && !s->starting && s->o.renews;
     lose(s, (mcp_exchange *)(void *)way, loss);
     if (again)
-        begin_again(s);
+        mcp_session_begin_again(s);
 }
 
 /* The answers to a batch go back together, and have no head of their own. */
@@ -259,6 +257,13 @@ static void started(mcp_session *s)
 static void on_initialized(mcp_exchange *x, const mcp_message *m)
 {
     mcp_session *s = x->session;
+    if (m == NULL && s->link->exchanges) {
+        /* A child tells when it is back; over HTTP the next message has to try. */
+        mcp_say(s->server->hub, MCP_WARN,
+                "the server has forgotten the session, and takes no new one");
+        s->lapsed = true;
+        started(s);
+    }
     if (m == NULL)
         return; /* gone again */
     s->starting = false;
@@ -278,8 +283,9 @@ void mcp_ignore(mcp_exchange *x, const mcp_message *m)
     (void)m;
 }
 
-static void begin_again(mcp_session *s)
+void mcp_session_begin_again(mcp_session *s)
 {
+    s->lapsed = false;
     s->server->stale = true;
     s->starting = s->initialize.len > 0 && mcp_request(s, "initialize", sm_buf_view(&s->initialize),
                                                        NULL, 0, on_initialized, NULL) != NULL;
@@ -294,7 +300,7 @@ static void on_up(void *context)
     mcp_session *s = context;
     s->down = s->away = s->starting = false;
     mcp_loop_untime(s->server->hub->loop, &s->away_timer);
-    begin_again(s);
+    mcp_session_begin_again(s);
 }
 
 mcp_link_events mcp_session_events(mcp_session *s)

@@ -161,6 +161,8 @@ void mcp_session_deaf(mcp_session *s);
 /* The server does not come back, or all is to end soon: whoever only waits is told so now. */
 void mcp_session_wind_up(mcp_session *s);
 
+/* Whether a worker has one of its calls, or it is parked: then it cannot be freed. */
+bool mcp_session_elsewhere(const mcp_session *s);
 size_t mcp_session_writes(const mcp_session *s); /* how many calls are not over */
 
 /* Whether something is still to be given to the server, or written down; or with `requests`, to be

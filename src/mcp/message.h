@@ -86,6 +86,9 @@ static inline bool mcp_is_true(sm_str value)
 /* Whether a text is one JSON value, so that these may be asked about it. */
 bool mcp_is_json(sm_str text);
 
+/* An id as it is compared: a string decoded, so that "a\/b" is "a/b", a number as written. */
+sm_str mcp_id_key(sm_str id, char room[MCP_ID_MAX + 2]);
+
 /* ---- changing --------------------------------------------------------------------------------*/
 
 /* One range of a text, and what is to stand there instead. */

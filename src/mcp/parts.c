@@ -277,3 +277,15 @@ void mcp_one_line(char *text, size_t n)
         if (*text == '\n' || *text == '\r')
             *text = ' ';
 }
+
+sm_str mcp_id_key(sm_str id, char room[MCP_ID_MAX + 2])
+{
+    if (!mcp_is_string(id) || memchr(id.p, '\\', id.n) == NULL)
+        return id;
+    room[0] = '"';
+    if (!mcp_text(id, room + 1, MCP_ID_MAX))
+        return id;
+    size_t n = strlen(room);
+    room[n] = '"';
+    return (sm_str){room, n + 1};
+}

@@ -68,6 +68,7 @@ struct mcp_flight {
     bool initialize, initialized; /* it is the one of that name */
     bool modern;                  /* it stands alone: no session, nothing to come back to */
     bool in_session;              /* it was sent with a session's id */
+    uint64_t session_number;      /* which */
     bool barrier;                 /* what follows waits for it */
     bool waiting;
     bool answered, over;
@@ -116,6 +117,7 @@ struct mcp_remote {
     char version[MCP_VERSION_MAX + 1];    /* as initialized; empty: it is not */
     char modern[MCP_VERSION_MAX + 1];     /* of the last request that stood alone */
     bool session_gone;
+    uint64_t session_number; /* of the one that there is */
 
     mcp_flights waiting, under_way;
     mcp_flight *dead; /* over, and not freed yet */
@@ -164,6 +166,9 @@ void mcp_flight_lose(mcp_flight *f, const mcp_loss *loss);
 
 /* The same for one that was sent, with a reason in the manner of printf. */
 void mcp_flight_break(mcp_flight *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The server says that it does not know the session, which is still the newest. */
+bool mcp_flight_orphaned(const mcp_flight *f);
 
 /* What follows need not wait for it any more. */
 void mcp_flight_pass(mcp_flight *f);

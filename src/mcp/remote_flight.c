@@ -115,7 +115,7 @@ void mcp_flight_break(mcp_flight *f, const char *format, ...)
 static void lose_answer(mcp_flight *f, const char *what)
 {
     char why[WHY_MAX];
-    bool gone = f->status == 404 && f->in_session;
+    bool gone = mcp_flight_orphaned(f);
     if (gone)
         f->remote->session_gone = true;
     snprintf(why, sizeof why, "the server answered %d%s%s%s", f->status, what == NULL ? "" : ": ",
@@ -258,6 +258,7 @@ static void keep_session(mcp_remote *r, sm_str id)
 {
     r->session[0] = '\0';
     r->session_gone = false;
+    r->session_number++;
     if (id.p == NULL || id.n > MCP_SESSION_ID_MAX)
         return;
     for (size_t i = 0; i < id.n; i++) {
@@ -359,7 +360,7 @@ static void end_whole(mcp_flight *f)
 static void end_rest(mcp_flight *f)
 {
     mcp_message m;
-    bool gone = f->status == 404 && f->in_session;
+    bool gone = mcp_flight_orphaned(f);
     if (!f->remote->plain && !gone && f->gathered.len > 0 &&
         mcp_read(sm_buf_view(&f->gathered), &m) && m.kind == MCP_ERROR && answers(f, &m)) {
         give_one(f, &m, m.text);
@@ -416,4 +417,9 @@ sm_err mcp_flight_send(mcp_flight *f, const mcp_message *m)
 sm_err mcp_flight_get(mcp_flight *f, int64_t pause_ms)
 {
     return start(f, &(sm_http_request){.method = "GET"}, NULL, pause_ms);
+}
+
+bool mcp_flight_orphaned(const mcp_flight *f)
+{
+    return f->status == 404 && f->in_session && f->session_number == f->remote->session_number;
 }

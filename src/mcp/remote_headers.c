@@ -137,6 +137,7 @@ static void set_legacy(fields *f, mcp_flight *flight)
     if (r->session[0] != '\0') {
         set(f, SM_STR("Mcp-Session-Id"), sm_str_from(r->session));
         flight->in_session = true;
+        flight->session_number = r->session_number;
     }
     const char *version = r->version[0] != '\0' ? r->version : r->modern;
     if (version[0] != '\0')

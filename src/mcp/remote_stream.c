@@ -89,7 +89,7 @@ static bool may_pass(int status)
 /* What is said of a GET that got no stream. */
 static void refuse(mcp_flight *f)
 {
-    mcp_loss loss = {.sent = true, .session_gone = f->status == 404 && f->in_session};
+    mcp_loss loss = {.sent = true, .session_gone = mcp_flight_orphaned(f)};
     char why[128];
     snprintf(why, sizeof why, "the answer broke off, and the server answered %d to going on",
              f->status);

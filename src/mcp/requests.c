@@ -13,19 +13,6 @@
 
 /* ---- requests under way ----------------------------------------------------------------------*/
 
-/* An id as it is compared: a string decoded, so that "a\/b" is "a/b", a number as written. */
-static sm_str id_key(sm_str id, char room[MCP_ID_MAX + 2])
-{
-    if (!mcp_is_string(id) || memchr(id.p, '\\', id.n) == NULL)
-        return id;
-    room[0] = '"';
-    if (!mcp_text(id, room + 1, MCP_ID_MAX))
-        return id;
-    size_t n = strlen(room);
-    room[n] = '"';
-    return (sm_str){room, n + 1};
-}
-
 static size_t bucket_of(sm_str id)
 {
     uint64_t h = 0xCBF29CE484222325u;
@@ -37,9 +24,9 @@ static size_t bucket_of(sm_str id)
 mcp_exchange *mcp_exchange_find(mcp_session *s, sm_str sent_id)
 {
     char room[MCP_ID_MAX + 2], other[MCP_ID_MAX + 2];
-    sm_str key = id_key(sent_id, room);
+    sm_str key = mcp_id_key(sent_id, room);
     mcp_exchange *x = s->table[bucket_of(key)];
-    while (x != NULL && !sm_str_eq(id_key(x->sent_id, other), key))
+    while (x != NULL && !sm_str_eq(mcp_id_key(x->sent_id, other), key))
         x = x->next;
     return x;
 }
@@ -47,7 +34,7 @@ mcp_exchange *mcp_exchange_find(mcp_session *s, sm_str sent_id)
 static void table_add(mcp_session *s, mcp_exchange *x)
 {
     char room[MCP_ID_MAX + 2];
-    mcp_exchange **at = &s->table[bucket_of(id_key(x->sent_id, room))];
+    mcp_exchange **at = &s->table[bucket_of(mcp_id_key(x->sent_id, room))];
     x->next = *at;
     if (x->next != NULL)
         x->next->at = &x->next;
@@ -65,6 +52,7 @@ static void table_remove(mcp_exchange *x)
         x->next->at = x->at;
     x->at = NULL;
     x->session->requests--;
+    x->session->listening -= x->listens;
 }
 
 static size_t own_id(const char *name, uint64_t *last, char out[MCP_OWN_ID_MAX])

@@ -85,9 +85,18 @@ void mcp_session_rest(mcp_session *s)
         s->client.rest(s->client.context);
 }
 
+bool mcp_session_elsewhere(const mcp_session *s)
+{
+    for (const mcp_call *call = s->server->calls; call != NULL; call = call->next)
+        if (call->session == s && call->stage != MCP_EXECUTING && call->stage != MCP_LISTING &&
+            call->stage != MCP_ELICITING)
+            return true;
+    return false;
+}
+
 bool mcp_session_busy(const mcp_session *s, bool requests)
 {
-    return s->writes > 0 || s->first != NULL || (requests && s->requests > 0);
+    return s->writes > 0 || s->first != NULL || (requests && s->requests > s->listening);
 }
 
 void *mcp_session_context(const mcp_session *s)

@@ -58,6 +58,7 @@ struct mcp_exchange {
     bool under_way;         /* the link has it */
     bool canceled;          /* nobody wants an answer */
     uint64_t changes;       /* LIST: of the list, when it was asked for */
+    bool listens;           /* it has no end by itself: subscriptions/listen */
     bool first_page;        /* LIST: it asks for the list from its beginning */
     mcp_call *call;
     mcp_batch *batch;
@@ -105,8 +106,9 @@ struct mcp_session {
     mcp_link *link;
     mcp_exchange *table[MCP_BUCKETS];
     size_t requests;
-    size_t writes; /* calls under way */
-    size_t asking; /* of these, those of which it is not known what becomes of them */
+    size_t listening; /* of these, those that have no end by themselves */
+    size_t writes;    /* calls under way */
+    size_t asking;    /* of these, those of which it is not known what becomes of them */
     size_t asking_bytes;
     uint64_t last_own; /* number of our newest request */
     char own_name[24]; /* what ids of ours begin with, quote included */
@@ -119,6 +121,7 @@ struct mcp_session {
     bool elicits;      /* the client can ask its user (legacy) */
     sm_buf level;      /* params of the last logging/setLevel */
     bool starting;     /* another server is being told of all that: everything waits */
+    bool lapsed;       /* the server knows of no session, and has to be greeted first (HTTP) */
 
     struct asking *listing_now; /* listing.c: the tools are being asked for */
     mcp_call *unlisted;         /* calls that wait for that */
@@ -240,6 +243,9 @@ void mcp_session_await(mcp_session *s, int64_t ms);
 
 /* The server has been away for long: what waits for it is answered with that. */
 void mcp_session_late(mcp_timer *t);
+
+/* Greets the server anew, behind the client's back. */
+void mcp_session_begin_again(mcp_session *s);
 
 /* A message for the client that answers nothing. */
 void mcp_tell_client(mcp_session *s, mcp_channel *channel, sm_str text);

@@ -21,8 +21,9 @@
 #define BLOCK_BYTES 4096u             /* what a pipe that polls as writable takes at once */
 #define HOLD_BYTES  ((size_t)4 << 20) /* not taken by the client: the server has to wait */
 #define OUT_MAX     ((size_t)256 << 20)
-#define GRACE_MS    1000 /* for writes under way, after a signal that asks us to end */
-#define FUTILE_MAX  5    /* starts in a row after which nothing was said */
+#define PATIENCE_MS 10000 /* for answers, after the end of the input (HTTP) */
+#define GRACE_MS    1000  /* for writes under way, after a signal that asks us to end */
+#define FUTILE_MAX  5     /* starts in a row after which nothing was said */
 
 typedef struct stdio {
     mcp_hub *hub;
@@ -49,7 +50,7 @@ typedef struct stdio {
     int status; /* of the server, at the end */
     int futile;
     int signal; /* that asks us to end, and is not passed on yet */
-    mcp_timer grace;
+    mcp_timer grace, patience;
 } stdio;
 
 static void pass_signal(stdio *p);
@@ -69,6 +70,16 @@ static void hang_up(stdio *p)
         mcp_loop_stop(p->hub->loop);
 }
 
+/* What a distant server has not answered by now is given up; what writes is waited for. */
+static void on_patience(mcp_timer *t)
+{
+    stdio *p = (stdio *)(void *)((char *)t - offsetof(stdio, patience));
+    if (mcp_session_busy(p->session, false))
+        mcp_loop_time(p->hub->loop, &p->patience, sm_clock_deadline_ns(PATIENCE_MS));
+    else
+        mcp_loop_stop(p->hub->loop);
+}
+
 static void end_of_input(stdio *p)
 {
     p->ended = true;
@@ -76,6 +87,8 @@ static void end_of_input(stdio *p)
         mcp_loop_unwatch(p->hub->loop, &p->in);
     p->in.fd = -1;
     mcp_session_deaf(p->session);
+    if (!p->child)
+        mcp_loop_time(p->hub->loop, &p->patience, sm_clock_deadline_ns(PATIENCE_MS));
     hang_up(p);
 }
 
@@ -369,6 +382,7 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
     o->hub->say = say;
     sm_buf_init(&p.waiting, OUT_MAX);
     p.grace.due = on_grace;
+    p.patience.due = on_patience;
     p.resume.take = on_resume;
     p.went.take = on_went;
     p.lines = mcp_lines_new(MCP_LINE_MAX);
@@ -404,6 +418,7 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
         mcp_loop_unwatch(o->hub->loop, &p.out);
     }
     mcp_loop_untime(o->hub->loop, &p.grace);
+    mcp_loop_untime(o->hub->loop, &p.patience);
     mcp_session_free(p.session);
     mcp_server_free(p.server);
     mcp_lines_free(p.lines);

@@ -9,8 +9,10 @@
 #include "base/clock.h"
 #include "mcp/session.h"
 
-static void copy_id(char out[MCP_OWN_ID_MAX], sm_str id)
+static void copy_id(char out[MCP_OWN_ID_MAX], sm_str written)
 {
+    char room[MCP_ID_MAX + 2];
+    sm_str id = mcp_id_key(written, room);
     size_t n = id.n < MCP_OWN_ID_MAX ? id.n : MCP_OWN_ID_MAX - 1;
     memcpy(out, id.p, n);
     out[n] = '\0';
