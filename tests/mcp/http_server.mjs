@@ -260,6 +260,7 @@ const words = {
 
 const methods = {
     initialize(call) {
+        if (call.web.options.refuseInitialize) return refuse(call.response, 503, 'later');
         const id = randomUUID();
         if (call.web.options.sessions) {
             call.web.sessions.set(id, {});
@@ -272,6 +273,7 @@ const methods = {
         _meta: { 'io.modelcontextprotocol/serverInfo': info },
     }),
     ping: (call) => complete(call, {}),
+    'subscriptions/listen': (call) => call.stream.begin(false), // and that is all
     'tools/list': (call) => complete(call, {
         tools: [
             { name: 'append', inputSchema: anything }, { name: 'look', inputSchema: anything, annotations: { readOnlyHint: true } },

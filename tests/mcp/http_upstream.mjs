@@ -512,4 +512,27 @@ test('stdio: killed between forward and answer: in doubt, one effect', async () 
     await next.close();
 });
 
+test('stdio: a server that has forgotten the session, and takes no new one at first, is greeted by the next message', async () => {
+    const client = await lines.open();
+    assertFresh(await client.call('append', { what: 'greeted-before' }));
+    web.sessions.clear();
+    web.options.refuseInitialize = true;
+    const args = { what: 'greeted' };
+    assertVerdict(await client.call('append', args), 'UPSTREAM_FAILED');
+    assert.equal((await client.call('append', args)).result.isError, true);
+    delete web.options.refuseInitialize;
+    await eventually('it is served again', async () => !(await client.call('append', args)).result.isError);
+    assert.equal(web.effects('greeted'), 1);
+    assert.deepEqual((await client.request('ping')).result, {});
+    await client.close();
+});
+
+test('stdio: the end of the input ends the proxy, also while somebody listens', async () => {
+    const client = await lines.open({ modern: true });
+    client.request('subscriptions/listen', { notifications: {} }).catch(() => {});
+    await eventually('it listens', () => web.of('subscriptions/listen').length > 0);
+    client.child.stdin.end();
+    assert.ok(await Promise.race([client.exit, sleep(5000)]), 'it has ended');
+});
+
 await run();

@@ -307,6 +307,11 @@ test('a call in several legs: each leg is remembered, and the last one is the ef
     assertFresh(done, 'legs: 1');
     assert.match(textOf(done), /"name":"x"/);
     assertReplayed(await client.call('append', args, more), 'legs: 1');
+    // It is the value that counts, not how it is written.
+    const spelled = {
+        inputResponses: { which: { content: { name: 'x' }, action: 'accept' } }, requestState: 'state of legs',
+    };
+    assertReplayed(await client.call('append', args, spelled), 'legs: 1');
     assert.equal(place.effects('legs'), 1);
     // Another answer of the user is another call.
     const other = { ...more, inputResponses: { which: { action: 'accept', content: { name: 'y' } } } };

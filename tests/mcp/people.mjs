@@ -100,6 +100,10 @@ test('a modern client is asked by input_required, and retries with the answer', 
     const inputResponses = { [name]: { action: 'accept', content } };
     const { requestState } = first.result;
 
+    // Who puts the question aside is not asked again and again.
+    const aside = { inputResponses: { [name]: { action: 'cancel' } }, requestState };
+    assertVerdict(await client.call('append', args, aside), 'AWAITING_APPROVAL');
+
     // An answer belongs to its question: other arguments and other states are not approved by it.
     const other = await client.call('append', { ...args, amount: 99999 }, { inputResponses, requestState });
     assert.notEqual(other.result?.resultType === 'complete' && !other.result.isError, true, other.line);
