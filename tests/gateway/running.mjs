@@ -337,7 +337,7 @@ test('secrets are in no log, no ledger, no file and no command line', async () =
     await gw.agent.call({ scope: 'shop/1', tool: 'lost', args: { order_id: newOrder() } });
     const token = gw.texts.agent;
     await gw.client.call(charge(order), { headers: { authorization: `Bearer ${token}x` } });
-    for (const text of [secret, token, token.split('_').at(-1), begun.json.claim]) {
+    for (const text of [secret, token, token.split('_').slice(2).join('_'), begun.json.claim]) {
         assert.deepEqual(whereIs(text, gw.directory), []);
         assert.ok(!gw.log.includes(text), 'not in the log');
     }
