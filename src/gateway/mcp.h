@@ -132,7 +132,8 @@ void gw_talk_leave(mcp_channel *c);
 /* From any thread. A session that nobody is known to have is whose who names it first: the gateway
  * may have been started anew. */
 bool gw_owner_is(gw_mcp *all, sm_str site, sm_str session, const char *token);
-void gw_owner_note(gw_mcp *all, sm_str site, sm_str session, const char *token);
+void gw_owner_note(gw_mcp *all, sm_str site, sm_str session, const char *token, bool elicits);
+bool gw_owner_elicits(gw_mcp *all, sm_str site, sm_str session); /* its client can ask its user */
 void gw_owners_free(gw_mcp *all);
 
 /* ---- channels (mcp_channel.c) ----------------------------------------------------------------*/

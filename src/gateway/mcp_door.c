@@ -226,7 +226,7 @@ static bool is_ours(const mcp_message *m, bool hides)
     case MCP_REQUEST: return calls || (hides && strcmp(m->method, "tools/list") == 0);
     case MCP_NOTIFICATION: return calls || strcmp(m->method, "notifications/cancelled") == 0;
     case MCP_RESULT:
-    case MCP_ERROR: return false;
+    case MCP_ERROR: return mcp_is_question(m->id); /* of ours; else the server's */
     default: return true;
     }
 }
@@ -264,8 +264,11 @@ static bool listens(const gw_request *r)
 /* A session that a server over HTTP has made is its client's who was given it. */
 static void on_header(gw_request *r, sm_str name, sm_str value)
 {
-    if (sm_header_is(name, SM_STR("Mcp-Session-Id")))
-        gw_owner_note(r->g->mcp, r->rest, value, r->who.id);
+    mcp_message m;
+    if (!sm_header_is(name, SM_STR("Mcp-Session-Id")))
+        return;
+    bool begins = mcp_read(sm_buf_view(&r->body), &m) && strcmp(m.method, "initialize") == 0;
+    gw_owner_note(r->g->mcp, r->rest, value, r->who.id, begins && mcp_can_elicit(m.params));
 }
 
 static void pass(gw_request *r, const gw_site *site)

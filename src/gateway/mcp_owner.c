@@ -14,6 +14,7 @@
 typedef struct owner {
     sm_hash session; /* of site and id */
     char token[GW_ID_TEXT + 1];
+    bool elicits; /* its client can ask its user */
 } owner;
 
 struct gw_owners {
@@ -54,16 +55,33 @@ bool gw_owner_is(gw_mcp *all, sm_str site, sm_str session, const char *token)
     bool is = all->owners != NULL && (o == NULL || strcmp(o->token, token) == 0);
     if (is && o == NULL) {
         o = &all->owners->v[all->owners->next++ % OWNERS];
-        o->session = hash;
+        *o = (owner){.session = hash};
         memcpy(o->token, token, strnlen(token, GW_ID_TEXT) + 1);
     }
     pthread_mutex_unlock(&all->owners_lock);
     return is;
 }
 
-void gw_owner_note(gw_mcp *all, sm_str site, sm_str session, const char *token)
+void gw_owner_note(gw_mcp *all, sm_str site, sm_str session, const char *token, bool elicits)
 {
-    (void)gw_owner_is(all, site, session, token);
+    sm_hash hash;
+    if (!gw_owner_is(all, site, session, token))
+        return;
+    pthread_mutex_lock(&all->owners_lock);
+    owner *o = find(all, site, session, &hash);
+    if (o != NULL)
+        o->elicits = elicits;
+    pthread_mutex_unlock(&all->owners_lock);
+}
+
+bool gw_owner_elicits(gw_mcp *all, sm_str site, sm_str session)
+{
+    sm_hash hash;
+    pthread_mutex_lock(&all->owners_lock);
+    const owner *o = find(all, site, session, &hash);
+    bool elicits = o != NULL && o->elicits;
+    pthread_mutex_unlock(&all->owners_lock);
+    return elicits;
 }
 
 void gw_owners_free(gw_mcp *all)

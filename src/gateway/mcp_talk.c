@@ -163,6 +163,8 @@ static gw_talk *make(mcp_channel *c, bool sessions, sm_str id)
         e = open_link(t, &link, &fault);
     if (e == SM_OK) {
         mcp_session_attach(t->session, link);
+        if (!child && sessions)
+            mcp_session_elicits(t->session, gw_owner_elicits(site->all, site->config->name, id));
         t->used_ns = sm_clock_mono_ns();
         return t;
     }

@@ -60,12 +60,17 @@ void mcp_pass_request(mcp_session *s, const mcp_message *m, mcp_what what, mcp_c
     forward_request(s, m, x);
 }
 
-static void note_initialize(mcp_session *s, sm_str params)
+bool mcp_can_elicit(sm_str params)
 {
     sm_str part;
+    return mcp_find(params, "capabilities", &part) && mcp_find(part, "elicitation", &part);
+}
+
+static void note_initialize(mcp_session *s, sm_str params)
+{
     sm_buf_clear(&s->initialize);
     sm_buf_str(&s->initialize, params);
-    s->elicits = mcp_find(params, "capabilities", &part) && mcp_find(part, "elicitation", &part);
+    s->elicits = mcp_can_elicit(params);
 }
 
 static void on_request(mcp_session *s, const mcp_message *m, mcp_channel *channel,

@@ -130,6 +130,12 @@ sm_err mcp_session_new(mcp_server *server, const mcp_session_options *o, mcp_ses
 mcp_link_events mcp_session_events(mcp_session *s);
 void mcp_session_attach(mcp_session *s, mcp_link *link);
 
+/* Where initialize passes by the session: whether its params say that the client can ask its user,
+ * and to tell a session so. Whether an id is of a question that some session of ours has asked. */
+bool mcp_can_elicit(sm_str params);
+void mcp_session_elicits(mcp_session *s, bool elicits);
+bool mcp_is_question(sm_str id);
+
 /* What is known of a tool, for mcp_remote_options; the context is the session. */
 const mcp_tool *mcp_session_tool(void *context, sm_str name);
 

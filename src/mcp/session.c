@@ -13,6 +13,8 @@
 
 #include "mcp/call.h"
 
+#define QUESTION_PREFIX "\"semel-ask-"
+
 /* ---- for people ------------------------------------------------------------------------------*/
 
 void mcp_say(mcp_hub *hub, mcp_level level, const char *format, ...)
@@ -49,7 +51,7 @@ sm_err mcp_session_new(mcp_server *server, const mcp_session_options *o, mcp_ses
         return SEMEL_E_CRYPTO;
     }
     snprintf(s->own_name, sizeof s->own_name, "\"semel-%08x-", (uint32_t)random[0]);
-    snprintf(s->question_name, sizeof s->question_name, "\"semel-ask-%016llx%016llx-",
+    snprintf(s->question_name, sizeof s->question_name, QUESTION_PREFIX "%016llx%016llx-",
              (unsigned long long)random[1], (unsigned long long)random[2]);
     s->server = server;
     s->o = *o;
@@ -227,4 +229,15 @@ const mcp_tool *mcp_session_tool(void *context, sm_str name)
 {
     const mcp_server *server = ((mcp_session *)context)->server;
     return server->listing == NULL ? NULL : mcp_tools_find(server->listing->tools, name);
+}
+
+void mcp_session_elicits(mcp_session *s, bool elicits)
+{
+    s->elicits = elicits;
+}
+
+bool mcp_is_question(sm_str id)
+{
+    size_t n = sizeof QUESTION_PREFIX - 1;
+    return id.n > n && memcmp(id.p, QUESTION_PREFIX, n) == 0;
 }

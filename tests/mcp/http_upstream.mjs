@@ -512,6 +512,21 @@ test('stdio: killed between forward and answer: in doubt, one effect', async () 
     await next.close();
 });
 
+test('gateway: who may approve himself is asked on the stream of the call, also where the server has the session', async () => {
+    const client = await site.open({ name: 'web', capabilities: { elicitation: {} } });
+    const forms = [];
+    client.on('elicitation/create', (params) => {
+        forms.push(params);
+        return { action: 'accept', content: { approve: true } };
+    });
+    assertFresh(await client.call('secret', { what: 'own-url' }), 'own-url: 1');
+    assert.equal(forms.length, 1);
+    assert.match(forms[0].message, /secret/);
+    assert.ok(!web.received.some((one) => one.text.includes('semel-ask-')), 'the server hears nothing of it');
+    assertVerdict(await (await site.open({ name: 'web' })).call('secret', { what: 'own-url-2' }), 'AWAITING_APPROVAL');
+    assert.equal(web.effects('own-url-2'), 0);
+});
+
 test('stdio: a server that has forgotten the session, and takes no new one at first, is greeted by the next message', async () => {
     const client = await lines.open();
     assertFresh(await client.call('append', { what: 'greeted-before' }));
