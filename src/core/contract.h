@@ -322,6 +322,9 @@ const sm_contract *sm_contract_variant(const sm_contract *c, const sm_json *args
 /* What an exception of the tool's code means. */
 sm_exception sm_contract_exception(const sm_contract *c);
 
+/* Whether a tool only reads, whatever its arguments. */
+bool sm_contract_only_reads(const sm_contract *c);
+
 /* The strategy that a call of this tool is keyed by; reads have none. */
 sm_strategy sm_contract_strategy(const sm_contract *c);
 

@@ -88,3 +88,8 @@ sm_strategy sm_contract_strategy(const sm_contract *c)
 {
     return c->class == SM_CLASS_READ ? SM_KEY_NONE : (sm_strategy)c->key.strategy;
 }
+
+bool sm_contract_only_reads(const sm_contract *c)
+{
+    return c->class == SM_CLASS_READ && c->variant_count == 0 && c->input == NULL;
+}

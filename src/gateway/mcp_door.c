@@ -217,13 +217,30 @@ static void post(gw_request *r, gw_site *site)
     gw_channel_post(c);
 }
 
+/* Whether it is a call of a tool that the contract says only reads, whatever its arguments: that is
+ * passed on as it is, with its stream. Not where headers name what is called as well: those are
+ * held to the body first. */
+static bool only_reads(const gw_request *r, const mcp_message *m, const sm_contracts *set)
+{
+    char name[SM_TOOL_MAX + 1];
+    sm_str value;
+    if (gw_header(r, "Mcp-Method").p != NULL || gw_header(r, "Mcp-Name").p != NULL ||
+        mcp_twice(m->params, "name") || !mcp_find(m->params, "name", &value) ||
+        !mcp_text(value, name, sizeof name))
+        return false;
+    const sm_tool *entry = sm_contracts_tool(set, sm_str_from(name));
+    return entry != NULL && sm_contract_only_reads(&entry->contract);
+}
+
 /* Whether a message to a server over HTTP is more than passed on. What is no message is: others
  * may read it otherwise. */
-static bool is_ours(const mcp_message *m, bool hides)
+static bool is_ours(const gw_request *r, const mcp_message *m, const sm_contracts *set)
 {
     bool calls = strcmp(m->method, "tools/call") == 0;
+    bool hides = set->unlisted == SM_UNLISTED_HIDE;
     switch (m->kind) {
-    case MCP_REQUEST: return calls || (hides && strcmp(m->method, "tools/list") == 0);
+    case MCP_REQUEST:
+        return (calls && !only_reads(r, m, set)) || (hides && strcmp(m->method, "tools/list") == 0);
     case MCP_NOTIFICATION: return calls || strcmp(m->method, "notifications/cancelled") == 0;
     case MCP_RESULT:
     case MCP_ERROR: return mcp_is_question(m->id); /* of ours; else the server's */
@@ -237,16 +254,16 @@ static bool concerns_us(const gw_request *r)
     gw_own *own = r->method == GW_POST ? gw_own_get() : NULL;
     if (own == NULL)
         return r->method == GW_POST;
-    bool hides = sm_contracts_now(r->g->ledger, own->answer)->unlisted == SM_UNLISTED_HIDE;
+    const sm_contracts *set = sm_contracts_now(r->g->ledger, own->answer);
     mcp_read(sm_buf_view(&r->body), &m);
     if (m.kind != MCP_BATCH)
-        return is_ours(&m, hides);
+        return is_ours(r, &m, set);
     size_t cursor = 0;
     sm_str name, item, batch = m.text;
     bool ours = false;
     while (!ours && mcp_next(batch, &cursor, &name, &item)) {
         mcp_read(item, &m);
-        ours = is_ours(&m, hides);
+        ours = is_ours(r, &m, set);
     }
     return ours;
 }

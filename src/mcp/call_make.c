@@ -278,8 +278,7 @@ static bool only_reads(mcp_call *call, const sm_contracts *set)
 {
     const sm_tool *entry = sm_contracts_tool(set, call->tool);
     if (entry != NULL)
-        return entry->contract.class == SM_CLASS_READ && entry->contract.variant_count == 0 &&
-               entry->contract.input == NULL;
+        return sm_contract_only_reads(&entry->contract);
     return mcp_call_hinted(call, set, call->tool);
 }
 
