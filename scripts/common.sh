@@ -10,7 +10,8 @@ me=${0##*/}
 
 # What a build of Semel needs, by the names Debian gives it.
 core_packages="gcc libc6-dev meson ninja-build pkg-config libssl-dev libyaml-dev libsqlite3-dev"
-core_packages="$core_packages libpq-dev libhiredis-dev libmicrohttpd-dev libcurl4-openssl-dev"
+core_packages="$core_packages libpq-dev libhiredis-dev libmicrohttpd-dev libgnutls28-dev"
+core_packages="$core_packages libcurl4-openssl-dev zlib1g-dev"
 
 # server_packages WORD: what starting a server for tests or benchmarks needs.
 server_packages() {
@@ -36,11 +37,14 @@ package_here() {
     libpq-dev) pkg-config --exists 'libpq >= 14' ;;
     libhiredis-dev) pkg-config --exists hiredis ;;
     libmicrohttpd-dev) pkg-config --exists 'libmicrohttpd >= 0.9.71' ;;
+    libgnutls28-dev) pkg-config --exists gnutls ;;
     libcurl4-openssl-dev) pkg-config --exists 'libcurl >= 7.87' ;;
+    zlib1g-dev) pkg-config --exists zlib ;;
     libcmocka-dev) pkg-config --exists cmocka ;;
     libclang-rt-14-dev) compgen -G '/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.asan-*.a' ;;
     llvm-14) command -v llvm-symbolizer-14 ;;
     nodejs) command -v node ;;
+    python3-venv) python3 -c 'import ensurepip, venv' ;;
     locales) [ -e /usr/share/i18n/locales/de_DE ] ;;
     postgresql) compgen -G '/usr/lib/postgresql/*/bin/initdb' ;;
     redis-tools) command -v redis-cli ;;

@@ -154,7 +154,10 @@ typedef struct semel_answer {
     int64_t retry_after_ms;      /* 0: no advice */
     semel_str message;           /* for people and models */
     semel_str corrective_action; /* what to do about it */
-    semel_str result;            /* commit: "committed", "late_settled" or "late_evidence" */
+    semel_str result;            /* commit: "committed", "late_settled", "late_evidence", or
+                                    "put_back": the ledger had lost the attempt's record;
+                                    replay: "unrecorded" if this handle ran it and the ledger has
+                                    yet to record its outcome */
     bool executed;               /* semel_run: this call ran it */
     void *work;                  /* the library's */
 } semel_answer;
@@ -324,9 +327,10 @@ typedef struct semel_stats {
 } semel_stats;
 SEMEL_API semel_err semel_stats_get(semel *s, bool thorough, semel_stats *out, semel_fault *fault);
 
-/* What may be wrong with how the ledger is used, over the newest effects: the same arguments under
+/* Signs of wrong use, over the newest effects: the same arguments under
  * different keys within seconds, near-duplicates and the field that differs, effects long in doubt,
- * windows shorter than observed retries. */
+ * windows shorter than observed retries, replays of unlisted tools that may have been stale reads.
+ */
 typedef struct semel_symptom {
     const char *kind;        /* "equal_arguments", "near_duplicate", "long_in_doubt", ... */
     semel_str effect, other; /* handles; other may be absent */

@@ -87,11 +87,13 @@ typedef struct semel_event {
 } semel_event;
 
 /* A number that is changed together with a record. The write is refused if the counter would exceed
- * `cap`; a negative delta is never refused. */
+ * `cap`; a negative delta is never refused. Purge removes a counter when the latest `until` of its
+ * writes is over; the next write to it starts from 0. */
 typedef struct semel_counter {
     semel_str name;
     int64_t delta;
-    int64_t cap; /* INT64_MAX: none */
+    int64_t cap;   /* INT64_MAX: none */
+    int64_t until; /* 0: the counter stays for ever */
 } semel_counter;
 
 /*
@@ -115,6 +117,8 @@ typedef struct semel_write {
     bool alone;           /* with that: also while another key of the group runs at all */
     bool same_args;       /* apply: `next.args` is as stored, and need not be written again */
     bool same_outcome;    /* apply: likewise */
+    bool evidence; /* it puts back what the store has lost: the handle takes it, although it refuses
+                      everything else because of that loss */
 } semel_write;
 
 /* Something that happened without changing a record, such as replays. Outside of the chain. */
@@ -176,16 +180,23 @@ enum {
                                 that: nothing irreversible is begun on it */
 };
 
-/* What a store is opened with. */
+/* What a store is opened with. It only grows at its end. */
 typedef struct semel_store_env {
     size_t size;         /* sizeof this */
     size_t cache_bytes;  /* for settled records, if the store keeps a cache */
     bool must_exist;     /* do not make a new ledger */
     bool migrate;        /* make it, or bring it up to this version's schema */
     uint32_t partitions; /* with migrate: of a new ledger's tables, where the store has such */
+    bool default_place;  /* the user named no ledger: its directories may be made too */
 } semel_store_env;
 
 typedef struct semel_store semel_store;
+
+/*
+ * If a durable store finds that it has lost acknowledged data, it refuses everything but evidence
+ * from then on: nobody can know what ran. It answers SEMEL_E_UNAVAILABLE, and the fault's code is
+ * SEMEL_E_CORRUPT.
+ */
 
 typedef struct semel_store_ops {
     uint32_t size;
@@ -218,17 +229,17 @@ typedef struct semel_store_ops {
                        semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault);
 
     /* Compare and swap. The newest generation of w->next.key must be expect_generation, with
-     * version expect_version.
+     * version expect_version. If the write changes that generation, its head must be w->event.prev:
+     * a record that was lost, and made anew by others, may have the same version.
      *
      * If w->next.generation is that generation, the record is replaced and its version grows by
      * one; if it is the one after it, a new record begins with version 1 and the old one stays as
      * it is. The event and the counters are written with it. All is durable on return; waiters are
      * woken. On success *cur is what was written.
      *
-     * SEMEL_E_STALE: another generation or version, or w->now is not the store's time; *cur is the
-     * newest generation as it is.
-     * SEMEL_E_NOT_FOUND: there is no record. SEMEL_E_BARRED (*cur is the record in doubt),
-     * SEMEL_E_OVER_CAP. Nothing is written in these cases.
+     * SEMEL_E_STALE: another generation, version or head, or w->now is not the store's time; *cur
+     * is the newest generation as it is. SEMEL_E_NOT_FOUND: there is no record. SEMEL_E_BARRED
+     * (*cur is the record in doubt), SEMEL_E_OVER_CAP. Nothing is written in these cases.
      *
      * After SEMEL_E_UNAVAILABLE it is unknown whether the write took effect: get tells. */
     semel_err (*apply)(semel_store *st, const semel_write *w, semel_room *room, semel_record *cur,
@@ -282,21 +293,28 @@ typedef struct semel_store_ops {
                       semel_fault *fault);
 
     /* Housekeeping by the store's clock, in one short transaction that touches at most `limit`
-     * records, events and notes: outcomes after result_end, arguments too after window_end, records
-     * after purge_at (settled, or state none); events but not seals with seq <= events_to; notes
-     * older than notes_before. *left says whether there is more to do; *done grows by what was
-     * removed. */
+     * records, events, notes and counters: outcomes after result_end, arguments too after
+     * window_end, records after purge_at (settled, or state none); events but not seals with seq <=
+     * events_to; notes older than notes_before; counters whose `until` is over. *left says whether
+     * there is more to do; *done grows by what was removed. */
     semel_err (*purge)(semel_store *st, size_t limit, uint64_t events_to, int64_t notes_before,
                        uint64_t *done, bool *left, semel_fault *fault);
 
-    /* The value of a counter; 0 if it was never written. A counter belongs to the shard of the
-     * records that it was written with: one name is used in one shard only. */
+    /* The value of a counter; 0 if it was never written or was removed. A counter belongs to the
+     * shard of the records that it was written with: one name is used in one shard only. */
     semel_err (*counter)(semel_store *st, uint8_t shard, semel_str name, int64_t *value,
                          semel_fault *fault);
 
-    /* What state the store is in. If `thorough`, it also checks what it can check of itself, which
-     * may take long: SEMEL_E_CORRUPT with a sentence if something is wrong. */
+    /* The state of the store. If `thorough`, it also checks itself, which may take long:
+     * SEMEL_E_CORRUPT with a sentence if something is wrong. Every record must be found by its key,
+     * its id and its group, and everything derived from records must agree with them. Writes
+     * meanwhile must not disturb the check. */
     semel_err (*health)(semel_store *st, bool thorough, semel_health *out, semel_fault *fault);
+
+    /* Whether a write would succeed now: SEMEL_OK, or its error. Makes a durable write that changes
+     * nothing, unless a write has just succeeded. May block as a write does. May be NULL: then
+     * health answers for writes too. */
+    semel_err (*try_write)(semel_store *st, semel_fault *fault);
 } semel_store_ops;
 
 #ifdef __cplusplus

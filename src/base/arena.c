@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #define SM_ASAN 1
 #elif defined(__has_feature)
@@ -64,8 +66,18 @@ void sm_arena_fini(sm_arena *a)
 void sm_arena_reset(sm_arena *a)
 {
     sm_chunk *keep = a->chunks;
-    if (keep == NULL)
+    while (keep != NULL && keep->size > SM_KEPT_BYTES) {
+        sm_chunk *next = keep->next;
+        keep->next = NULL;
+        chunks_free(keep);
+        keep = next;
+    }
+    a->chunks = keep;
+    if (keep == NULL) {
+        a->held = 0;
+        a->cur = a->end = NULL;
         return;
+    }
     chunks_free(keep->next);
     keep->next = NULL;
     a->held = keep->size;

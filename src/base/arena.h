@@ -26,7 +26,8 @@ void sm_arena_init(sm_arena *a, size_t limit);
 /* Gives all memory back. Accepts a zeroed arena. */
 void sm_arena_fini(sm_arena *a);
 
-/* Forgets everything handed out, keeping one chunk for the next request. */
+/* Forgets everything handed out, keeping one chunk of at most SM_KEPT_BYTES for the next request.
+ */
 void sm_arena_reset(sm_arena *a);
 
 /* `n` bytes, aligned for any type, contents undefined. NULL when out of memory or over the bound.

@@ -10,6 +10,9 @@
 #define SM_JSON_DEPTH_MAX  128u
 #define SM_JSON_VALUES_MAX 250000u
 
+/* The head of a request to the gateway, in bytes. */
+#define SM_REQUEST_HEAD_MAX (32u << 10)
+
 /* Arguments that are recorded, where whoever asks has bounded them so; as a document they are held
  * to the other bounds all the same. */
 #define SM_ARGS_MAX (16u << 20)
@@ -38,13 +41,51 @@
 /* The longest lease that a renewal may ask for: whoever lost a claim must not wait for ever. */
 #define SM_LEASE_MAX_MS ((int64_t)7 * 24 * 3600 * 1000)
 
-/* The bytes of an outcome that are kept; of one in an event's body; and texts that people give. */
-#define SM_OUTCOME_MAX  (1u << 20)
-#define SM_EVIDENCE_MAX 1024u
-#define SM_REASON_MAX   4096u
-#define SM_ACTOR_MAX    256u
+/* Bytes that are kept: of an outcome; of an MCP tool's result; of an outcome in an event's body;
+ * and of texts that people give. */
+#define SM_OUTCOME_MAX       (1u << 20)
+#define SM_LARGE_OUTCOME_MAX (16u << 20)
+#define SM_EVIDENCE_MAX      1024u
+#define SM_REASON_MAX        4096u
+#define SM_ACTOR_MAX         256u
+
+/* How many actors may ask for one call that needs approval. If more ask, nobody can approve it. */
+#define SM_ASKERS_MAX 32u
+
+/* MCP, in milliseconds: how long a call waits, which is less than the shortest timeout of a known
+ * client (5 s); how long if its client gets progress; how often it gets progress; and after how
+ * long a client that has waited in vain should ask again. */
+#define SM_MCP_WAIT_MS      4000
+#define SM_MCP_LONG_WAIT_MS 45000
+#define SM_MCP_PROGRESS_MS  1500
+#define SM_MCP_RETRY_MS     5000
+
+/* MCP: how long a server has to end, after its input was closed and again after SIGTERM. The SDKs'
+ * clients give it as long. A write that is under way when its client goes has the lease of its
+ * contract before that (SM_LEASE_MAX_MS at most). */
+#define SM_MCP_END_MS 2000
+
+/* How long the caller of a call that has run waits for its outcome to be recorded, in milliseconds.
+ * A short trouble of the ledger is over by then, and the shortest timeout of a known client (5 s)
+ * is not. After that the caller gets the outcome, and the background goes on recording it. A store
+ * that hangs holds the first try for its own timeout, however long that is. */
+#define SM_RECORD_MS 2000
+
+/* How many bytes of outcomes that could not be recorded yet a handle keeps. An outcome beyond that
+ * is recorded without its bytes. */
+#define SM_OWED_BYTES_MAX ((size_t)256 << 20)
+
+/* Bytes of an upstream's headers that a client gets, and that are recorded. With the gateway's own
+ * they stay below what Node.js reads of an answer's head, which is 16 KiB. */
+#define SM_ANSWER_HEADERS_MAX ((size_t)12 << 10)
 
 /* Memory that one request may use for its documents and projections. */
 #define SM_ARENA_MAX ((size_t)64 << 20)
+
+/* Memory that is kept for the next request; what is larger goes back. */
+#define SM_KEPT_BYTES ((size_t)1 << 20)
+
+/* A line of an export: a record with its arguments, and its outcome in hexadecimal digits. */
+#define SM_LINE_MAX ((size_t)56 << 20)
 
 #endif

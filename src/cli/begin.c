@@ -366,7 +366,7 @@ const cli_command cli_commit = {
             CLI_JSON_HELP
         "\nThe first line says what became of it: committed; late_settled if the effect was in "
         "doubt\nand this settled it; late_evidence if it was decided already and this is kept "
-        "beside it.\nCommitting twice is harmless.\n" CLAIM_HELP,
+        "beside it;\nput_back if the ledger had lost the attempt. Committing twice is harmless.\n" CLAIM_HELP,
     .run = run_commit,
 };
 

@@ -35,7 +35,8 @@ typedef struct cli_command {
 
 extern const cli_command cli_canon, cli_key, cli_diff;
 extern const cli_command cli_run;
-extern const cli_command cli_contract_check, cli_contract_show, cli_contract_diff;
+extern const cli_command cli_contract_check, cli_contract_show, cli_contract_diff,
+    cli_contract_preset;
 extern const cli_command cli_begin, cli_commit, cli_renew;
 extern const cli_command cli_list, cli_show;
 extern const cli_command cli_approve, cli_deny, cli_cancel, cli_resolve, cli_forget;

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "base/limits.h"
+#include "base/trust.h"
 #include "cli/ledger.h"
 #include "cli/progress.h"
 #include "cli/verify.h"
@@ -104,8 +105,17 @@ static void put_findings(sm_buf *b, const semel_health *h, const cli_verified *v
         cli_row(b, "use", SM_STR("no symptoms"));
     else
         cli_rowf(b, "use", "%" PRIu64 " symptom%s%s", f->found, f->found == 1 ? "" : "s",
-                 f->found < OF_A_KIND ? "" : "; at most 20 of a kind are told");
+                 f->found < OF_A_KIND ? "" : "; at most 20 of a kind are listed");
     sm_buf_str(b, sm_buf_view(&f->list));
+}
+
+/* Whether somebody could put other directories in the place of those that lead to a file. */
+static void warn_of_place(const semel_health *h)
+{
+    sm_fault fault = {0};
+    bool whole = h->where[0] == '/' && strlen(h->where) < sizeof h->where - 1;
+    if (whole && sm_trust_parents(h->where, SEMEL_E_INVALID, &fault) != SM_OK)
+        cli_fail(CLI_OK, "warning: %s", fault.text);
 }
 
 static int examine(cli_ledger *l, const cli_ledger_options *o)
@@ -117,6 +127,7 @@ static int examine(cli_ledger *l, const cli_ledger_options *o)
         int code = cli_ledger_unavailable(o, e, &fault);
         return e == SEMEL_E_CORRUPT ? CLI_DATA : code; /* that is what was to be found out */
     }
+    warn_of_place(&stats.store);
     cli_verified v;
     int code = cli_verify(l, o->json, &v);
     if (code != CLI_OK)
@@ -168,7 +179,11 @@ const cli_command cli_doctor = {
         "\nChecks the records and the whole audit trail, then looks over the newest 10,000 effects\n"
         "for symptoms: the same arguments under different keys within seconds, calls that are\n"
         "alike but for one field, effects that are long in doubt, windows shorter than the\n"
-        "retries that were seen. At most 20 of a kind are told.\n\n"
+        "retries that were seen, replays of unlisted tools that may have been stale reads. At\n"
+        "most 20 of a kind are listed. Warns on stderr of a directory above the ledger that another\n"
+        "user can replace.\n\n"
+        "`semel doctor mcp` is another command: it checks an MCP server and prints how to set\n"
+        "clients up.\n\n"
         "Exit code: 0 healthy, 1 symptoms were found, 65 the ledger is damaged or its trail was\n"
         "altered, 69 it cannot be opened.\n",
     .run = run,

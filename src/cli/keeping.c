@@ -14,9 +14,6 @@
 #include "cli/progress.h"
 #include "cli/when.h"
 
-/* One effect's line: arguments and outcome, the latter in base64, and its history. */
-#define LINE_MAX_BYTES ((size_t)16 << 20)
-
 static const char *s(uint64_t n)
 {
     return n == 1 ? "" : "s";
@@ -92,7 +89,7 @@ static int import_lines(cli_ledger *l, FILE *from, const char *name, uint64_t *a
     cli_progress progress = cli_progress_start("Importing");
     uint64_t done = 0;
     sm_buf line;
-    sm_buf_init(&line, LINE_MAX_BYTES);
+    sm_buf_init(&line, SM_LINE_MAX);
     int code = CLI_OK;
     while (code == CLI_OK && read_line(from, &line)) {
         ++*at;
@@ -111,7 +108,7 @@ static int import_lines(cli_ledger *l, FILE *from, const char *name, uint64_t *a
     cli_progress_end(&progress);
     if (code == CLI_OK && line.err != SM_OK)
         code = cli_fail(cli_code(line.err), "%s:%" PRIu64 ": the line is longer than %zu bytes",
-                        name, *at + 1, LINE_MAX_BYTES);
+                        name, *at + 1, SM_LINE_MAX);
     else if (code == CLI_OK && ferror(from))
         code = cli_fail(CLI_IO, "%s: %s", name, strerror(errno));
     sm_buf_fini(&line);

@@ -173,6 +173,11 @@ static void put_json(const options *o, const work *w, sm_buf *b)
     if (id->contract->variant > 0)
         sm_buf_printf(b, ",\"variant\":%u", id->contract->variant);
     sm_buf_printf(b, ",\"fingerprint\":\"%s\"", fingerprint);
+    if (!sm_resource_none(&id->resource)) {
+        char resource[SM_HASH_TEXT + 1];
+        sm_hash_text(&id->resource.hash, resource);
+        sm_buf_printf(b, ",\"resource\":\"%s\"", resource);
+    }
     if (o->explain) {
         sm_buf_text(b, ",\"arguments\":");
         sm_buf_str(b, sm_buf_view(&w->given));
@@ -260,6 +265,10 @@ static void print_explanation(const options *o, const work *w)
     char hash[SM_HASH_TEXT + 1];
     sm_hash_text(&w->fingerprint.hash, hash);
     print_row("fingerprint", sm_str_from(hash));
+    if (!sm_resource_none(&id->resource)) {
+        sm_hash_text(&id->resource.hash, hash);
+        print_row("resource", sm_str_from(hash));
+    }
     sm_hash_text(&id->key.hash, hash);
     print_row("key", id->strategy == SM_KEY_NONE ? SM_STR("none: the call passes through")
                                                  : sm_str_from(hash));

@@ -44,6 +44,7 @@ static const struct entry {
     {NULL, &cli_contract_check},
     {NULL, &cli_contract_show},
     {NULL, &cli_contract_diff},
+    {NULL, &cli_contract_preset},
     {"This program", &cli_demo},
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
@@ -180,8 +181,18 @@ static int run(int argc, char **argv)
     return unknown_command(first, argc > 2 ? argv[2] : NULL);
 }
 
+static void go_on(int number)
+{
+    (void)number;
+}
+
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, reported as such */
+    /* A write over a limit on the size of files fails too. A handler and not SIG_IGN, because
+     * programs that we start would inherit that. */
+    struct sigaction before;
+    if (sigaction(SIGXFSZ, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+        sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = go_on, .sa_flags = SA_RESTART}, NULL);
     return cli_done(run(argc, argv));
 }

@@ -180,6 +180,7 @@ static int with_ledger(const options *o, sm_signals *signals)
     char option[1024];
     hub.ledger_option = ledger_option(o, option);
     hub.ledger = ledger.s;
+    hub.waiting_max = SIZE_MAX; /* all calls; their number is bounded */
     hub.answer = ledger.a;
     sm_err e = mcp_loop_new(&hub.loop, &fault);
     if (e == SM_OK)
@@ -233,10 +234,10 @@ const cli_command cli_mcp = {
         "  semel mcp --contract c.yaml --name notes -- npx -y ... ~/notes\n"
         "  semel mcp --upstream https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'\n"
         "\n"
-        "What is not in the contract: a tool that its server calls read-only is passed on; any\n"
-        "other is a write that is remembered for 10 minutes, and runs again only if the same\n"
-        "connection asks again after it had the answer. `semel doctor mcp` prints how to set\n"
-        "clients up.\n"
+        "A tool that the contract does not list is passed on if its server calls it read-only.\n"
+        "Any other is a write that is remembered for 10 minutes. An equal call runs again only if\n"
+        "it must be meant: the client had the answer within a second, and asks again at least 2 s\n"
+        "later. `semel doctor mcp` prints how to set clients up.\n"
         "\n"
         "  --scope SCOPE            within which equal calls are the same; else what the client\n"
         "                           sends (_meta \"semel/scope\"), else the server's name alone\n"

@@ -27,6 +27,14 @@ typedef struct cli_mcp_remote {
 sm_err cli_mcp_remote_make(const cli_mcp_options *o, cli_mcp_remote *out, sm_fault *fault);
 void cli_mcp_remote_free(cli_mcp_remote *r); /* accepts a zeroed object */
 
+/* Starts the server, asks it for its tools, within a minute, and ends it. Returns an exit code,
+ * with a reason if it is not CLI_OK. Free the tools either way (mcp_list.c). */
+int cli_mcp_list(const cli_mcp_options *o, sm_signals *signals, mcp_tools **out, sm_fault *fault);
+
+/* For the doctor: starts the server and lists on stderr the class of each tool under that contract
+ * (may be NULL). CLI_DIFFERENT if the server does not answer (mcp_tools.c). */
+int cli_mcp_tools(char **argv, const char *contract);
+
 /* --suggest: returns the exit code (mcp_suggest.c). */
 int cli_mcp_suggest(const cli_mcp_options *o, sm_signals *signals);
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "cli/ledger.h"
+#include "cli/mcp.h"
 #include "cli/mcp_clients.h"
 #include "core/call.h"
 #include "mcp/mcp.h"
@@ -258,6 +259,14 @@ static int check_ledger(const plan *p)
     return code;
 }
 
+/* The last check starts the server, as the proxy would. */
+static int check_server(const plan *p)
+{
+    if (p->example)
+        return CLI_OK;
+    return cli_mcp_tools((char **)(uintptr_t)p->server, p->contract);
+}
+
 /* ---- the command line ------------------------------------------------------------------------*/
 
 static bool scope_right(const char *scope)
@@ -339,11 +348,16 @@ static int run(const cli_command *self, int argc, char **argv)
     if (!p.named)
         p.entry.name = make_name(&p);
     code = make_command(&p);
-    if (code == CLI_OK)
-        code = cli_mcp_clients_print(&p.entry, p.only);
     if (code == CLI_OK) {
         int command = check_command(&p), contract = check_contract(&p), ledger = check_ledger(&p);
-        code = ledger != CLI_OK ? ledger : contract != CLI_OK ? contract : command;
+        if (command == CLI_OK && contract == CLI_OK)
+            command = check_server(&p);
+        if (command == CLI_OK && contract == CLI_OK) /* the ledger may just be down */
+            code = cli_mcp_clients_print(&p.entry, p.only);
+        code = ledger != CLI_OK     ? ledger
+               : contract != CLI_OK ? contract
+               : command != CLI_OK  ? command
+                                    : code;
     }
     free(p.entry.words);
     return code;
@@ -362,11 +376,14 @@ const cli_command cli_doctor_mcp = {
         "  --scope S                the scope of all calls\n"
         "  --ledger URL             the ledger; else SEMEL_LEDGER, else the user's own\n"
         "  --contract FILE          what is declared about tools; else SEMEL_CONTRACT\n"
-        "\nPrints what to write into the configuration of MCP clients so that semel mcp is in front\n"
-        "of a server, and changes no file. What comes from the environment is written out, for\n"
-        "clients pass on little of it; a ledger's password is not. Then checks that the server's\n"
-        "command is found, that the contract is right and that the ledger can be opened.\n\n"
-        "Exit code: 0 all is well, 1 the command is not found, 65 the contract is wrong, 69 the\n"
-        "ledger cannot be opened.\n",
+        "\nPrints what to write into the configuration of MCP clients, so that semel mcp is in front\n"
+        "of the server. It changes no file. It writes out values of the environment, because clients\n"
+        "pass on little of it, but never a ledger's password.\n\n"
+        "It also checks, on stderr, that the server's command is found, that the contract is right\n"
+        "and that the ledger can be opened. Then it starts the server, lists its tools with the\n"
+        "class of each and the reason, and ends it. It calls no tool. If the contract is wrong, or\n"
+        "the server does not answer, it prints no configuration.\n\n"
+        "Exit code: 0 all is well, 1 the command is not found, does not speak MCP or does not\n"
+        "answer within a minute, 65 the contract is wrong, 69 the ledger cannot be opened.\n",
     .run = run,
 };

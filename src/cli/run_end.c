@@ -63,6 +63,8 @@ static int conclude_own(work *w, semel_err e)
         }
         return tell_doubt(w->effect);
     }
+    if (sm_str_is(a->result, "put_back"))
+        cli_fail(0, "the ledger had lost its record of %s, which ran; it was put back", w->effect);
     if (sm_str_is(a->result, "late_evidence")) {
         cli_fail(0, "this came too late to count: %s is %s; it is kept as evidence", w->effect,
                  semel_state_name(a->state));

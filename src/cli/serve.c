@@ -4,9 +4,11 @@
  * Everything that can be read before anything is opened is read first, so that all mistakes are
  * told at once: those of the configuration and of the files that it names (serve_check.c).
  */
+#include <malloc.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "cli/config.h"
 #include "cli/ledger.h"
 #include "cli/serve_check.h"
@@ -78,15 +80,15 @@ static int override(const cli_command *self, const options *o, gw_config *c)
 static void hint_tokens(const gateway *g)
 {
     char command[400];
-    snprintf(command, sizeof command, "semel token create --role admin --tokens %.300s",
-             g->config->tokens.p);
-    gw_say(&g->log, GW_WARN, "there are no tokens yet, so nobody can call anything", "make_one",
-           command, NULL);
+    snprintf(command, sizeof command, CLI_MAKE_TOKEN "%.300s", g->config->tokens.p);
+    gw_say(&g->log, GW_WARN, CLI_NO_TOKENS, "make_one", command, NULL);
 }
 
 static int serve(const gw_config *c)
 {
     gateway *g = NULL;
+    /* Otherwise the allocator learns to keep what large answers took. */
+    mallopt(M_MMAP_THRESHOLD, (int)SM_KEPT_BYTES);
     cli_service_hold();
     int code = cli_service_start(c, (sm_str){0}, &g);
     if (code != CLI_OK)

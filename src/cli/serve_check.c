@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "cli/config.h"
 #include "gateway/tokens.h"
+#include "ledger/service.h"
 
 void cli_tell_findings(const gw_log *log, const char *message, const char *file, sm_report *report)
 {
@@ -73,17 +74,31 @@ static void check_tokens(telling *t)
     gw_tokens *tokens = NULL;
     sm_fault fault = {0};
     const char *file = t->config->tokens.p;
-    if (file != NULL && gw_tokens_open(file, &tokens, &fault) != SM_OK)
+    if (file != NULL && gw_tokens_open(file, &tokens, &fault) != SM_OK) {
         tell(t, &fault);
+    } else if (file != NULL && gw_tokens_count(tokens) == 0) {
+        gw_config_fault(&fault, SEMEL_E_NOT_FOUND, &t->config->places[GW_NAMED_TOKENS],
+                        CLI_NO_TOKENS ": " CLI_MAKE_TOKEN "%.300s", file);
+        t->warns = true;
+        tell(t, &fault);
+        t->warns = false;
+    }
     gw_tokens_close(tokens);
 }
 
 static void check_ledger(telling *t)
 {
+    const gw_config *c = t->config;
     sm_buf url;
-    sm_fault fault = {0};
+    sm_fault fault = {0}, place = {0};
     sm_buf_init(&url, SM_ARENA_MAX);
-    if (gw_config_ledger(t->config, &url, &fault) != SM_OK)
+    sm_err e = gw_config_ledger(c, &url, &fault);
+    if (e == SM_OK) {
+        e = sm_ledger_place(c->ledger.p != NULL ? url.p : NULL, &place);
+        if (e != SM_OK)
+            gw_config_fault(&fault, e, &c->places[GW_NAMED_LEDGER], "%s", place.text);
+    }
+    if (e != SM_OK)
         tell(t, &fault);
     if (url.p != NULL)
         explicit_bzero(url.p, url.cap); /* it may hold a password */

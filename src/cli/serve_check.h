@@ -10,6 +10,11 @@
 #include "cli/cli.h"
 #include "gateway/log.h"
 
+/* The warning if nobody could use the gateway, and the command against it, to which a file is
+ * added. */
+#define CLI_NO_TOKENS  "there are no tokens yet, so nobody can call anything"
+#define CLI_MAKE_TOKEN "semel token create --role admin --tokens "
+
 /* Tells the findings about a file. `log` NULL: to people. */
 void cli_tell_findings(const gw_log *log, const char *message, const char *file, sm_report *report);
 

@@ -64,9 +64,11 @@ int cli_service_start(const gw_config *config, sm_str contract_text, gateway **o
     sm_err e = gw_config_safe(config, &fault);
     if (e == SM_OK)
         e = gw_start(config, contract_text, out, &fault);
-    for (uint32_t i = 0; e == SM_OK && i < config->listen.n; i++) {
-        const gw_log_field at = {"address", gw_address(*out, i), false};
-        gw_say_fields(&(*out)->log, GW_INFO, "listening", &at, 1);
+    const gw_upstream_api *api;
+    for (uint32_t i = 0; e == SM_OK && gw_config_address(config, i, &api) != NULL; i++) {
+        const gw_log_field at[] = {{"address", gw_address(*out, i), false},
+                                   {"proxy", api != NULL ? api->name : (sm_str){0}, false}};
+        gw_say_fields(&(*out)->log, GW_INFO, "listening", at, api != NULL ? 2 : 1);
     }
     if (e == SM_OK)
         return CLI_OK;

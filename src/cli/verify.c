@@ -82,7 +82,10 @@ void cli_put_verified(sm_buf *out, const cli_verified *v, bool json)
     sm_buf_printf(out,
                   "%" PRIu64 " event%s of %" PRIu64 " effect%s, %" PRIu64 " seal%s: ", n->events,
                   s(n->events), n->effects, s(n->effects), n->seals, s(n->seals));
-    if (n->flaws == 0) {
+    if (n->flaws == 0 && n->events == 0) {
+        sm_buf_text(out,
+                    "there is nothing to verify. A ledger that was emptied looks like a new one.");
+    } else if (n->flaws == 0) {
         cli_styled(out, CLI_GREEN, SM_STR("nothing was altered."));
     } else {
         char text[64];

@@ -14,6 +14,7 @@ typedef struct sm_call {
     sm_str key;          /* the caller's own */
     const sm_json *args; /* any JSON value */
     sm_str args_text;    /* what `args` was read from, for positions; may be empty */
+    bool http;           /* they are those of an HTTP request: see core/identity.h */
 } sm_call;
 
 /* Checks everything but the arguments: present, bounded, UTF-8, no control characters, and no empty

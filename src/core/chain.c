@@ -21,10 +21,11 @@ static void put_text(sm_buf *b, sm_str s)
 static sm_err encode(sm_buf *b, const semel_event *e)
 {
     sm_buf_clear(b);
-    sm_buf_text(b, "semel-event-1");
+    sm_buf_text(b, "semel-event-2");
     sm_buf_bytes(b, e->prev.b, sizeof e->prev.b);
     put_number(b, e->id);
     put_number(b, e->generation);
+    put_number(b, e->shard);
     put_number(b, e->index);
     put_number(b, (uint64_t)e->at);
     put_text(b, e->what);
@@ -54,19 +55,35 @@ sm_err sm_seal_hash(sm_digest *d, sm_buf *scratch, sm_str key, semel_event *seal
 
 sm_err sm_record_digest(sm_digest *d, sm_buf *scratch, const semel_record *r, sm_hash *out)
 {
+    const uint64_t numbers[] = {
+        r->id,
+        r->generation,
+        r->version,
+        r->shard,
+        r->state,
+        r->tombstone,
+        r->fence,
+        (uint64_t)r->created_at,
+        (uint64_t)r->updated_at,
+        (uint64_t)r->lease_end,
+        (uint64_t)r->due_at,
+        (uint64_t)r->settled_at,
+        (uint64_t)r->result_end,
+        (uint64_t)r->window_end,
+        (uint64_t)r->purge_at,
+    };
     sm_buf_clear(scratch);
-    sm_buf_text(scratch, "semel-record-1");
+    sm_buf_text(scratch, "semel-record-2");
     sm_buf_bytes(scratch, r->key.b, sizeof r->key.b);
+    sm_buf_bytes(scratch, r->group.b, sizeof r->group.b);
+    sm_buf_bytes(scratch, r->fingerprint.b, sizeof r->fingerprint.b);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        put_number(scratch, numbers[i]);
     put_text(scratch, r->scope);
     put_text(scratch, r->step);
     put_text(scratch, r->tool);
     put_text(scratch, r->caller);
-    put_number(scratch, r->state);
-    put_number(scratch, r->fence);
-    put_number(scratch, (uint64_t)r->settled_at);
-    put_number(scratch, (uint64_t)r->result_end);
-    put_number(scratch, (uint64_t)r->window_end);
-    put_number(scratch, (uint64_t)r->purge_at);
+    put_text(scratch, r->life);
     return scratch->err != SM_OK ? scratch->err : sm_digest_bytes(d, scratch->p, scratch->len, out);
 }
 

@@ -218,3 +218,11 @@ bool sm_conditions_prove(const sm_conditions *list, const sm_json *document)
     }
     return false;
 }
+
+const sm_json *sm_conditions_rival(const sm_conditions *list, const sm_json *document)
+{
+    const sm_json *found = NULL;
+    for (uint32_t i = 0; i < list->n && found == NULL; i++)
+        found = sm_pointer_rival(&list->v[i].field, document);
+    return found;
+}

@@ -54,6 +54,12 @@ typedef struct sm_key_rule {
     const sm_places *places;
 } sm_key_rule;
 
+/* What a call acts on. Calls of all tools with one kind and equal values act on one resource. */
+typedef struct sm_resource_rule {
+    sm_str kind; /* absent: the tool's name */
+    sm_pointers fields;
+} sm_resource_rule;
+
 /* Values for arguments that a call leaves out. */
 typedef struct sm_fill {
     const sm_places *places;
@@ -183,6 +189,7 @@ typedef struct sm_breaker_rule {
     X(INPUT, input)                                                                                \
     X(FILL, fill)                                                                                  \
     X(KEY, key)                                                                                    \
+    X(RESOURCE, resource)                                                                          \
     X(ON_DRIFT, on_drift)                                                                          \
     X(STEP, step)                                                                                  \
     X(WINDOW, window_ms)                                                                           \
@@ -192,6 +199,7 @@ typedef struct sm_breaker_rule {
     X(FAILURES, failures)                                                                          \
     X(ON_REPEAT, on_repeat)                                                                        \
     X(REPEAT_AFTER, repeat_after_ms)                                                               \
+    X(DELIVERED_WITHIN, delivered_within_ms)                                                       \
     X(APPROVAL, approval)                                                                          \
     X(ON_IN_DOUBT, on_in_doubt)                                                                    \
     X(PROBE, probe)                                                                                \
@@ -238,6 +246,7 @@ typedef struct sm_contract {
     const sm_schema *input;
     sm_fill fill;
     sm_key_rule key;
+    sm_resource_rule resource;
     int on_drift; /* sm_on_drift */
     int step;     /* sm_need */
     int64_t window_ms;
@@ -247,6 +256,7 @@ typedef struct sm_contract {
     int failures;  /* sm_failures */
     int on_repeat; /* sm_on_repeat */
     int64_t repeat_after_ms;
+    int64_t delivered_within_ms;
     sm_approval approval;
     sm_chain on_in_doubt;
     sm_probe probe;
@@ -271,6 +281,12 @@ struct sm_variant {
     const sm_json *given; /* the `when` in the file */
     sm_contract contract;
 };
+
+/* How a key travels downstream: as the tool says, or its upstream. */
+static inline const sm_idempotency *sm_contract_key_rule(const sm_contract *c)
+{
+    return c->origin[SM_F_IDEMPOTENCY].given != NULL ? &c->idempotency : &c->upstream.idempotency;
+}
 
 /* One entry under `tools`. */
 typedef struct sm_tool {
@@ -311,6 +327,11 @@ void sm_contracts_free(sm_contracts *set); /* accepts NULL */
 /* The entry that a tool's name comes under (an exact name before any pattern, then the pattern
  * with most literal characters), or NULL. */
 const sm_tool *sm_contracts_tool(const sm_contracts *set, sm_str name);
+
+/* The rival of a tool's name: an entry, by name or by a more specific pattern, that some servers
+ * take the name for (base/fold.h), although another entry or none applies to it. NULL if it has
+ * none. A listed name never has one. */
+const sm_tool *sm_contracts_rival(const sm_contracts *set, sm_str name);
 
 /* The contract of a tool before variants: its entry's, or that of unlisted tools. NULL if the tool
  * is unlisted and those are hidden. */
@@ -363,5 +384,8 @@ extern const sm_group sm_contract_group;
 bool sm_contracts_index(sm_contracts *set); /* false when out of memory */
 void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_tool *tool,
                        const sm_contract *c);
+
+/* The fields of `defaults` that also apply to unlisted tools. */
+void sm_contract_lint_repeats(sm_loader *l, const sm_contract *c);
 
 #endif

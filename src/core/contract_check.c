@@ -5,7 +5,7 @@
 #include <ctype.h>
 
 #include "base/duration.h"
-#include "core/contract.h"
+#include "core/identity.h"
 #include "core/wire.h"
 
 typedef struct check {
@@ -106,6 +106,64 @@ static void check_key(const check *k)
                     "the strategy step names an action by its step; write step: required");
 }
 
+static const sm_pointer *first_overlap(const sm_pointers *list, const sm_pointer *with, uint32_t n)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        for (uint32_t j = 0; j < n; j++) {
+            if (sm_pointer_overlap(&list->v[i], &with[j]))
+                return &list->v[i];
+        }
+    }
+    return NULL;
+}
+
+/* An API behind the reverse proxy: the gateway's configuration says how it is given a key. */
+static bool is_proxy(const check *k)
+{
+    return k->tool->name.n > 6 && memcmp(k->tool->name.p, "proxy.", 6) == 0;
+}
+
+/* Method, path and headers of a request are part of its identity whatever the contract says. */
+static bool always_counts(const check *k, const sm_pointer *p)
+{
+    return is_proxy(k) && p->count > 0 &&
+           (sm_str_is(p->tokens[0], "method") || sm_str_is(p->tokens[0], "path") ||
+            sm_str_is(p->tokens[0], "headers"));
+}
+
+/* Calls with one key must act on one resource. */
+static void check_resource(const check *k)
+{
+    const sm_contract *c = k->c;
+    const sm_pointers *fields = &c->resource.fields;
+    const sm_json *at = place(k, SM_F_RESOURCE);
+    if (c->origin[SM_F_RESOURCE].given == NULL)
+        return;
+    if (fields->n == 0)
+        sm_complain(k->l, at,
+                    "resource: name the arguments that say what a call acts on, as in resource: "
+                    "[/path]");
+    const sm_pointer *p = first_overlap(fields, c->key.ignore.v, c->key.ignore.n);
+    if (p != NULL)
+        sm_complain(k->l, at,
+                    "resource: %.*s is under key.ignore, so calls that act on different resources "
+                    "share one key; remove one of them",
+                    SM_FMT(p->text));
+    for (uint32_t i = 0; c->key.strategy == SM_KEY_FIELDS && i < fields->n; i++) {
+        if (!always_counts(k, &fields->v[i]) &&
+            first_overlap(&c->key.fields, &fields->v[i], 1) == NULL &&
+            first_overlap(&c->key.match, &fields->v[i], 1) == NULL)
+            sm_advise(k->l, at,
+                      "resource: %.*s is not part of the identity, so calls that act on different "
+                      "resources may share one key; add it to key.fields or key.match",
+                      SM_FMT(fields->v[i].text));
+    }
+    if (c->key.strategy == SM_KEY_NONE)
+        sm_advise(k->l, at,
+                  "resource has no effect with key: none, because such calls are not recorded; "
+                  "remove it, or write key: unique");
+}
+
 static void check_windows(const check *k)
 {
     const sm_contract *c = k->c;
@@ -182,7 +240,7 @@ static void check_doubt(const check *k)
     const sm_json *at = place(k, SM_F_ON_IN_DOUBT);
     const sm_idempotency *d = downstream(k);
     char a[SM_DURATION_TEXT], b[SM_DURATION_TEXT];
-    if (chain_has(k, SM_DOUBT_RESEND) && d == NULL)
+    if (chain_has(k, SM_DOUBT_RESEND) && d == NULL && !is_proxy(k))
         sm_complain(k->l, at,
                     "resend is safe only where the downstream recognises a key; declare it with "
                     "%s, or remove resend",
@@ -233,17 +291,6 @@ static void check_other_tool(const check *k, sm_contract_field id, sm_str name, 
                     SM_FMT(name));
 }
 
-static const sm_pointer *first_overlap(const sm_pointers *list, const sm_pointer *with, uint32_t n)
-{
-    for (uint32_t i = 0; i < list->n; i++) {
-        for (uint32_t j = 0; j < n; j++) {
-            if (sm_pointer_overlap(&list->v[i], &with[j]))
-                return &list->v[i];
-        }
-    }
-    return NULL;
-}
-
 /* What is never stored cannot be used later from what is stored. */
 static void check_redact(const check *k)
 {
@@ -251,7 +298,7 @@ static void check_redact(const check *k)
     const sm_json *at = place(k, SM_F_REDACT);
     if (c->redact.n == 0)
         return;
-    if (chain_has(k, SM_DOUBT_RESEND) ||
+    if ((chain_has(k, SM_DOUBT_RESEND) && !is_proxy(k)) ||
         (chain_has(k, SM_DOUBT_RERUN) && c->origin[SM_F_UPSTREAM].given != NULL))
         sm_complain(k->l, at,
                     "redact: resend and rerun send the stored arguments again, and "
@@ -281,9 +328,11 @@ static void check_read(const check *k)
     static const sm_contract_field idle[] = {SM_F_KEY,      SM_F_WINDOW,      SM_F_RESULT_WINDOW,
                                              SM_F_LEASE,    SM_F_ON_HIT,      SM_F_FAILURES,
                                              SM_F_ON_DRIFT, SM_F_ON_IN_DOUBT, SM_F_ON_REPEAT,
-                                             SM_F_BARRIER,  SM_F_COMPENSATE};
+                                             SM_F_BARRIER,  SM_F_COMPENSATE,  SM_F_RESOURCE};
+    /* A variant that reads has its tool's fields for nothing, and they are not for it. */
+    sm_layer own = k->c->variant > 0 ? SM_FROM_VARIANT : SM_FROM_TOOL;
     for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++) {
-        if (given_here(k, idle[i]))
+        if (k->c->origin[idle[i]].layer == own)
             sm_advise(k->l, place(k, idle[i]),
                       "%s has no effect on a read, which is not remembered; remove it",
                       sm_contract_group.fields[idle[i]].name);
@@ -384,6 +433,16 @@ static void lint_windows(const check *k)
                   duration(a, c->window_ms));
 }
 
+/* A file's defaults are written with harmless tools in mind. */
+static void lint_inherited(const check *k)
+{
+    if (k->c->class == SM_CLASS_IRREVERSIBLE && k->c->on_repeat == SM_REPEAT_RUN &&
+        !given_here(k, SM_F_ON_REPEAT))
+        sm_advise(k->l, k->tool->given,
+                  "the file's defaults let repeats of this irreversible tool run; give it "
+                  "on_repeat: replay, or on_repeat: run if you mean that");
+}
+
 static void lint_secrets(const check *k)
 {
     const sm_headers *headers = &k->c->upstream.headers;
@@ -398,6 +457,34 @@ static void lint_secrets(const check *k)
     }
 }
 
+static bool is_redacted(const sm_contract *c, sm_str name)
+{
+    for (uint32_t i = 0; i < c->redact.n; i++) {
+        const sm_pointer *p = &c->redact.v[i];
+        if (p->count == 0 || sm_str_eq(p->tokens[0], name))
+            return true;
+    }
+    return false;
+}
+
+/* Arguments are stored, and so are secrets among them. */
+static void lint_arguments(const check *k)
+{
+    const sm_json *given = k->c->origin[SM_F_INPUT].given;
+    const sm_json *all = given == NULL ? NULL : sm_json_find(given, SM_STR("properties"));
+    if (all == NULL || all->type != SM_JSON_OBJECT)
+        return;
+    const sm_json *name = all + 1;
+    for (uint32_t i = 0; i < all->len; i++, name = sm_json_next(name + 1)) {
+        sm_str s = sm_json_text(name);
+        if (sm_name_secret(s) && !is_redacted(k->c, s))
+            sm_advise(k->l, name,
+                      "%.*s looks like a secret, and arguments are stored in the ledger; write "
+                      "redact: [/%.*s]",
+                      SM_FMT(s), SM_FMT(s));
+    }
+}
+
 static void lint_probe(const check *k)
 {
     const sm_contract *c = k->c;
@@ -406,6 +493,17 @@ static void lint_probe(const check *k)
         sm_advise(k->l, inner_place(k, SM_F_PROBE, "absent"),
                   "an irreversible tool runs again after \"absent\" only if the probe is the last "
                   "word; if it is, write authoritative: true");
+}
+
+void sm_contract_lint_repeats(sm_loader *l, const sm_contract *c)
+{
+    char a[SM_DURATION_TEXT];
+    if (c->on_repeat == SM_REPEAT_RUN && c->delivered_within_ms > SM_MCP_WAIT_MS)
+        sm_advise(
+            l, c->origin[SM_F_DELIVERED_WITHIN].given,
+            "some clients give up after 5s, and throw away an answer that comes later; if one "
+            "that took %s counts as delivered, their retry runs again",
+            duration(a, c->delivered_within_ms));
 }
 
 void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_tool *tool,
@@ -422,10 +520,14 @@ void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_tool *too
     if (c->class == SM_CLASS_READ)
         return;
     check_key(&k);
+    check_resource(&k);
     check_windows(&k);
     check_doubt(&k);
     check_redact(&k);
     lint_identity(&k);
     lint_windows(&k);
+    lint_inherited(&k);
+    sm_contract_lint_repeats(l, c);
+    lint_arguments(&k);
     lint_probe(&k);
 }

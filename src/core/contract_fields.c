@@ -345,6 +345,13 @@ static const sm_field key_fields[] = {
 static const sm_group key_group = {key_fields, COUNT(key_fields), NULL, .size = sizeof(sm_key_rule),
                                    .brief = "strategy"};
 
+static const sm_field resource_fields[] = {
+    {"kind", SM_KIND_CUSTOM, SM_FIELD(sm_resource_rule, kind), .read = read_literal},
+    {"fields", SM_KIND_POINTERS, SM_FIELD(sm_resource_rule, fields), SM_FIELD_REQUIRED},
+};
+static const sm_group resource_group = {resource_fields, COUNT(resource_fields), NULL,
+                                        .size = sizeof(sm_resource_rule), .brief = "fields"};
+
 static const sm_field approval_fields[] = {
     {"when", SM_KIND_CUSTOM, SM_FIELD(sm_approval, when), .read = sm_conditions_read},
     {"quorum", SM_KIND_COUNT, SM_FIELD(sm_approval, quorum), .min = 1, .max = 16},
@@ -464,6 +471,8 @@ static const sm_field contract_fields[] = {
     [SM_F_INPUT] = {"input", SM_KIND_CUSTOM, SM_FIELD(sm_contract, input), .read = sm_schema_read},
     [SM_F_FILL] = {"fill", SM_KIND_CUSTOM, SM_FIELD(sm_contract, fill), .read = read_fill},
     [SM_F_KEY] = {"key", SM_KIND_GROUP, SM_FIELD(sm_contract, key), .group = &key_group},
+    [SM_F_RESOURCE] = {"resource", SM_KIND_GROUP, SM_FIELD(sm_contract, resource),
+                       .group = &resource_group},
     [SM_F_ON_DRIFT] = {"on_drift", SM_KIND_ENUM, SM_FIELD(sm_contract, on_drift),
                        .names = drift_names},
     [SM_F_STEP] = {"step", SM_KIND_ENUM, SM_FIELD(sm_contract, step), .names = need_names},
@@ -479,6 +488,8 @@ static const sm_field contract_fields[] = {
                         .names = repeat_names},
     [SM_F_REPEAT_AFTER] = {"repeat_after", SM_KIND_DURATION, SM_FIELD(sm_contract, repeat_after_ms),
                            SM_FIELD_ZERO},
+    [SM_F_DELIVERED_WITHIN] = {"delivered_within", SM_KIND_DURATION,
+                               SM_FIELD(sm_contract, delivered_within_ms), SM_FIELD_ZERO},
     [SM_F_APPROVAL] = {"approval", SM_KIND_GROUP, SM_FIELD(sm_contract, approval), SM_FIELD_OFF,
                        .group = &approval_group},
     [SM_F_ON_IN_DOUBT] = {"on_in_doubt", SM_KIND_CUSTOM, SM_FIELD(sm_contract, on_in_doubt),
@@ -507,6 +518,7 @@ static const sm_contract contract_defaults = {
     .key = {.strategy = SM_KEY_HASH},
     .lease_ms = SECONDS(300),
     .repeat_after_ms = SECONDS(2),
+    .delivered_within_ms = SECONDS(1),
     .loop = {.on = true, .warn = 3, .block = 5, .trip = 8, .max_cycle = 4},
 };
 

@@ -1,6 +1,8 @@
 /* Looking up what applies to a call: by name, by pattern, by variant. */
 #include <stdlib.h>
 
+#include "base/fold.h"
+#include "base/limits.h"
 #include "core/contract.h"
 #include "core/glob.h"
 
@@ -52,6 +54,66 @@ const sm_tool *sm_contracts_tool(const sm_contracts *set, sm_str name)
     for (uint32_t i = set->exact_count; i < set->tool_count; i++) {
         if (sm_glob_matches(set->index[i]->name, name))
             return set->index[i];
+    }
+    return NULL;
+}
+
+/* A text in its folded form. */
+typedef struct folded {
+    uint32_t of[SM_TOOL_MAX];
+    size_t n;
+} folded;
+
+static void fold(sm_str text, folded *out)
+{
+    uint32_t c;
+    out->n = 0;
+    while (out->n < SM_TOOL_MAX && (c = sm_fold_next(&text, true)) != 0)
+        out->of[out->n++] = c;
+}
+
+/* As sm_glob_matches, on folded characters. */
+static bool fold_matches(const folded *pattern, const folded *name)
+{
+    size_t p = 0, n = 0, star = SIZE_MAX, mark = 0;
+    while (n < name->n) {
+        if (p < pattern->n && pattern->of[p] == '*') {
+            star = p++;
+            mark = n;
+        } else if (p < pattern->n && (pattern->of[p] == '?' || pattern->of[p] == name->of[n])) {
+            p++;
+            n++;
+        } else if (star != SIZE_MAX) {
+            p = star + 1;
+            n = ++mark;
+        } else {
+            return false;
+        }
+    }
+    while (p < pattern->n && pattern->of[p] == '*')
+        p++;
+    return p == pattern->n;
+}
+
+const sm_tool *sm_contracts_rival(const sm_contracts *set, sm_str name)
+{
+    const sm_tool *own = sm_contracts_tool(set, name);
+    if (own != NULL && !own->glob)
+        return NULL;
+    for (uint32_t i = 0; i < set->exact_count; i++) {
+        if (sm_fold_alike_word(set->index[i]->name, name))
+            return set->index[i];
+    }
+    if (set->exact_count == set->tool_count)
+        return NULL;
+    folded plain, pattern;
+    fold(name, &plain);
+    for (uint32_t i = set->exact_count; i < set->tool_count && set->index[i] != own; i++) {
+        const sm_tool *t = set->index[i];
+        fold(t->name, &pattern);
+        if (fold_matches(&pattern, &plain) &&
+            !(own != NULL && sm_fold_alike_word(t->name, own->name)))
+            return t;
     }
     return NULL;
 }

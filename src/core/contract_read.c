@@ -268,12 +268,13 @@ static const sm_field file_fields[] = {
 static const sm_group file_group = {file_fields, sizeof file_fields / sizeof file_fields[0],
                                     .size = sizeof(file)};
 
-static void read_file(sm_loader *l, sm_contracts *set, const sm_json *root)
+/* NULL when out of memory, or if this is not a contract file. */
+static const layer *read_file(sm_loader *l, sm_contracts *set, const sm_json *root)
 {
     if (root->type != SM_JSON_OBJECT) {
         sm_complain(l, root, "a contract file is a mapping with version and tools, found %s",
                     sm_found(l, root));
-        return;
+        return NULL;
     }
     file f = {.trust_annotations = true};
     sm_group_read(l, &file_group, "a contract file", root, &f, NULL);
@@ -281,37 +282,41 @@ static void read_file(sm_loader *l, sm_contracts *set, const sm_json *root)
     set->trust_annotations = f.trust_annotations;
     layer *defaults = sm_loader_alloc(l, 1, sizeof *defaults);
     if (defaults == NULL)
-        return;
+        return NULL;
     if (f.defaults != NULL)
         read_layer(l, f.defaults, "defaults", NULL, SM_FROM_DEFAULTS, defaults);
     if (f.tools == NULL)
-        return;
+        return defaults;
     if (f.tools->len > SM_TOOLS_MAX) {
         sm_complain(l, f.tools, "a file may list at most %u tools", SM_TOOLS_MAX);
-        return;
+        return defaults;
     }
     set->tools = sm_loader_alloc(l, f.tools->len, sizeof *set->tools);
     if (set->tools == NULL)
-        return;
+        return defaults;
     const sm_json *name = f.tools + 1;
     uint32_t globs = 0;
     for (uint32_t i = 0; i < f.tools->len; i++, name = sm_json_next(name + 1)) {
         globs += sm_glob_is(sm_json_text(name));
         if (globs > SM_GLOBS_MAX) {
             sm_complain(l, name, "a file may list at most %u patterns", SM_GLOBS_MAX);
-            return;
+            return defaults;
         }
         read_tool(l, set, name, defaults);
     }
+    return defaults;
 }
 
-/* What nobody listed: a write that is remembered for ten minutes, so that retries and lost answers
- * are caught, and that runs again when it is meant to. */
-static void make_unlisted(sm_loader *l, sm_contracts *set)
+/* An unlisted tool is a write that is remembered for ten minutes, so that retries and lost answers
+ * are caught, and that runs again if the repeat is deliberate. The file's defaults say when a
+ * repeat counts as deliberate. The rest of the defaults applies to listed tools only. */
+static void make_unlisted(sm_loader *l, sm_contracts *set, const layer *defaults)
 {
-    layer none = {0};
+    const uint64_t obeyed = (uint64_t)1 << SM_F_REPEAT_AFTER | (uint64_t)1 << SM_F_DELIVERED_WITHIN;
+    layer few = defaults == NULL ? (layer){0} : *defaults;
     sm_contract *c = &set->unlisted_contract;
-    make_effective(l, (const layer *[]){&none}, 1, c);
+    few.set &= obeyed;
+    make_effective(l, (const layer *[]){&few}, 1, c);
     c->window_ms = c->result_window_ms = 600000;
     c->on_repeat = SM_REPEAT_RUN;
     c->approval =
@@ -320,6 +325,7 @@ static void make_unlisted(sm_loader *l, sm_contracts *set)
                                          SM_F_APPROVAL};
     for (size_t i = 0; i < sizeof changed / sizeof changed[0]; i++)
         c->origin[changed[i]] = (sm_origin){.layer = SM_FROM_UNLISTED};
+    sm_contract_lint_repeats(l, c);
 }
 
 /* ---- reading a file --------------------------------------------------------------------------*/
@@ -403,8 +409,7 @@ sm_err sm_contracts_read(sm_str name, sm_str text, sm_contracts **out, sm_report
         sm_report_add(report, SM_ERROR, fault.at, "%s", fault.text);
         return finish(&l, set, out);
     }
-    read_file(&l, set, root);
-    make_unlisted(&l, set);
+    make_unlisted(&l, set, read_file(&l, set, root));
     if (!sm_contracts_index(set))
         l.failed = true;
     for (uint32_t i = 0; i < set->tool_count && !l.failed; i++) {
@@ -429,7 +434,7 @@ sm_err sm_contracts_none(sm_contracts **out)
         return e;
     }
     sm_loader l = {.arena = &set->arena, .report = &report};
-    make_unlisted(&l, set);
+    make_unlisted(&l, set, NULL);
     e = finish(&l, set, out);
     sm_report_fini(&report);
     return e;

@@ -26,6 +26,7 @@ static bool shown_for_read(int id)
 {
     switch (id) {
     case SM_F_KEY:
+    case SM_F_RESOURCE:
     case SM_F_ON_DRIFT:
     case SM_F_WINDOW:
     case SM_F_RESULT_WINDOW:
@@ -34,6 +35,7 @@ static bool shown_for_read(int id)
     case SM_F_FAILURES:
     case SM_F_ON_REPEAT:
     case SM_F_REPEAT_AFTER:
+    case SM_F_DELIVERED_WITHIN:
     case SM_F_APPROVAL:
     case SM_F_ON_IN_DOUBT:
     case SM_F_BARRIER:

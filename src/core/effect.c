@@ -28,8 +28,8 @@ const char *sm_effect_flaw(const sm_effect *e)
         return "running without an attempt or a lease";
     if (!running && (e->lease_end != 0 || e->resending || e->late != 0))
         return "a lease, a resend or a late success without a running attempt";
-    if (e->late != 0 && (e->late <= e->base_fence || e->late >= e->fence))
-        return "a late success of no earlier attempt";
+    if (e->late != 0 && (e->late <= e->base_fence || e->late > e->fence))
+        return "a late success of no attempt"; /* a stray one has the fence of what runs */
     if (e->state == SEMEL_S_IN_DOUBT && e->doubt_count == 0)
         return "in doubt about nothing";
     if (e->state != SEMEL_S_IN_DOUBT && !running && e->doubt_count != 0)

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "base/limits.h"
 
 /* Attempts that may have touched the world and of which nobody knows. More than this many and the
  * effect is held for a person. */
@@ -49,6 +50,8 @@ typedef struct sm_effect {
     uint32_t quorum;
     uint32_t approvals; /* how many of `approvers` */
     bool approved;      /* ready: by an approval that is not consumed yet */
+    uint32_t asked;     /* how many `askers` */
+    bool crowded;       /* more have asked than are remembered */
 
     int64_t settled_at;
     int64_t window_end; /* INT64_MAX: never */
@@ -58,6 +61,7 @@ typedef struct sm_effect {
      * set, copied nor looked at. */
     uint64_t doubts[SM_DOUBTS_MAX]; /* fences of attempts in doubt, oldest first */
     sm_hash approvers[SM_APPROVERS_MAX];
+    sm_hash askers[SM_ASKERS_MAX]; /* for this call, where it needs approval */
 } sm_effect;
 
 /* An effect's bytes in front of its lists. */
@@ -70,6 +74,21 @@ static inline void sm_effect_copy(sm_effect *to, const sm_effect *from)
         to->doubts[i] = from->doubts[i];
     for (uint32_t i = 0; i < from->approvals; i++)
         to->approvers[i] = from->approvers[i];
+    for (uint32_t i = 0; i < from->asked; i++)
+        to->askers[i] = from->askers[i];
+}
+
+/* Whether it is settled, and certainly happened. */
+static inline bool sm_effect_applied(const sm_effect *e)
+{
+    return e->state == SEMEL_S_SUCCEEDED || e->state == SEMEL_S_PARTIAL ||
+           (e->state == SEMEL_S_FAILED && e->applied);
+}
+
+/* Whether it certainly happened, or must never be tried again. */
+static inline bool sm_effect_done(const sm_effect *e)
+{
+    return sm_effect_applied(e) || (e->state == SEMEL_S_FAILED && e->abandoned);
 }
 
 /* The first thing that is wrong with an effect, or NULL: the executable twin of the diagram. */

@@ -276,6 +276,16 @@ static const sm_field *find_field(const sm_group *g, sm_str name)
     return NULL;
 }
 
+/* Whether a value stands for one field of a group, and not for the whole. */
+static bool is_brief(const sm_group *g, const sm_json *value)
+{
+    if (g->brief == NULL || value == NULL)
+        return false;
+    return find_field(g, sm_str_from(g->brief))->kind == SM_KIND_POINTERS
+               ? value->type == SM_JSON_ARRAY
+               : value->type == SM_JSON_STRING;
+}
+
 static bool read_group(sm_loader *l, const sm_field *f, const sm_json *value, void *out)
 {
     const sm_group *g = f->group;
@@ -290,7 +300,7 @@ static bool read_group(sm_loader *l, const sm_field *f, const sm_json *value, vo
         if (off)
             return true;
     }
-    if (text && g->brief != NULL) {
+    if (is_brief(g, value)) {
         const sm_field *brief = find_field(g, sm_str_from(g->brief));
         return sm_field_read(l, brief, value, (char *)out + brief->offset);
     }
@@ -414,8 +424,8 @@ static void show_group(const sm_field *f, const char *name, const void *value, c
         char dotted[128];
         snprintf(dotted, sizeof dotted, "%s.%s", name, inner->name);
         const sm_json *inner_given = sm_json_find(given, sm_str_from(inner->name));
-        if (inner_given == NULL && given != NULL && given->type == SM_JSON_STRING &&
-            f->group->brief != NULL && strcmp(f->group->brief, inner->name) == 0)
+        if (inner_given == NULL && is_brief(f->group, given) &&
+            strcmp(f->group->brief, inner->name) == 0)
             inner_given = given;
         sm_field_show(inner, dotted, (const char *)value + inner->offset, inner_given, show,
                       context);

@@ -66,7 +66,7 @@ typedef struct sm_field {
 } sm_field;
 
 /* `defaults` is what a structure holds before its mapping is read. If `brief` is not NULL, a plain
- * string in place of the mapping is taken for that field. */
+ * string in place of the mapping is taken for that field; a list too, if the field is a list. */
 struct sm_group {
     const sm_field *fields;
     uint32_t count;

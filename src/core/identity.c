@@ -1,7 +1,11 @@
 /* Fill, choose, check, project, hash. */
 #include "core/identity.h"
 
+#include "base/limits.h"
+#include "core/wire.h"
 #include "json/diff.h"
+
+#define SECRETS_MAX 256u /* that are left out one by one */
 
 static sm_err out_of_memory(sm_err e, sm_fault *fault)
 {
@@ -16,6 +20,41 @@ static sm_err apply_fill(sm_arena *a, const sm_contract *c, const sm_json *args,
     return e == SM_OK ? e : out_of_memory(e, fault);
 }
 
+static const sm_json *rival_of(const sm_pointers *list, const sm_json *args)
+{
+    const sm_json *found = NULL;
+    for (uint32_t i = 0; i < list->n && found == NULL; i++)
+        found = sm_pointer_rival(&list->v[i], args);
+    return found;
+}
+
+/* The tool must act on the arguments that we judge. In {"amount": 1, "Amount": 99999} some readers
+ * see one name twice and take the second value. */
+static sm_err check_rivals(sm_arena *a, const sm_contract *tool, const sm_identity *id,
+                           sm_fault *fault)
+{
+    const sm_contract *c = id->contract;
+    sm_str carrier = sm_contract_key_rule(c)->argument; /* where we put the key for the tool */
+    sm_pointer place = {0};
+    sm_err e = carrier.n == 0 ? SM_OK : sm_pointer_place(a, carrier, &place, fault);
+    if (e != SM_OK)
+        return e;
+    const sm_json *found = sm_conditions_rival(&c->approval.when, id->filled);
+    for (uint32_t i = 0; i < tool->variant_count && found == NULL; i++)
+        found = sm_conditions_rival(&tool->variants[i].when, id->filled);
+    const sm_pointers *const lists[] = {&c->key.fields, &c->key.match, &c->redact,
+                                        &c->resource.fields,
+                                        &(sm_pointers){.v = &place, .n = carrier.n > 0}};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0] && found == NULL; i++)
+        found = rival_of(lists[i], id->filled);
+    if (found == NULL)
+        return SM_OK;
+    return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                        "the argument \"%.*s\" is not one that the contract names, but some tools "
+                        "take it for one; write it exactly as the contract does",
+                        found->len > 100 ? 100 : (int)found->len, found->text);
+}
+
 /* Steps 2 and 3. */
 static sm_err settle_arguments(sm_arena *a, const sm_contract *c, const sm_json *args,
                                sm_identity *out, sm_fault *fault)
@@ -27,46 +66,184 @@ static sm_err settle_arguments(sm_arena *a, const sm_contract *c, const sm_json 
     if (out->contract->fill.places != c->fill.places &&
         (e = apply_fill(a, out->contract, out->filled, &out->filled, fault)) != SM_OK)
         return e;
-    return out->contract->input == NULL ? SM_OK
-                                        : sm_schema_check(out->contract->input, out->filled, fault);
+    if (out->contract->input != NULL &&
+        (e = sm_schema_check(out->contract->input, out->filled, fault)) != SM_OK)
+        return e;
+    return check_rivals(a, c, out, fault);
 }
 
-static sm_err project(sm_arena *a, const sm_contract *c, sm_identity *out, sm_fault *fault)
-{
-    out->projected = out->filled;
-    if (out->strategy == SM_KEY_HASH) {
-        sm_err e = c->key.ignore.n == 0
-                       ? SM_OK
-                       : sm_json_drop(a, out->filled, c->key.places, &out->projected);
-        return e == SM_OK ? e : out_of_memory(e, fault);
+/* Parts of an HTTP request: `headers` comes first of those that must match. */
+#define HTTP_PART(name)                                                                            \
+    {                                                                                              \
+        {"/" name, sizeof name}, &(const sm_str){name, sizeof name - 1}, 1                         \
     }
+static const sm_pointer http_named[] = {HTTP_PART("method"), HTTP_PART("path"),
+                                        HTTP_PART("headers")};
+static const sm_pointer http_beside[] = {HTTP_PART("other_headers"), HTTP_PART("loose_headers")};
+static const sm_pointer http_matched[] = {HTTP_PART("headers"), HTTP_PART("other_headers")};
+
+/* The places of a contract's key, with those of an HTTP request. */
+static sm_err http_places(sm_arena *a, const sm_pointers *given, const sm_pointer *more, size_t n,
+                          const sm_places **out)
+{
+    sm_places *set = sm_places_new(a);
+    sm_err e = set == NULL ? SEMEL_E_NOMEM : SM_OK;
+    for (uint32_t i = 0; e == SM_OK && i < given->n; i++)
+        e = sm_places_add(set, a, &given->v[i], NULL);
+    for (size_t i = 0; e == SM_OK && i < n; i++)
+        e = sm_places_add(set, a, &more[i], NULL);
+    *out = set;
+    return e;
+}
+
+/* `hash`: all but what is ignored. */
+static sm_err project_rest(sm_arena *a, const sm_contract *c, sm_identity *out)
+{
+    const sm_places *dropped = c->key.places;
+    sm_err e = !out->http ? SM_OK
+                          : http_places(a, &c->key.ignore, http_beside,
+                                        sizeof http_beside / sizeof *http_beside, &dropped);
+    out->projected = out->filled;
+    return e != SM_OK || (c->key.ignore.n == 0 && !out->http)
+               ? e
+               : sm_json_drop(a, out->filled, dropped, &out->projected);
+}
+
+/* `fields`: only these. */
+static sm_err project_fields(sm_arena *a, const sm_contract *c, sm_identity *out, sm_fault *fault)
+{
     sm_err e = sm_json_keep(a, out->filled, c->key.places, &out->projected);
-    if (e != SM_OK)
-        return out_of_memory(e, fault);
-    if (out->projected == NULL)
+    if (e == SM_OK && out->projected == NULL)
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                             "the arguments have none of the fields that identify the action (%.*s "
                             "and so on), so unrelated calls would share one key",
                             SM_FMT(c->key.fields.v[0].text));
-    return SM_OK;
+    const sm_places *kept = NULL;
+    if (e == SM_OK && out->http)
+        e = http_places(a, &c->key.fields, http_named, sizeof http_named / sizeof *http_named,
+                        &kept);
+    return e == SM_OK && kept != NULL ? sm_json_keep(a, out->filled, kept, &out->projected) : e;
 }
 
-sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,
-                   const uint8_t *nonce, sm_identity *out, sm_fault *fault)
+static sm_err project(sm_arena *a, const sm_contract *c, sm_identity *out, sm_fault *fault)
 {
-    *out = (sm_identity){0};
-    sm_err e = sm_call_check(call, fault);
-    if (e != SM_OK)
-        return e;
+    sm_err e =
+        out->strategy == SM_KEY_HASH ? project_rest(a, c, out) : project_fields(a, c, out, fault);
+    return e == SM_OK || e == SEMEL_E_BAD_ARGUMENTS ? e : out_of_memory(e, fault);
+}
+
+static bool is_method(const sm_json *value, const char *const *methods)
+{
+    bool is = false;
+    for (; value != NULL && value->type == SM_JSON_STRING && *methods != NULL && !is; methods++)
+        is = sm_header_is(sm_json_text(value), sm_str_from(*methods));
+    return is;
+}
+
+/* A request of S3 about an upload in parts, which has its id in the query. */
+static bool is_upload(const sm_json *query)
+{
+    static const char name[] = "uploadId=";
+    sm_str q = query != NULL && query->type == SM_JSON_STRING ? sm_json_text(query) : (sm_str){0};
+    for (size_t i = 0; i + sizeof name - 1 <= q.n; i++) {
+        if ((i == 0 || q.p[i - 1] == '&') && memcmp(q.p + i, name, sizeof name - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether an HTTP request sets what its path names, by its method or by a header that some servers
+ * take the method from. A part of an upload sets nothing; the POST that completes it does. */
+static bool sets_path(const sm_json *request)
+{
+    static const char *const setting[] = {"PUT", "PATCH", "DELETE", NULL};
+    static const char *const completing[] = {"POST", NULL};
+    bool upload = is_upload(sm_json_find(request, SM_STR("query")));
+    const char *const *methods = upload ? completing : setting;
+    const sm_json *headers = sm_json_find(request, SM_STR("headers"));
+    bool sets = is_method(sm_json_find(request, SM_STR("method")), methods);
+    if (headers == NULL || headers->type != SM_JSON_OBJECT)
+        return sets;
+    const sm_json *name = headers + 1;
+    for (uint32_t i = 0; i < headers->len; i++, name = sm_json_next(name + 1))
+        sets = sets || (sm_header_method(sm_json_text(name)) && is_method(name + 1, methods));
+    return sets;
+}
+
+/* The rule by which a call acts on a resource; NULL: it acts on none. */
+static const sm_resource_rule *resource_rule(const sm_identity *id)
+{
+    static const sm_resource_rule path = {.fields = {.v = &http_named[1], .n = 1}};
+    if (id->contract->resource.fields.n > 0)
+        return &id->contract->resource;
+    return id->http && sets_path(id->filled) ? &path : NULL;
+}
+
+/* A call that has none of the fields acts on no resource. */
+static sm_err find_resource(sm_keyer *k, const sm_call *call, sm_identity *id, sm_fault *fault)
+{
+    const sm_resource_rule *rule = resource_rule(id);
+    const sm_json *values[SM_POINTERS_MAX];
+    bool any = false;
+    for (uint32_t i = 0; rule != NULL && i < rule->fields.n; i++) {
+        values[i] = sm_pointer_get(&rule->fields.v[i], id->filled);
+        any = any || values[i] != NULL;
+    }
+    if (!any)
+        return SM_OK;
+    return sm_resource_make(k, call->scope, rule->kind.p != NULL ? rule->kind : call->tool, values,
+                            rule->fields.n, &id->resource, fault);
+}
+
+/* Steps 1 to 3. */
+static sm_err find_contract(sm_arena *a, const sm_contracts *set, const sm_call *call,
+                            sm_identity *out, sm_fault *fault)
+{
     const sm_contract *c = sm_contracts_find(set, call->tool);
     if (c == NULL)
         return sm_fault_set(fault, SEMEL_E_UNKNOWN_TOOL,
                             "the tool \"%.*s\" is not listed, and unlisted tools are hidden",
                             SM_FMT(call->tool));
-    e = settle_arguments(a, c, call->args, out, fault);
+    const sm_tool *meant = sm_contracts_rival(set, call->tool);
+    if (meant != NULL)
+        return sm_fault_set(
+            fault, SEMEL_E_BAD_ARGUMENTS,
+            "the tool \"%.*s\" is not listed by its name, but \"%.*s\" is, and some "
+            "servers take one for the other; list both if there are two",
+            SM_FMT(call->tool), SM_FMT(meant->name));
+    return settle_arguments(a, c, call->args, out, fault);
+}
+
+static bool may_read(const sm_contract *c)
+{
+    bool may = c->class == SM_CLASS_READ;
+    for (uint32_t i = 0; i < c->variant_count && !may; i++)
+        may = c->variants[i].contract.class == SM_CLASS_READ;
+    return may;
+}
+
+bool sm_call_reads(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str args)
+{
+    const sm_contract *c = sm_contracts_find(set, tool);
+    sm_call call = {.tool = tool, .args_text = args};
+    sm_identity found = {0};
+    return c != NULL && may_read(c) &&
+           sm_json_read(a, args, &sm_json_default_limits, &call.args, NULL) == SM_OK &&
+           find_contract(a, set, &call, &found, NULL) == SM_OK &&
+           found.contract->class == SM_CLASS_READ;
+}
+
+sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,
+                   const uint8_t *nonce, sm_identity *out, sm_fault *fault)
+{
+    *out = (sm_identity){.http = call->http};
+    sm_err e = sm_call_check(call, fault);
     if (e != SM_OK)
         return e;
-    c = out->contract;
+    e = find_contract(a, set, call, out, fault);
+    if (e != SM_OK)
+        return e;
+    const sm_contract *c = out->contract;
     out->strategy = sm_contract_strategy(c);
     if (out->strategy == SM_KEY_NONE && (call->key.p == NULL || c->class == SM_CLASS_READ))
         return SM_OK;
@@ -86,7 +263,10 @@ sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_c
         if (e != SM_OK)
             return e;
     }
-    return sm_key_make(k, out->strategy, call, out->projected, nonce, &out->key, fault);
+    e = find_resource(k, call, out, fault);
+    return e != SM_OK
+               ? e
+               : sm_key_make(k, out->strategy, call, out->projected, nonce, &out->key, fault);
 }
 
 /* Where the caller names the action by a key of its own, other arguments are a mistake unless the
@@ -98,6 +278,37 @@ static bool forgives(const sm_identity *id)
            (given || (id->strategy != SM_KEY_EXPLICIT && id->strategy != SM_KEY_STEP));
 }
 
+static bool agree(const sm_pointer *at, const sm_identity *earlier, const sm_identity *later)
+{
+    const sm_json *a = sm_pointer_get(at, earlier->filled);
+    const sm_json *b = sm_pointer_get(at, later->filled);
+    return (a == NULL) == (b == NULL) && (a == NULL || sm_json_equal(a, b));
+}
+
+bool sm_hides_header(const sm_identity *id)
+{
+    bool in_key = id->strategy == SM_KEY_HASH || id->strategy == SM_KEY_FIELDS; /* `headers` are */
+    const sm_pointers *redact = &id->contract->redact;
+    for (size_t i = in_key; id->http && i < sizeof http_matched / sizeof *http_matched; i++) {
+        for (uint32_t k = 0; k < redact->n; k++)
+            if (sm_pointer_overlap(&redact->v[k], &http_matched[i]))
+                return true;
+    }
+    return false;
+}
+
+/* Told of a difference: whether it is one that does not matter. */
+static bool is_loose(void *context, sm_str pointer, const sm_json *a, const sm_json *b)
+{
+    static const char loose[] = "/loose_headers";
+    bool *all = context;
+    (void)a;
+    (void)b;
+    *all = pointer.n >= sizeof loose - 1 && memcmp(pointer.p, loose, sizeof loose - 1) == 0 &&
+           (pointer.n == sizeof loose - 1 || pointer.p[sizeof loose - 1] == '/');
+    return *all;
+}
+
 sm_drift sm_identity_drift(const sm_identity *earlier, const sm_identity *later)
 {
     if (earlier->contract != later->contract)
@@ -105,42 +316,125 @@ sm_drift sm_identity_drift(const sm_identity *earlier, const sm_identity *later)
     if (sm_json_equal(earlier->filled, later->filled))
         return SM_SAME;
     const sm_pointers *match = &later->contract->key.match;
-    for (uint32_t i = 0; i < match->n; i++) {
-        const sm_json *a = sm_pointer_get(&match->v[i], earlier->filled);
-        const sm_json *b = sm_pointer_get(&match->v[i], later->filled);
-        if ((a == NULL) != (b == NULL) || (a != NULL && !sm_json_equal(a, b)))
+    for (uint32_t i = 0; i < match->n; i++)
+        if (!agree(&match->v[i], earlier, later))
             return SM_CONFLICTS;
-    }
-    return forgives(later) ? SM_DRIFTED : SM_CONFLICTS;
+    for (size_t i = 0; later->http && i < sizeof http_matched / sizeof *http_matched; i++)
+        if (!agree(&http_matched[i], earlier, later))
+            return SM_CONFLICTS;
+    bool loose = false;
+    if (later->http)
+        sm_json_diff(earlier->filled, later->filled, is_loose, &loose);
+    return loose || forgives(later) ? SM_DRIFTED : SM_CONFLICTS;
 }
 
-sm_err sm_redact(sm_arena *a, const sm_contract *c, const sm_json *args, const sm_json **out)
+/* ---- what is not stored ----------------------------------------------------------------------*/
+
+bool sm_name_secret(sm_str name)
 {
-    *out = args;
-    if (c->redact.n == 0)
+    static const char *const ends[] = {"password", "passwd", "token", "secret", "apikey"};
+    char plain[16]; /* its end, letters alone */
+    size_t n = 0;
+    for (size_t i = name.n; i > 0 && n < sizeof plain; i--) {
+        char c = (char)(name.p[i - 1] | 0x20);
+        if (c >= 'a' && c <= 'z')
+            plain[sizeof plain - ++n] = c;
+    }
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t length = strlen(ends[i]);
+        if (n >= length && memcmp(plain + sizeof plain - length, ends[i], length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The places where a mark stands. */
+typedef struct redaction {
+    sm_arena *arena;
+    sm_places *gone, *marked;
+    const sm_json *mark;
+    uint32_t found;
+    sm_str way[SM_JSON_DEPTH_MAX]; /* to what is looked at */
+} redaction;
+
+static sm_err mark_place(redaction *r, const sm_pointer *p)
+{
+    r->found++;
+    sm_err e = sm_places_add(r->gone, r->arena, p, NULL);
+    return e == SM_OK ? sm_places_add(r->marked, r->arena, p, r->mark) : e;
+}
+
+/* Marks the members below `v` whose names are those of secrets. */
+static sm_err mark_secrets(redaction *r, const sm_json *v, uint32_t depth)
+{
+    sm_err e = SM_OK;
+    bool object = v->type == SM_JSON_OBJECT;
+    if ((!object && v->type != SM_JSON_ARRAY) || depth == SM_JSON_DEPTH_MAX)
         return SM_OK;
-    sm_places *gone = sm_places_new(a), *marked = sm_places_new(a);
-    const sm_json *mark = NULL;
-    sm_err e = sm_json_read(a, SM_STR("\"[redacted]\""), &sm_json_default_limits, &mark, NULL);
-    if (e != SM_OK || gone == NULL || marked == NULL)
+    const sm_json *at = v + 1;
+    for (uint32_t i = 0; e == SM_OK && i < v->len; i++) {
+        const sm_json *value = object ? at + 1 : at;
+        r->way[depth] = object ? sm_json_text(at) : sm_arena_printf(r->arena, "%u", i);
+        if (object && sm_name_secret(sm_json_text(at)))
+            e = mark_place(r, &(sm_pointer){.tokens = r->way, .count = depth + 1});
+        else
+            e = mark_secrets(r, value, depth + 1);
+        at = sm_json_next(value);
+    }
+    return e;
+}
+
+/* At most how many secrets `v` has. */
+static uint32_t count_secrets(const sm_json *v)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < v->span; i++)
+        n += v[i].type == SM_JSON_STRING && sm_name_secret(sm_json_text(&v[i]));
+    return n;
+}
+
+/* Those of an HTTP request. If there are many, nothing of its body is stored. */
+static sm_err mark_body(redaction *r, const sm_json *args)
+{
+    static const char *const parts[] = {"body", "form"};
+    sm_err e = SM_OK;
+    for (size_t i = 0; e == SM_OK && i < sizeof parts / sizeof *parts; i++) {
+        r->way[0] = sm_str_from(parts[i]);
+        const sm_json *part = sm_json_find(args, r->way[0]);
+        uint32_t n = part == NULL ? 0 : count_secrets(part);
+        if (n > SECRETS_MAX)
+            e = mark_place(r, &(sm_pointer){.tokens = r->way, .count = 1});
+        else if (n > 0)
+            e = mark_secrets(r, part, 1);
+    }
+    return e;
+}
+
+sm_err sm_redact(sm_arena *a, const sm_identity *id, const sm_json **out)
+{
+    const sm_contract *c = id->contract;
+    *out = id->filled;
+    if (c->redact.n == 0 && !id->http)
+        return SM_OK;
+    redaction r = {.arena = a, .gone = sm_places_new(a), .marked = sm_places_new(a)};
+    sm_err e = sm_json_read(a, SM_STR("\"[redacted]\""), &sm_json_default_limits, &r.mark, NULL);
+    if (e != SM_OK || r.gone == NULL || r.marked == NULL)
         return SEMEL_E_NOMEM;
-    uint32_t found = 0;
     for (uint32_t i = 0; i < c->redact.n && e == SM_OK; i++) {
         const sm_pointer *p = &c->redact.v[i];
-        if (sm_pointer_get(p, args) == NULL)
+        if (sm_pointer_get(p, id->filled) == NULL)
             continue;
-        found++;
         if (p->count == 0) { /* everything */
-            *out = mark;
+            *out = r.mark;
             return SM_OK;
         }
-        e = sm_places_add(gone, a, p, NULL);
-        if (e == SM_OK)
-            e = sm_places_add(marked, a, p, mark);
+        e = mark_place(&r, p);
     }
-    if (e == SM_OK && found > 0)
-        e = sm_json_drop(a, args, gone, out);
-    if (e == SM_OK && found > 0)
-        e = sm_json_fill(a, *out, marked, out);
+    if (e == SM_OK && id->http)
+        e = mark_body(&r, id->filled);
+    if (e == SM_OK && r.found > 0)
+        e = sm_json_drop(a, id->filled, r.gone, out);
+    if (e == SM_OK && r.found > 0)
+        e = sm_json_fill(a, *out, r.marked, out);
     return e;
 }

@@ -4,11 +4,22 @@
  *     1. the parts of the call are checked
  *     2. the tool's `fill` is applied, and on the filled arguments the first matching variant is
  *        chosen; if that has a `fill` of its own, it is applied to them too
- *     3. the filled arguments are checked against `input`
+ *     3. the filled arguments are checked against `input`, and for names that a lenient reader
+ *        takes for one that the contract uses (base/fold.h)
  *     4. they are projected: `fields` kept or `ignore` dropped
- *     5. the projection is canonicalised and hashed with scope, step and tool
+ *     5. what the call acts on is hashed
+ *     6. the projection is canonicalised and hashed with scope, step and tool
  *
  * A caller's key always means the strategy `explicit`, but never for a read.
+ *
+ * The arguments of an HTTP request (sm_call.http) have parts that no contract can take out of the
+ * identity: a contract that names an order must not make a refund of it the same action as its
+ * charge, or let one account see what another one did.
+ *
+ *     method, path, headers   part of every key of `hash` and `fields`
+ *     headers, other_headers  must be equal where keys are: otherwise it is a conflict
+ *     other_headers           not part of a key of `hash`
+ *     loose_headers           neither; only an approval is for exactly these
  */
 #ifndef SM_CORE_IDENTITY_H
 #define SM_CORE_IDENTITY_H
@@ -21,6 +32,8 @@ typedef struct sm_identity {
     const sm_json *filled;    /* the full arguments */
     const sm_json *projected; /* what names the action; NULL unless hash or fields */
     sm_key key;               /* zero if the strategy is none */
+    sm_resource resource;     /* what the call acts on */
+    bool http;
 } sm_identity;
 
 /* Documents are made in the arena and must not outlive it; `nonce` as for sm_key_make. Afterwards
@@ -28,6 +41,10 @@ typedef struct sm_identity {
  * SEMEL_E_BAD_ARGUMENTS with a sentence when the call is refused; nothing has run. */
 sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,
                    const uint8_t *nonce, sm_identity *out, sm_fault *fault);
+
+/* Whether the contract says that this call only reads: it needs no record. False also if the
+ * contract refuses the call. */
+bool sm_call_reads(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str args);
 
 /* How a call compares with an earlier one of the same key. */
 typedef enum sm_drift {
@@ -39,7 +56,17 @@ typedef enum sm_drift {
 /* Both identities under the same set of contracts. */
 sm_drift sm_identity_drift(const sm_identity *earlier, const sm_identity *later);
 
-/* The arguments as they may be stored: where the contract redacts, a mark stands instead. */
-sm_err sm_redact(sm_arena *a, const sm_contract *c, const sm_json *args, const sm_json **out);
+/* Whether the contract redacts a header of an HTTP request that must match and is not part of the
+ * key: then the stored arguments cannot show that it does. */
+bool sm_hides_header(const sm_identity *id);
+
+/* The arguments as they may be stored: where the contract redacts, a mark stands instead. In the
+ * body or form of an HTTP request, it stands for every member whose name is that of a secret, too.
+ */
+sm_err sm_redact(sm_arena *a, const sm_identity *id, const sm_json **out);
+
+/* Whether a name is that of a secret: it ends with password, passwd, token, secret or api_key,
+ * however it is written. */
+bool sm_name_secret(sm_str name);
 
 #endif

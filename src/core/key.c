@@ -1,4 +1,4 @@
-/* The one encoding behind keys, fingerprints and downstream keys. */
+/* The one encoding behind keys, fingerprints, resources and downstream keys. */
 #include "core/key.h"
 
 #include <assert.h>
@@ -13,6 +13,7 @@
 #define KEY_VERSION         SM_STR("semel-key-1")
 #define FINGERPRINT_VERSION SM_STR("semel-fingerprint-1")
 #define DOWN_VERSION        SM_STR("semel-down-1")
+#define RESOURCE_VERSION    SM_STR("semel-resource-1")
 
 sm_err sm_keyer_init(sm_keyer *k)
 {
@@ -51,10 +52,11 @@ static inline void put_part(sm_keyer *k, sm_part tag, sm_str part)
     b->len += 9 + part.n;
 }
 
-/* Arguments are written in place, and their length put in front afterwards. */
-static sm_err put_args(sm_keyer *k, const sm_json *args, sm_str source, sm_fault *fault)
+/* A document is written in place, and its length put in front afterwards. */
+static sm_err put_json(sm_keyer *k, sm_part tag, const sm_json *args, sm_str source,
+                       sm_fault *fault)
 {
-    put_part(k, SM_PART_ARGS, (sm_str){0});
+    put_part(k, tag, (sm_str){0});
     size_t start = k->preimage.len;
     sm_err e = sm_json_canon(args, &k->preimage, source, fault);
     if (e == SM_OK)
@@ -82,7 +84,7 @@ sm_err sm_key_make(sm_keyer *k, sm_strategy strategy, const sm_call *call, const
         if (call->step.p != NULL)
             put_part(k, SM_PART_STEP, call->step);
         put_part(k, SM_PART_TOOL, call->tool);
-        e = put_args(k, projected, call->args_text, fault);
+        e = put_json(k, SM_PART_ARGS, projected, call->args_text, fault);
         break;
     case SM_KEY_STEP:
         put_part(k, SM_PART_STEP, call->step);
@@ -120,7 +122,26 @@ sm_err sm_fingerprint_make(sm_keyer *k, sm_str tool, const sm_json *args, sm_str
 {
     begin(k, FINGERPRINT_VERSION);
     put_part(k, SM_PART_TOOL, tool);
-    sm_err e = put_args(k, args, source, fault);
+    sm_err e = put_json(k, SM_PART_ARGS, args, source, fault);
+    return e == SM_OK || e == SEMEL_E_LIMIT || e == SEMEL_E_NOMEM ? finish(k, &out->hash, fault)
+                                                                  : e;
+}
+
+sm_err sm_resource_make(sm_keyer *k, sm_str scope, sm_str kind, const sm_json *const *values,
+                        size_t n, sm_resource *out, sm_fault *fault)
+{
+    const char *slash = memchr(scope.p, '/', scope.n);
+    begin(k, RESOURCE_VERSION);
+    put_part(k, SM_PART_SCOPE,
+             (sm_str){scope.p, slash == NULL ? scope.n : (size_t)(slash - scope.p)});
+    put_part(k, SM_PART_KIND, kind);
+    sm_err e = SM_OK;
+    for (size_t i = 0; i < n && e == SM_OK; i++) {
+        if (values[i] == NULL)
+            put_part(k, SM_PART_ABSENT, (sm_str){0});
+        else
+            e = put_json(k, SM_PART_VALUE, values[i], (sm_str){0}, fault);
+    }
     return e == SM_OK || e == SEMEL_E_LIMIT || e == SEMEL_E_NOMEM ? finish(k, &out->hash, fault)
                                                                   : e;
 }

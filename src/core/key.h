@@ -15,6 +15,10 @@
  * The fingerprint tells whether two calls with one key are the same call: SHA-256 likewise over
  * "semel-fingerprint-1", tool and canonical full arguments. The downstream key is what an upstream
  * gets to see, so that the ledger's own key never leaves: "semel-down-1", key, generation, run.
+ *
+ * A resource is what calls act on: "semel-resource-1", the scope's first segment, the kind, and for
+ * each field of the contract its value in canonical form, or that it is absent. Names of fields do
+ * not count, so that two tools can act on one resource.
  */
 #ifndef SM_CORE_KEY_H
 #define SM_CORE_KEY_H
@@ -40,6 +44,9 @@ typedef enum sm_part {
     SM_PART_ARGS = 4,
     SM_PART_KEY = 5,
     SM_PART_NONCE = 6,
+    SM_PART_KIND = 7,
+    SM_PART_VALUE = 8,
+    SM_PART_ABSENT = 9,
 } sm_part;
 
 /* Ids that must not be mistaken for one another. */
@@ -52,6 +59,16 @@ typedef struct sm_fingerprint {
 typedef struct sm_down_key {
     sm_hash hash;
 } sm_down_key;
+
+typedef struct sm_resource {
+    sm_hash hash; /* zero: none */
+} sm_resource;
+
+static inline bool sm_resource_none(const sm_resource *r)
+{
+    static const sm_resource none;
+    return memcmp(r, &none, sizeof none) == 0;
+}
 
 /* A reusable workspace: the digest context and the buffer of what is hashed. One thread at a
  * time. */
@@ -76,6 +93,10 @@ bool sm_key_part(sm_str preimage, size_t *at, sm_part *tag, sm_str *part);
 /* `source` is what `args` was read from, for positions; may be empty. */
 sm_err sm_fingerprint_make(sm_keyer *k, sm_str tool, const sm_json *args, sm_str source,
                            sm_fingerprint *out, sm_fault *fault);
+
+/* `values` has NULL for a field that is absent. */
+sm_err sm_resource_make(sm_keyer *k, sm_str scope, sm_str kind, const sm_json *const *values,
+                        size_t n, sm_resource *out, sm_fault *fault);
 
 sm_err sm_down_key_make(sm_keyer *k, const sm_key *key, uint64_t generation, uint64_t run,
                         sm_down_key *out);

@@ -33,6 +33,12 @@ void sm_life_clear_request(sm_effect *e)
     memset(e->approvers, 0, sizeof e->approvers);
 }
 
+void sm_life_clear_askers(sm_effect *e)
+{
+    e->asked = 0;
+    e->crowded = false;
+}
+
 void sm_life_clear_doubts(sm_effect *e)
 {
     memset(e->doubts, 0, sizeof e->doubts);
@@ -70,9 +76,12 @@ bool sm_life_doubts_fence(const sm_effect *e, uint64_t fence)
     return false;
 }
 
+/* A full list may lack some doubts, so none is removed from it: a person decides. */
 void sm_life_remove_doubt(sm_making *m, uint64_t fence)
 {
     sm_effect *e = m->e;
+    if (e->doubt_count == SM_DOUBTS_MAX)
+        return;
     for (uint32_t i = 0; i < e->doubt_count; i++) {
         if (e->doubts[i] != fence)
             continue;
@@ -150,11 +159,45 @@ void sm_life_start_attempt(sm_making *m, bool resending)
     if (m->ev->kind == SM_EV_BEGIN)
         e->ran = m->ev->digest;
     e->settled_at = e->window_end = e->result_end = 0;
-    int64_t approved_until = e->approved || e->doubt_count > 0 ? e->request_end : 0;
-    sm_life_clear_request(e); /* an approval is used once (I7) */
-    e->request_end = approved_until;
+    if (!e->approved && e->doubt_count == 0)
+        sm_life_clear_request(e);
+    e->approved = false; /* an approval is used once (I7); who gave it, and how long it was good,
+                            counts again if the attempt is withdrawn */
+    memset(&e->digest, 0, sizeof e->digest);
     sm_life_note(m, SM_N_STARTED);
     sm_life_answer(m, SM_EXECUTE, SEMEL_C_NONE);
+}
+
+static bool among(const sm_hash *list, uint32_t n, const sm_hash *actor)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (sm_life_same_hash(&list[i], actor))
+            return true;
+    }
+    return false;
+}
+
+bool sm_life_asked(const sm_effect *e, const sm_hash *actor)
+{
+    return among(e->askers, e->asked, actor);
+}
+
+bool sm_life_approved(const sm_effect *e, const sm_hash *actor)
+{
+    return among(e->approvers, e->approvals, actor);
+}
+
+void sm_life_remember_asker(sm_making *m)
+{
+    sm_effect *e = m->e;
+    if (e->crowded || sm_life_asked(e, &m->ev->actor))
+        return;
+    if (e->asked < SM_ASKERS_MAX)
+        e->askers[e->asked++] = m->ev->actor;
+    else
+        e->crowded = true;
+    if (!m->out->changed)
+        sm_life_note(m, SM_N_ASKED);
 }
 
 void sm_life_ask(sm_making *m)
@@ -184,4 +227,55 @@ void sm_life_start(sm_making *m)
         sm_life_ask(m);
     else
         sm_life_start_attempt(m, false);
+}
+
+/* ---- stray attempts --------------------------------------------------------------------------*/
+
+semel_state sm_life_outcome_state(const sm_event *ev)
+{
+    return ev->outcome == SEMEL_SUCCESS   ? SEMEL_S_SUCCEEDED
+           : ev->outcome == SEMEL_FAILURE ? SEMEL_S_FAILED
+                                          : SEMEL_S_PARTIAL;
+}
+
+/* The stray attempt becomes the newest one, and a person has to find out. */
+static void doubt_stray(sm_making *m)
+{
+    sm_effect *e = m->e;
+    sm_life_clear_request(e);
+    e->settled_at = e->window_end = e->result_end = 0;
+    e->fence++;
+    e->attempt++;
+    sm_life_enter_doubt(m, m->now);
+    e->chain_at = (uint8_t)(m->c->on_in_doubt.count - 1);
+}
+
+void sm_life_stray(sm_making *m)
+{
+    sm_effect *e = m->e;
+    if (e->state == SEMEL_S_NONE) { /* it begins a generation of its own */
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_BAD_CLAIM);
+        return;
+    }
+    bool success = m->ev->outcome != SEMEL_FAILURE;
+    bool applied = success || m->ev->applied == SEMEL_APPLIED_YES;
+    bool running = e->state == SEMEL_S_RUNNING, done = sm_effect_done(e);
+    sm_life_note(m, SM_N_PUT_BACK);
+    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
+    if (!running && !done && applied) {
+        e->applied = !success;
+        sm_life_settle(m, sm_life_outcome_state(m->ev), m->now);
+    } else if (!running && !done && m->ev->applied == SEMEL_APPLIED_UNKNOWN) {
+        doubt_stray(
+            m); /* in doubt too: clearing the other attempts proves nothing about it (I16) */
+    } else {
+        sm_life_answer(m, SM_EVIDENCE, SEMEL_C_NONE);
+        sm_life_note(m, SM_N_LATE);
+        if (done && applied)
+            sm_life_note(m, SM_N_DOUBLE_EFFECT);
+        if (running && success && e->late == 0) {
+            e->late = e->fence;
+            e->late_partial = m->ev->outcome == SEMEL_PARTIAL;
+        }
+    }
 }

@@ -25,6 +25,9 @@ bool sm_life_same_hash(const sm_hash *a, const sm_hash *b);
 /* An approval request, or an unused approval, is gone. */
 void sm_life_clear_request(sm_effect *e);
 
+/* Nobody has asked for the call that begins now. */
+void sm_life_clear_askers(sm_effect *e);
+
 /* No attempt is in doubt any more. */
 void sm_life_clear_doubts(sm_effect *e);
 
@@ -44,10 +47,23 @@ void sm_life_end_not_applied(sm_making *m);
 /* A new attempt under a new fence, using up an approval; the answer is execute. */
 void sm_life_start_attempt(sm_making *m, bool resending);
 
+/* Whether an actor is among those who asked, or among those who approved. */
+bool sm_life_asked(const sm_effect *e, const sm_hash *actor);
+bool sm_life_approved(const sm_effect *e, const sm_hash *actor);
+
+/* Remembers who begins. */
+void sm_life_remember_asker(sm_making *m);
+
 /* A new request for approval; the answer is to wait. */
 void sm_life_ask(sm_making *m);
 
 /* The fresh path: barrier, approval, attempt. */
 void sm_life_start(sm_making *m);
+
+/* The state that an outcome settles an effect in. */
+semel_state sm_life_outcome_state(const sm_event *ev);
+
+/* The event STRAY, by the table in transition.c. */
+void sm_life_stray(sm_making *m);
 
 #endif

@@ -7,8 +7,9 @@
 #include <assert.h>
 
 #include "base/duration.h"
+#include "base/limits.h"
 
-#define LIFE_VERSION    1u
+#define LIFE_VERSION    3u
 #define OUTCOME_VERSION 1u
 
 /* Reading is on the path of every replay. The walk is compiled once for each direction, and the
@@ -117,8 +118,9 @@ WALK walk_terms(codec *c, sm_terms *t)
         bytes(c, t->on_in_doubt.steps, t->on_in_doubt.count);
     span(c, &t->down_window_ms);
     span(c, &t->settle_ms);
-    uint8_t bits = (uint8_t)(t->authoritative | t->asks << 1 | t->self << 2 | t->barrier << 3 |
-                             (t->via & 1) << 4 | t->upstream << 5 | t->redacted << 6);
+    uint8_t bits =
+        (uint8_t)(t->authoritative | t->asks << 1 | t->self << 2 | t->barrier << 3 |
+                  (t->via & 1) << 4 | t->upstream << 5 | t->redacted << 6 | t->resource << 7);
     NARROW(c, bits);
     t->authoritative = bits & 1;
     t->asks = bits & 2;
@@ -127,6 +129,7 @@ WALK walk_terms(codec *c, sm_terms *t)
     t->via = bits >> 4 & 1;
     t->upstream = bits >> 5 & 1;
     t->redacted = bits >> 6 & 1;
+    t->resource = bits >> 7 & 1;
     if (t->asks) {
         number(c, &t->quorum);
         span(c, &t->expires_ms);
@@ -146,6 +149,18 @@ WALK walk_doubts(codec *c, sm_effect *e)
     span(c, &e->doubt_end);
 }
 
+WALK walk_askers(codec *c, sm_effect *e)
+{
+    NARROW(c, e->asked);
+    if (e->asked > SM_ASKERS_MAX) {
+        c->bad = true;
+        return;
+    }
+    for (uint32_t i = 0; i < e->asked; i++)
+        bytes(c, e->askers[i].b, sizeof e->askers[i].b);
+    NARROW(c, e->crowded);
+}
+
 WALK walk_request(codec *c, sm_memo *m)
 {
     sm_effect *e = &m->effect;
@@ -153,7 +168,7 @@ WALK walk_request(codec *c, sm_memo *m)
     if (e->request == 0)
         return;
     rare_hash(c, &e->digest);
-    rare_hash(c, &m->requester);
+    walk_askers(c, e);
     span(c, &e->request_end);
     NARROW(c, e->quorum);
     NARROW(c, e->approvals);
@@ -195,12 +210,18 @@ WALK walk(codec *c, sm_memo *m)
     sm_effect *e = &m->effect;
     number(c, &e->base_fence);
     span(c, &m->keep_until);
+    rare_hash(c, &m->args);
+    rare_hash(c, &m->outcome);
     walk_attempt(c, m);
     walk_doubts(c, e);
     NARROW(c, e->applied);
     NARROW(c, e->abandoned);
     walk_request(c, m);
     walk_terms(c, &m->terms);
+    if (m->terms.resource) {
+        bytes(c, m->resource.hash.b, sizeof m->resource.hash.b);
+        number(c, &m->written);
+    }
     if (m->terms.upstream) {
         number(c, &m->shape);
         span(c, &m->next_at);
@@ -245,6 +266,14 @@ static bool sound_terms(const sm_terms *t, const sm_effect *e)
     return !t->asks || (t->quorum > 0 && t->quorum <= SM_APPROVERS_MAX);
 }
 
+/* Whether the names are valid for a call, and the version is one that a write can have. */
+static bool sound_names(const semel_record *r)
+{
+    return r->scope.n > 0 && r->scope.n <= SM_SCOPE_MAX && r->tool.n > 0 &&
+           r->tool.n <= SM_TOOL_MAX && r->step.n <= SM_STEP_MAX && r->caller.n <= SM_KEY_MAX &&
+           r->version > 0;
+}
+
 sm_err sm_memo_unpack(const semel_record *r, sm_memo *out)
 {
     memset(out, 0, offsetof(sm_memo, effect) + SM_EFFECT_HEAD);
@@ -262,15 +291,20 @@ sm_err sm_memo_unpack(const semel_record *r, sm_memo *out)
     e->settled_at = r->settled_at;
     e->window_end = r->window_end;
     e->result_end = r->result_end;
-    bool sound =
-        !c.bad && c.in == c.end && sm_effect_flaw(e) == NULL && sound_terms(&out->terms, e);
+    bool sound = !c.bad && c.in == c.end && sm_effect_flaw(e) == NULL &&
+                 sound_terms(&out->terms, e) && sound_names(r);
     return sound ? SM_OK : SEMEL_E_CORRUPT;
+}
+
+bool sm_record_decides(const semel_record *r, int64_t now)
+{
+    bool settled = semel_state_settled((semel_state)r->state);
+    return settled ? r->window_end > now : r->state != SEMEL_S_NONE;
 }
 
 void sm_terms_take(const sm_contract *c, sm_terms *out)
 {
-    const sm_idempotency *down =
-        c->origin[SM_F_IDEMPOTENCY].given != NULL ? &c->idempotency : &c->upstream.idempotency;
+    const sm_idempotency *down = sm_contract_key_rule(c);
     *out = (sm_terms){
         .class = (uint8_t)c->class,
         .mode = (uint8_t)c->mode,

@@ -27,6 +27,7 @@ typedef struct sm_terms {
     uint8_t via; /* 1: not on a local ledger */
     bool barrier;
     bool upstream; /* Semel itself executes it: what is left over is looked after */
+    bool resource; /* it acts on one: see sm_memo */
     bool redacted; /* not all arguments are stored: nothing runs from those that are */
     uint64_t quorum;
     int64_t expires_ms;
@@ -46,12 +47,15 @@ typedef struct sm_memo {
     sm_terms terms;
     sm_holder holder;
     uint8_t claim[SM_CLAIM_HASH]; /* of the newest attempt's secret */
-    sm_hash requester;            /* who asked for approval */
+    sm_hash args, outcome;        /* of what the record holds; zero: nothing */
     uint64_t told;                /* the newest request of which somebody was told */
     uint64_t notices;             /* tries to tell somebody of the newest request */
     int64_t notice_at;            /* when to try next */
     uint64_t shape;               /* of what was sent, as its contract described it; 0: unknown */
     int64_t next_at; /* upstream: what is left over is looked at again then; 0: no time was set */
+    sm_resource resource; /* what it acts on */
+    uint64_t written; /* applied: the resource's count of writes that this one made, or 0 if others
+                         wrote while it ran. Before that: the count when the attempt began */
     int64_t keep_until; /* an older generation stays so long: this one must not go first */
     sm_effect effect;   /* last, so that its lists are */
 } sm_memo;
@@ -64,8 +68,12 @@ void sm_terms_contract(const sm_terms *t, sm_contract *out);
  * outlive the record. */
 sm_err sm_memo_pack(const sm_memo *m, semel_record *r, sm_buf *life);
 
-/* SEMEL_E_CORRUPT if the record does not make sense. */
+/* SEMEL_E_CORRUPT if the record does not make sense. Every record from a store passes here before
+ * it is used. */
 sm_err sm_memo_unpack(const semel_record *r, sm_memo *out);
+
+/* Whether an answer still depends on a record: it is not settled, or its window is not over. */
+bool sm_record_decides(const semel_record *r, int64_t now);
 
 /* Stored outcomes: everything but the value has a fixed order; the value's bytes come last. */
 sm_err sm_outcome_pack(const semel_outcome *o, sm_buf *out);

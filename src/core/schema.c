@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/fold.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "json/canon.h"
@@ -322,6 +323,16 @@ static const sm_schema *property_schema(const sm_schema *s, sm_str name, bool *k
     return s->additional.schema;
 }
 
+/* The property that some readers take this name for (base/fold.h); absent: none. */
+static sm_str rival_of(const sm_schema *s, sm_str name)
+{
+    for (uint32_t i = 0; i < s->properties.n; i++) {
+        if (sm_fold_alike_word(s->properties.v[i].name, name))
+            return s->properties.v[i].name;
+    }
+    return (sm_str){0};
+}
+
 static bool check_object(check *c, const sm_schema *s, const sm_json *v)
 {
     if (v->type != SM_JSON_OBJECT)
@@ -340,6 +351,9 @@ static bool check_object(check *c, const sm_schema *s, const sm_json *v)
         sm_pointer_put_token(&c->path, sm_json_text(name));
         if (!known && s->additional.forbidden)
             return misfit(c, "is not an argument of this tool");
+        sm_str meant = known ? (sm_str){0} : rival_of(s, sm_json_text(name));
+        if (meant.p != NULL)
+            return misfit(c, "is not \"%.*s\", but some tools take it for that", SM_FMT(meant));
         if (!check_value(c, inner, name + 1))
             return false;
         c->path.len = length;

@@ -11,11 +11,18 @@
  *                            at hold: IN_DOUBT
  *   succeeded                meant as a repeat: a new generation, as none; on_hit fail:
  *                            ALREADY_DONE; bytes gone: RESULT_EXPIRED; else replay
+ *   applied, overwritten     a new generation, as none, as if the window were over. Applied are
+ *                            succeeded, partial, and failed if it is known to have been applied
  *   partial                  replay, PARTIAL_SUCCESS
  *   failed, not applied      if failures are retried: as none; else replay
  *   failed otherwise         ALREADY_DONE or replay
  *   denied                   DENIED
  *   expired, canceled        as none
+ *
+ *   If the call needs approval, everybody who begins is remembered as one who asked, until the
+ *   window is over, a success is repeated on purpose or its effect is overwritten: then it is
+ *   another call. A cancel, an expiry or a forget does not end that. Those who asked cannot
+ *   approve, and those who approved cannot ask: FORBIDDEN.
  *
  * commit, by state:
  *                     running, own fence     in_doubt              running, other   settled
@@ -29,6 +36,19 @@
  *   While ready or pending after a doubt was judged "not applied", a success of that attempt, or
  *   its failure that was applied, settles the effect: running it again would do it twice.
  *   An effect in doubt of which some attempt is known to have been applied is held.
+ *
+ * stray: an attempt has ended that this record does not know, because the ledger has lost its
+ * record. It counts like a late commit, except that the record holds no doubt for it:
+ *
+ *                     running          done [4]        anything else
+ *   success, partial  evidence [1]     evidence [5]    settles
+ *   failure, yes      evidence         evidence [5]    failed for ever
+ *   failure, unknown  evidence [6]     evidence        in_doubt, held
+ *   failure, no       evidence         evidence        evidence
+ *
+ *   [4] succeeded, partial, failed for ever.  [5] and both did: double_effect.
+ *   [6] the caller comes back when the running attempt has ended.
+ *   In none it is refused: the lost record is put back as a generation of its own.
  *
  * withdraw, by the fence of an attempt that nobody was told to run, or under which nothing was
  * sent: running, or in doubt for nothing else: none, and the key is free (if it needed an approval:
@@ -69,6 +89,7 @@ static void apply_time(sm_making *m)
     if (settled && m->now >= e->window_end) {
         e->state = SEMEL_S_NONE;
         e->settled_at = e->window_end = e->result_end = 0;
+        sm_life_clear_askers(e);
         sm_life_note(m, SM_N_WINDOW_OVER);
     }
 }
@@ -77,8 +98,7 @@ sm_doubt sm_effect_doubt_step(const sm_effect *e, const sm_contract *c, int64_t 
 {
     if (e->applied) /* what is known to have been applied is never tried again */
         return SM_DOUBT_HOLD;
-    const sm_idempotency *down =
-        c->origin[SM_F_IDEMPOTENCY].given != NULL ? &c->idempotency : &c->upstream.idempotency;
+    const sm_idempotency *down = sm_contract_key_rule(c);
     for (uint8_t i = e->chain_at; i < c->on_in_doubt.count; i++) {
         sm_doubt step = (sm_doubt)c->on_in_doubt.steps[i];
         if (step != SM_DOUBT_RESEND || now < sm_time_after(e->first_sent, down->window_ms))
@@ -142,6 +162,7 @@ static void begin_succeeded(sm_making *m)
     if (m->ev->deliberate && m->c->on_repeat == SM_REPEAT_RUN && !m->ev->barred &&
         m->now >= sm_time_after(m->e->settled_at, m->c->repeat_after_ms)) {
         m->e->state = SEMEL_S_NONE;
+        sm_life_clear_askers(m->e);
         sm_life_start(m);
     } else {
         replay(m, SEMEL_C_NONE);
@@ -161,10 +182,38 @@ static void begin_failed(sm_making *m)
     sm_life_start(m);
 }
 
+/* Nobody both asks for a call and approves it, in either order. Actors that are not authenticated
+ * are not compared: they could be anybody. */
+static bool approves_own(const sm_making *m)
+{
+    const sm_effect *e = m->e;
+    if (!m->ev->proven || m->c->approval.self_approval)
+        return false;
+    return m->ev->kind == SM_EV_APPROVE ? e->crowded || sm_life_asked(e, &m->ev->actor)
+                                        : sm_life_approved(e, &m->ev->actor);
+}
+
+/* What the effect did is no longer so: who wants it now wants another action. What failed without
+ * being applied, was denied, or was given up on did nothing that others could overwrite. */
+static void apply_overwriting(sm_making *m)
+{
+    if (!m->ev->overwritten || !sm_effect_applied(m->e))
+        return;
+    m->e->state = SEMEL_S_NONE;
+    m->e->settled_at = m->e->window_end = m->e->result_end = 0;
+    sm_life_clear_askers(m->e);
+    sm_life_note(m, SM_N_OVERWRITTEN);
+}
+
 static void on_begin(sm_making *m)
 {
+    apply_overwriting(m);
     if (m->e->state != SEMEL_S_NONE && m->ev->drift == SM_CONFLICTS) {
         sm_life_answer(m, SM_REFUSED, SEMEL_C_KEY_CONFLICT);
+        return;
+    }
+    if (approves_own(m)) {
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_FORBIDDEN);
         return;
     }
     switch (m->e->state) {
@@ -181,16 +230,12 @@ static void on_begin(sm_making *m)
     case SEMEL_S_DENIED: sm_life_answer(m, SM_REFUSED, SEMEL_C_DENIED); break;
     case SEMEL_S_COUNT: assert(!"not a state"); break;
     }
+    if (m->ev->needs_approval && m->e->request != 0 && m->e->state != SEMEL_S_NONE &&
+        !semel_state_settled(m->e->state))
+        sm_life_remember_asker(m);
 }
 
 /* ---- commit and renew ------------------------------------------------------------------------*/
-
-static semel_state outcome_state(const sm_event *ev)
-{
-    return ev->outcome == SEMEL_SUCCESS   ? SEMEL_S_SUCCEEDED
-           : ev->outcome == SEMEL_FAILURE ? SEMEL_S_FAILED
-                                          : SEMEL_S_PARTIAL;
-}
 
 static void commit_current(sm_making *m)
 {
@@ -198,7 +243,7 @@ static void commit_current(sm_making *m)
     bool both = e->late != 0;
     sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
     if (m->ev->outcome != SEMEL_FAILURE) {
-        sm_life_settle(m, outcome_state(m->ev), m->now);
+        sm_life_settle(m, sm_life_outcome_state(m->ev), m->now);
         if (both)
             sm_life_note(m, SM_N_DOUBLE_EFFECT);
     } else if (m->ev->applied == SEMEL_APPLIED_UNKNOWN) {
@@ -218,7 +263,7 @@ static void commit_in_doubt(sm_making *m)
 {
     sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
     if (m->ev->outcome != SEMEL_FAILURE) {
-        sm_life_settle(m, outcome_state(m->ev), m->now);
+        sm_life_settle(m, sm_life_outcome_state(m->ev), m->now);
     } else if (m->ev->applied == SEMEL_APPLIED_YES) {
         m->e->applied = true;
         sm_life_settle(m, SEMEL_S_FAILED, m->now);
@@ -423,11 +468,13 @@ static void on_approve(sm_making *m)
     sm_effect *e = m->e;
     if (!decides(m))
         return;
-    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
-    for (uint32_t i = 0; i < e->approvals; i++) {
-        if (sm_life_same_hash(&e->approvers[i], &m->ev->actor))
-            return; /* one person, one voice */
+    if (approves_own(m)) {
+        sm_life_answer(m, SM_REFUSED, SEMEL_C_FORBIDDEN);
+        return;
     }
+    sm_life_answer(m, SM_DONE, SEMEL_C_NONE);
+    if (sm_life_approved(e, &m->ev->actor))
+        return; /* one person, one voice */
     e->approvers[e->approvals++] = m->ev->actor;
     sm_life_note(m, SM_N_APPROVED);
     if (e->approvals < e->quorum)
@@ -478,7 +525,7 @@ static void make(const sm_effect *e, const sm_event *ev, const sm_contract *c, i
         [SM_EV_BEGIN] = on_begin,   [SM_EV_RENEW] = on_renew,       [SM_EV_COMMIT] = on_commit,
         [SM_EV_STEP] = on_step,     [SM_EV_PROBED] = on_probed,     [SM_EV_APPROVE] = on_approve,
         [SM_EV_DENY] = on_deny,     [SM_EV_CANCEL] = on_cancel,     [SM_EV_RESOLVE] = on_resolve,
-        [SM_EV_FORGET] = on_forget, [SM_EV_WITHDRAW] = on_withdraw,
+        [SM_EV_FORGET] = on_forget, [SM_EV_WITHDRAW] = on_withdraw, [SM_EV_STRAY] = sm_life_stray,
     };
     memset(out, 0, offsetof(sm_step, next));
     out->answer = SM_DONE;

@@ -32,6 +32,7 @@ typedef enum sm_found_kind { SM_FOUND_APPLIED, SM_FOUND_ABSENT, SM_FOUND_UNKNOWN
     X(RENEW, "renew")       /* an attempt is still at it */                                        \
     X(COMMIT, "commit")     /* an attempt ended */                                                 \
     X(WITHDRAW, "withdraw") /* an attempt never began: nobody was told to run it */                \
+    X(STRAY, "stray")       /* an attempt ended whose record the ledger has lost */                \
     X(STEP, "step")         /* Semel takes the next step of on_in_doubt */                         \
     X(PROBED, "probed")     /* what a probe found */                                               \
     X(APPROVE, "approve")                                                                          \
@@ -54,16 +55,18 @@ typedef struct sm_event {
     bool needs_approval; /* these arguments do, by the contract */
     sm_hash digest;      /* of key, tool, full arguments and contract (I7) */
     bool deliberate;     /* the front end has evidence that a repeat is meant */
+    bool overwritten;    /* another effect has written what this one acts on since it settled */
     bool barred;         /* another effect of this tool and scope is in doubt */
     bool gone;           /* any event: whoever runs the attempt is known to be no more */
     int64_t lease_ms;    /* begin, renew, step */
-    /* renew, commit, withdraw */
+    /* renew, commit, withdraw; a stray attempt has no fence here */
     uint64_t fence;
     semel_kind outcome;
     semel_applied applied;
-    /* approve, deny */
-    uint64_t request;
+    uint64_t request; /* approve, deny */
+    /* begin where approval is needed, approve, deny */
     sm_hash actor;
+    bool proven; /* the actor has been authenticated */
     /* resolve, probed */
     semel_resolution resolution;
     sm_found_kind found;
@@ -85,6 +88,7 @@ typedef enum sm_answer {
     X(RENEWED, "renewed")                                                                          \
     X(DOUBTED, "doubted")                                                                          \
     X(REQUESTED, "requested")                                                                      \
+    X(ASKED, "asked") /* somebody else wants it too */                                             \
     X(SUPERSEDED, "superseded")                                                                    \
     X(NOTICE, "notice") /* somebody is about to be told of a request */                            \
     X(TOLD, "told")                                                                                \
@@ -98,9 +102,12 @@ typedef enum sm_answer {
     X(DOUBLE_EFFECT, "double_effect")                                                              \
     X(RESOLVED, "resolved")                                                                        \
     X(IMPORTED, "imported")                                                                        \
+    X(PUT_BACK, "put_back") /* the ledger had lost the attempt's record */                         \
     X(WITHDRAWN, "withdrawn")                                                                      \
     X(FORGOTTEN, "forgotten")                                                                      \
-    X(WINDOW_OVER, "window_over")
+    X(KEPT, "kept") /* nothing changed; the events before it are about to be removed */            \
+    X(WINDOW_OVER, "window_over")                                                                  \
+    X(OVERWRITTEN, "overwritten") /* others have written what it acts on: it answers no more */
 
 typedef enum sm_note {
 #define X(code, text) SM_N_##code,

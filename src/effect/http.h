@@ -60,9 +60,10 @@ typedef struct sm_http_result {
 typedef void sm_http_done_fn(void *context, const sm_http_result *r);
 
 /* For `trickle`: the head of the answer, and then its body piece by piece. `head` has status and
- * headers. on_data returning false pauses the exchange, and that piece is given again after
+ * headers. on_head returning false: the body is kept, as without `trickle`, and the time is for all
+ * of it. on_data returning false pauses the exchange, and that piece is given again after
  * sm_http_resume. */
-typedef void sm_http_head_fn(void *context, const sm_http_result *head);
+typedef bool sm_http_head_fn(void *context, const sm_http_result *head);
 typedef bool sm_http_data_fn(void *context, sm_str piece);
 
 typedef struct sm_http_callbacks {

@@ -115,7 +115,7 @@ static bool end_head(sm_http_exchange *x)
     if (x->trickle && x->callbacks.head != NULL) {
         sm_http_result head = {0};
         describe_head(x, &head);
-        x->callbacks.head(x->callbacks.context, &head);
+        x->trickle = x->callbacks.head(x->callbacks.context, &head);
     }
     return true;
 }

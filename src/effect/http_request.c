@@ -35,18 +35,6 @@ static char *put_header(char **at, sm_str name, const char *between, sm_str valu
     return line;
 }
 
-/* What is around a value is no part of it, and libcurl takes a value of blanks for none at all. */
-static sm_str trim(sm_str s)
-{
-    while (s.n > 0 && (s.p[0] == ' ' || s.p[0] == '\t')) {
-        s.p++;
-        s.n--;
-    }
-    while (s.n > 0 && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
-        s.n--;
-    return s;
-}
-
 static bool header_right(const sm_http_field *f)
 {
     return sm_header_name(f->name) && sm_header_value(f->value) && !sm_header_framing(f->name);
@@ -64,11 +52,15 @@ static bool request_right(const sm_http_request *r)
     return true;
 }
 
-/* Their order does not matter: the list grows at its head. */
-static void add(sm_http_exchange *x, struct curl_slist *node, char *line)
+/* Fills the next node, which is linked to the one before: headers of one name keep their order. */
+static struct curl_slist *add(sm_http_exchange *x, struct curl_slist *node, char *line)
 {
-    *node = (struct curl_slist){.data = line, .next = x->headers};
-    x->headers = node;
+    *node = (struct curl_slist){.data = line};
+    if (x->headers == NULL)
+        x->headers = node;
+    else
+        node[-1].next = node;
+    return node + 1;
 }
 
 sm_err sm_http_copy(const sm_http_request *r, sm_http_exchange **out)
@@ -89,13 +81,14 @@ sm_err sm_http_copy(const sm_http_request *r, sm_http_exchange **out)
     struct curl_slist *node = (struct curl_slist *)(x + 1);
     char *at = (char *)(node + nodes);
     for (size_t i = 0; i < r->header_count; i++) {
-        sm_str value = trim(r->headers[i].value);
-        add(x, node++, put_header(&at, r->headers[i].name, value.n == 0 ? ";" : ": ", value));
+        /* libcurl removes a header whose value is blank. */
+        sm_str value = sm_header_trim(r->headers[i].value);
+        node = add(x, node, put_header(&at, r->headers[i].name, value.n == 0 ? ";" : ": ", value));
     }
     /* libcurl takes every body for a form, and asks before it sends a large one. */
-    add(x, node++, put_header(&at, SM_STR("Expect"), ":", SM_STR("")));
+    node = add(x, node, put_header(&at, SM_STR("Expect"), ":", SM_STR("")));
     if (!typed)
-        add(x, node++, put_header(&at, SM_STR("Content-Type"), ":", SM_STR("")));
+        add(x, node, put_header(&at, SM_STR("Content-Type"), ":", SM_STR("")));
     x->method = put(&at, sm_str_from(r->method));
     x->url = put(&at, r->url);
     if (r->body.p != NULL)

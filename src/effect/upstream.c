@@ -176,6 +176,17 @@ static sm_http_field *find_header(sm_upstream_call *call, sm_str name)
     return NULL;
 }
 
+/* Removes all headers that some server could take for this one. */
+static void drop_header(sm_upstream_call *call, sm_str name)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < call->request.header_count; i++) {
+        if (!sm_header_alike(call->headers[i].name, name))
+            call->headers[kept++] = call->headers[i];
+    }
+    call->request.header_count = kept;
+}
+
 sm_err sm_upstream_header(sm_arena *a, sm_upstream_call *call, sm_str name, sm_str value)
 {
     size_t n = call->request.header_count;
@@ -232,12 +243,6 @@ static sm_err keep_args(sm_arena *a, const sm_json *args, sm_upstream_call *call
     return sm_json_read(a, text, &limits, &call->args, fault);
 }
 
-/* How the upstream is given a key: the tool's own word, or its upstream's. */
-static const sm_idempotency *key_rule(const sm_contract *c)
-{
-    return c->origin[SM_F_IDEMPOTENCY].given != NULL ? &c->idempotency : &c->upstream.idempotency;
-}
-
 sm_err sm_upstream_make(sm_arena *a, const sm_contract *c, const sm_json *args,
                         sm_upstream_call *out, sm_fault *fault)
 {
@@ -247,7 +252,7 @@ sm_err sm_upstream_make(sm_arena *a, const sm_contract *c, const sm_json *args,
                     .timeout_ms = u->timeout_ms,
                     .write = c->class != SM_CLASS_READ,
                     .body_max = SM_OUTCOME_MAX},
-        .key = *key_rule(c),
+        .key = *sm_contract_key_rule(c),
         .retry = u->retry,
         .rejects_before_work = u->rejects_before_work,
         .body = u->method == SM_METHOD_GET ? SM_BODY_NONE : u->body,
@@ -302,10 +307,8 @@ sm_err sm_upstream_key(sm_arena *a, sm_upstream_call *call, sm_str key, sm_fault
         sm_err e = header_key(a, key, call->key.style == 1, &value, fault);
         if (e != SM_OK)
             return e;
-        sm_http_field *there = find_header(call, call->key.header);
-        if (there != NULL)
-            there->value = value;
-        else if (sm_upstream_header(a, call, call->key.header, value) != SM_OK)
+        drop_header(call, call->key.header);
+        if (sm_upstream_header(a, call, call->key.header, value) != SM_OK)
             return no_memory(fault);
     }
     if (call->key.argument.p != NULL && call->args != NULL) {
@@ -326,10 +329,8 @@ static void mix(uint64_t *h, const void *bytes, size_t n)
     *h = (*h ^ n) * 0x100000001B3u; /* where one text ends and the next begins */
 }
 
-uint64_t sm_upstream_shape(const sm_contract *c)
+uint64_t sm_upstream_shape_of(const sm_upstream *u, const sm_idempotency *key)
 {
-    const sm_upstream *u = &c->upstream;
-    const sm_idempotency *key = key_rule(c);
     uint64_t h = 0xCBF29CE484222325u;
     int numbers[] = {u->method, u->body, key->style};
     mix(&h, numbers, sizeof numbers);
@@ -341,4 +342,9 @@ uint64_t sm_upstream_shape(const sm_contract *c)
         mix(&h, u->headers.v[i].value.p, u->headers.v[i].value.n);
     }
     return h;
+}
+
+uint64_t sm_upstream_shape(const sm_contract *c)
+{
+    return sm_upstream_shape_of(&c->upstream, sm_contract_key_rule(c));
 }

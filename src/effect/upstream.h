@@ -35,9 +35,10 @@ typedef struct sm_upstream_call {
 sm_err sm_upstream_make(sm_arena *a, const sm_contract *c, const sm_json *args,
                         sm_upstream_call *out, sm_fault *fault);
 
-/* A number for what a contract says is sent: equal numbers, and equal arguments make equal
- * requests. Values of variables do not count: a secret may be changed. */
+/* A number for how requests are made: with equal numbers, equal arguments make equal requests.
+ * Values of variables do not count: a secret may be changed. */
 uint64_t sm_upstream_shape(const sm_contract *c);
+uint64_t sm_upstream_shape_of(const sm_upstream *u, const sm_idempotency *key);
 
 /* Adds the key that the upstream is given, as the contract says (I15), if it says anything. Doing
  * so again replaces it. */

@@ -128,25 +128,12 @@ sm_err sm_upstream_body(sm_arena *a, int body, const sm_json *args, sm_str *out,
 
 /* ---- arguments with one more -----------------------------------------------------------------*/
 
-/* The place that an argument's name, or a pointer, names. */
-static sm_err place_of(sm_arena *a, sm_str name, sm_pointer *out, sm_fault *fault)
-{
-    if (name.n > 0 && name.p[0] == '/')
-        return sm_pointer_parse(a, name, out, fault);
-    sm_str *token = sm_arena_alloc(a, sizeof *token);
-    if (token == NULL)
-        return sm_fault_set(fault, SEMEL_E_NOMEM, "%s", semel_err_text(SEMEL_E_NOMEM));
-    *token = name;
-    *out = (sm_pointer){.text = name, .tokens = token, .count = 1};
-    return SM_OK;
-}
-
 sm_err sm_upstream_args_with(sm_arena *a, const sm_json *args, sm_str name, sm_str text,
                              const sm_json **out, sm_fault *fault)
 {
     *out = NULL;
     sm_pointer place;
-    sm_err e = place_of(a, name, &place, fault);
+    sm_err e = sm_pointer_place(a, name, &place, fault);
     if (e != SM_OK)
         return e;
     sm_str copy = sm_arena_text(a, text);

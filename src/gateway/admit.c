@@ -5,6 +5,10 @@
  * whose name was made to lead here (DNS rebinding) sends its own; that it comes from no page, or
  * from one that may call us; the route; the token, its role and its scope; and that we still take
  * work. Everything is refused that is not known to be right.
+ *
+ * An address of a proxy's own has its own names for Host and one route, that of the proxy. There
+ * Authorization is always the API's: our token comes in Semel-Token, or the configuration says who
+ * comes without one.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -49,13 +53,13 @@ static sm_str without_port(sm_str host)
     return n > 0 && host.p[n - 1] == ':' ? (sm_str){host.p, n - 1} : host;
 }
 
-bool gw_host_allowed(const gw_server *s, sm_str host)
+bool gw_host_allowed(const gw_mount *m, sm_str host)
 {
     sm_str name = without_port(host);
-    for (unsigned i = 0; i < s->name_count; i++)
-        if (same_name(s->names[i], host) || same_name(s->names[i], name))
+    for (unsigned i = 0; i < m->name_count; i++)
+        if (same_name(m->names[i], host) || same_name(m->names[i], name))
             return true;
-    return s->any_address && is_address(host);
+    return m->any_address && is_address(host);
 }
 
 /* Of our own pages (their authority is what the browser put into Host), or one that is listed. */
@@ -75,6 +79,21 @@ static bool origin_allowed(gw_inner *q)
     return false;
 }
 
+/* Whether the client needs no token here, because the configuration says who it is. */
+static bool is_known_client(const gw_inner *q)
+{
+    return q->r.api != NULL && q->r.api->client.on && q->token.p == NULL;
+}
+
+/* Where a browser needs no token, no page of another site may make it ask. Browsers leave out
+ * Origin where a page embeds an address or links to it, and say in this header that they do. */
+static bool comes_from_elsewhere(const gw_inner *q)
+{
+    sm_str site = gw_header(&q->r, "Sec-Fetch-Site");
+    return is_known_client(q) && site.p != NULL && !q->listed &&
+           !same_name(site, SM_STR("same-origin")) && !same_name(site, SM_STR("none"));
+}
+
 static bool check_place(gw_inner *q)
 {
     gw_request *r = &q->r;
@@ -83,14 +102,14 @@ static bool check_place(gw_inner *q)
                    q->flaw);
         return false;
     }
-    if (q->host.p != NULL && !q->conn->local && !gw_host_allowed(q->server, q->host)) {
+    if (q->host.p != NULL && !q->conn->local && !gw_host_allowed(q->conn->mount, q->host)) {
         gw_problem(r, 403, "NOT_ALLOWED",
                    "Use the address that the gateway listens on, or list the name under `hosts` in "
                    "its configuration.",
                    "this gateway is not known by the name that Host has");
         return false;
     }
-    if (q->origin.p != NULL && !origin_allowed(q)) {
+    if ((q->origin.p != NULL && !origin_allowed(q)) || comes_from_elsewhere(q)) {
         gw_problem(r, 403, "NOT_ALLOWED",
                    "List the page's origin under `origins` in the gateway's configuration.",
                    "pages of this origin may not call the gateway");
@@ -109,11 +128,18 @@ static sm_str nearest_path(sm_str path)
     return sm_nearest_get(&nearest, path);
 }
 
+/* The route of a request with this method. An address of a proxy's own has that of proxies only. */
+static const gw_route *route_of(gw_inner *q, gw_method method, char allowed[64])
+{
+    sm_str path = q->r.api != NULL ? SM_STR("/proxy/") : q->r.path;
+    return gw_route_find(method, path, &q->r.rest, allowed);
+}
+
 static bool find_route(gw_inner *q)
 {
     gw_request *r = &q->r;
     char allowed[64];
-    q->route = gw_route_find(r->method, r->path, &r->rest, allowed);
+    q->route = route_of(q, r->method, allowed);
     if (q->route != NULL) {
         if ((q->route->flags & GW_ANY_METHOD) == 0 && r->rest.p != NULL)
             r->rest = gw_decode(&q->arena, r->rest, false);
@@ -145,7 +171,7 @@ static bool answer_preflight(gw_inner *q)
 {
     gw_request *r = &q->r;
     char allowed[64];
-    q->route = gw_route_find(GW_OTHER, r->path, &r->rest, allowed);
+    q->route = route_of(q, GW_OTHER, allowed);
     if (q->route == NULL && allowed[0] == '\0')
         return false;
     gw_set(r, "Access-Control-Allow-Methods",
@@ -167,7 +193,7 @@ static bool answer_preflight(gw_inner *q)
 static sm_str shown_token(const gw_inner *q)
 {
     /* Behind /proxy/ Authorization is the upstream's, if ours comes by the other header. */
-    if (q->token.p != NULL && (q->route->flags & GW_ANY_METHOD) != 0)
+    if (q->r.api != NULL || (q->token.p != NULL && (q->route->flags & GW_ANY_METHOD) != 0))
         return q->token;
     sm_str a = q->authorization;
     if (a.n < 7 || strncasecmp(a.p, "Bearer ", 7) != 0)
@@ -194,17 +220,32 @@ static void role_names(unsigned roles, char out[80])
     }
 }
 
+/* Who comes without a token to an address where none is needed. */
+static void take_client(gw_who *who, const gw_client *client)
+{
+    *who = (gw_who){.role = GW_AGENT};
+    snprintf(who->actor, sizeof who->actor, "%.*s", SM_FMT(client->name));
+    snprintf(who->scope, sizeof who->scope, "%.*s", SM_FMT(client->scope));
+}
+
 static bool check_token(gw_inner *q)
 {
     gw_request *r = &q->r;
     if ((q->route->flags & GW_OPEN) != 0)
         return true;
+    if (is_known_client(q)) {
+        take_client(&r->who, &r->api->client);
+        return true;
+    }
     sm_str token = shown_token(q);
     if (token.n == 0 || !gw_tokens_check(r->g->tokens, token, sm_clock_ms(), &r->who)) {
         memset(&r->who, 0, sizeof r->who);
-        gw_set(r, "WWW-Authenticate", SM_STR("Bearer"));
+        gw_set(r, "WWW-Authenticate", r->api != NULL ? SM_STR("Semel-Token") : SM_STR("Bearer"));
         gw_problem(r, 401, "UNAUTHENTICATED",
-                   "Send `Authorization: Bearer TOKEN`; `semel token create` makes a token.",
+                   r->api != NULL
+                       ? "Send `Semel-Token: TOKEN`; `semel token create` makes a token. "
+                         "Authorization is the API's here."
+                       : "Send `Authorization: Bearer TOKEN`; `semel token create` makes a token.",
                    token.p == NULL ? "no token was shown"
                                    : "this token is not, or no longer, one that is known here");
         return false;

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "gateway/api.h"
 #include "gateway/metrics.h"
 #include "gateway/run.h"
@@ -112,7 +113,7 @@ static void commit(gw_request *r, semel_answer *a)
     sm_str claim;
     semel_outcome o;
     if (read_commit(r, &arena, &claim, &o) && may_use(r, a, claim)) {
-        sm_commit_as(r->g->ledger, claim, &o, sm_str_from(r->who.actor), a);
+        sm_commit_as(r->g->ledger, claim, &o, SM_OUTCOME_MAX, sm_str_from(r->who.actor), a);
         sm_waits_ring_handle(r->g->waits, a->effect);
         gw_reply_answer(r, a);
     }

@@ -2,7 +2,8 @@
  * Whether the gateway lives and works, and the document that describes its API.
  *
  * /healthz says that the process answers, whatever the ledger does: restarting a gateway does not
- * bring a ledger back. /readyz says that calls can be made.
+ * bring a ledger back. /readyz says whether the ledger takes writes: it tries a small one, once a
+ * second at most.
  */
 #include "gateway/api.h"
 #include "gateway/metrics.h"

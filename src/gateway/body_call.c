@@ -84,8 +84,7 @@ bool gw_read_key(gw_request *r, sm_arena *a, sm_str *key)
     *key = (sm_str){0};
     if (header.p == NULL)
         return true;
-    sm_err e = gw_header_count(r, "Idempotency-Key") > 1 ? bad_key(&fault, "there is more than one")
-                                                         : gw_key_parse(a, header, key, &fault);
+    sm_err e = gw_key_parse(a, header, key, &fault);
     if (e != SM_OK)
         gw_body_refuse(r, &fault);
     return e == SM_OK;
@@ -132,12 +131,8 @@ bool gw_read_call(gw_request *r, sm_arena *a, gw_call_form form, semel_call *out
     if (!gw_body_json(r))
         return false;
     sm_str header = gw_header(r, "Idempotency-Key");
-    sm_err e = SM_OK;
-    if (header.p != NULL && gw_header_count(r, "Idempotency-Key") > 1)
-        e = bad_key(&fault, "there is more than one");
-    if (e == SM_OK)
-        e = gw_call_parse(a, sm_buf_view(&r->body), header, form, r->g->config->limits.wait_ms, out,
-                          &fault);
+    sm_err e = gw_call_parse(a, sm_buf_view(&r->body), header, form, r->g->config->limits.wait_ms,
+                             out, &fault);
     if (e != SM_OK) {
         gw_body_refuse(r, &fault);
         return false;

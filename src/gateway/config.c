@@ -202,6 +202,8 @@ void gw_config_free(gw_config *c)
 {
     if (c == NULL)
         return;
+    for (uint32_t i = 0; i < c->proxies.n; i++)
+        sm_contracts_free(c->proxies.v[i].contracts);
     sm_arena_fini(&c->arena);
     free(c);
 }
@@ -322,20 +324,72 @@ sm_err gw_config_fault(sm_fault *fault, sm_err e, const gw_place *at, const char
     return e;
 }
 
+const gw_listen *gw_config_address(const gw_config *c, uint32_t i, const gw_upstream_api **api)
+{
+    *api = NULL;
+    if (i < c->listen.n)
+        return &c->listen.v[i];
+    i -= c->listen.n;
+    for (uint32_t k = 0; k < c->proxies.n; k++) {
+        *api = &c->proxies.v[k];
+        if (i < (*api)->listen.n)
+            return &(*api)->listen.v[i];
+        i -= (*api)->listen.n;
+    }
+    return NULL;
+}
+
+/* Another address before this one that is the same. */
+static bool is_taken(const gw_config *c, const gw_listen *at)
+{
+    const gw_upstream_api *api;
+    const gw_listen *other;
+    for (uint32_t i = 0; (other = gw_config_address(c, i, &api)) != at; i++)
+        if (at->path.p != NULL
+                ? sm_str_eq(other->path, at->path)
+                : at->port > 0 && other->port == at->port && sm_str_eq(other->host, at->host))
+            return true;
+    return false;
+}
+
+static sm_err check_address(const gw_config *c, const gw_listen *at, const gw_upstream_api *api,
+                            sm_fault *fault)
+{
+    if (is_taken(c, at))
+        return gw_config_fault(fault, SEMEL_E_INVALID, &at->place,
+                               "%.*s is there already; each proxy needs an address of its own",
+                               SM_FMT(at->text));
+    if (at->loopback)
+        return SM_OK;
+    if (api != NULL && api->client.on)
+        return gw_config_fault(
+            fault, SEMEL_E_INVALID, &api->client.place,
+            "who comes to the address without a token would be \"%.*s\", and %.*s can be reached "
+            "from other machines. Remove client, so that clients need Semel-Token; or listen on "
+            "127.0.0.1 or on unix:PATH only",
+            SM_FMT(api->client.name), SM_FMT(at->text));
+    if (!c->tls.on && !c->behind_proxy)
+        return gw_config_fault(
+            fault, SEMEL_E_INVALID, &at->place,
+            "%.*s can be reached from other machines, and tokens would travel there for "
+            "everyone to read. Give tls: { certificate: FILE, key: FILE }; or write "
+            "behind_proxy: true if a reverse proxy in front of it speaks TLS; or listen on "
+            "127.0.0.1 or on unix:PATH only",
+            SM_FMT(at->text));
+    return SM_OK;
+}
+
 sm_err gw_config_safe(const gw_config *c, sm_fault *fault)
 {
-    for (uint32_t i = 0; i < c->listen.n; i++) {
-        const gw_listen *at = &c->listen.v[i];
-        if (at->loopback)
-            continue;
-        if (!c->tls.on && !c->behind_proxy)
-            return gw_config_fault(
-                fault, SEMEL_E_INVALID, &at->place,
-                "%.*s can be reached from other machines, and tokens would travel there for "
-                "everyone to read. Give tls: { certificate: FILE, key: FILE }; or write "
-                "behind_proxy: true if a reverse proxy in front of it speaks TLS; or listen on "
-                "127.0.0.1 or on unix:PATH only",
-                SM_FMT(at->text));
+    const gw_upstream_api *api;
+    const gw_listen *at;
+    for (uint32_t i = 0; (at = gw_config_address(c, i, &api)) != NULL; i++) {
+        sm_err e = i < GW_ADDRESSES_MAX
+                       ? check_address(c, at, api, fault)
+                       : gw_config_fault(fault, SEMEL_E_INVALID, &at->place,
+                                         "there may be %u addresses in all", GW_ADDRESSES_MAX);
+        if (e != SM_OK)
+            return e;
     }
     if (c->tokens.p == NULL)
         return sm_fault_set(fault, SEMEL_E_INVALID,

@@ -42,8 +42,20 @@ typedef struct gw_tls {
     sm_str certificate, key; /* files */
 } gw_tls;
 
+/* Who somebody is that comes to a proxy's own address without a token. */
+typedef struct gw_client {
+    bool on;
+    sm_str name;  /* the actor in the audit trail */
+    sm_str scope; /* the client acts in it, and in scopes below it */
+    gw_place place;
+} gw_client;
+
+/* What becomes of a key that the client made: it names the action, or it is left out, because the
+ * client makes a new one for every call. */
+typedef enum gw_client_key { GW_KEY_HONOUR, GW_KEY_IGNORE } gw_client_key;
+
 /* One API behind /proxy/NAME/. Its unsafe calls are calls of the tool proxy.NAME, with the
- * arguments method, path, query, content_type and body or body_sha256. */
+ * arguments that proxy_args.c makes. */
 typedef struct gw_upstream_api {
     sm_str name;
     sm_str url; /* the base: scheme, host, and a path without a slash at its end */
@@ -52,6 +64,15 @@ typedef struct gw_upstream_api {
     sm_idempotency idempotency; /* the header that the upstream takes a key in */
     sm_retry retry;
     bool rejects_before_work;
+    bool stream; /* a write's answer is passed on as it comes, and recorded when it has ended */
+    gw_listens listen; /* addresses of its own, where it is mounted at / */
+    bool pass_host;    /* the upstream gets the client's Host */
+    gw_client client;
+    int preset;                                /* of gw_preset_names; 0: none */
+    sm_contracts *contracts;                   /* the preset's, for its tool; NULL: none */
+    int client_key;                            /* gw_client_key */
+    gw_texts identity_headers, ignore_headers; /* beside those that proxy_args.c knows */
+    bool mcp; /* an MCP server: of its clients' headers only the protocol's are passed on */
     gw_place place;
 } gw_upstream_api;
 
@@ -150,8 +171,14 @@ sm_err gw_listen_read(sm_arena *a, sm_str text, sm_str directory, gw_listen *out
  * memory. */
 sm_str gw_path_from(sm_arena *a, sm_str directory, sm_str path);
 
-/* What must not be started: a non-loopback address without TLS or a stated reverse proxy; anything
- * without a place for tokens. The fault has the place in the file, if it has one there. */
+/* Address number `i`: first those of the gateway, then those of each proxy, which *api is then
+ * (else NULL). NULL: there is no such number. */
+#define GW_ADDRESSES_MAX 32u
+const gw_listen *gw_config_address(const gw_config *c, uint32_t i, const gw_upstream_api **api);
+
+/* What must not be started: a non-loopback address without TLS or a stated reverse proxy; one where
+ * clients need no token; two listeners with one address; anything without a place for tokens. The
+ * fault has the place in the file, if it has one there. */
 sm_err gw_config_safe(const gw_config *c, sm_fault *fault);
 
 /* A fault about something that the configuration says: "NAME: ..." and its place. */
@@ -192,6 +219,7 @@ typedef struct gw_loader {
 extern const sm_group gw_config_group;
 gw_place gw_place_of(sm_loader *l, const char *name, const sm_json *value);
 void gw_read_path(sm_loader *l, const sm_json *value, void *out);    /* sm_str */
+void gw_read_listen(sm_loader *l, const sm_json *value, void *out);  /* gw_listens */
 void gw_read_proxies(sm_loader *l, const sm_json *value, void *out); /* gw_apis; config_behind.c */
 void gw_read_mcp(sm_loader *l, const sm_json *value, void *out);     /* gw_mcps; config_behind.c */
 

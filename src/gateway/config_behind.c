@@ -9,6 +9,8 @@
 #include "base/limits.h"
 #include "core/wire.h"
 #include "gateway/config.h"
+#include "gateway/preset.h"
+#include "gateway/tokens.h"
 
 #define COUNT(array)    (sizeof(array) / sizeof((array)[0]))
 #define SECONDS(n)      ((int64_t)(n)*1000)
@@ -70,7 +72,39 @@ static void read_base_url(sm_loader *l, const sm_json *value, void *out)
         url->n--;
 }
 
+static const sm_field client_fields[] = {
+    {"name", SM_KIND_STRING, SM_FIELD(gw_client, name), SM_FIELD_REQUIRED},
+    {"scope", SM_KIND_STRING, SM_FIELD(gw_client, scope), SM_FIELD_REQUIRED},
+};
+static const sm_group client_group = {client_fields, COUNT(client_fields),
+                                      .size = sizeof(gw_client)};
+
+/* Names of headers of requests. */
+static void read_header_names(sm_loader *l, const sm_json *value, void *out)
+{
+    bool list = value->type == SM_JSON_ARRAY;
+    const sm_json *item = list ? value + 1 : value;
+    uint32_t n = list ? value->len : 1;
+    if (n > SM_POINTERS_MAX || (!list && value->type != SM_JSON_STRING)) {
+        sm_complain(l, value,
+                    "expected a list of at most %u names of headers, such as [X-Account], found %s",
+                    SM_POINTERS_MAX, sm_found(l, value));
+        return;
+    }
+    sm_str *v = sm_loader_alloc(l, n, sizeof *v);
+    for (uint32_t i = 0; v != NULL && i < n; i++, item = sm_json_next(item)) {
+        v[i] = item->type == SM_JSON_STRING ? sm_json_text(item) : (sm_str){0};
+        if (v[i].n == 0 || !sm_header_name(v[i]))
+            sm_complain(l, item, "expected the name of a header, such as X-Account, found %s",
+                        sm_found(l, item));
+    }
+    *(gw_texts *)out = (gw_texts){v, v == NULL ? 0 : n};
+}
+
+static const char *const client_key_names[] = {"honour", "ignore", NULL};
+
 static const sm_field proxy_fields[] = {
+    {"preset", SM_KIND_ENUM, SM_FIELD(gw_upstream_api, preset), .names = gw_preset_names},
     {"url", SM_KIND_CUSTOM, SM_FIELD(gw_upstream_api, url), SM_FIELD_REQUIRED,
      .read = read_base_url},
     {"headers", SM_KIND_CUSTOM, SM_FIELD(gw_upstream_api, headers), .read = sm_read_headers},
@@ -79,9 +113,36 @@ static const sm_field proxy_fields[] = {
      .group = &sm_idempotency_group},
     {"retry", SM_KIND_GROUP, SM_FIELD(gw_upstream_api, retry), .group = &sm_retry_group},
     {"rejects_before_work", SM_KIND_SWITCH, SM_FIELD(gw_upstream_api, rejects_before_work)},
+    {"stream", SM_KIND_SWITCH, SM_FIELD(gw_upstream_api, stream)},
+    {"listen", SM_KIND_CUSTOM, SM_FIELD(gw_upstream_api, listen), .read = gw_read_listen},
+    {"pass_host", SM_KIND_SWITCH, SM_FIELD(gw_upstream_api, pass_host)},
+    {"client", SM_KIND_GROUP, SM_FIELD(gw_upstream_api, client), SM_FIELD_OFF,
+     .group = &client_group},
+    {"client_key", SM_KIND_ENUM, SM_FIELD(gw_upstream_api, client_key), .names = client_key_names},
+    {"identity_headers", SM_KIND_CUSTOM, SM_FIELD(gw_upstream_api, identity_headers),
+     .read = read_header_names},
+    {"ignore_headers", SM_KIND_CUSTOM, SM_FIELD(gw_upstream_api, ignore_headers),
+     .read = read_header_names},
 };
 static const sm_group proxy_group = {proxy_fields, COUNT(proxy_fields),
                                      .size = sizeof(gw_upstream_api)};
+
+/* Where it may listen is checked with all addresses (gw_config_safe). */
+static void check_client(sm_loader *l, const sm_json *client, gw_upstream_api *api)
+{
+    sm_fault fault;
+    if (client == NULL || !api->client.on)
+        return;
+    api->client.place = gw_place_of(l, "client", client);
+    if (api->listen.n == 0)
+        sm_complain(l, client,
+                    "client: says who comes without a token to the proxy's own address, and it has "
+                    "none; write listen: 127.0.0.1:9000 beside it");
+    else if (api->client.scope.n == 0)
+        sm_complain(l, client, "client: scope is empty; write one such as acme/shop");
+    else if (gw_token_right(api->client.name, api->client.scope, &fault) != SM_OK)
+        sm_complain(l, client, "client: %s", fault.text);
+}
 
 static void check_proxy(sm_loader *l, const sm_json *mapping, const gw_upstream_api *api)
 {
@@ -92,9 +153,29 @@ static void check_proxy(sm_loader *l, const sm_json *mapping, const gw_upstream_
         sm_complain(l, key,
                     "idempotency: an API behind the proxy is given its key in a header; write { "
                     "header: Idempotency-Key }");
+    for (uint32_t i = 0; i < api->ignore_headers.n; i++)
+        for (uint32_t k = 0; k < api->identity_headers.n; k++)
+            if (sm_header_is(api->ignore_headers.v[i], api->identity_headers.v[k]))
+                sm_complain(l, sm_json_find(mapping, SM_STR("ignore_headers")),
+                            "%.*s is listed under identity_headers too; remove one of them",
+                            SM_FMT(api->ignore_headers.v[i]));
     if (retry != NULL && api->retry.backoff_ms > api->retry.max_backoff_ms)
         sm_complain(l, retry, "retry: backoff is longer than max_backoff; swap them");
     lint_secrets(l, sm_json_find(mapping, SM_STR("headers")), &api->headers);
+}
+
+/* The contract of its preset. It is part of the program, and so has no mistakes. */
+static void read_preset(sm_loader *l, gw_upstream_api *api)
+{
+    sm_report report = {0};
+    sm_str text = gw_preset_text(api->preset);
+    if (text.p == NULL)
+        return;
+    sm_err e = sm_report_init(&report, text);
+    if (e == SM_OK)
+        e = sm_contracts_read(SM_STR("preset"), text, &api->contracts, &report);
+    l->failed |= e != SM_OK;
+    sm_report_fini(&report);
 }
 
 void gw_read_proxies(sm_loader *l, const sm_json *value, void *out)
@@ -118,8 +199,13 @@ void gw_read_proxies(sm_loader *l, const sm_json *value, void *out)
                         sm_found(l, name + 1));
             continue;
         }
+        const sm_json *preset = sm_json_find(name + 1, SM_STR("preset"));
+        if (preset != NULL && preset->type == SM_JSON_STRING)
+            gw_preset_apply(sm_json_text(preset), &v[i]);
         sm_group_read(l, &proxy_group, "a proxy", name + 1, &v[i], NULL);
+        read_preset(l, &v[i]);
         check_proxy(l, name + 1, &v[i]);
+        check_client(l, sm_json_find(name + 1, SM_STR("client")), &v[i]);
     }
     *(gw_apis *)out = (gw_apis){v, value->len};
 }

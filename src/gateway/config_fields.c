@@ -152,7 +152,7 @@ static void read_origins(sm_loader *l, const sm_json *value, void *out)
 
 /* ---- where to listen, and the ledger ---------------------------------------------------------*/
 
-static void read_listen(sm_loader *l, const sm_json *value, void *out)
+void gw_read_listen(sm_loader *l, const sm_json *value, void *out)
 {
     const sm_json *item = NULL;
     uint32_t n = list_of(l, value, "listen", LISTENERS_MAX, &item);
@@ -279,7 +279,7 @@ static const sm_group log_group = {log_fields, COUNT(log_fields), &log_defaults,
 
 static const sm_field config_fields[] = {
     {"version", SM_KIND_COUNT, SM_FIELD(gw_config, version), SM_FIELD_REQUIRED, .min = 1, .max = 1},
-    {"listen", SM_KIND_CUSTOM, SM_FIELD(gw_config, listen), .read = read_listen},
+    {"listen", SM_KIND_CUSTOM, SM_FIELD(gw_config, listen), .read = gw_read_listen},
     {"tls", SM_KIND_GROUP, SM_FIELD(gw_config, tls), SM_FIELD_OFF, .group = &tls_group},
     {"behind_proxy", SM_KIND_SWITCH, SM_FIELD(gw_config, behind_proxy)},
     {"hosts", SM_KIND_CUSTOM, SM_FIELD(gw_config, hosts), .read = read_hosts},

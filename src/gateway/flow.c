@@ -161,6 +161,15 @@ bool gw_flow_push(gw_request *r, sm_str piece)
     return taken;
 }
 
+/* Ends the connection. By HTTP/1.0 an answer without a length ends with its connection: there it is
+ * reset, so that it does not look whole. */
+static void cut(const gw_inner *q)
+{
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    if (!q->old || q->conn->local || connect(q->conn->fd, &none, sizeof none) != 0)
+        shutdown(q->conn->fd, SHUT_RDWR);
+}
+
 void gw_flow_end(gw_request *r, bool whole)
 {
     gw_inner *q = gw_inner_of(r);
@@ -173,7 +182,7 @@ void gw_flow_end(gw_request *r, bool whole)
     /* A client that reads nothing would keep a broken answer open. Once `conn` is cleared the
      * socket may be another one's. */
     if (q->conn != NULL && f != NULL && !whole)
-        shutdown(q->conn->fd, SHUT_RDWR);
+        cut(q);
     gw_wake(q);
     pthread_mutex_unlock(&q->lock);
     gw_inner_unref(q);

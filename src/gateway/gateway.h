@@ -107,7 +107,8 @@ enum {
     GW_WHOLE = 2, /* only for tokens that are bound to no scope */
     GW_WORKS = 4, /* refused while draining: it could start something */
     GW_ANY_METHOD = 8,
-    GW_READS = 16, /* a question to the ledger that settles nothing: others go first */
+    GW_READS = 16,   /* a question to the ledger that settles nothing: others go first */
+    GW_PROXIED = 32, /* leads to an API behind the gateway, whose clients know nothing of ours */
 };
 
 typedef struct gw_route {
@@ -125,6 +126,9 @@ extern const size_t gw_route_count;
 /* The route of a method and path; if there is none, *allowed lists the methods that the path has
  * ("" if it is no path of ours). Sets *rest. */
 const gw_route *gw_route_find(gw_method method, sm_str path, sm_str *rest, char allowed[64]);
+
+/* Whether a path leads to an API behind the gateway. */
+bool gw_route_proxied(sm_str path);
 
 /* ---- handlers --------------------------------------------------------------------------------*/
 

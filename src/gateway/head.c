@@ -19,12 +19,11 @@
 #include <ctype.h>
 #include <strings.h>
 
+#include "core/wire.h"
 #include "gateway/server.h"
 
-/* What libmicrohttpd keeps for each header, parameter of the query and cookie. */
-#define RECORD_BYTES 64u
-#define SPARE_BYTES  256u  /* it reads on behind the head, and rounds up */
-#define SMALL_BYTES  1024u /* the head of an answer that has only headers of ours */
+#define BEHIND_BYTES 256u /* libmicrohttpd reads on behind the head, and rounds up */
+#define GROWTH       16u  /* beyond half of all memory it reads ahead by this part of it */
 
 /* ---- as it came ------------------------------------------------------------------------------*/
 
@@ -104,17 +103,22 @@ static size_t whole_bytes(const gw_inner *q)
 }
 
 /* How much of the connection's memory the head of the answer may have. A client that sends its next
- * request ahead may fill half of all memory with both; then there must be room for a small one. */
+ * request ahead may fill half of all memory with both; then there must be room for a small one. A
+ * head of more than half may have more behind it. */
 static void measure(gw_inner *q)
 {
     int records = MHD_get_connection_values_n(
         q->conn->mhd, MHD_HEADER_KIND | MHD_COOKIE_KIND | MHD_GET_ARGUMENT_KIND, NULL, NULL);
-    size_t kept = records > 0 ? (size_t)records * RECORD_BYTES : 0;
+    size_t kept = records > 0 ? (size_t)records * GW_RECORD_BYTES : 0;
     kept += gw_header(&q->r, "Cookie").n; /* it is copied */
-    size_t used = q->head_bytes + SPARE_BYTES + kept;
-    q->room = used < GW_CONNECTION_BYTES ? GW_CONNECTION_BYTES - used : 0;
-    if (GW_CONNECTION_BYTES / 2 + kept + SMALL_BYTES > GW_CONNECTION_BYTES)
+    size_t all = q->conn->roomy ? GW_ROOMY_BYTES : GW_CONNECTION_BYTES;
+    size_t used = q->head_bytes + BEHIND_BYTES + kept;
+    if (q->conn->roomy && q->head_bytes > all / 2 - all / GROWTH)
+        used += all / GROWTH;
+    q->room = used < all ? all - used : 0;
+    if (all / 2 + kept + GW_SPARE_BYTES > all)
         q->room = 0;
+    q->outgrown = !q->conn->roomy && q->head_bytes > GW_SMALL_HEAD;
 }
 
 /* ---- what it says ----------------------------------------------------------------------------*/
@@ -192,6 +196,67 @@ static void classify(gw_inner *q, const gw_pair *h)
 #undef IS
 }
 
+/* Headers that decide something. A name that ends with a dash stands for all that begin with it. */
+#define NAMED(text)                                                                                \
+    {                                                                                              \
+        text, sizeof text - 1                                                                      \
+    }
+static const sm_str deciding[] = {
+    NAMED("content-type"),
+    NAMED("content-encoding"),
+    NAMED("content-length"),
+    NAMED("transfer-encoding"),
+    NAMED("last-event-id"),
+    NAMED("idempotency-key"),
+    NAMED("semel-"),
+    NAMED("mcp-"),
+    NAMED("mcp-session-id"),
+    NAMED("mcp-method"),
+    NAMED("mcp-protocol-version"),
+    NAMED("mcp-name"),
+    NAMED("mcp-param-"),
+};
+
+/* Whether some server takes a header for one of them; *flaw is set if not all servers do. */
+static bool decides(sm_str name, bool *flaw)
+{
+    bool found = false;
+    *flaw = false;
+    for (size_t i = 0; i < sizeof deciding / sizeof deciding[0]; i++) {
+        sm_str one = deciding[i];
+        if ((name.p[0] | 0x20) != one.p[0])
+            continue; /* most headers decide nothing, and this is all that they cost */
+        sm_str begin = one.p[one.n - 1] == '-' && name.n > one.n ? (sm_str){name.p, one.n} : name;
+        if (sm_header_alike(begin, one)) {
+            found = true;
+            *flaw = *flaw || !sm_header_is(begin, one);
+        }
+    }
+    return found;
+}
+
+/* Each of them may be there once: of two, the server may read another one than we do. It must be
+ * spelled with dashes: servers of the CGI kind read other spellings too, and we do not. */
+static void check_deciding(gw_inner *q)
+{
+    for (unsigned i = 0; i < q->header_count; i++) {
+        sm_str name = q->headers[i].name;
+        bool misspelled, twice = false;
+        if (!decides(name, &misspelled))
+            continue;
+        for (unsigned k = 0; k < i && !twice; k++)
+            twice = sm_header_alike(name, q->headers[k].name);
+        if (!misspelled && !twice)
+            continue;
+        sm_str flaw =
+            misspelled
+                ? sm_arena_printf(&q->arena, "%.*s must be spelled with dashes", SM_FMT(name))
+                : sm_arena_printf(&q->arena, "the request has more than one %.*s", SM_FMT(name));
+        q->flaw = flaw.p == NULL ? "a header is there twice, or misspelled" : flaw.p;
+        return;
+    }
+}
+
 /* Copies the headers, for the request may outlive its connection, and looks at what they say. */
 static void keep_headers(gw_inner *q, size_t bytes)
 {
@@ -203,6 +268,9 @@ static void keep_headers(gw_inner *q, size_t bytes)
     }
     memset(to + bytes, 0, SM_TEXT_PAD);
     for (unsigned i = 0; i < q->header_count; i++) {
+        sm_str *value = &q->headers[i].value;
+        while (value->n > 0 && (value->p[value->n - 1] == ' ' || value->p[value->n - 1] == '\t'))
+            value->n--; /* blanks around a value are not part of it */
         sm_str *parts[] = {&q->headers[i].name, &q->headers[i].value};
         for (int j = 0; j < 2; j++) {
             memcpy(to, parts[j]->p, parts[j]->n);
@@ -223,6 +291,7 @@ void gw_head_read(gw_inner *q, const gw_line *line)
     MHD_get_connection_values_n(q->conn->mhd, MHD_HEADER_KIND, take_header, &h);
     bool whole = h.at != NULL && h.at + 2 == line->method + q->head_bytes;
     keep_headers(q, h.bytes);
+    check_deciding(q);
     measure(q);
     if (q->chunked && q->length >= 0)
         q->flaw = "the request has both Content-Length and Transfer-Encoding";
@@ -235,7 +304,10 @@ void gw_head_read(gw_inner *q, const gw_line *line)
         q->flaw = "the method has characters that no method has";
     if (!whole && q->flaw == NULL)
         q->flaw = "the head has a NUL, a folded line, or a line that does not end with CR LF";
-    /* A request for a whole URI is for the host that the URI names. */
+    /* A request for a whole URI is for the host that the URI names, whatever Host says. */
     if (q->authority.p != NULL)
         q->host = q->authority;
+    for (unsigned i = 0; q->authority.p != NULL && i < q->header_count; i++)
+        if (sm_header_is(q->headers[i].name, SM_STR("Host")))
+            q->headers[i].value = q->authority;
 }

@@ -1,9 +1,9 @@
 /*
- * Listening: sockets by address or by path, and the thread that accepts.
+ * Listening: sockets by address or by path, and the names that Host may have there.
  *
- * We accept ourselves and hand connections over to libmicrohttpd, which spreads them evenly over
- * its threads. So there is one set of threads however many addresses there are, whoever comes when
- * there are too many gets told, and listening can end while connections go on.
+ * We accept ourselves (arrive.c) and hand connections over to libmicrohttpd, which spreads them
+ * evenly over its threads. So the threads do not depend on how many addresses there are, whoever
+ * comes when there are too many gets told, and listening can end while connections go on.
  *
  * A Unix socket that is left over from a process that died is replaced, one that somebody answers
  * on is not.
@@ -13,31 +13,20 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/thread.h"
 #include "gateway/server.h"
 
-#define BACKLOG       1024
-#define PAUSE_MS      100 /* when the system lets us accept no more */
-#define LISTENERS_MAX 32u
-#define UNIX_MODE     0660
-
-struct gw_listener {
-    int fd;
-    bool local;
-    char path[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* of a Unix socket that is ours */
-    dev_t device;
-    ino_t inode;
-    sm_str address; /* for people: http://127.0.0.1:8787 */
-};
+#define BACKLOG   1024
+#define PAUSE_MS  100 /* when the system lets us accept no more */
+#define UNIX_MODE 0660
+#define FILES_MAX ((size_t)1 << 20) /* that the system lets a process have */
 
 /* ---- binding ---------------------------------------------------------------------------------*/
 
@@ -125,17 +114,17 @@ static sm_err bind_tcp(gw_listener *out, const gw_listen *l, sm_fault *fault)
 
 /* ---- names -----------------------------------------------------------------------------------*/
 
-static void add_name(gw_server *s, sm_str name)
+static void add_name(gw_mount *m, sm_str name)
 {
-    if (name.p != NULL && s->name_count < GW_NAMES_MAX)
-        s->names[s->name_count++] = name;
+    if (name.p != NULL && m->name_count < GW_NAMES_MAX)
+        m->names[m->name_count++] = name;
 }
 
 /* A name with the port and without: clients leave out the one that is the scheme's. */
-static void add_names(gw_server *s, sm_str host, unsigned port)
+static void add_names(gw_server *s, gw_mount *m, sm_str host, unsigned port)
 {
-    add_name(s, host);
-    add_name(s, sm_arena_printf(&s->texts, "%.*s:%u", SM_FMT(host), port));
+    add_name(m, host);
+    add_name(m, sm_arena_printf(&s->texts, "%.*s:%u", SM_FMT(host), port));
 }
 
 /* What the socket is really bound to: its address for people, and names that Host may have. */
@@ -156,11 +145,11 @@ static sm_err learn_address(gw_server *s, gw_listener *l, const gw_listen *asked
     if (l->address.p == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     bool every = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
-    s->any_address = s->any_address || every;
+    l->mount->any_address = l->mount->any_address || every;
     if (!every)
-        add_names(s, text, number);
+        add_names(s, l->mount, text, number);
     if (every || asked->loopback)
-        add_names(s, SM_STR("localhost"), number);
+        add_names(s, l->mount, SM_STR("localhost"), number);
     return SM_OK;
 }
 
@@ -179,21 +168,41 @@ static sm_err open_one(gw_server *s, gw_listener *l, const gw_listen *asked, sm_
     return l->address.p != NULL ? SM_OK : sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
 }
 
+/* How many files this process may have open. */
+static size_t files_max(void)
+{
+    struct rlimit limit;
+    bool known = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < FILES_MAX;
+    return known ? (size_t)limit.rlim_cur : FILES_MAX;
+}
+
+/* The mount of an API, or that of the gateway; it knows the configured names from the start. */
+static gw_mount *mount_for(gw_server *s, const gw_upstream_api *api)
+{
+    const gw_config *config = s->g->config;
+    gw_mount *m = &s->mounts[api == NULL ? 0 : 1 + (api - config->proxies.v)];
+    m->api = api;
+    for (uint32_t i = 0; i < config->hosts.n && m->name_count < config->hosts.n; i++)
+        add_name(m, config->hosts.v[i]);
+    return m;
+}
+
 sm_err gw_listen_open(gw_server *s, sm_fault *fault)
 {
     const gw_config *config = s->g->config;
-    if (config->listen.n == 0 || config->listen.n > LISTENERS_MAX)
-        return sm_fault_set(fault, SEMEL_E_INVALID, "there must be 1 to %u addresses to listen on",
-                            LISTENERS_MAX);
-    s->listeners = calloc(config->listen.n, sizeof *s->listeners);
-    if (s->listeners == NULL)
+    const gw_upstream_api *api;
+    const gw_listen *at;
+    s->file_count = files_max();
+    s->came = calloc(s->file_count, sizeof *s->came);
+    s->listeners = calloc(GW_ADDRESSES_MAX, sizeof *s->listeners);
+    s->mounts = calloc(1 + (size_t)config->proxies.n, sizeof *s->mounts);
+    if (s->listeners == NULL || s->mounts == NULL || s->came == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
-    for (uint32_t i = 0; i < config->hosts.n; i++)
-        add_name(s, config->hosts.v[i]);
-    for (uint32_t i = 0; i < config->listen.n; i++) {
+    for (uint32_t i = 0; (at = gw_config_address(config, i, &api)) != NULL; i++) {
         gw_listener *l = &s->listeners[s->listener_count++];
         l->fd = -1;
-        sm_err e = open_one(s, l, &config->listen.v[i], fault);
+        l->mount = mount_for(s, api);
+        sm_err e = open_one(s, l, at, fault);
         if (e != SM_OK)
             return e;
     }
@@ -205,84 +214,9 @@ sm_str gw_listen_address(const gw_server *s, uint32_t i)
     return i < s->listener_count ? s->listeners[i].address : (sm_str){0};
 }
 
-/* ---- accepting -------------------------------------------------------------------------------*/
-
-/* Whoever comes when there are too many is told so in plain words, if that takes no handshake. */
-static void turn_away(gw_server *s, int fd, bool local)
-{
-    static const char body[] =
-        "{\"type\":\"urn:semel:problem:OVERLOADED\",\"title\":\"Overloaded\",\"status\":503,"
-        "\"code\":\"OVERLOADED\",\"retriable\":true,\"retry_after_ms\":1000,"
-        "\"message\":\"there are too many connections\"}";
-    char text[512];
-    int n =
-        snprintf(text, sizeof text,
-                 "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n"
-                 "Content-Length: %zu\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
-                 sizeof body - 1, body);
-    if (local || s->tls == NULL)
-        (void)!send(fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
-    close(fd);
-}
-
-static void accept_one(gw_server *s, const gw_listener *l)
-{
-    struct sockaddr_storage from;
-    socklen_t n = sizeof from;
-    int fd = accept4(l->fd, (struct sockaddr *)&from, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-            usleep(PAUSE_MS * 1000);
-        return;
-    }
-    unsigned before = atomic_fetch_add_explicit(&s->conn_count, 1, memory_order_relaxed);
-    if (before >= (unsigned)s->g->config->limits.connections) {
-        atomic_fetch_sub_explicit(&s->conn_count, 1, memory_order_relaxed);
-        turn_away(s, fd, l->local);
-        return;
-    }
-    /* It closes the socket itself if it does not take it. */
-    if (MHD_add_connection(l->local || s->tls == NULL ? s->plain : s->tls, fd,
-                           (struct sockaddr *)&from, n) != MHD_YES)
-        atomic_fetch_sub_explicit(&s->conn_count, 1, memory_order_relaxed);
-}
-
-static void *accept_all(void *context)
-{
-    gw_server *s = context;
-    struct pollfd fds[LISTENERS_MAX + 1];
-    for (uint32_t i = 0; i < s->listener_count; i++)
-        fds[i] = (struct pollfd){.fd = s->listeners[i].fd, .events = POLLIN};
-    fds[s->listener_count] = (struct pollfd){.fd = s->wake, .events = POLLIN};
-    for (;;) {
-        if (poll(fds, s->listener_count + 1, -1) < 0)
-            continue;
-        if (fds[s->listener_count].revents != 0)
-            return NULL;
-        for (uint32_t i = 0; i < s->listener_count; i++)
-            if (fds[i].revents != 0)
-                accept_one(s, &s->listeners[i]);
-    }
-}
-
-sm_err gw_listen_accept(gw_server *s, sm_fault *fault)
-{
-    s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    s->accepts = s->wake >= 0 && sm_thread_start(&s->accepting, accept_all, s, "semel-accept");
-    return s->accepts
-               ? SM_OK
-               : sm_fault_set(fault, SEMEL_E_IO, "cannot start a thread: %s", strerror(errno));
-}
-
 void gw_listen_quit(gw_server *s)
 {
-    if (s->accepts) {
-        uint64_t one = 1;
-        (void)!write(s->wake, &one, sizeof one);
-        pthread_join(s->accepting, NULL);
-        close(s->wake);
-        s->accepts = false;
-    }
+    gw_arrive_stop(s);
     for (uint32_t i = 0; i < s->listener_count; i++) {
         gw_listener *l = &s->listeners[i];
         struct stat st;

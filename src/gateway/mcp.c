@@ -88,6 +88,7 @@ static sm_err open_site(gw_mcp *all, gw_site *site, const gw_mcp_server *config,
     site->api = (gw_upstream_api){.name = config->name,
                                   .url = config->url,
                                   .headers = config->headers,
+                                  .mcp = true,
                                   .timeout_ms = SILENCE_MS};
     snprintf(name, sizeof name, "mcp/serve-%.*s.json", SM_FMT(config->name));
     mcp_server_options o = {.name = config->name,
@@ -135,10 +136,11 @@ sm_err gw_mcp_start(gateway *g, gw_mcp **out, sm_fault *fault)
         return SEMEL_E_NOMEM;
     all->g = g;
     all->sweep.due = on_sweep;
-    pthread_mutex_init(&all->owners_lock, NULL);
     all->hub.ledger = g->ledger;
     all->hub.pool = g->pool;
     all->hub.waits = g->waits;
+    all->hub.waiting_max = (size_t)g->config->limits.waiting;
+    all->hub.gateway = true;
     all->hub.ledger_option = "";
     all->hub.say = say;
     all->hub.say_context = g;
@@ -175,7 +177,7 @@ static void look_for_end(mcp_timer *t)
     gw_talk_sweep(all, late ? GW_ALL : GW_RESTING);
     if (late)
         atomic_store(&all->hub.stopping, true);
-    if (!e->dropped && (all->hub.calls == 0 || (late && all->hub.elsewhere == 0))) {
+    if (!e->dropped && (all->hub.calls.taken == 0 || (late && all->hub.elsewhere == 0))) {
         gw_talk_drop(all);
         e->dropped = true;
         e->deadline_ns = sm_clock_deadline_ns(CHILDREN_MS);
@@ -219,8 +221,6 @@ void gw_mcp_stop(gw_mcp *all)
     }
     mcp_loop_free(all->hub.loop);
     semel_answer_free(all->hub.answer);
-    gw_owners_free(all);
-    pthread_mutex_destroy(&all->owners_lock);
     free(all->sites);
     free(all);
 }

@@ -2,19 +2,19 @@
  * MCP servers behind /mcp/NAME: Streamable HTTP towards clients, of both eras; towards the server a
  * child's standard streams, or HTTP.
  *
- *     mcp.c          the sites, and the thread on which everything of theirs happens
- *     mcp_talk.c     talks: one client's conversation with one server, or what stands alone
+ *     mcp.c          the sites, and the thread that does all their work
+ *     mcp_talk.c     talks: a client's conversation with a server, or requests without a session
  *     mcp_door.c     requests of clients, and where they go
- *     mcp_channel.c  what they are answered with
- *     mcp_modern.c   what the era without sessions demands of them
- *     mcp_owner.c    whose sessions of servers over HTTP are whose
+ *     mcp_channel.c  their answers
+ *     mcp_modern.c   the checks of the era without sessions
+ *     mcp_leave.c    clients that end a session with a server over HTTP
+ *     mcp_owner.c    which token a session of a server over HTTP belongs to
  *
- * A server over HTTP is asked by plain passing on (pass.h) for everything but calls of tools and,
- * where some are hidden, their lists; so sessions, streams and statuses are the server's own.
+ * For a server over HTTP everything is passed through (pass.h) but calls of tools and, if some are
+ * hidden, their lists. So sessions, streams and statuses are the server's own.
  *
- * Threads: requests come on those of the HTTP server and are posted to the loop, which has
- * everything else alone. What clients do while their request is held (they hang up, their answer
- * went out) is posted too.
+ * Threads: the HTTP server's threads post requests to the loop, and later also that a client hung
+ * up or that an answer went out. Everything else belongs to the loop alone.
  */
 #ifndef SM_GATEWAY_MCP_H
 #define SM_GATEWAY_MCP_H
@@ -25,9 +25,11 @@
 #define GW_TALKS_MAX   512u /* of one site */
 #define GW_TALKS_EACH  64u  /* of these, of one token */
 #define GW_TALK_ID     40u  /* characters of a session's id that we make */
-#define GW_TALK_ID_MAX 256u /* and of one that we accept */
+#define GW_PROOF_MAX   45u  /* before one that a server over HTTP makes (mcp_owner.c) */
+#define GW_TALK_ID_MAX (256u + GW_PROOF_MAX) /* and of one that we accept */
 
 typedef struct gw_talk gw_talk;
+typedef struct gw_leaving gw_leaving; /* a DELETE for a server over HTTP */
 
 /* One configured server. */
 typedef struct gw_site {
@@ -49,11 +51,8 @@ struct gw_mcp {
     bool running;
     gw_site *sites;
     uint32_t site_count;
-    uint64_t last_ticket;
     mcp_timer sweep; /* of talks that nobody uses */
     bool stopping;
-    struct gw_owners *owners; /* mcp_owner.c */
-    pthread_mutex_t owners_lock;
 };
 
 /* One request of a client. It belongs to the loop once it was posted. */
@@ -80,13 +79,8 @@ struct mcp_channel {
     const sm_http_field *headers; /* for a server over HTTP; for a child, Mcp-Param-* alone */
     sm_str type;                  /* Content-Type of its answer */
     size_t header_count;
+    gw_leaving *leaving; /* waits for its status */
 };
-
-/* An answer that went out, and on which connection. */
-#define GW_SENT 64u
-typedef struct gw_sent {
-    uint64_t connection, ticket; /* ticket 0: nothing is here */
-} gw_sent;
 
 /* One conversation. */
 struct gw_talk {
@@ -97,14 +91,13 @@ struct gw_talk {
     mcp_session *session;
     mcp_channel *channels; /* not answered yet, the newest first */
     mcp_channel *stream;   /* GET */
-    gw_sent sent[GW_SENT]; /* of which it is not known whether they were read */
-    unsigned sent_at;
-    bool paused; /* its server takes no more for now */
+    bool paused;           /* its server takes no more for now */
     int64_t used_ns;
-    bool over;       /* its client has ended it */
-    int64_t over_ns; /* since when */
-    bool lost;       /* its server has ended for good */
-    int futile;      /* starts of the server in a row after which it said nothing */
+    bool over;           /* its client has ended it */
+    int64_t over_ns;     /* since when */
+    bool lost;           /* its server has ended for good */
+    gw_leaving *leaving; /* for its server, when no write is running any more */
+    int futile;          /* starts of the server in a row after which it said nothing */
 };
 
 /* ---- talks (mcp_talk.c) ----------------------------------------------------------------------*/
@@ -112,6 +105,10 @@ struct gw_talk {
 /* The talk that a request belongs to: found, or made if it may be. NULL: the channel has been
  * answered with what is wrong. */
 gw_talk *gw_talk_for(mcp_channel *c, const mcp_message *m);
+
+/* The talk of a request's session in which a write is running, also if the talk is over; or NULL.
+ */
+gw_talk *gw_talk_writing(const mcp_channel *c);
 
 /* Ends one: nothing is answered any more. It is freed once nothing that writes is under way. */
 void gw_talk_end(gw_talk *t);
@@ -129,12 +126,22 @@ void gw_talk_leave(mcp_channel *c);
 
 /* ---- whose sessions are whose, of servers over HTTP (mcp_owner.c) -----------------------------*/
 
-/* From any thread. A session that nobody is known to have is whose who names it first: the gateway
- * may have been started anew. */
-bool gw_owner_is(gw_mcp *all, sm_str site, sm_str session, const char *token);
-void gw_owner_note(gw_mcp *all, sm_str site, sm_str session, const char *token, bool elicits);
-bool gw_owner_elicits(gw_mcp *all, sm_str site, sm_str session); /* its client can ask its user */
-void gw_owners_free(gw_mcp *all);
+/* From any thread. Whether an id is of a session that this token has begun. Of such an id: what the
+ * server calls the session, and whether its client can ask its user. */
+bool gw_owner_is(gw_mcp *all, sm_str site, sm_str id, const char *token);
+sm_str gw_owner_session(sm_str id);
+bool gw_owner_elicits(sm_str id);
+
+/* The answer to a request names a session of the server's: sets its id for the client. */
+void gw_owner_tell(gw_request *r, sm_str session);
+
+/* ---- leaving (mcp_leave.c) -------------------------------------------------------------------*/
+
+/* Returns a talk that has to end first: then the caller answers the channel, and gw_leave_now sends
+ * the DELETE to the server. NULL: the channel is answered, or will be. */
+gw_talk *gw_leave(mcp_channel *c);
+void gw_leave_now(gw_talk *t);       /* nothing in it writes any more */
+void gw_leave_alone(mcp_channel *c); /* its client has hung up */
 
 /* ---- channels (mcp_channel.c) ----------------------------------------------------------------*/
 
@@ -146,6 +153,7 @@ void gw_put_error(sm_buf *out, sm_str id, int code, const char *text);
 /* Answers a channel that needs no server. `code` is JSON-RPC's. */
 void gw_channel_error(mcp_channel *c, int status, int code, const char *text);
 void gw_channel_bare(mcp_channel *c, int status);
+void gw_channel_end(mcp_channel *c); /* ends a stream without an answer */
 void gw_channel_answer(mcp_channel *c, int status, sm_str text); /* with this message */
 
 /* Takes the request away, to answer it. The channel is freed, or is when its last post comes. */

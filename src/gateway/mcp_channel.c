@@ -19,6 +19,7 @@
 #include "core/wire.h"
 #include "gateway/mcp_modern.h"
 #include "gateway/pass.h"
+#include "gateway/returned.h"
 #include "gateway/run.h"
 #include "json/canon.h"
 
@@ -58,6 +59,7 @@ static void on_gone_taken(mcp_post *post)
         gw_talk *t = c->talk;
         if (t != NULL)
             mcp_session_gone(t->session, c, c->modern);
+        gw_leave_alone(c);
         gw_request *r = c->r;
         pthread_mutex_lock(&lock);
         r->own = NULL;
@@ -94,15 +96,6 @@ void gw_channel_post(mcp_channel *c)
     gw_hold(r);
     mcp_loop_post(c->site->all->hub.loop, &c->post);
     pthread_mutex_unlock(&lock);
-}
-
-/* ---- evidence --------------------------------------------------------------------------------*/
-
-/* That an answer went out is no proof that it was read: only another request on the same connection
- * is, of a client that talks to us directly. */
-static void note_sent(gw_talk *t, uint64_t connection, uint64_t ticket)
-{
-    t->sent[t->sent_at++ % GW_SENT] = (gw_sent){connection, ticket};
 }
 
 /* ---- answers ---------------------------------------------------------------------------------*/
@@ -144,6 +137,12 @@ void gw_channel_bare(mcp_channel *c, int status)
     gw_reply(r, status, "application/json", SM_STR(""));
 }
 
+void gw_channel_end(mcp_channel *c)
+{
+    gw_channel_flow(c);
+    gw_flow_end(gw_channel_take(c), true);
+}
+
 static void tell_session(mcp_channel *c)
 {
     if (c->opens)
@@ -167,9 +166,7 @@ static bool push(mcp_channel *c, sm_str text)
     sm_buf out;
     sm_buf_init(&out, 4 * MCP_LINE_MAX);
     sm_buf_text(&out, "event: message\ndata: ");
-    sm_buf_str(&out, text);
-    if (out.err == SM_OK)
-        mcp_one_line(out.p + out.len - text.n, text.n);
+    mcp_put_line(&out, text);
     sm_buf_text(&out, "\n\n");
     bool pushed = out.err == SM_OK && gw_flow_push(c->r, sm_buf_view(&out));
     sm_buf_fini(&out);
@@ -185,6 +182,7 @@ static mcp_channel *listener(gw_talk *t)
     return t->stream;
 }
 
+/* An answer that went out proves nothing: a proxy, or a program that gave up, may have read it. */
 static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
 {
     gw_talk *t = context;
@@ -198,8 +196,6 @@ static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
         push(c, text); /* what a client does not take in time is lost to it */
         return 0;
     }
-    uint64_t ticket = ++t->site->all->last_ticket;
-    note_sent(t, c->r->connection, ticket);
     tell_session(c);
     bool flows = c->flows, whole = !flows || push(c, text);
     int status = c->modern && c->site->argv != NULL ? gw_modern_status(text) : 200;
@@ -208,7 +204,7 @@ static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
         gw_flow_end(r, whole);
     else
         gw_reply(r, status, "application/json", text);
-    return ticket;
+    return 0;
 }
 
 static void set_header(mcp_channel *c, const sm_http_field *h)
@@ -226,11 +222,30 @@ static void on_head(void *context, mcp_channel *c, const sm_http_field *headers,
         const sm_http_field *h = &headers[i];
         if (sm_header_is(h->name, SM_STR("Content-Type")))
             c->type = sm_arena_text(&c->arena, h->value);
+        else if (sm_header_is(h->name, SM_STR("Mcp-Session-Id")))
+            gw_owner_tell(c->r, h->value);
         else if (gw_passes_on(h->name) && !sm_header_is(h->name, SM_STR("Content-Length")))
             set_header(c, h);
     }
     if (c->r != NULL && c->type.n >= 17 && memcmp(c->type.p, "text/event-stream", 17) == 0)
         gw_channel_flow(c); /* and so do we */
+}
+
+/* A stream has sent its status already. An error of JSON-RPC in the body says the same. */
+static void fail_late(mcp_channel *c, const mcp_loss *loss)
+{
+    sm_buf out;
+    mcp_message m;
+    char why[64];
+    sm_buf_init(&out, 4096 + MCP_ID_MAX);
+    mcp_read(loss->body, &m);
+    snprintf(why, sizeof why, "The server answered with the HTTP status %d.", loss->status);
+    bool says = m.kind == MCP_ERROR && m.id.p != NULL && sm_str_eq(m.id, c->id);
+    if (!says)
+        gw_put_error(&out, c->id, -32603, why);
+    bool whole = push(c, says ? m.text : sm_buf_view(&out));
+    sm_buf_fini(&out);
+    gw_flow_end(gw_channel_take(c), whole);
 }
 
 /* A server over HTTP has answered with something else than a message. */
@@ -239,8 +254,8 @@ static void fail(void *context, mcp_channel *c, const mcp_loss *loss)
     (void)context;
     if (c->r == NULL)
         return;
-    if (c->flows) {
-        gw_flow_end(gw_channel_take(c), false);
+    if (c->flows) { /* its head has gone out, because the client got progress */
+        fail_late(c, loss);
         return;
     }
     /* The reply copies it, and the channel may be gone by then. */

@@ -21,17 +21,6 @@
 
 /* ---- on the loop -----------------------------------------------------------------------------*/
 
-/* Another request on a connection proves that what went out on it before was read. */
-static void note_read(gw_talk *t, uint64_t connection)
-{
-    for (unsigned i = 0; i < GW_SENT; i++) {
-        if (t->sent[i].ticket == 0 || t->sent[i].connection != connection)
-            continue;
-        mcp_session_arrived(t->session, t->sent[i].ticket);
-        t->sent[i].ticket = 0;
-    }
-}
-
 /* What a client of a session may say that it speaks. */
 static bool known_version(sm_str version)
 {
@@ -50,7 +39,7 @@ static bool asks(sm_str batch)
     sm_str name, item;
     mcp_message m;
     while (mcp_next(batch, &cursor, &name, &item))
-        if (!mcp_read(item, &m) || m.kind == MCP_REQUEST)
+        if (!mcp_read_client(item, &m) || m.kind == MCP_REQUEST)
             return true;
     return false;
 }
@@ -59,10 +48,10 @@ static bool asks(sm_str batch)
 static bool check(mcp_channel *c, mcp_message *m)
 {
     sm_buf out;
-    bool understood = mcp_read(sm_buf_view(&c->body), m);
+    bool understood = mcp_read_client(sm_buf_view(&c->body), m);
     c->id = m->kind == MCP_REQUEST || m->kind == MCP_INVALID ? m->id : (sm_str){0};
     if (!understood) {
-        gw_channel_error(c, 400, m->junk ? -32700 : -32600, m->flaw);
+        gw_channel_error(c, 400, m->code, m->flaw);
         return false;
     }
     sm_buf_init(&out, 4096 + MCP_ID_MAX + m->params.n);
@@ -89,8 +78,7 @@ static void end_canceled(gw_talk *t, const mcp_message *m)
         if (c->id.p == NULL || !sm_str_eq(mcp_id_key(c->id, own), mcp_id_key(id, named)))
             continue;
         mcp_session_gone(t->session, c, false);
-        gw_channel_flow(c);
-        gw_flow_end(gw_channel_take(c), true);
+        gw_channel_end(c);
     }
 }
 
@@ -107,7 +95,6 @@ static void on_post(mcp_channel *c)
         gw_channel_error(c, 404, -32001, "Session not found");
         return;
     }
-    note_read(t, c->r->connection);
     if (t->paused && m.kind != MCP_RESULT && m.kind != MCP_ERROR) {
         gw_channel_error(c, 503, -32603, "The server takes no more for now; nothing was done.");
         return;
@@ -144,10 +131,15 @@ static void on_get(mcp_channel *c)
 
 static void on_delete(mcp_channel *c)
 {
-    gw_talk *t = gw_talk_for(c, NULL);
+    gw_talk *t = c->site->argv == NULL ? gw_leave(c) : gw_talk_for(c, NULL);
     if (t == NULL)
         return;
     gw_channel_bare(c, 200);
+    /* A client that leaves wants no more answers, not even an error. */
+    while (t->channels != NULL) {
+        mcp_session_gone(t->session, t->channels, false);
+        gw_channel_end(t->channels);
+    }
     gw_talk_end(t);
 }
 
@@ -166,10 +158,9 @@ static void on_channel(mcp_post *post)
 
 /* ---- on the server's threads -----------------------------------------------------------------*/
 
-/* One that is there more than once says nothing that could be compared. */
 static sm_str keep_header(mcp_channel *c, gw_request *r, const char *name)
 {
-    sm_str value = gw_header_count(r, name) > 1 ? SM_STR("") : gw_header(r, name);
+    sm_str value = gw_header(r, name);
     return value.p == NULL ? value : sm_arena_text(&c->arena, value);
 }
 
@@ -203,7 +194,7 @@ static void post(gw_request *r, gw_site *site)
     if (e == SM_OK)
         e = site->argv != NULL
                 ? gw_modern_params(c, r)
-                : gw_proxy_request(r, &c->arena, &site->api, SM_STR(""), true, &up, &fault);
+                : gw_proxy_request(r, &c->arena, &site->api, SM_STR(""), true, &up, NULL, &fault);
     if (e != SM_OK) {
         gw_channel_free(c);
         gw_proxy_refuse(r, e, &fault);
@@ -225,11 +216,11 @@ static bool only_reads(const gw_request *r, const mcp_message *m, const sm_contr
     char name[SM_TOOL_MAX + 1];
     sm_str value;
     if (gw_header(r, "Mcp-Method").p != NULL || gw_header(r, "Mcp-Name").p != NULL ||
-        mcp_twice(m->params, "name") || !mcp_find(m->params, "name", &value) ||
-        !mcp_text(value, name, sizeof name))
+        !mcp_find(m->params, "name", &value) || !mcp_text(value, name, sizeof name))
         return false;
     const sm_tool *entry = sm_contracts_tool(set, sm_str_from(name));
-    return entry != NULL && sm_contract_only_reads(&entry->contract);
+    return entry != NULL && sm_contract_only_reads(&entry->contract) &&
+           sm_contracts_rival(set, sm_str_from(name)) == NULL;
 }
 
 /* Whether a message to a server over HTTP is more than passed on. What is no message is: others
@@ -248,21 +239,30 @@ static bool is_ours(const gw_request *r, const mcp_message *m, const sm_contract
     }
 }
 
+/* Whether a header names another method than the body. */
+static bool contradicts(const gw_request *r, const mcp_message *m)
+{
+    sm_str said = gw_header(r, "Mcp-Method");
+    return said.p != NULL && !sm_str_is(said, m->method);
+}
+
 static bool concerns_us(const gw_request *r)
 {
     mcp_message m;
     gw_own *own = r->method == GW_POST ? gw_own_get() : NULL;
     if (own == NULL)
-        return r->method == GW_POST;
+        return r->method != GW_GET;
     const sm_contracts *set = sm_contracts_now(r->g->ledger, own->answer);
-    mcp_read(sm_buf_view(&r->body), &m);
+    mcp_read_client(sm_buf_view(&r->body), &m);
+    if (contradicts(r, &m))
+        return true;
     if (m.kind != MCP_BATCH)
         return is_ours(r, &m, set);
     size_t cursor = 0;
     sm_str name, item, batch = m.text;
     bool ours = false;
     while (!ours && mcp_next(batch, &cursor, &name, &item)) {
-        mcp_read(item, &m);
+        mcp_read_client(item, &m);
         ours = is_ours(r, &m, set);
     }
     return ours;
@@ -274,27 +274,28 @@ static bool listens(const gw_request *r)
     mcp_message m;
     if (r->method != GW_POST)
         return r->method == GW_GET;
-    mcp_read(sm_buf_view(&r->body), &m);
+    mcp_read_client(sm_buf_view(&r->body), &m);
     return m.kind == MCP_REQUEST && strcmp(m.method, "subscriptions/listen") == 0;
 }
 
-/* A session that a server over HTTP has made is its client's who was given it. */
-static void on_header(gw_request *r, sm_str name, sm_str value)
+static bool on_header(gw_request *r, sm_str name, sm_str value)
 {
-    mcp_message m;
-    if (!sm_header_is(name, SM_STR("Mcp-Session-Id")))
-        return;
-    bool begins = mcp_read(sm_buf_view(&r->body), &m) && strcmp(m.method, "initialize") == 0;
-    gw_owner_note(r->g->mcp, r->rest, value, r->who.id, begins && mcp_can_elicit(m.params));
+    bool session = sm_header_is(name, SM_STR("Mcp-Session-Id"));
+    if (session)
+        gw_owner_tell(r, value);
+    return session;
 }
 
+/* A query could choose another account or session than the server's URL does. So it is not passed
+ * on; the calls that the gateway makes itself have none either. */
 static void pass(gw_request *r, const gw_site *site)
 {
     sm_arena a;
     sm_upstream_call up;
     sm_fault fault = {0};
+    r->query = (sm_str){0};
     sm_arena_init(&a, (size_t)64 << 20);
-    sm_err e = gw_proxy_request(r, &a, &site->api, SM_STR(""), false, &up, &fault);
+    sm_err e = gw_proxy_request(r, &a, &site->api, SM_STR(""), false, &up, NULL, &fault);
     up.request.write = r->method == GW_POST;
     r->on_header = on_header;
     if (e == SM_OK && listens(r))
@@ -312,8 +313,7 @@ static bool mentions(sm_str header, const char *type)
                                 memmem(header.p, header.n, "*/*", 3) != NULL);
 }
 
-/* Whether the client takes what it may be answered with, and sends what is read here. If not, it is
- * told so. */
+/* Whether the client accepts the kinds of answer that it may get. If not, it gets an error. */
 static bool acceptable(gw_request *r)
 {
     sm_str accept = gw_header(r, "Accept");
@@ -326,36 +326,37 @@ static bool acceptable(gw_request *r)
                    "The client does not accept what an MCP server answers with.");
         return false;
     }
-    sm_str type = gw_header(r, "Content-Type");
-    if (r->method == GW_POST &&
-        (type.p == NULL || memmem(type.p, type.n, "application/json", 16) == NULL)) {
-        gw_problem(r, 415, "NOT_ALLOWED", "Send Content-Type: application/json.",
-                   "The body is not said to be JSON.");
-        return false;
-    }
     return true;
 }
 
-/* Whether a session that the client names is its own. */
+/* Whether a session that the client names is its own. An id that the protocol does not allow is
+ * refused: it might be shortened to another one on its way. */
 static bool may_use(gw_request *r)
 {
     sm_str id = gw_header(r, "Mcp-Session-Id");
+    for (size_t i = 0; i < id.n; i++)
+        if (id.p[i] <= ' ' || id.p[i] > '~')
+            return false;
     return id.p == NULL || gw_owner_is(r->g->mcp, r->rest, id, r->who.id);
 }
 
-/* Whether others may read the body otherwise than we do. */
-static bool encoded(gw_request *r)
+/* Whether the label of a body says how we and the server read it. If not, the client gets an
+ * error. */
+static bool labelled(gw_request *r)
 {
-    sm_str type = gw_header(r, "Content-Type"), coding = gw_header(r, "Content-Encoding");
-    char text[128];
-    if (r->method != GW_POST)
-        return false;
-    if (coding.p != NULL && coding.n > 0 && !sm_header_is(coding, SM_STR("identity")))
+    sm_str coding = gw_header(r, "Content-Encoding");
+    if (r->method != GW_POST && r->body.len > 0)
+        gw_problem(r, 400, "BAD_ARGUMENTS", "Send messages with POST.",
+                   "A %s has no body in this protocol.", r->method_text);
+    else if (r->method == GW_POST && !sm_type_is(gw_header(r, "Content-Type"), "application/json"))
+        gw_problem(r, 415, "NOT_ALLOWED", "Send Content-Type: application/json.",
+                   "A message is JSON in UTF-8, and this body is labelled as something else.");
+    else if (coding.p != NULL && !sm_header_is(coding, SM_STR("identity")))
+        gw_problem(r, 415, "NOT_ALLOWED", "Send no Content-Encoding.",
+                   "A message is sent as it is, and this body is labelled as encoded.");
+    else
         return true;
-    snprintf(text, sizeof text, "%.*s", SM_FMT(type));
-    const char *charset = strcasestr(text, "charset=");
-    return type.n >= sizeof text ||
-           (charset != NULL && strncasecmp(charset + 8 + (charset[8] == '"'), "utf-8", 5) != 0);
+    return false;
 }
 
 void gw_on_mcp(gw_request *r)
@@ -378,10 +379,7 @@ void gw_on_mcp(gw_request *r)
     } else if (site->argv == NULL && !may_use(r)) {
         gw_problem(r, 404, "NOT_FOUND", "Start a session of your own.",
                    "There is no such session.");
-    } else if (site->argv == NULL && encoded(r)) {
-        gw_problem(r, 415, "NOT_ALLOWED", "Send it as it is, in UTF-8.",
-                   "The body is in a form in which it cannot be looked at.");
-    } else if (site->argv != NULL && !acceptable(r)) {
+    } else if ((site->argv != NULL && !acceptable(r)) || !labelled(r)) {
         /* answered */
     } else if (site->argv != NULL || concerns_us(r)) {
         post(r, site);

@@ -99,18 +99,17 @@ static const char *flaw_of_meta(sm_str meta, const char **why)
         !(mcp_find(value, "name", &part) && mcp_is_string(part) &&
           mcp_find(value, "version", &part) && mcp_is_string(part)))
         return META "clientInfo";
-    *why = "is there twice";
-    return mcp_twice(meta, VERSION) ? VERSION : mcp_twice(meta, CAPABILITIES) ? CAPABILITIES : NULL;
+    return NULL;
 }
 
 static int check_meta(const mcp_message *m, sm_buf *out)
 {
     sm_str meta;
-    const char *why = "is there twice";
+    const char *why;
     if (!mcp_is_object(m->params) || !mcp_find(m->params, "_meta", &meta) || !mcp_is_object(meta))
         return refuse(out, m->id, E_INVALID_PARAMS,
                       "Invalid params: the request is missing the required _meta.");
-    const char *key = mcp_twice(m->params, "_meta") ? "_meta" : flaw_of_meta(meta, &why);
+    const char *key = flaw_of_meta(meta, &why);
     return key == NULL ? 0
                        : refuse(out, m->id, E_INVALID_PARAMS, "Invalid params: %s %s.", key, why);
 }
@@ -147,17 +146,22 @@ static bool name_fits(sm_str header, sm_str value)
     return fits;
 }
 
+/* A proxy may route by this header, so it must say what the body says. */
+static int check_method(const mcp_channel *c, const mcp_message *m, sm_buf *out)
+{
+    bool same = c->method.p == NULL || sm_str_is(bare(c->method), m->method);
+    return same ? 0 : mismatch(out, m->id, "Mcp-Method", c->method);
+}
+
 /* Headers that are there say what the body says. `claim` may be absent. */
 static int check_said(const mcp_channel *c, const mcp_message *m, sm_str claim, sm_buf *out)
 {
     char version[128];
-    sm_str said = bare(c->version), method = bare(c->method);
+    sm_str said = bare(c->version);
     if (c->version.p != NULL && claim.p != NULL &&
         !(mcp_text(claim, version, sizeof version) && sm_str_is(said, version)))
         return mismatch(out, m->id, "MCP-Protocol-Version", c->version);
-    if (c->method.p != NULL && !sm_str_is(method, m->method))
-        return mismatch(out, m->id, "Mcp-Method", c->method);
-    return 0;
+    return check_method(c, m, out);
 }
 
 /* Those that a request must have are there. */
@@ -209,7 +213,7 @@ static int check_request(mcp_channel *c, const mcp_message *m, sm_buf *out)
     sm_str claim = claim_of(m->params);
     c->modern = claim.p != NULL || header_is_modern(bare(c->version));
     if (!c->modern || (!child && strcmp(m->method, "tools/call") != 0))
-        return 0; /* what is only passed on, the server looks at itself */
+        return check_method(c, m, out); /* the server checks the rest itself */
     int status = check_meta(m, out);
     if (status != 0 && strcmp(m->method, "initialize") == 0) {
         sm_buf_clear(out);
@@ -233,7 +237,7 @@ static int check_notification(mcp_channel *c, const mcp_message *m, sm_buf *out)
     sm_str claim = claim_of(m->params);
     c->modern = claim.p != NULL || header_is_modern(bare(c->version));
     if (!c->modern || c->site->argv == NULL)
-        return 0;
+        return check_method(c, m, out);
     if (claim.p != NULL && !mcp_is_string(claim))
         return refuse(out, (sm_str){0}, E_INVALID_PARAMS,
                       "Invalid params: " VERSION " is no text.");
@@ -256,13 +260,15 @@ static int check_batch(const mcp_message *batch, sm_buf *out)
 
 int gw_modern_check(mcp_channel *c, const mcp_message *m, sm_buf *out)
 {
+    int status = 0;
     c->modern = false;
     switch (m->kind) {
     case MCP_REQUEST: return check_request(c, m, out);
     case MCP_NOTIFICATION: return check_notification(c, m, out);
-    case MCP_BATCH: return check_batch(m, out);
-    default: return 0;
+    case MCP_BATCH: status = check_batch(m, out); break;
+    default: break;
     }
+    return status != 0 ? status : check_method(c, m, out);
 }
 
 /* ---- answers ---------------------------------------------------------------------------------*/

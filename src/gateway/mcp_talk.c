@@ -14,7 +14,6 @@
 #include "base/clock.h"
 
 #define IDLE_MS    1800000 /* a talk that nobody uses for so long is ended */
-#define OVER_MS    120000  /* for what a session that was ended has left behind */
 #define FUTILE_MAX 5
 
 /* ---- finding ---------------------------------------------------------------------------------*/
@@ -94,6 +93,7 @@ static bool make_id(char out[GW_TALK_ID_MAX + 1])
 static void talk_free(gw_talk *t)
 {
     gw_site *site = t->site;
+    gw_leave_now(t);
     *(t->prev != NULL ? &t->prev->next : &site->talks) = t->next;
     if (t->next != NULL)
         t->next->prev = t->prev;
@@ -102,9 +102,8 @@ static void talk_free(gw_talk *t)
     free(t);
 }
 
-/* Makes room for another talk, of all and of this token's. What a talk knows of a session of a
- * server over HTTP is what its client was told, without which a repeat is a retry; so the one that
- * was used longest ago goes. */
+/* Makes room for another talk, among all and among this token's. With a server over HTTP the idle
+ * talk that was used longest ago goes: the session itself is the server's. */
 static bool make_room(const gw_site *site, const gw_who *who)
 {
     gw_talk *oldest = NULL;
@@ -150,8 +149,6 @@ static gw_talk *make(mcp_channel *c, bool sessions, sm_str id)
                              .scope =
                                  t->who.scope[0] == '\0' ? (sm_str){0} : sm_str_from(t->who.scope),
                              .alone = !sessions || !child,
-                             .far = true,
-                             .forgets = !sessions || site->all->g->config->behind_proxy,
                              .anyone = !sessions,
                              .shared = !sessions && child};
     sm_fault fault = {0};
@@ -164,7 +161,7 @@ static gw_talk *make(mcp_channel *c, bool sessions, sm_str id)
     if (e == SM_OK) {
         mcp_session_attach(t->session, link);
         if (!child && sessions)
-            mcp_session_elicits(t->session, gw_owner_elicits(site->all, site->config->name, id));
+            mcp_session_elicits(t->session, gw_owner_elicits(id));
         t->used_ns = sm_clock_mono_ns();
         return t;
     }
@@ -178,11 +175,31 @@ static gw_talk *make(mcp_channel *c, bool sessions, sm_str id)
 
 /* ---- whose a request is ----------------------------------------------------------------------*/
 
-/* Over HTTP the server makes and knows sessions: whatever the client names is one. */
+gw_talk *gw_talk_writing(const mcp_channel *c)
+{
+    gw_talk *t = c->session_id.n == 0 ? NULL : c->site->talks;
+    while (t != NULL &&
+           !(sm_str_eq(c->session_id, sm_str_from(t->id)) && strcmp(t->who.id, c->r->who.id) == 0 &&
+             mcp_session_writes(t->session) > 0))
+        t = t->next;
+    return t;
+}
+
+/* Whether the client has left this session, and the server will get the DELETE. */
+static bool is_left(const mcp_channel *c, sm_str id)
+{
+    for (const gw_talk *t = c->site->talks; t != NULL; t = t->next)
+        if (t->leaving != NULL && sm_str_is(id, t->id) && strcmp(t->who.id, c->r->who.id) == 0)
+            return true;
+    return false;
+}
+
+/* Over HTTP the server makes and knows sessions, so every one that the client names is taken for
+ * one, unless the client has left it: the server's end of the session would cut a call short. */
 static gw_talk *for_remote(mcp_channel *c)
 {
     sm_str id = c->session_id.p == NULL || c->modern ? SM_STR("") : c->session_id;
-    if (id.n > GW_TALK_ID_MAX) {
+    if (id.n > GW_TALK_ID_MAX || is_left(c, id)) {
         gw_channel_error(c, 404, -32001, "Session not found");
         return NULL;
     }
@@ -233,12 +250,12 @@ void gw_talk_end(gw_talk *t)
     mcp_session_end(t->session);
 }
 
-/* Whether a talk that is over can go: nothing that writes is under way; or it has been for so long
- * that nobody will ever hear of it, and what the server has stays a claim, which is in doubt. */
+/* Whether a talk that is over can go: nothing that writes is under way; or it has been for longer
+ * than its lease, and what the server has stays a claim, which is in doubt. */
 static bool has_ended(const gw_talk *t)
 {
     return mcp_session_writes(t->session) == 0 ||
-           (sm_clock_mono_ns() - t->over_ns > (int64_t)OVER_MS * 1000000 &&
+           (sm_clock_mono_ns() - t->over_ns > mcp_session_patience_ms(t->session) * 1000000 &&
             !mcp_session_elsewhere(t->session));
 }
 

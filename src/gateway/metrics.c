@@ -157,7 +157,11 @@ sm_err gw_ledger_stats(gateway *g, semel_stats *out, sm_fault *fault)
     pthread_mutex_unlock(&m->stats_lock);
     *fault = (sm_fault){0};
     sm_err e = semel_stats_get(g->ledger, false, out, fault);
-    if (e != SM_OK)
+    if (e == SM_OK)
+        e = sm_try_write(g->ledger, fault);
+    if (e == SM_OK)
+        gw_ledger_works(g);
+    else
         gw_ledger_fails(g, sm_str_from(fault->text));
     pthread_mutex_lock(&m->stats_lock);
     m->stats_asking = false;

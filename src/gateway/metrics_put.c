@@ -212,7 +212,7 @@ static void put_ledger(sm_buf *out, gateway *g)
     semel_stats s;
     sm_fault fault;
     bool up = gw_ledger_stats(g, &s, &fault) == SM_OK;
-    gauge(out, "semel_ledger_up", "1 if the ledger answers.", up);
+    gauge(out, "semel_ledger_up", "1 if the ledger takes writes.", up);
     if (!up)
         return;
     const semel_health *h = &s.store;

@@ -43,6 +43,17 @@ gw_own *gw_own_get(void)
     return own;
 }
 
+static void set_header(sm_work *w, gw_request *r, sm_str name, sm_str value, sm_str *type)
+{
+    sm_str field = sm_arena_text(&w->call, name), text = sm_arena_text(&w->call, value);
+    if (field.p == NULL || text.p == NULL)
+        return;
+    if (strcasecmp(field.p, "content-type") == 0)
+        *type = text;
+    else
+        gw_set(r, field.p, text);
+}
+
 static void set_headers(gw_request *r, const semel_answer *a, sm_str *type)
 {
     sm_work *w = a->work;
@@ -54,16 +65,12 @@ static void set_headers(gw_request *r, const semel_answer *a, sm_str *type)
         return;
     const sm_json *name = headers + 1;
     for (uint32_t i = 0; i < headers->len; i++, name = sm_json_next(name + 1)) {
-        if (name[1].type != SM_JSON_STRING)
-            continue;
-        sm_str field = sm_arena_text(&w->call, sm_json_text(name));
-        sm_str value = sm_arena_text(&w->call, sm_json_text(name + 1));
-        if (field.p == NULL || value.p == NULL)
-            continue;
-        if (strcasecmp(field.p, "content-type") == 0)
-            *type = value;
-        else
-            gw_set(r, field.p, value);
+        bool several = name[1].type == SM_JSON_ARRAY;
+        const sm_json *value = several ? name + 2 : name + 1;
+        uint32_t n = several ? name[1].len : 1;
+        for (uint32_t k = 0; k < n; k++, value = sm_json_next(value))
+            if (value->type == SM_JSON_STRING)
+                set_header(w, r, sm_json_text(name), sm_json_text(value), type);
     }
 }
 
@@ -101,9 +108,12 @@ void gw_reply_outcome(gw_request *r, const semel_answer *a)
         return;
     }
     const semel_outcome *o = &a->outcome;
-    if (a->executed)
+    bool doubt = sm_str_is(a->result, SM_PUT_BACK) || sm_str_is(a->result, SM_UNRECORDED);
+    if (doubt)
+        gw_set(r, "Semel-Doubt", a->result);
+    else if (a->executed)
         gw_ledger_works(r->g);
-    else
+    if (!a->executed)
         gw_set(r, "Idempotent-Replayed", SM_STR("true"));
     if (!o->kept) {
         semel_answer refusal = *a;

@@ -122,12 +122,13 @@ gw_parked gw_park(gw_run *run)
     return parked;
 }
 
-void gw_park_time(gw_run *run)
+void gw_park_time(gw_run *run, int64_t until_ns)
 {
     gw_runs *s = run->g->runs;
     pthread_mutex_lock(&s->lock);
-    if (run->timer.at == 0 && run->request != NULL &&
-        sm_timer_set(&s->timers, &run->timer, run->deadline_ns) && run->timer.at == 1)
+    bool set = run->timer.at != 0 && run->timer.due_ns == until_ns;
+    if (!set && run->request != NULL && sm_timer_set(&s->timers, &run->timer, until_ns) &&
+        run->timer.at == 1)
         pthread_cond_signal(&s->tick);
     pthread_mutex_unlock(&s->lock);
 }
@@ -153,6 +154,8 @@ void gw_run_gone(gw_request *r)
     pthread_mutex_lock(&s->lock);
     gw_run *run = r->own;
     bool parked = false;
+    if (run != NULL && run->request != r)
+        run = NULL; /* the answer is under way, and goes on without the client (relay.c) */
     if (run != NULL) {
         r->own = NULL;
         run->request = NULL;
@@ -220,13 +223,14 @@ void gw_runs_stop(gw_runs *s)
     pthread_cond_destroy(&s->tick);
     pthread_mutex_destroy(&s->lock);
     sm_timers_fini(&s->timers);
+    sm_shares_fini(&s->in_flight);
     free(s);
 }
 
 size_t gw_runs_in_flight(gw_runs *s)
 {
     pthread_mutex_lock(&s->lock);
-    size_t in_flight = s->in_flight;
+    size_t in_flight = s->in_flight.taken;
     pthread_mutex_unlock(&s->lock);
     return in_flight;
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#define BOUND ((size_t)256 << 10)
+#include "gateway/returned.h"
 
 typedef struct passing {
     struct passing *next, *prev; /* of those without an end */
@@ -64,37 +64,21 @@ static void on_room(gw_request *r)
     pthread_mutex_unlock(&lock);
 }
 
-bool gw_passes_on(sm_str name)
-{
-    static const char *const ours[] = {"cache-control", "x-content-type-options"};
-    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
-        if (strlen(ours[i]) == name.n && strncasecmp(ours[i], name.p, name.n) == 0)
-            return false;
-    }
-    return !gw_hop_by_hop(name);
-}
-
-static void on_head(void *context, const sm_http_result *head)
+static bool on_head(void *context, const sm_http_result *head)
 {
     passing *p = context;
-    char name[256];
     for (size_t i = 0; i < head->header_count; i++) {
         const sm_http_field *h = &head->headers[i];
         if (h->name.n == 14 && strncasecmp(h->name.p, "content-length", 14) == 0)
             p->bytes = strtoull(h->value.p, NULL, 10);
-        if (!gw_passes_on(h->name) || h->name.n >= sizeof name)
-            continue;
-        memcpy(name, h->name.p, h->name.n);
-        name[h->name.n] = '\0';
-        gw_set(p->r, name, h->value);
-        if (p->r->on_header != NULL)
-            p->r->on_header(p->r, h->name, h->value);
     }
+    gw_returned_set(p->r, head);
     p->status = head->status;
     p->bare = p->r->method == GW_HEAD || head->status == 204 || head->status == 304;
     p->head = !p->bare;
     if (p->head)
-        gw_flow_start(p->r, head->status, BOUND, on_room);
+        gw_flow_start(p->r, head->status, GW_FLOW_BYTES, on_room);
+    return true;
 }
 
 static bool on_data(void *context, sm_str piece)

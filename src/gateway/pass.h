@@ -6,11 +6,23 @@
 #include "effect/upstream.h"
 #include "gateway/gateway.h"
 
-/* Makes the upstream's request from the client's: its headers but for those that are ours, and the
- * configuration's. Everything is in the arena. On failure gw_proxy_refuse answers (proxy.c). */
+/* Makes the upstream's request from the client's: those of its headers that are passed on
+ * (forward.c), which come first, *given many (unless NULL), and the configuration's. Everything is
+ * in the arena. On failure gw_proxy_refuse answers (proxy.c). */
 sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api *api, sm_str path,
-                        bool write, sm_upstream_call *up, sm_fault *fault);
+                        bool write, sm_upstream_call *up, size_t *given, sm_fault *fault);
+
+/* The arguments of the call that it is (proxy_args.c); `n` headers of the client are passed on. */
+sm_err gw_proxy_args(const gw_request *r, sm_arena *a, const gw_upstream_api *api,
+                     const sm_http_field *headers, size_t n, sm_str path, sm_str *out);
 void gw_proxy_refuse(gw_request *r, sm_err e, const sm_fault *fault);
+
+/* Whether a header asks for another path than the request has; or for another method, if it only
+ * reads: it would go around the ledger (forward.c). */
+bool gw_is_overridden(const gw_request *r, bool reads);
+
+/* Whether the request asks for another protocol than HTTP (forward.c). */
+bool gw_is_upgrade(const gw_request *r);
 
 /* Sends the request (which is copied), and answers `r` with what comes back. On the server's
  * thread. */
@@ -21,10 +33,9 @@ void gw_pass(gw_request *r, const sm_http_request *request);
 void gw_pass_stream(gw_request *r, const sm_http_request *request);
 void gw_pass_quiesce(const gateway *g);
 
-/* Whether a header belongs to one connection and not to the message (proxy.c). */
+/* Whether a header belongs to one connection and not to the message; whether a list, with
+ * this character between its words, has a word (forward.c). */
 bool gw_hop_by_hop(sm_str name);
-
-/* Whether a header of an upstream's answer is passed on: not what is ours to say. */
-bool gw_passes_on(sm_str name);
+bool gw_lists(sm_str list, char between, sm_str word);
 
 #endif

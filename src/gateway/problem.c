@@ -41,6 +41,11 @@ int gw_status_of(semel_code code)
     return 500;
 }
 
+int gw_proxied_status(int status)
+{
+    return status < 400 ? 403 : status; /* AWAITING_APPROVAL */
+}
+
 bool gw_problem_retriable(const char *code)
 {
     if (strcmp(code, "OVERLOADED") == 0 || strcmp(code, "DRAINING") == 0)
@@ -115,4 +120,29 @@ void gw_problem_of_answer(sm_buf *out, int status, const semel_answer *a)
     }
     put_text(out, "blocked_by", a->blocked_by);
     sm_buf_byte(out, '}');
+}
+
+/* What is wrong and what to do are one text: such clients show no other. */
+void gw_problem_add_error(sm_buf *out, const char *code, sm_str message, sm_str advice)
+{
+    if (out->err != SM_OK)
+        return;
+    out->len--; /* the brace: there is more */
+    sm_buf_text(out, ",\"error\":{\"type\":\"");
+    sm_buf_text(out, strcmp(code, "KEY_CONFLICT") == 0 ? "idempotency_error" : "semel_error");
+    sm_buf_byte(out, '"');
+    put_text(out, "code", sm_str_from(code));
+    sm_buf both;
+    sm_buf_init(&both, out->limit);
+    sm_buf_str(&both, message.p != NULL ? message : sm_str_from(code));
+    if (advice.n > 0) {
+        bool ended = both.len > 0 && strchr(".!?", both.p[both.len - 1]) != NULL;
+        sm_buf_text(&both, ended ? " " : ". ");
+        sm_buf_str(&both, advice);
+    }
+    put_text(out, "message", sm_buf_view(&both));
+    sm_buf_text(out, "}}");
+    if (both.err != SM_OK)
+        out->err = both.err;
+    sm_buf_fini(&both);
 }

@@ -5,6 +5,14 @@
 #include "base/buf.h"
 #include "semel/semel.h"
 
+/*
+ * An API behind the gateway has clients that know nothing of Semel. They take a status of 2xx for
+ * success, and some look for an object `error` and for nothing else. So under /proxy/, and at an
+ * address of a proxy's own, a problem has another status, and that object beside the other members.
+ */
+int gw_proxied_status(int status);
+void gw_problem_add_error(sm_buf *out, const char *code, sm_str message, sm_str advice);
+
 /* Of a ledger's refusal. */
 void gw_problem_of_answer(sm_buf *out, int status, const semel_answer *a);
 

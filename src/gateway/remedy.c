@@ -51,7 +51,7 @@ void gw_on_due(void *context, const sm_handle *effect)
     *m = (gw_remedy){.job = {.run = work}, .g = g, .effect = *effect};
     pthread_mutex_lock(&s->lock);
     bool taken = s->stop || s->draining || s->remedy_count >= REMEDIES_MAX ||
-                 s->in_flight >= (size_t)g->config->limits.in_flight;
+                 s->in_flight.taken >= (size_t)g->config->limits.in_flight;
     for (const gw_remedy *o = s->remedies; o != NULL && !taken; o = o->next)
         taken = o->effect.id == effect->id;
     if (!taken) {

@@ -9,15 +9,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <strings.h>
-#include <sys/socket.h>
 
+#include "base/limits.h"
 #include "gateway/problem.h"
 #include "gateway/server.h"
 #include "ledger/service.h"
 
-#define PROBLEM_MAX       ((size_t)64 << 10)
-#define OWN_BYTES         768u              /* of an answer's head: what the server and we say */
-#define HEADERS_BYTES_MAX ((size_t)4 << 10) /* and what others say */
+#define PROBLEM_MAX ((size_t)64 << 10)
+#define OWN_BYTES   768u /* of an answer's head: what the server and we say */
 
 /* Whether it is a header at all: values come from upstreams, and from people's contracts. */
 static bool is_header(const char *name, sm_str value)
@@ -67,7 +66,8 @@ static void admit_page(const gw_inner *q, struct MHD_Response *answer)
 {
     MHD_add_response_header(answer, "Access-Control-Allow-Origin", q->origin.p);
     MHD_add_response_header(answer, "Access-Control-Expose-Headers",
-                            "Semel-Effect, Idempotent-Replayed, Retry-After, Mcp-Session-Id");
+                            "Semel-Effect, Semel-Doubt, Idempotent-Replayed, Retry-After, "
+                            "Mcp-Session-Id");
     MHD_add_response_header(answer, "Vary", "Origin");
 }
 
@@ -89,7 +89,7 @@ static size_t header_bytes(const gw_set_header *h)
 static void fit_headers(gw_inner *q)
 {
     size_t most = q->room > GW_ANSWER_BYTES ? q->room - OWN_BYTES : GW_ANSWER_BYTES - OWN_BYTES;
-    most = most < HEADERS_BYTES_MAX ? most : HEADERS_BYTES_MAX;
+    most = most < SM_ANSWER_HEADERS_MAX ? most : SM_ANSWER_HEADERS_MAX;
     size_t sum = 0;
     for (const gw_set_header *h = q->set; h != NULL; h = h->next)
         sum += header_bytes(h);
@@ -115,7 +115,7 @@ void gw_dress(gw_inner *q, struct MHD_Response *answer, const char *content_type
     for (gw_set_header *h = q->set; h != NULL; h = h->next)
         if (!is_said(q, h->name, content_type))
             MHD_add_response_header(answer, h->name, h->value);
-    if (atomic_load_explicit(&q->r.g->draining, memory_order_relaxed))
+    if (q->outgrown || atomic_load_explicit(&q->r.g->draining, memory_order_relaxed))
         MHD_add_response_header(answer, "Connection", "close");
 }
 
@@ -211,9 +211,13 @@ void gw_reply_refusal(gw_request *r, const semel_answer *a)
         }
     }
     int status = gw_status_of(a->code);
+    if (r->proxied)
+        status = gw_proxied_status(status);
     sm_buf text;
     sm_buf_init(&text, PROBLEM_MAX);
     gw_problem_of_answer(&text, status, &told);
+    if (r->proxied)
+        gw_problem_add_error(&text, semel_code_name(a->code), told.message, told.corrective_action);
     r->effect = a->effect;
     gw_inner_of(r)->code = semel_code_name(a->code);
     reply_problem(r, status, a->retry_after_ms, &text);
@@ -244,6 +248,8 @@ static int64_t put_problem(gw_inner *q, sm_buf *out, int status, const char *cod
     sm_buf_init(out, PROBLEM_MAX);
     gw_problem_put(out, status, code, retriable, retry_after_ms, sm_str_from(message),
                    sm_str_from(advice));
+    if (q->r.proxied)
+        gw_problem_add_error(out, code, sm_str_from(message), sm_str_from(advice));
     q->code = code;
     return retry_after_ms;
 }
@@ -272,26 +278,4 @@ void gw_problem(gw_request *r, int status, const char *code, const char *advice,
     sm_buf text;
     int64_t retry_after_ms = put_problem(q, &text, status, code, advice, message);
     reply_problem(r, status, retry_after_ms, &text);
-}
-
-bool gw_problem_raw(gw_inner *q, int status, const char *code, const char *advice,
-                    const char *message)
-{
-    if (q->conn->tls)
-        return false;
-    sm_buf text, whole;
-    put_problem(q, &text, status, code, advice, message);
-    sm_buf_init(&whole, PROBLEM_MAX);
-    sm_buf_printf(&whole,
-                  "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
-                  "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-                  status, status == 413 ? "Content Too Large" : "Request Header Fields Too Large",
-                  text.len);
-    sm_buf_str(&whole, sm_buf_view(&text));
-    /* The client waits for it and has read all answers before, so that there is room for it. */
-    (void)!send(q->conn->fd, whole.p, whole.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    q->status = status;
-    sm_buf_fini(&whole);
-    sm_buf_fini(&text);
-    return true;
 }

@@ -137,7 +137,7 @@ gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri)
     if (q == NULL)
         return NULL;
     q->conn = conn;
-    q->r.connection = conn->number;
+    q->r.api = conn->mount->api;
     atomic_store_explicit(&q->refs, 1, memory_order_relaxed);
     q->r.began_ns = sm_clock_mono_ns();
 
@@ -148,6 +148,7 @@ gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri)
     }
     q->target_bytes = whole.n;
     take_target(q, whole);
+    q->r.proxied = q->r.api != NULL || gw_route_proxied(q->r.path);
     return q;
 }
 
@@ -220,16 +221,6 @@ sm_str gw_header(const gw_request *r, const char *name)
         if (named(q->headers[i].name, name, n))
             return q->headers[i].value;
     return (sm_str){0};
-}
-
-unsigned gw_header_count(const gw_request *r, const char *name)
-{
-    const gw_inner *q = gw_inner_of(r);
-    size_t n = strlen(name);
-    unsigned count = 0;
-    for (unsigned i = 0; i < q->header_count; i++)
-        count += named(q->headers[i].name, name, n);
-    return count;
 }
 
 void gw_headers_each(const gw_request *r, gw_pair_fn *each, void *context)

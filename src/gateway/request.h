@@ -48,10 +48,14 @@ struct gw_request {
     gateway *g;
     gw_method method;
     const char *method_text;
-    sm_str path;  /* as sent, without the query */
+    const struct gw_upstream_api *api; /* it came to an address of this API's own; NULL: to one of
+                                          the gateway's */
+    sm_str path;                       /* as sent, without the query */
     sm_str rest;  /* of the path, behind the route's prefix; decoded if the route says so */
     sm_str query; /* as sent, without the question mark; absent: none */
     sm_buf body;  /* the whole of it, at most the configured limit */
+    bool proxied; /* for an API behind the gateway: refusals are in words that its clients read
+                     (problem.h) */
     gw_who who;   /* who asks; all zero on routes that are open to everybody */
     gw_trace trace;
     int64_t began_ns;
@@ -60,17 +64,15 @@ struct gw_request {
     void (*on_gone)(gw_request *r);
     atomic_bool gone;
 
-    /* Of the connection: a second request on one is proof that the first was answered. */
-    uint64_t connection;
-
-    /* Told each header of an answer that passes through. May be NULL. */
-    void (*on_header)(gw_request *r, sm_str name, sm_str value);
+    /* Gets each header of an answer that passes through; true: it has set what the client gets
+     * instead. May be NULL. */
+    bool (*on_header)(gw_request *r, sm_str name, sm_str value);
 };
 
-/* A header by its name, or a query parameter (decoded); absent if there is none. Valid until the
- * reply. A header that came more than once gives its first value; gw_header_count tells. */
+/* A header by its name, or a query parameter (decoded); absent if it is missing. Valid until the
+ * reply. Of a repeated header it gives the first value; deciding headers are not repeated
+ * (head.c). */
 sm_str gw_header(const gw_request *r, const char *name);
-unsigned gw_header_count(const gw_request *r, const char *name);
 sm_str gw_query(const gw_request *r, const char *name);
 
 /* Told each header (or query parameter) in turn; false stops. */
@@ -102,8 +104,8 @@ void gw_reply_answer(gw_request *r, const semel_answer *a);
 
 /* A problem that is the gateway's own. `code` is one of the codes of semel.h by name, or one of the
  * gateway's: UNAUTHENTICATED, NOT_ALLOWED, TOO_LARGE, OVERLOADED, DRAINING, NO_ROUTE,
- * MISCONFIGURED. The message
- * says what is wrong, `advice` (may be NULL) what to do instead. */
+ * MISCONFIGURED, UNSUPPORTED. The message says what is wrong, `advice` (may be NULL) what to do
+ * instead. */
 void gw_problem(gw_request *r, int status, const char *code, const char *advice, const char *format,
                 ...) __attribute__((format(printf, 5, 6)));
 
@@ -116,6 +118,7 @@ int gw_status_of(semel_code code);
  * gw_flow_push takes a piece, or returns false if more is waiting than the bound allows: then
  * nothing was taken, and `on_room` (may be NULL) is called once there is room again. After the
  * client has hung up pieces are taken and dropped. */
+#define GW_FLOW_BYTES ((size_t)256 << 10) /* the bound for what others produce */
 void gw_flow_start(gw_request *r, int status, size_t bound, void (*on_room)(gw_request *r));
 bool gw_flow_push(gw_request *r, sm_str piece);
 void gw_flow_end(gw_request *r, bool whole); /* not whole: the connection is cut */

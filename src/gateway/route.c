@@ -19,7 +19,7 @@ const gw_route gw_routes[] = {
     {GW_POST, "/v1/begin", CALLS, GW_WORKS, gw_on_begin},
     {GW_POST, "/v1/commit", CALLS, 0, gw_on_commit},
     {GW_POST, "/v1/renew", CALLS, 0, gw_on_renew},
-    {GW_OTHER, "/proxy/*", CALLS, GW_WORKS | GW_ANY_METHOD, gw_on_proxy},
+    {GW_OTHER, "/proxy/*", CALLS, GW_WORKS | GW_ANY_METHOD | GW_PROXIED, gw_on_proxy},
     {GW_OTHER, "/mcp/{name}", CALLS, GW_WORKS | GW_ANY_METHOD, gw_on_mcp},
     {GW_GET, "/v1/effects", ALL, GW_READS, gw_on_effects},
     {GW_GET, "/v1/effects/{id}", ALL, GW_READS, gw_on_effect},
@@ -81,4 +81,13 @@ const gw_route *gw_route_find(gw_method method, sm_str path, sm_str *rest, char 
     }
     *rest = (sm_str){0};
     return NULL;
+}
+
+bool gw_route_proxied(sm_str path)
+{
+    sm_str rest;
+    for (size_t i = 0; i < gw_route_count; i++)
+        if ((gw_routes[i].flags & GW_PROXIED) != 0 && fits(gw_routes[i].path, path, &rest))
+            return true;
+    return false;
 }

@@ -7,6 +7,7 @@
  */
 #include "gateway/run.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,9 +18,9 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "gateway/metrics.h"
+#include "gateway/returned.h"
 #include "gateway/runs.h"
 #include "gateway/trace.h"
-#include "json/canon.h"
 
 static void work(sm_job *job, semel_answer *a);
 static void send(gw_run *run, int64_t pause_ms);
@@ -44,6 +45,7 @@ gw_run *gw_run_new(gateway *g, gw_request *r)
         run->trace.state = sm_arena_text(&run->arena, run->trace.state);
     sm_buf_init(&run->body, (size_t)g->config->limits.result_bytes + 1);
     sm_buf_init(&run->headers, SM_ARENA_MAX);
+    sm_buf_init(&run->given, SM_ARENA_MAX);
     return run;
 }
 
@@ -67,6 +69,7 @@ void gw_run_free(gw_run *run)
     sm_contracts_free(run->ask.contracts);
     sm_buf_fini(&run->body);
     sm_buf_fini(&run->headers);
+    sm_buf_fini(&run->given);
     sm_arena_fini(&run->arena);
     free(run);
 }
@@ -98,7 +101,7 @@ sm_err gw_run_refuse(gw_run *run, int status, const char *code, const char *advi
 static void tell(const gw_run *run, const semel_answer *a, bool waited)
 {
     bool doubt = a->state == SEMEL_S_IN_DOUBT;
-    if (!run->ran || run->unrecorded || (waited && !doubt))
+    if (!run->ran || run->unrecorded || (waited && !doubt && run->doubt == NULL))
         return;
     char status[16];
     snprintf(status, sizeof status, "%d", run->outcome.status);
@@ -110,14 +113,22 @@ static void tell(const gw_run *run, const semel_answer *a, bool waited)
         {"why", run->why[0] != '\0' ? sm_str_from(run->why) : (sm_str){0}, false},
         {"trace", sm_str_from(run->trace.id), false},
     };
-    gw_say_fields(&run->g->log, doubt ? GW_WARN : GW_INFO, doubt ? "in doubt" : "executed", fields,
-                  sizeof fields / sizeof fields[0]);
+    const char *what = run->doubt != NULL ? run->doubt : doubt ? "in doubt" : "executed";
+    gw_say_fields(&run->g->log,
+                  run->doubt != NULL ? GW_ERROR
+                  : doubt            ? GW_WARN
+                                     : GW_INFO,
+                  what, fields, sizeof fields / sizeof fields[0]);
 }
 
 /* Answers whoever still waits. */
 static bool answer(gw_run *run, const semel_answer *a)
 {
+    if (gw_relay_end(run, a))
+        return true;
     gw_request *r = gw_run_take(run);
+    if (r != NULL && run->gives)
+        gw_returned_give(r, sm_buf_view(&run->given));
     if (r != NULL && run->refusal.status != 0)
         gw_problem(r, run->refusal.status, run->refusal.code, run->refusal.advice, "%s",
                    run->refusal.text);
@@ -138,8 +149,21 @@ static void count_in_flight(gw_run *run, int change)
 {
     gw_runs *s = run->g->runs;
     pthread_mutex_lock(&s->lock);
-    s->in_flight += (size_t)change;
+    if (change > 0)
+        sm_shares_take(&s->in_flight, run->ask.actor);
+    else
+        sm_shares_give(&s->in_flight, run->ask.actor);
     pthread_mutex_unlock(&s->lock);
+}
+
+static sm_room room_in_flight(gw_run *run)
+{
+    gw_runs *s = run->g->runs;
+    pthread_mutex_lock(&s->lock);
+    sm_room room =
+        sm_shares_room(&s->in_flight, run->ask.actor, (size_t)run->g->config->limits.in_flight);
+    pthread_mutex_unlock(&s->lock);
+    return room;
 }
 
 /* ---- the exchange ----------------------------------------------------------------------------*/
@@ -155,32 +179,6 @@ static void tell_why(gw_run *run, const sm_http_result *res)
                  res->sent ? "" : "; nothing was sent");
 }
 
-/* Keeps what came back, beyond the return of the callback. */
-static void keep_outcome(gw_run *run, const sm_http_result *res)
-{
-    sm_buf_clear(&run->body);
-    sm_buf_clear(&run->headers);
-    run->cut = res->cut;
-    semel_outcome *o = &run->outcome;
-    *o = (semel_outcome){.size = sizeof *o, .kind = run->ruling.kind};
-    o->applied = o->kind == SEMEL_FAILURE ? run->ruling.applied : SEMEL_APPLIED_DEFAULT;
-    if (res->complete) {
-        o->status = res->status;
-        sm_buf_str(&run->body, res->body);
-        sm_upstream_keep_headers(res, &run->headers);
-    } else {
-        sm_buf_text(&run->body, "{\"error\":");
-        sm_json_put_string(&run->body, sm_str_from(run->why));
-        sm_buf_byte(&run->body, '}');
-    }
-    if (run->body.err != SM_OK)
-        run->cut = true;
-    o->value = run->body.len == 0 ? SM_STR("") : sm_buf_view(&run->body);
-    o->bytes = o->value.n + run->cut; /* there is more, nobody knows how much */
-    if (run->headers.len > 0 && run->headers.err == SM_OK)
-        o->headers = sm_buf_view(&run->headers);
-}
-
 static uint64_t some_number(void)
 {
     return (uint64_t)sm_clock_mono_ns() * 0x9E3779B97F4A7C15u;
@@ -189,7 +187,7 @@ static uint64_t some_number(void)
 /* Whether to send it again, and after what pause. */
 static bool worth_another(const gw_run *run, const sm_http_result *res, int64_t *pause_ms)
 {
-    if (run->tries >= run->up.retry.attempts || atomic_load(&run->g->draining))
+    if (run->tries >= run->up.retry.attempts || atomic_load(&run->g->draining) || run->relay.began)
         return false;
     *pause_ms =
         sm_upstream_pause(&run->up.retry, run->tries, run->ruling.retry_after_ms, some_number());
@@ -203,6 +201,7 @@ static bool worth_another(const gw_run *run, const sm_http_result *res, int64_t 
 static void on_done(void *context, const sm_http_result *res)
 {
     gw_run *run = context;
+    gw_relay_over(run, res->complete);
     gw_count_exchange(run->g->metrics, run->ask.call.tool, res);
     sm_upstream_judge(run->up.rejects_before_work, res, sm_clock_ms(), &run->ruling);
     tell_why(run, res);
@@ -211,15 +210,20 @@ static void on_done(void *context, const sm_http_result *res)
         send(run, pause_ms);
         return;
     }
-    keep_outcome(run, res);
+    gw_result_keep(run, res);
     sm_pool_add(run->g->pool, &run->job);
 }
 
 static void send(gw_run *run, int64_t pause_ms)
 {
-    sm_http_callbacks callbacks = {.done = on_done, .context = run};
+    sm_http_callbacks callbacks = {
+        .done = on_done, .head = gw_relay_head, .data = gw_relay_data, .context = run};
+    gw_runs *s = run->g->runs;
     run->tries++;
-    sm_err e = sm_http_send(run->g->http, &run->up.request, pause_ms, &callbacks, NULL);
+    /* It may be over before it is known here: so it is sent under the lock, and `done` waits. */
+    pthread_mutex_lock(&s->lock);
+    sm_err e = sm_http_send(run->g->http, &run->up.request, pause_ms, &callbacks, &run->relay.x);
+    pthread_mutex_unlock(&s->lock);
     if (e == SM_OK)
         return;
     sm_http_result nothing = {.error = semel_err_text(e)};
@@ -250,9 +254,12 @@ static sm_err add_trace(gw_run *run)
     return e;
 }
 
-/* The attempt is ours. What cannot be sent after all is given back: nothing was done. */
+/* The attempt is ours. If it cannot be sent after all, the claim is given back: nothing was done.
+ * This is the only way to send, and a run passes it once: from here on the ledger begins nothing
+ * for it. */
 static void execute(gw_run *run, semel_answer *a)
 {
+    assert(!run->ran);
     run->unrecorded = a->claim.p == NULL;
     copy_text(run->handle, a->effect);
     copy_text(run->claim, a->claim);
@@ -264,13 +271,13 @@ static void execute(gw_run *run, semel_answer *a)
                                : sm_upstream_key(&run->arena, &run->up, a->idempotency_key, &fault);
     if (e == SM_OK) {
         count_in_flight(run, 1);
-        run->ran = true;
+        run->ran = run->ask.ran = true;
         run->attempt = a->attempt;
         run->tries = 0;
         run->phase = GW_COMMITS;
-        gw_park_time(run);
-        if (!run->unrecorded && sm_handle_parse("cl_", sm_str_from(run->claim), &run->lease.claim))
-            sm_keeper_add(run->g->ledger, &run->lease);
+        gw_park_time(run, run->deadline_ns);
+        if (!run->unrecorded)
+            sm_running_add(run->g->ledger, &run->lease, a, SM_OUTCOME_MAX);
         send(run, 0);
         return;
     }
@@ -282,8 +289,8 @@ static void execute(gw_run *run, semel_answer *a)
     finish(run, a);
 }
 
-/* The answer to whoever waited for this very attempt: with the result as it came, also if it was
- * too large to be recorded. */
+/* The answer to requests that waited for this very attempt: the result as it came, also if it was
+ * too large to be kept, or if the ledger could not record it or had lost the attempt. */
 static void answer_result(gw_run *run, semel_answer *a)
 {
     a->verdict = SEMEL_EXECUTE;
@@ -293,6 +300,16 @@ static void answer_result(gw_run *run, semel_answer *a)
     a->code = a->state == SEMEL_S_PARTIAL ? SEMEL_C_PARTIAL_SUCCESS : SEMEL_C_NONE;
     a->outcome = run->outcome;
     a->outcome.kept = !run->cut;
+    a->retriable = false;
+    a->message = a->corrective_action = (sm_str){0};
+    if (run->ops->relays && a->outcome.kept && a->outcome.status != 0) {
+        a->outcome.headers = (sm_str){0};
+        run->gives = true;
+    }
+    if (run->read && a->outcome.status == 0) /* nothing can have been done */
+        gw_run_refuse(run, run->late ? 504 : 502,
+                      run->late ? "UPSTREAM_TIMEOUT" : "UPSTREAM_FAILED", "Try again later.",
+                      "The tool gave no answer: %s.", run->why);
     finish(run, a);
 }
 
@@ -327,8 +344,7 @@ static void explain_doubt(const gw_run *run, semel_answer *a, char text[512])
 static bool is_full(gw_run *run)
 {
     return !run->ops->hands_over &&
-           (atomic_load(&run->g->draining) ||
-            gw_runs_in_flight(run->g->runs) >= (size_t)run->g->config->limits.in_flight);
+           (atomic_load(&run->g->draining) || room_in_flight(run) != SM_ROOM);
 }
 
 static void turn_away(gw_run *run)
@@ -337,16 +353,48 @@ static void turn_away(gw_run *run)
         gw_run_refuse(run, 503, "DRAINING", "Try again later, or elsewhere; nothing was done.",
                       "The gateway is being stopped.");
     else
-        gw_run_refuse(run, 503, "OVERLOADED", "Try again later; nothing was done.",
-                      "As much is being executed as limits.in_flight allows.");
+        gw_run_refuse(run, 503, "OVERLOADED", "Try again later; nothing was done.", "%s",
+                      room_in_flight(run) == SM_ROOM_OWN_TAKEN
+                          ? "This token has its share of executions running: a quarter of "
+                            "limits.in_flight."
+                          : "All executions that limits.in_flight allows are running.");
+}
+
+/* Until when the client waits for what the answer says is missing. */
+static int64_t patience(const gw_run *run, const semel_answer *a)
+{
+    bool approval = a->code == SEMEL_C_AWAITING_APPROVAL && run->approval_ns != 0;
+    return approval && run->approval_ns < run->deadline_ns ? run->approval_ns : run->deadline_ns;
 }
 
 /* Whether there is somebody who will change what is waited for. A doubt of what is not looked after
  * in the background stays until the client asks again. */
 static bool worth_waiting(const gw_run *run, const semel_answer *a)
 {
-    return run->ask.waits && sm_clock_mono_ns() < run->deadline_ns &&
+    return run->ask.waits && sm_clock_mono_ns() < patience(run, a) &&
            (a->code != SEMEL_C_UPSTREAM_TIMEOUT || run->ask.upstream || run->ops->hands_over);
+}
+
+/* An attempt is in doubt, and the upstream knows its key. The client has sent the same request
+ * again, so it goes to the upstream once more, with that key. False: the ledger is to be asked
+ * again. */
+static bool send_again(gw_run *run, semel_answer *a)
+{
+    sm_remedy what;
+    run->resent = true;
+    if (!sm_handle_parse("ef_", a->effect, &run->effect) ||
+        sm_remedy_of(run->g->ledger, &run->effect, a, &what) != SM_OK ||
+        what.state != SEMEL_S_IN_DOUBT || what.step != SM_DOUBT_RESEND ||
+        what.shape != run->ask.shape || room_in_flight(run) != SM_ROOM)
+        return false;
+    run->until_ns = sm_clock_deadline_ns(what.window_left_ms);
+    run->effect.fence = what.fence;
+    if (sm_resend(run->g->ledger, &run->effect, SM_RUN_LEASE_MS, a) != SM_OK ||
+        a->verdict != SEMEL_EXECUTE)
+        return false; /* somebody else was faster */
+    run->resend = true;
+    execute(run, a);
+    return true;
 }
 
 static void ask(gw_run *run, semel_answer *a)
@@ -356,6 +404,12 @@ static void ask(gw_run *run, semel_answer *a)
     for (;;) {
         run->ask.full = is_full(run);
         sm_ask(run->g->ledger, &run->ask, a);
+        if (a->code == SEMEL_C_UPSTREAM_TIMEOUT && run->carries && a->drift.n == 0 && !run->ran &&
+            !run->resent && !run->ask.full) {
+            if (send_again(run, a))
+                return;
+            continue;
+        }
         if (run->ask.turned_away)
             turn_away(run);
         if (a->verdict == SEMEL_EXECUTE && !ops->hands_over) {
@@ -367,7 +421,7 @@ static void ask(gw_run *run, semel_answer *a)
         }
         if (!worth_waiting(run, a))
             break;
-        gw_park_time(run);
+        gw_park_time(run, patience(run, a));
         gw_parked parked = gw_park(run);
         if (parked == GW_PARKED)
             return;
@@ -406,34 +460,50 @@ static void put_off(gw_run *run, semel_answer *a)
         gw_remedy_later(run->g, &effect, run->attempt, run->ruling.retry_after_ms, a);
 }
 
+/* What went wrong when the outcome was recorded, or NULL. */
+static const char *doubt_of(sm_err e, const semel_answer *a)
+{
+    if (e != SM_OK || a->verdict != SEMEL_DONE)
+        return "a call has run, and its outcome could not be recorded yet";
+    return sm_str_is(a->result, SM_PUT_BACK)
+               ? "the ledger had lost the record of a call that ran; it was put back"
+               : NULL;
+}
+
+static void on_record_failure(void *context, sm_str reason)
+{
+    gw_ledger_fails(context, reason);
+}
+
 static void settle(gw_run *run, semel_answer *a)
 {
     gateway *g = run->g;
     bool back = gives_back(run);
-    sm_err e = sm_record(g->ledger, sm_str_from(run->claim), back ? NULL : &run->outcome,
-                         run->ask.actor, &g->draining, a);
+    sm_err e = sm_record(g->ledger, &run->lease,
+                         &(sm_recording){.outcome = back ? NULL : &run->outcome,
+                                         .actor = run->ask.actor,
+                                         .stop = &g->draining,
+                                         .on_failure = on_record_failure,
+                                         .context = g},
+                         a);
     semel_state state = a->state;
+    run->doubt = back ? NULL : doubt_of(e, a);
+    if (run->doubt != NULL && (e != SM_OK || a->verdict != SEMEL_DONE))
+        a->result = SM_STR(SM_UNRECORDED);
     bool settled = e == SM_OK && a->verdict == SEMEL_DONE && sm_str_is(a->result, "committed") &&
                    semel_state_settled(state);
-    if (back && e != SM_OK)
-        sm_withdraw(g->ledger, &run->lease.claim); /* the ledger's keeper goes on trying */
-    sm_keeper_remove(g->ledger, &run->lease);
     count_in_flight(run, -1);
     if (back || (e == SM_OK && state == SEMEL_S_IN_DOUBT && run->attempt > 1))
         put_off(run, a);
     sm_waits_ring(g->waits, run->resend ? run->effect.id : run->ask.id);
     a->state = state;
-    if (run->resend) {
+    if (run->resend && !run->carries) {
         tell(run, a, false);
         gw_run_end(run);
-    } else if (settled || back) {
+    } else if (settled || back || run->doubt != NULL) {
         answer_result(run, a);
-    } else if (e == SM_OK) { /* in doubt, or decided by others meanwhile: the ledger tells */
+    } else { /* in doubt, or decided by others meanwhile: the ledger tells */
         ask(run, a);
-    } else {
-        a->message = SM_STR("The call has run, and its outcome could not be recorded.");
-        a->corrective_action = SM_STR("Make the same call again to learn what became of it.");
-        finish(run, a);
     }
 }
 

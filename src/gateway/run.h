@@ -40,6 +40,10 @@ typedef struct gw_run_ops {
 
     /* Whoever asks executes it: "execute" is an answer like others. */
     bool hands_over;
+
+    /* The client speaks the upstream's API: whoever's call runs gets all headers of the answer, and
+     * replays have those that can be recorded (returned.h). */
+    bool relays;
 } gw_run_ops;
 
 /* What a run does next when a worker takes it. */
@@ -50,9 +54,12 @@ struct gw_run {
     gateway *g;
     const gw_run_ops *ops;
     sm_arena arena;
-    sm_asking ask; /* its texts are in the arena */
-    sm_upstream_call up;
+    sm_asking ask;       /* its texts are in the arena */
+    sm_upstream_call up; /* request.trickle: a success is passed on as it comes (relay.c) */
     int64_t deadline_ns; /* how long the client wants to wait */
+    int64_t approval_ns; /* and how long for an approval, if that is shorter; 0: as long */
+    bool carries; /* the client's repeat is the very request that was sent: it may settle a doubt
+                     by being sent again */
 
     /* From here on it is run.c's and park.c's. */
     gw_trace trace; /* the request's, which may be gone before it is sent; or one of its own */
@@ -69,17 +76,27 @@ struct gw_run {
     bool replays_failures; /* the contract's `failures` */
     bool resend;
     int64_t until_ns; /* resend: when the downstream forgets its key */
+    bool resent;      /* its own client's request was sent again, or could not be */
     bool prepared;
-    bool ran;         /* it has been executed by us */
-    sm_handle effect; /* resend: which one */
+    bool ran;          /* this gateway has executed it, and never does so again */
+    const char *doubt; /* for the log: what went wrong with recording its outcome, or NULL */
+    sm_handle effect;  /* resend: which one */
     char handle[SM_HANDLE_TEXT];
     char claim[SM_HANDLE_TEXT];
-    sm_running lease;
+    sm_running lease; /* while it executes and is recorded */
     int64_t tries;
     sm_upstream_ruling ruling;
     semel_outcome outcome; /* of the last exchange */
     sm_buf body, headers;  /* its texts */
-    bool cut;
+    sm_buf given;          /* all its headers (gw_returned_keep) */
+    bool cut, late;        /* it was too large; it did not end in time */
+    bool gives;            /* the answer has these headers */
+    struct {
+        bool began;          /* a success has begun: its bytes are in `body` */
+        uint64_t bytes;      /* so many have come */
+        gw_request *r;       /* whoever gets it; NULL: nobody */
+        sm_http_exchange *x; /* NULL: over; under the lock of gw_runs */
+    } relay;
     char why[256]; /* for people: how the last exchange went wrong; empty: it did not */
 
     sm_waiter waiter;
@@ -106,7 +123,8 @@ sm_err gw_run_refuse(gw_run *run, int status, const char *code, const char *advi
 gw_request *gw_run_take(gw_run *run);
 
 /* Replies with the outcome's own status and bytes, its kept headers, Semel-Effect and, if it did
- * not run just now, Idempotent-Replayed; with a problem where there is no outcome to give. */
+ * not run just now, Idempotent-Replayed. Without an outcome it replies with a problem. If the call
+ * ran and the ledger could not record it, or had lost it meanwhile, Semel-Doubt says which. */
 void gw_reply_outcome(gw_request *r, const semel_answer *a);
 
 /* What a thread of the server works with, on the path where nothing blocks. */
@@ -138,8 +156,19 @@ size_t gw_runs_in_flight(gw_runs *runs); /* how many are being executed */
 typedef enum gw_parked { GW_PARKED, GW_RUNG, GW_OVER } gw_parked;
 gw_parked gw_park(gw_run *run);
 
-/* The client's deadline, also while the run executes. */
-void gw_park_time(gw_run *run);
+/* How long its client waits, also while the run executes. */
+void gw_park_time(gw_run *run, int64_t until_ns);
+
+/* ---- passed on as it comes (relay.c) ---------------------------------------------------------*/
+
+bool gw_relay_head(void *context, const sm_http_result *head);
+bool gw_relay_data(void *context, sm_str piece);
+
+/* The exchange is over: what is not whole is cut. */
+void gw_relay_over(gw_run *run, bool whole);
+
+/* The end of what was passed on; false: nobody gets it. */
+bool gw_relay_end(gw_run *run, const semel_answer *a);
 
 /* ---- left over (remedy.c) --------------------------------------------------------------------*/
 

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "base/shares.h"
 #include "gateway/run.h"
 
 struct gw_runs {
@@ -13,8 +14,8 @@ struct gw_runs {
     pthread_cond_t quiet; /* no run is left */
     bool stop, draining;
 
-    size_t alive;     /* runs that have been started and are not over */
-    size_t in_flight; /* those that execute */
+    size_t alive;        /* runs that have started and have not ended */
+    sm_shares in_flight; /* those that execute, by who asked */
 
     pthread_t clock;
     bool clocked;
@@ -26,6 +27,10 @@ struct gw_runs {
 
 /* A run is over: it is released. */
 void gw_run_end(gw_run *run);
+
+/* Keeps what an exchange came to, whose ruling and reason are known, as the run's outcome
+ * (result.c). */
+void gw_result_keep(gw_run *run, const sm_http_result *res);
 
 /* The client of a run has hung up. */
 void gw_run_gone(gw_request *r);

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 
 #define STACK_BYTES   ((size_t)512 << 10)
 #define THREADS_MAX   4
@@ -39,46 +40,11 @@
 
 /* ---- what libmicrohttpd calls ----------------------------------------------------------------*/
 
-static gw_conn *conn_of(struct MHD_Connection *c)
+gw_conn *gw_conn_of(struct MHD_Connection *c)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     return info != NULL ? info->socket_context : NULL;
-}
-
-static void on_connection(void *context, struct MHD_Connection *c, void **own,
-                          enum MHD_ConnectionNotificationCode what)
-{
-    gw_server *s = context;
-    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-        if (*own != NULL)
-            gw_conn_closed(*own);
-        *own = NULL;
-        atomic_fetch_sub_explicit(&s->conn_count, 1, memory_order_relaxed);
-        return;
-    }
-    const union MHD_ConnectionInfo *fd =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-    int number = fd->connect_fd;
-    const union MHD_ConnectionInfo *from =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    bool local = from != NULL && from->client_addr->sa_family == AF_UNIX;
-    *own = gw_conn_new(s, c, number, local, s->tls != NULL && !local);
-}
-
-static void *on_line(void *context, const char *uri, struct MHD_Connection *c)
-{
-    gw_server *s = context;
-    gw_conn *conn = conn_of(c);
-    gw_inner *q = conn != NULL ? gw_inner_new(s, conn, uri) : NULL;
-    if (q == NULL)
-        return NULL;
-    atomic_store_explicit(&conn->sends, false, memory_order_relaxed);
-    atomic_store_explicit(&conn->deadline,
-                          q->r.began_ns + s->g->config->limits.request_ms * 1000000,
-                          memory_order_relaxed);
-    atomic_fetch_add_explicit(&conn->serial, 1, memory_order_relaxed);
-    return q;
 }
 
 /* Adds the bytes of a request to those that the connection has had. Where they cannot be told from
@@ -93,28 +59,70 @@ static void account(gw_conn *conn, const gw_inner *q)
                           memory_order_relaxed);
 }
 
-static void on_completed(void *context, struct MHD_Connection *c, void **own,
-                         enum MHD_RequestTerminationCode how)
+/* The connection is done with its request. */
+static void end_request(gw_conn *conn, bool delivered)
 {
-    (void)context;
-    gw_inner *q = *own;
-    gw_conn *conn = conn_of(c);
-    if (q == NULL)
-        return;
-    *own = NULL;
+    gw_inner *q = conn->request;
+    conn->request = NULL;
     atomic_store_explicit(&conn->sends, false, memory_order_relaxed);
     atomic_store_explicit(&conn->deadline, 0, memory_order_relaxed);
     account(conn, q);
     atomic_fetch_add_explicit(&conn->serial, 1, memory_order_relaxed);
     if (q->held) {
         pthread_mutex_lock(&q->lock);
-        q->delivered = how == MHD_REQUEST_TERMINATED_COMPLETED_OK; /* as far as we can tell */
+        q->delivered = delivered; /* as far as we can tell */
         q->conn = NULL;
         pthread_mutex_unlock(&q->lock);
         if (gw_flow_open(q))
             gw_inner_gone(q);
     }
     gw_inner_unref(q);
+}
+
+static void on_connection(void *context, struct MHD_Connection *c, void **own,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    gw_server *s = context;
+    int fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    gw_coming *came = &s->came[fd];
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        gw_conn *gone = *own;
+        /* A request that it has refused twice is not always completed. */
+        if (gone != NULL && gone->request != NULL)
+            end_request(gone, false);
+        if (gone != NULL)
+            gw_conn_closed(gone);
+        *own = NULL;
+        atomic_fetch_sub_explicit(&s->conn_count, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&s->roomy_count, came->roomy, memory_order_relaxed);
+        return;
+    }
+    *own = gw_conn_new(s, c, fd);
+}
+
+static void *on_line(void *context, const char *uri, struct MHD_Connection *c)
+{
+    gw_server *s = context;
+    gw_conn *conn = gw_conn_of(c);
+    gw_inner *q = conn != NULL ? gw_inner_new(s, conn, uri) : NULL;
+    if (q == NULL)
+        return NULL;
+    atomic_store_explicit(&conn->sends, false, memory_order_relaxed);
+    atomic_store_explicit(&conn->deadline,
+                          q->r.began_ns + s->g->config->limits.request_ms * 1000000,
+                          memory_order_relaxed);
+    atomic_fetch_add_explicit(&conn->serial, 1, memory_order_relaxed);
+    conn->request = q;
+    return q;
+}
+
+static void on_completed(void *context, struct MHD_Connection *c, void **own,
+                         enum MHD_RequestTerminationCode how)
+{
+    (void)context;
+    if (*own != NULL)
+        end_request(gw_conn_of(c), how == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+    *own = NULL;
 }
 
 static void take_method(gw_inner *q, const char *text)
@@ -140,18 +148,7 @@ static enum MHD_Result deliver(gw_inner *q)
         return MHD_NO;
     gw_conn *c = q->conn;
     gw_sends(c);
-    return MHD_queue_response(c->mhd, (unsigned)q->status, q->answer);
-}
-
-/* Ends a request that there is no better answer to, and its connection. */
-static enum MHD_Result refuse_now(gw_inner *q, int status, const char *code, const char *advice,
-                                  const char *message)
-{
-    q->conn->linger = true;
-    if (gw_problem_raw(q, status, code, advice, message))
-        return MHD_NO;
-    gw_problem(&q->r, status, code, advice, "%s", message);
-    return deliver(q);
+    return gw_queue(c->mhd, (unsigned)q->status, q->answer);
 }
 
 /* The head has come. */
@@ -161,9 +158,10 @@ static enum MHD_Result begin(gw_inner *q, const gw_line *line)
     gw_head_read(q, line);
     if (atomic_load_explicit(&q->server->stopping, memory_order_relaxed))
         return MHD_NO;
-    if (q->room < GW_ANSWER_BYTES)
-        return refuse_now(q, 431, "TOO_LARGE", "Send fewer or shorter headers, or a shorter path.",
-                          "the head of the request leaves no room for an answer");
+    if (q->room < GW_ANSWER_BYTES || q->head_bytes > SM_REQUEST_HEAD_MAX) {
+        gw_refuse_head(q->conn);
+        return MHD_NO;
+    }
     if (gw_admit(q)) {
         q->stage = GW_AT_BODY;
         if (q->length > 0)
@@ -183,7 +181,6 @@ static enum MHD_Result begin(gw_inner *q, const gw_line *line)
 /* A piece of the body has come. */
 static enum MHD_Result gather(gw_inner *q, const char *data, size_t n)
 {
-    static const char advice[] = "Send less, or raise limits.body.";
     if (q->stage != GW_AT_BODY)
         return MHD_YES;
     sm_buf_bytes(&q->r.body, data, n);
@@ -192,13 +189,8 @@ static enum MHD_Result gather(gw_inner *q, const char *data, size_t n)
     char message[80];
     snprintf(message, sizeof message, "a request's body may have %lld bytes",
              (long long)q->r.g->config->limits.body_bytes);
-    q->conn->linger = gw_problem_raw(q, 413, "TOO_LARGE", advice, message);
-    if (q->conn->linger)
-        return MHD_NO;
-    /* Through TLS an answer can go out only when all has come, or the time for that is over. */
-    gw_problem(&q->r, 413, "TOO_LARGE", advice, "%s", message);
-    q->stage = GW_SWALLOWS;
-    return MHD_YES;
+    gw_problem_last(q->conn, 413, "TOO_LARGE", "Send less, or raise limits.body.", message);
+    return MHD_NO;
 }
 
 /* All has come. */
@@ -314,14 +306,14 @@ static unsigned thread_count(const gw_config *config)
     return half < 1 ? 1 : half > THREADS_MAX ? THREADS_MAX : (unsigned)half;
 }
 
-static struct MHD_Daemon *start_daemon(gw_server *s, bool tls)
+static struct MHD_Daemon *start_daemon(gw_server *s, size_t bytes, bool tls)
 {
     static char protocols[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
     const gw_config *config = s->g->config;
     unsigned threads = thread_count(config);
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_THREAD_STACK_SIZE, (intptr_t)STACK_BYTES, NULL},
-        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)GW_CONNECTION_BYTES, NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)bytes, NULL},
         {MHD_OPTION_CONNECTION_LIMIT, UNREACHED, NULL},
         {MHD_OPTION_PER_IP_CONNECTION_LIMIT, (intptr_t)config->limits.connections_per_address,
          NULL},
@@ -355,10 +347,12 @@ static struct MHD_Daemon *start_daemon(gw_server *s, bool tls)
 static sm_err start_daemons(gw_server *s, sm_fault *fault)
 {
     const gw_config *config = s->g->config;
+    const gw_upstream_api *api;
+    const gw_listen *at;
     bool local = false, remote = false;
-    for (uint32_t i = 0; i < config->listen.n; i++) {
-        local = local || config->listen.v[i].path.p != NULL;
-        remote = remote || config->listen.v[i].path.p == NULL;
+    for (uint32_t i = 0; (at = gw_config_address(config, i, &api)) != NULL; i++) {
+        local = local || at->path.p != NULL;
+        remote = remote || at->path.p == NULL;
     }
     sm_err e = SM_OK;
     if (config->tls.on && remote) {
@@ -369,10 +363,12 @@ static sm_err start_daemons(gw_server *s, sm_fault *fault)
             return e;
     }
     s->starting = true;
-    if (s->certificate != NULL && (s->tls = start_daemon(s, true)) == NULL)
+    if (s->certificate != NULL && ((s->tls = start_daemon(s, GW_CONNECTION_BYTES, true)) == NULL ||
+                                   (s->roomy_tls = start_daemon(s, GW_ROOMY_BYTES, true)) == NULL))
         e = SEMEL_E_INVALID;
     if (e == SM_OK && (local || s->certificate == NULL) &&
-        (s->plain = start_daemon(s, false)) == NULL)
+        ((s->plain = start_daemon(s, GW_CONNECTION_BYTES, false)) == NULL ||
+         (s->roomy = start_daemon(s, GW_ROOMY_BYTES, false)) == NULL))
         e = SEMEL_E_IO;
     s->starting = false;
     return e == SM_OK ? SM_OK
@@ -419,7 +415,7 @@ sm_err gw_server_start(gateway *g, gw_server **out, sm_fault *fault)
     if (e == SM_OK)
         e = start_daemons(s, fault);
     if (e == SM_OK)
-        e = gw_listen_accept(s, fault);
+        e = gw_arrive_start(s, fault);
     if (e != SM_OK) {
         *out = NULL;
         gw_server_stop(s);
@@ -436,6 +432,8 @@ static void server_free(gw_server *s)
     pthread_mutex_destroy(&s->lock);
     pthread_mutex_destroy(&s->end_lock);
     free(s->listeners);
+    free(s->mounts);
+    free(s->came);
     free(s);
 }
 
@@ -482,10 +480,10 @@ void gw_server_stop(gw_server *s)
         return;
     gw_listen_quit(s);
     gw_conns_release(s);
-    if (s->plain != NULL)
-        MHD_stop_daemon(s->plain);
-    if (s->tls != NULL)
-        MHD_stop_daemon(s->tls);
+    struct MHD_Daemon *const daemons[] = {s->plain, s->roomy, s->tls, s->roomy_tls};
+    for (size_t i = 0; i < sizeof daemons / sizeof daemons[0]; i++)
+        if (daemons[i] != NULL)
+            MHD_stop_daemon(daemons[i]);
     gw_sentry_stop(s);
     free(s->certificate);
     wipe(s->key);

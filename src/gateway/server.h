@@ -1,11 +1,13 @@
 /*
  * The insides of the HTTP server: what its files share.
  *
- *     listen.c    sockets to listen on, and the thread that accepts
+ *     listen.c    sockets to listen on
+ *     arrive.c    the thread that accepts
  *     server.c    libmicrohttpd: its threads, and what they call
  *     head.c      a request's head: that it means one thing only, and what it says
  *     admit.c     whether a request may come in: host, origin, route, token
  *     request.c   a request's memory, headers and reply
+ *     refused.c   answers to what libmicrohttpd refuses itself
  *     flow.c      answers that come piece by piece
  *     watch.c     the thread that watches connections: time limits and hang-ups
  *
@@ -23,22 +25,55 @@
 
 #include <microhttpd.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 
 #include "base/arena.h"
 #include "gateway/gateway.h"
 
 #define GW_HEADERS_MAX 64u /* of a request */
-#define GW_CONNECTION_BYTES                                                                        \
-    ((size_t)8 << 10)                     /* that libmicrohttpd has for a connection's heads       \
-                                           */
-#define GW_ANSWER_BYTES ((size_t)2 << 10) /* of them, what is left for the head of an answer */
-#define GW_NAMES_MAX    64u               /* that Host may have */
+/* Bytes that libmicrohttpd has for a connection's heads: little or much (arrive.c), what must be
+ * left of them for the head of an answer, and up to which head little is enough. */
+#define GW_CONNECTION_BYTES ((size_t)8 << 10)
+#define GW_ROOMY_BYTES      ((size_t)64 << 10)
+#define GW_ANSWER_BYTES     ((size_t)2 << 10)
+#define GW_SMALL_HEAD       2048u
+#define GW_RECORD_BYTES     64u   /* kept for each header, parameter of the query and cookie */
+#define GW_SPARE_BYTES      1024u /* for the head of an answer that has only headers of ours */
+#define GW_ROOMY_MAX        1024u /* connections that have much */
+#define GW_NAMES_MAX        64u   /* that Host may have */
 
 typedef struct gw_conn gw_conn;
 typedef struct gw_inner gw_inner;
 typedef struct gw_flow gw_flow;
 typedef struct gw_sentry gw_sentry;
 typedef struct gw_listener gw_listener;
+
+/* What is served at some addresses, and the names that Host may have there. */
+typedef struct gw_mount {
+    const gw_upstream_api *api; /* this API alone, at /; NULL: all of the gateway */
+    sm_str names[GW_NAMES_MAX];
+    unsigned name_count;
+    bool any_address; /* it listens on all addresses: any literal one is its own */
+} gw_mount;
+
+/* A socket that listens. */
+struct gw_listener {
+    int fd;
+    bool local;
+    gw_mount *mount;
+    char path[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* of a Unix socket that is ours */
+    dev_t device;
+    ino_t inode;
+    sm_str address; /* for people: http://127.0.0.1:8787 */
+};
+
+/* How a connection has come. The thread that accepts says it, for the one that serves it. */
+typedef struct gw_coming {
+    const gw_listener *_Atomic by;
+    atomic_bool roomy;
+    _Atomic int64_t until_ns; /* when its first line must be there */
+} gw_coming;
 
 /* Who an event of the watch is about; the first member of what it points at. */
 typedef enum gw_sentry_kind { GW_WATCH_CONNECTION, GW_WATCH_LINGER, GW_WATCH_WAKE } gw_sentry_kind;
@@ -48,15 +83,18 @@ struct gw_conn {
     gw_sentry_kind kind;
     gw_server *server;
     struct MHD_Connection *mhd;
+    const gw_mount *mount; /* what the client has come to */
     int fd;
-    uint64_t number; /* its own, for ever */
-    bool local;      /* by a Unix socket */
+    bool local; /* by a Unix socket */
     bool tls;
+    bool roomy;  /* much memory for heads */
     bool linger; /* what the client still sends is to be read, else it misses the answer */
     _Atomic int64_t deadline;  /* when the watch cuts it off; 0: not now */
     atomic_bool sends;         /* the deadline is for reading an answer */
     atomic_uint serial;        /* odd while there is a request, even between two */
     _Atomic uint64_t received; /* bytes of all requests that are over */
+
+    gw_inner *request; /* the present one; its own thread's */
 
     pthread_mutex_t lock;
     gw_inner *held; /* the request that it is suspended for; under the lock */
@@ -101,6 +139,7 @@ struct gw_inner {
     int64_t length; /* of the body; -1: none was told */
     bool chunked, expects;
     bool old;            /* it came by HTTP/1.0 */
+    bool outgrown;       /* its head needs a connection with more memory: this one ends */
     bool listed;         /* from a page whose origin the configuration lists */
     sm_str authority;    /* of a target that is a whole URI */
     size_t target_bytes; /* of the request's target as it came */
@@ -140,27 +179,29 @@ typedef struct gw_stripe {
 
 struct gw_server {
     gateway *g;
-    struct MHD_Daemon *plain, *tls; /* NULL: none of that kind */
-    char *certificate, *key;        /* PEM; kept as long as the daemon */
-    atomic_bool starting;           /* what libmicrohttpd says goes to `said` */
+    struct MHD_Daemon *plain, *roomy, *tls, *roomy_tls; /* NULL: none of that kind */
+    char *certificate, *key;                            /* PEM; kept as long as the daemon */
+    atomic_bool starting;                               /* what libmicrohttpd says goes to `said` */
     char said[256];
     gw_listener *listeners;
     uint32_t listener_count;
+    gw_mount *mounts; /* the gateway first, then each proxy with an address of its own */
+    gw_coming *came;  /* for each file: how it has come */
+    size_t file_count;
     pthread_t accepting;
-    int wake; /* an eventfd: ends the accepting thread */
+    int wake;  /* an eventfd: ends the accepting thread */
+    int porch; /* its epoll */
     bool accepts;
 
-    sm_str names[GW_NAMES_MAX]; /* that Host may have */
-    unsigned name_count;
-    bool any_address; /* we listen on all addresses: any literal one is ours */
     sm_arena texts;
 
     gw_sentry *sentry;
     pthread_mutex_t lock;
     gw_conn *conns;
     gw_conn *dead;
-    atomic_uint conn_count; /* accepted, and not closed */
-    atomic_bool stopping;   /* no connection is suspended any more */
+    atomic_uint conn_count;  /* accepted, and not closed */
+    atomic_uint roomy_count; /* of them, with much memory */
+    atomic_bool stopping;    /* no connection is suspended any more */
     gw_stripe stripes[GW_STRIPES];
 
     /* Held requests outlive the connections, and need the server for their end. */
@@ -176,10 +217,14 @@ static inline gw_inner *gw_inner_of(const gw_request *r)
 
 /* ---- listen.c --------------------------------------------------------------------------------*/
 
-sm_err gw_listen_open(gw_server *s, sm_fault *fault);   /* binds all, accepts nothing yet */
-sm_err gw_listen_accept(gw_server *s, sm_fault *fault); /* starts accepting */
-void gw_listen_quit(gw_server *s);                      /* stops accepting, and closes */
+sm_err gw_listen_open(gw_server *s, sm_fault *fault); /* binds all, accepts nothing yet */
+void gw_listen_quit(gw_server *s);                    /* stops accepting, and closes */
 sm_str gw_listen_address(const gw_server *s, uint32_t i);
+
+/* ---- arrive.c --------------------------------------------------------------------------------*/
+
+sm_err gw_arrive_start(gw_server *s, sm_fault *fault); /* starts accepting */
+void gw_arrive_stop(gw_server *s);                     /* ends that, if it was started */
 
 /* ---- head.c ----------------------------------------------------------------------------------*/
 
@@ -198,7 +243,7 @@ void gw_head_read(gw_inner *q, const gw_line *line);
 bool gw_admit(gw_inner *q);
 
 /* Whether Host may be this. */
-bool gw_host_allowed(const gw_server *s, sm_str host);
+bool gw_host_allowed(const gw_mount *m, sm_str host);
 
 /* ---- request.c -------------------------------------------------------------------------------*/
 
@@ -238,10 +283,18 @@ void gw_dress(gw_inner *q, struct MHD_Response *answer, const char *content_type
  * for it, and the connection is cut. */
 void gw_put_answer(gw_inner *q, int status, struct MHD_Response *answer);
 
+/* ---- refused.c -------------------------------------------------------------------------------*/
+
 /* Writes a problem to the socket itself, where libmicrohttpd would take no answer or has no memory
- * for one; its connection must be closed then. False if that cannot be: it speaks TLS. */
-bool gw_problem_raw(gw_inner *q, int status, const char *code, const char *advice,
-                    const char *message);
+ * for one. Nothing more can be sent: the connection must be closed then. On its own thread. */
+void gw_problem_last(gw_conn *c, int status, const char *code, const char *advice,
+                     const char *message);
+
+/* Gives libmicrohttpd an answer of ours. */
+enum MHD_Result gw_queue(struct MHD_Connection *c, unsigned status, struct MHD_Response *answer);
+
+/* The same for a head that is too long. */
+void gw_refuse_head(gw_conn *c);
 
 /* ---- flow.c ----------------------------------------------------------------------------------*/
 
@@ -251,6 +304,9 @@ void gw_flow_free(gw_flow *f);     /* accepts NULL */
 
 /* ---- server.c --------------------------------------------------------------------------------*/
 
+/* The connection that libmicrohttpd means; NULL: it is not one of ours. */
+gw_conn *gw_conn_of(struct MHD_Connection *c);
+
 /* A held request has ended. */
 void gw_server_let_go(gw_server *s);
 
@@ -259,7 +315,7 @@ void gw_server_let_go(gw_server *s);
 sm_err gw_sentry_start(gw_server *s, sm_fault *fault);
 void gw_sentry_stop(gw_server *s);
 
-gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd, bool local, bool tls);
+gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd);
 uint64_t gw_conn_received(const gw_conn *c); /* bytes in all; 0 where that is not counted */
 void gw_conn_closed(gw_conn *c); /* its socket is closed on return of whoever calls this */
 

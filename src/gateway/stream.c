@@ -49,50 +49,32 @@ static bool read_start(gw_request *r, uint64_t *after, bool *now)
     return false;
 }
 
-/* A free place, unless the token has its share already. Under the lock. */
-static bool find_place(gw_stream *s, const char *token, size_t *place)
-{
-    size_t most = (size_t)s->g->config->limits.streams, own = 0;
-    size_t share = most >= 4 ? most / 4 : 1;
-    *place = most;
-    for (size_t i = 0; i < most; i++) {
-        if (strcmp(s->places[i].token, token) == 0)
-            own++;
-        else if (s->places[i].token[0] == '\0')
-            *place = i;
-    }
-    return *place < most && own < share;
-}
-
 /* Takes a place among the streams, if there is one. */
-static bool reserve(gw_request *r, size_t *place)
+static bool reserve(gw_request *r)
 {
     gw_stream *s = r->g->stream;
     pthread_mutex_lock(&s->lock);
     bool stopping = s->stop || atomic_load(&r->g->draining);
-    bool room = find_place(s, r->who.id, place);
-    bool all = s->open == (size_t)r->g->config->limits.streams;
-    if (!stopping && room) {
-        memcpy(s->places[*place].token, r->who.id, sizeof r->who.id);
-        s->open++;
-    }
+    sm_str token = sm_str_from(r->who.id);
+    sm_room room = sm_shares_room(&s->open, token, (size_t)r->g->config->limits.streams);
+    if (!stopping && room == SM_ROOM)
+        sm_shares_take(&s->open, token);
     pthread_mutex_unlock(&s->lock);
     if (stopping)
         gw_problem(r, 503, "DRAINING", "Come back in a moment; Last-Event-ID tells where you were.",
                    "The gateway is about to end.");
-    else if (!room)
+    else if (room != SM_ROOM)
         gw_problem(r, 503, "OVERLOADED", "Close another stream, or try again later.", "%s",
-                   all ? "There are as many streams as are allowed (limits.streams)."
-                       : "This token has as many streams as one may have: a quarter of "
-                         "limits.streams.");
-    return !stopping && room;
+                   room == SM_ROOM_ALL_TAKEN
+                       ? "All streams that limits.streams allows are open."
+                       : "This token has its share of streams open: a quarter of limits.streams.");
+    return !stopping && room == SM_ROOM;
 }
 
-void gw_stream_leave(gw_stream *s, size_t place)
+void gw_stream_leave(gw_stream *s, const char *token)
 {
     pthread_mutex_lock(&s->lock);
-    s->places[place].token[0] = '\0';
-    s->open--;
+    sm_shares_give(&s->open, sm_str_from(token));
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -150,23 +132,22 @@ static void join(gw_request *r, semel_answer *a)
     gw_stream *s = r->g->stream;
     uint64_t after = 0;
     uint8_t shard = 0;
-    size_t place;
-    if (!find_start(r, a, &after) || !reserve(r, &place))
+    if (!find_start(r, a, &after) || !reserve(r))
         return;
     gw_stream_one *t = calloc(1, sizeof *t);
     if (t == NULL || (r->who.scope[0] != '\0' && token_shard(&r->who, &shard) != SM_OK)) {
         free(t);
-        gw_stream_leave(s, place);
+        gw_stream_leave(s, r->who.id);
         gw_problem(r, 503, "OVERLOADED", "Try again later.", "There is no memory for a stream.");
         return;
     }
     *t = (gw_stream_one){.request = r,
-                         .place = place,
                          .after = after,
                          .told = after,
                          .whole = r->who.scope[0] == '\0',
                          .shard = shard,
                          .pushed_ns = sm_clock_mono_ns()};
+    memcpy(t->token, r->who.id, sizeof t->token);
     begin(r, after);
     pthread_mutex_lock(&s->lock);
     bool late = s->stop;
@@ -178,7 +159,7 @@ static void join(gw_request *r, semel_answer *a)
     }
     pthread_mutex_unlock(&s->lock);
     if (late) {
-        gw_stream_leave(s, place);
+        gw_stream_leave(s, t->token);
         gw_flow_end(r, true);
         free(t);
     }
@@ -308,9 +289,7 @@ sm_err gw_stream_start(gateway *g, gw_stream **out, sm_fault *fault)
     pthread_cond_init(&s->caught, &monotonic);
     pthread_condattr_destroy(&monotonic);
     s->answer = semel_answer_new();
-    s->places = calloc((size_t)g->config->limits.streams + 1, sizeof *s->places);
-    s->feeding = s->answer != NULL && s->places != NULL &&
-                 sm_thread_start(&s->feeder, feeder, s, "semel-stream");
+    s->feeding = s->answer != NULL && sm_thread_start(&s->feeder, feeder, s, "semel-stream");
     s->watching = s->feeding && sm_thread_start(&s->watcher, watcher, s, "semel-news");
     if (!s->watching) {
         gw_stream_stop(s);
@@ -344,7 +323,7 @@ void gw_stream_stop(gw_stream *s)
     for (size_t i = 0; i < GW_STREAM_SCOPES; i++)
         free(s->scopes[i].text);
     sm_buf_fini(&s->texts);
-    free(s->places);
+    sm_shares_fini(&s->open);
     semel_answer_free(s->answer);
     pthread_cond_destroy(&s->stirred);
     pthread_cond_destroy(&s->caught);
@@ -355,7 +334,7 @@ void gw_stream_stop(gw_stream *s)
 size_t gw_stream_count(gw_stream *s)
 {
     pthread_mutex_lock(&s->lock);
-    size_t n = s->open;
+    size_t n = s->open.taken;
     pthread_mutex_unlock(&s->lock);
     return n;
 }

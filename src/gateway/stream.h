@@ -19,6 +19,7 @@
 
 #include <pthread.h>
 
+#include "base/shares.h"
 #include "core/handle.h"
 #include "gateway/gateway.h"
 
@@ -28,7 +29,7 @@
 typedef struct gw_stream_one {
     struct gw_stream_one *next;
     gw_request *request;
-    size_t place;      /* its own, among all that there may be */
+    char token[GW_ID_TEXT + 1];
     uint64_t after;    /* everything up to here was given or is not for it */
     uint64_t told;     /* the last id that its reader knows */
     bool whole;        /* the token is bound to no scope */
@@ -52,25 +53,19 @@ typedef struct gw_stream_scope {
     char *text;
 } gw_stream_scope;
 
-/* Whose stream has a place: a token's id; empty: nobody's. */
-typedef struct gw_stream_place {
-    char token[GW_ID_TEXT + 1];
-} gw_stream_place;
-
 struct gw_stream {
     gateway *g;
     pthread_t feeder, watcher;
     bool feeding, watching; /* these threads are there */
 
     pthread_mutex_t lock;
-    pthread_cond_t stirred;  /* the feeder's; CLOCK_MONOTONIC */
-    pthread_cond_t caught;   /* the watcher's */
-    gw_stream_one *joined;   /* not taken over by the feeder yet */
-    size_t open;             /* streams, joined ones too */
-    gw_stream_place *places; /* as many as there may be streams */
-    bool stir;               /* there may be something to do */
-    bool room;               /* a reader has room again, or has gone */
-    bool watch;              /* somebody waits for what comes after `head` */
+    pthread_cond_t stirred; /* the feeder's; CLOCK_MONOTONIC */
+    pthread_cond_t caught;  /* the watcher's */
+    gw_stream_one *joined;  /* not taken over by the feeder yet */
+    sm_shares open;         /* streams by token, joined ones too */
+    bool stir;              /* there may be something to do */
+    bool room;              /* a reader has room again, or has gone */
+    bool watch;             /* somebody waits for what comes after `head` */
     bool stop;
     uint64_t head;
 
@@ -93,6 +88,6 @@ sm_err gw_stream_feed(gw_stream *s, bool room, bool *more);
 void gw_stream_tend(gw_stream *s, bool all);
 
 /* Gives the place of a stream back (stream.c). */
-void gw_stream_leave(gw_stream *s, size_t place);
+void gw_stream_leave(gw_stream *s, const char *token);
 
 #endif

@@ -188,7 +188,7 @@ void gw_stream_tend(gw_stream *s, bool all)
         if (all || slow || is_over(s, t, check)) {
             *at = t->next;
             gw_flow_end(t->request, !slow);
-            gw_stream_leave(s, t->place);
+            gw_stream_leave(s, t->token);
             free(t);
             continue;
         }

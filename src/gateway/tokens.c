@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #define PREFIX_TEXT (sizeof GW_TOKEN_PREFIX - 1)
@@ -105,10 +106,11 @@ struct gw_tokens {
     char *path;
     pthread_rwlock_t lock; /* for `list` */
     gw_token_list list;    /* ordered by id */
+    sm_hash own_key;       /* while that has none */
     pthread_mutex_t refreshing;
     version seen;  /* of what is in force */
     version tried; /* of what was read last, which may have been wrong */
-    version told;  /* of what gw_tokens_refresh has looked at */
+    version told;  /* of what needs no more telling: it is in force, or was refused aloud */
 };
 
 static version look(const char *path)
@@ -197,6 +199,8 @@ static bool look_again(gw_tokens *t)
     version now = look(t->path);
     pthread_mutex_lock(&t->refreshing);
     bool fresh = !same(&now, &t->tried) && refresh_locked(t, NULL) == SM_OK;
+    if (fresh)
+        t->told = t->tried;
     pthread_mutex_unlock(&t->refreshing);
     return fresh;
 }
@@ -215,7 +219,9 @@ sm_err gw_tokens_open(const char *path, gw_tokens **out, sm_fault *fault)
     t->seen.problem = t->tried.problem = t->told.problem = -1; /* like nothing that will be seen */
     pthread_rwlock_init(&t->lock, NULL);
     pthread_mutex_init(&t->refreshing, NULL);
-    sm_err e = gw_tokens_refresh(t, fault);
+    sm_err e = getrandom(t->own_key.b, sizeof t->own_key.b, 0) == (ssize_t)sizeof t->own_key.b
+                   ? gw_tokens_refresh(t, fault)
+                   : sm_fault_set(fault, SEMEL_E_CRYPTO, "%s", semel_err_text(SEMEL_E_CRYPTO));
     if (e == SM_OK)
         *out = t;
     else
@@ -232,6 +238,13 @@ void gw_tokens_close(gw_tokens *t)
     free(t->list.v);
     free(t->path);
     free(t);
+}
+
+void gw_tokens_session_key(gw_tokens *t, sm_hash *out)
+{
+    pthread_rwlock_rdlock(&t->lock);
+    *out = gw_session_key_given(&t->list) ? t->list.session_key : t->own_key;
+    pthread_rwlock_unlock(&t->lock);
 }
 
 size_t gw_tokens_count(gw_tokens *t)

@@ -3,12 +3,13 @@
  *
  * A token's text is semel_ID_SECRET: eight characters that name it and 43 that prove it. The file
  * has for each its id, a name, a role, a scope prefix, the SHA-256 of the text, when it was made
- * and when it ends. Whoever can read the file cannot make a token from it.
+ * and when it ends. The file is not enough to make a token from it. It also has a random key that
+ * proves which token an MCP session belongs to (mcp_owner.c).
  *
  * The file is written whole, under a lock and by renaming, so that a reader sees all of an old one
  * or all of a new one. A running gateway notices a change within a second. A file that is not there
  * yet holds no tokens; one that was there and is gone leaves its tokens in force, for they were not
- * revoked. One that somebody else could write to is refused.
+ * revoked. One that another user owns, or could change or replace, is refused (base/trust.h).
  */
 #ifndef SM_GATEWAY_TOKENS_H
 #define SM_GATEWAY_TOKENS_H
@@ -78,6 +79,10 @@ bool gw_tokens_check(gw_tokens *t, sm_str text, int64_t now_ms, gw_who *out);
 /* Whether the token that somebody has shown is still in force: for what goes on for long. */
 bool gw_tokens_hold(gw_tokens *t, const gw_who *who, int64_t now_ms);
 
+/* The key of the file; one of this process alone if the file has none, as those that were made
+ * before there were keys. The next change of such a file gives it one. */
+void gw_tokens_session_key(gw_tokens *t, sm_hash *out);
+
 /* Changes to a file, whole or not at all. `text` gets the new token, which is nowhere else. Of
  * `what` the name, role, scope and end are looked at. The file belongs to whom it belonged before,
  * or to whom its directory belongs, as far as we may give it away. */
@@ -95,11 +100,13 @@ sm_err gw_token_each(const char *path, gw_token_fn *each, void *context, sm_faul
 typedef struct gw_token_list {
     gw_token *v; /* to be freed */
     size_t n;
+    sm_hash session_key; /* all zero: there is none */
 } gw_token_list;
 /* SEMEL_E_NOT_FOUND, and no tokens, if there is no file. */
 sm_err gw_tokens_read(const char *path, gw_token_list *out, sm_fault *fault);
 sm_err gw_tokens_failed(const char *path, const char *doing, sm_fault *fault); /* from errno */
 sm_err gw_token_right(sm_str name, sm_str scope, sm_fault *fault);
 sm_err gw_token_hash(sm_str text, sm_hash *out);
+bool gw_session_key_given(const gw_token_list *list);
 
 #endif

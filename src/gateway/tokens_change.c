@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/trust.h"
 #include "gateway/tokens.h"
 #include "json/canon.h"
 
@@ -33,61 +34,13 @@ typedef struct change {
     gw_token_list list;
 } change;
 
-static void directory(const char *path, char out[PATH_MAX])
-{
-    const char *slash = strrchr(path, '/');
-    snprintf(out, PATH_MAX, "%.*s", slash == NULL ? 1 : (int)(slash - path) + (slash == path),
-             slash == NULL ? "." : path);
-}
-
-/* An administrator who makes a token for a service must not take anything away from it: what is
- * made belongs to whom something else belongs. Others can only have their own. */
-static void give_away(int fd, const char *like)
-{
-    struct stat st;
-    if (geteuid() == 0 && stat(like, &st) == 0 && fchown(fd, st.st_uid, st.st_gid) != 0)
-        return; /* the service will say that it cannot read it */
-}
-
-/* The same for what stands for the file of tokens, or beside it: it belongs to whom the file
- * belonged, or to whom its directory belongs. */
+/* A file that replaces the token file, or is made beside it, gets the owner of the token file, else
+ * that of the directory. */
 static void give_away_file(int fd, const char *path)
 {
     char parent[PATH_MAX];
-    directory(path, parent);
-    give_away(fd, access(path, F_OK) == 0 ? path : parent);
-}
-
-/* Makes one directory, for its owner only, who is the one of the directory that it is in. */
-static bool make_directory(const char *path)
-{
-    if (mkdir(path, 0700) != 0)
-        return errno == EEXIST || access(path, F_OK) == 0;
-    char parent[PATH_MAX];
-    directory(path, parent);
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return true; /* somebody has taken it away; what comes next will say so */
-    give_away(fd, parent);
-    close(fd);
-    return true;
-}
-
-/* Makes the directories that lead to the file. */
-static sm_err make_parents(char *path, sm_fault *fault)
-{
-    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        sm_err e = make_directory(path)
-                       ? SM_OK
-                       : sm_fault_set(fault, SEMEL_E_IO,
-                                      "the directory %s for the tokens cannot be made: %s", path,
-                                      strerror(errno));
-        *slash = '/';
-        if (e != SM_OK)
-            return e;
-    }
-    return SM_OK;
+    sm_directory_of(path, parent);
+    sm_give_away(fd, access(path, F_OK) == 0 ? path : parent);
 }
 
 /* The file that changes are locked with: empty, and no other name of something else. */
@@ -124,9 +77,10 @@ static sm_err change_start(const char *path, change *c, sm_fault *fault)
         return sm_fault_set(fault, SEMEL_E_LIMIT, "the path of the tokens is too long");
     if (realpath(path, c->path) == NULL)
         snprintf(c->path, sizeof c->path, "%s", path);
-    sm_err e = make_parents(c->path, fault);
-    if (e == SM_OK)
-        e = lock(c, fault);
+    if (!sm_make_parents(c->path))
+        return sm_fault_set(fault, SEMEL_E_IO, "the directory %s for the tokens cannot be made: %s",
+                            c->path, strerror(errno));
+    sm_err e = lock(c, fault);
     if (e == SM_OK)
         e = gw_tokens_read(c->path, &c->list, fault);
     return e == SEMEL_E_NOT_FOUND ? SM_OK : e; /* it is made now */
@@ -153,7 +107,7 @@ static void put_token(sm_buf *b, const gw_token *t)
 static bool sync_directory(const char *path)
 {
     char parent[PATH_MAX];
-    directory(path, parent);
+    sm_directory_of(path, parent);
     int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool done = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     if (fd >= 0)
@@ -179,8 +133,14 @@ static sm_err replace(const char *path, sm_str bytes, sm_fault *fault)
 static sm_err change_apply(change *c, sm_fault *fault)
 {
     sm_buf b;
+    char key[SM_HASH_TEXT + 1];
+    sm_hash *made = gw_session_key_given(&c->list) ? NULL : &c->list.session_key;
+    if (made != NULL && getrandom(made->b, sizeof made->b, 0) != (ssize_t)sizeof made->b)
+        return sm_fault_set(fault, SEMEL_E_CRYPTO, "%s", semel_err_text(SEMEL_E_CRYPTO));
     sm_buf_init(&b, GW_TOKENS_BYTES_MAX);
-    sm_buf_text(&b, "{\"version\":1,\"tokens\":[");
+    sm_hash_text(&c->list.session_key, key);
+    sm_buf_printf(&b, "{\"version\":1,\"session_key\":\"%s\",\"tokens\":[", key);
+    explicit_bzero(key, sizeof key);
     for (size_t i = 0; i < c->list.n; i++) {
         sm_buf_text(&b, i == 0 ? "\n" : ",\n");
         put_token(&b, &c->list.v[i]);

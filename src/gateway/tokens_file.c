@@ -1,7 +1,7 @@
 /*
  * The file of tokens, and reading it.
  *
- *     {"version":1,"tokens":[
+ *     {"version":1,"session_key":"...","tokens":[
  *     {"id":"k3v9x2ma","name":"ci","role":"agent","scope":"acme/ci","sha256":"...",
  *      "made_at_ms":1763280000000,"ends_at_ms":1765872000000}]}
  *
@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/trust.h"
 #include "base/utf8.h"
 #include "core/call.h"
 #include "core/field.h"
@@ -82,7 +83,7 @@ sm_err gw_token_right(sm_str name, sm_str scope, sm_fault *fault)
     const sm_call call = {.scope = scope, .tool = SM_STR("any")};
     if (!right_name(name))
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
-                            "the name of a token has 1 to %u bytes of visible text", GW_NAME_MAX);
+                            "a name has 1 to %u bytes of visible text", GW_NAME_MAX);
     return scope.n == 0 ? SM_OK : sm_call_check(&call, fault);
 }
 
@@ -123,6 +124,7 @@ static void read_entry(sm_loader *l, const sm_json *value, gw_token *out)
 
 typedef struct whole {
     int64_t version;
+    sm_str session_key;
     const sm_json *tokens;
 } whole;
 
@@ -137,6 +139,7 @@ static void keep_list(sm_loader *l, const sm_json *value, void *out)
 
 static const sm_field whole_fields[] = {
     {"version", SM_KIND_COUNT, SM_FIELD(whole, version), SM_FIELD_REQUIRED, .min = 1, .max = 1},
+    {"session_key", SM_KIND_STRING, SM_FIELD(whole, session_key)},
     {"tokens", SM_KIND_CUSTOM, SM_FIELD(whole, tokens), SM_FIELD_REQUIRED, .read = keep_list},
 };
 static const sm_group whole_group = {whole_fields, COUNT(whole_fields), .size = sizeof(whole)};
@@ -170,6 +173,9 @@ static sm_err read_list(sm_loader *l, const sm_json *root, gw_token_list *out)
         return SEMEL_E_INVALID;
     }
     sm_group_read(l, &whole_group, "the file", root, &w, NULL);
+    if (w.session_key.p != NULL &&
+        (!sm_hash_parse(w.session_key, &out->session_key) || !gw_session_key_given(out)))
+        sm_complain(l, root, "session_key: expected %u characters of base64url", SM_HASH_TEXT);
     if (w.tokens == NULL)
         return SEMEL_E_INVALID;
     out->n = w.tokens->len;
@@ -216,14 +222,9 @@ static sm_err check_file(const char *path, int fd, sm_fault *fault)
     struct stat st;
     if (fstat(fd, &st) != 0)
         return gw_tokens_failed(path, "read", fault);
-    if (!S_ISREG(st.st_mode))
-        return sm_fault_set(fault, SEMEL_E_INVALID, "%s is not a file; name one for the tokens",
-                            path);
-    if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-        return sm_fault_set(fault, SEMEL_E_INVALID,
-                            "others may write to the file of tokens, and so make themselves any; "
-                            "chmod 600 %s",
-                            path);
+    sm_err e = sm_trust(path, &st, false, SEMEL_E_INVALID, fault);
+    if (e != SM_OK)
+        return e;
     if (st.st_size > (off_t)GW_TOKENS_BYTES_MAX)
         return sm_fault_set(fault, SEMEL_E_LIMIT, "%s is larger than the limit of %zu bytes", path,
                             GW_TOKENS_BYTES_MAX);
@@ -266,6 +267,12 @@ sm_err gw_tokens_read(const char *path, gw_token_list *out, sm_fault *fault)
     sm_buf_fini(&text);
     close(fd);
     return e;
+}
+
+bool gw_session_key_given(const gw_token_list *list)
+{
+    static const sm_hash none;
+    return memcmp(&list->session_key, &none, sizeof none) != 0;
 }
 
 sm_err gw_token_each(const char *path, gw_token_fn *each, void *context, sm_fault *fault)

@@ -61,18 +61,20 @@ struct gw_sentry {
 
 /* ---- connections -----------------------------------------------------------------------------*/
 
-gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd, bool local, bool tls)
+gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd)
 {
+    gw_coming *came = &s->came[fd];
     gw_conn *c = calloc(1, sizeof *c);
     if (c == NULL)
         return NULL;
-    static atomic_uint_fast64_t numbers;
-    *c = (gw_conn){.kind = GW_WATCH_CONNECTION, .server = s, .mhd = mhd, .fd = fd, .local = local};
-    c->number = 1 + atomic_fetch_add(&numbers, 1);
-    c->tls = tls;
+    *c = (gw_conn){.kind = GW_WATCH_CONNECTION, .server = s, .mhd = mhd, .fd = fd};
+    c->mount = came->by->mount;
+    c->local = came->by->local;
+    c->tls = s->tls != NULL && !c->local;
+    c->roomy = came->roomy;
     c->seen_ns = sm_clock_mono_ns();
     /* Nobody connects to say nothing; and a handshake is no reason to take longer. */
-    c->deadline = c->seen_ns + s->g->config->limits.request_ms * 1000000;
+    c->deadline = came->until_ns;
     pthread_mutex_init(&c->lock, NULL);
 
     pthread_mutex_lock(&s->lock);

@@ -34,10 +34,25 @@ static void put_escaped(sm_buf *out, sm_str s)
     }
 }
 
+/* Text that was cut inside a character, or never was UTF-8. */
+static void put_mended(sm_buf *out, sm_str s)
+{
+    for (size_t i = 0, step; i<s.n; i += step> 0 ? step : 1) {
+        step = sm_utf8_step((const unsigned char *)s.p + i, s.n - i);
+        if (step == 0)
+            sm_buf_text(out, "\xEF\xBF\xBD");
+        else
+            put_escaped(out, (sm_str){s.p + i, step});
+    }
+}
+
 void sm_json_put_string(sm_buf *out, sm_str s)
 {
     sm_buf_byte(out, '"');
-    put_escaped(out, s);
+    if (sm_utf8_valid(s))
+        put_escaped(out, s);
+    else
+        put_mended(out, s);
     sm_buf_byte(out, '"');
 }
 

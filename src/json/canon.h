@@ -16,7 +16,8 @@
  * before a failure stays in the buffer. */
 sm_err sm_json_canon(const sm_json *v, sm_buf *out, sm_str source, sm_fault *fault);
 
-/* Appends one JSON string literal with minimal escapes; `s` must be valid UTF-8. */
+/* Appends one JSON string literal with minimal escapes. Bytes of `s` that are not UTF-8, such as
+ * half a character at the end of a cut text, become U+FFFD, so that the output is always valid. */
 void sm_json_put_string(sm_buf *out, sm_str s);
 
 #endif

@@ -1,6 +1,8 @@
 /* Parsing, evaluating and writing JSON Pointers. */
 #include "json/pointer.h"
 
+#include "base/fold.h"
+
 sm_err sm_pointer_parse(sm_arena *a, sm_str text, sm_pointer *out, sm_fault *fault)
 {
     *out = (sm_pointer){0};
@@ -39,6 +41,18 @@ sm_err sm_pointer_parse(sm_arena *a, sm_str text, sm_pointer *out, sm_fault *fau
     return SM_OK;
 }
 
+sm_err sm_pointer_place(sm_arena *a, sm_str name, sm_pointer *out, sm_fault *fault)
+{
+    if (name.n > 0 && name.p[0] == '/')
+        return sm_pointer_parse(a, name, out, fault);
+    sm_str *token = sm_arena_alloc(a, sizeof *token);
+    if (token == NULL)
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "%s", semel_err_text(SEMEL_E_NOMEM));
+    *token = name;
+    *out = (sm_pointer){.text = name, .tokens = token, .count = 1};
+    return SM_OK;
+}
+
 uint32_t sm_pointer_index(sm_str token)
 {
     if (token.n == 0 || token.n > 9 || (token.p[0] == '0' && token.n > 1))
@@ -69,6 +83,33 @@ const sm_json *sm_pointer_get(const sm_pointer *p, const sm_json *root)
     for (uint32_t i = 0; i < p->count && v != NULL; i++)
         v = v->type == SM_JSON_ARRAY ? element(v, p->tokens[i]) : sm_json_find(v, p->tokens[i]);
     return v;
+}
+
+static const sm_json *rival(const sm_json *object, sm_str token)
+{
+    const sm_json *name = object + 1;
+    for (uint32_t i = 0; i < object->len; i++, name = sm_json_next(name + 1)) {
+        sm_str text = sm_json_text(name);
+        if (!sm_str_eq(text, token) && sm_fold_alike_word(text, token))
+            return name;
+    }
+    return NULL;
+}
+
+const sm_json *sm_pointer_rival(const sm_pointer *p, const sm_json *root)
+{
+    const sm_json *v = root, *found = NULL;
+    for (uint32_t i = 0; i < p->count && v != NULL && found == NULL; i++) {
+        if (v->type == SM_JSON_ARRAY) {
+            v = element(v, p->tokens[i]);
+        } else if (v->type == SM_JSON_OBJECT) {
+            found = rival(v, p->tokens[i]);
+            v = sm_json_find(v, p->tokens[i]);
+        } else {
+            v = NULL;
+        }
+    }
+    return found;
 }
 
 bool sm_pointer_overlap(const sm_pointer *a, const sm_pointer *b)

@@ -20,8 +20,16 @@ typedef struct sm_pointer {
  * when it has too many tokens. */
 sm_err sm_pointer_parse(sm_arena *a, sm_str text, sm_pointer *out, sm_fault *fault);
 
+/* The place that a name means: a pointer if it begins with a slash, else the member of that name,
+ * which must outlive the pointer. */
+sm_err sm_pointer_place(sm_arena *a, sm_str name, sm_pointer *out, sm_fault *fault);
+
 /* The value that a pointer names, or NULL. */
 const sm_json *sm_pointer_get(const sm_pointer *p, const sm_json *root);
+
+/* The name of a member on the pointer's way that some readers take for the named one (base/fold.h),
+ * or NULL; whether or not the named one is there too. */
+const sm_json *sm_pointer_rival(const sm_pointer *p, const sm_json *root);
 
 /* The array index that a token names: digits without sign or leading zeros. "-" names none. */
 #define SM_NO_INDEX UINT32_MAX

@@ -20,7 +20,8 @@
     X(RETRY_IN_FLIGHT, "The same call is running; its outcome is not known yet.",                  \
       "Ask again later with the same call; it will not run twice.")                                \
     X(AWAITING_APPROVAL, "A person has to approve this call first.",                               \
-      "Wait for the approval, then make the same call again.")                                     \
+      "Do not make the same call again before it is approved, and do not try another way. Once "   \
+      "it is approved, the same call runs.")                                                       \
     X(UPSTREAM_TIMEOUT,                                                                            \
       "An earlier attempt got no answer. Whoever executes this tool has to find out what became "  \
       "of it.",                                                                                    \
@@ -29,7 +30,8 @@
       "The tool could not be reached, or turned the call away; nothing was done.",                 \
       "Ask again later with the same call.")                                                       \
     X(IN_DOUBT, "An earlier attempt may or may not have taken effect; nobody can tell from here.", \
-      "Do not try another way. A person has to find out and resolve it.")                          \
+      "Do not make this call again, and do not try another way. A person has to find out and "     \
+      "resolve it.")                                                                               \
     X(KEY_CONFLICT, "This key belongs to a call with other arguments.",                            \
       "Use the earlier arguments, or another key if another action is meant.")                     \
     X(BAD_ARGUMENTS, "The call is not well formed.", "Correct the call; nothing has run.")         \
@@ -37,7 +39,8 @@
     X(ILLEGAL_STATE, "That cannot be done in the state that the effect is in.",                    \
       "Look at the effect's state first.")                                                         \
     X(DENIED, "A person has denied this call.", "Do not ask for it again; do something else.")     \
-    X(FORBIDDEN, "That is not allowed here.", "Use the way that the contract names.")              \
+    X(FORBIDDEN, "You have approved this call, so you cannot ask for it.",                         \
+      "Somebody else has to ask for it.")                                                          \
     X(BAD_CLAIM, "This claim is not, or no longer, the one that may do this.",                     \
       "Begin again to see what became of the effect.")                                             \
     X(CANCELED, "The call was canceled while it waited.", "Make the call again if it is wanted.")  \

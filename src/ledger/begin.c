@@ -22,44 +22,6 @@
 /* Somebody else's process is looked at this often while waiting for it: its end wakes nobody. */
 #define HOLDER_CHECK_NS 100000000
 
-/* ---- judging ---------------------------------------------------------------------------------*/
-
-static bool asks_for_approval(const sm_begun *b)
-{
-    const sm_approval *ap = &b->id.contract->approval;
-    return ap->on && (ap->when.n == 0 || sm_conditions_hold(&ap->when, b->id.filled, true));
-}
-
-static sm_err judge(sm_begun *b)
-{
-    sm_work *w = b->w;
-    sm_event ev = {.kind = SM_EV_BEGIN, .lease_ms = b->lease_ms};
-    b->a->drift = (sm_str){0};
-    if (w->cur.version == 0) {
-        w->memo = (sm_memo){0};
-        w->now = sm_now(b->s);
-    } else {
-        sm_err e = sm_begun_compare(b, &ev.drift);
-        if (e != SM_OK)
-            return e;
-        ev.gone =
-            w->memo.effect.state == SEMEL_S_RUNNING && sm_holder_gone(&w->memo.holder, &b->s->self);
-        if (b->given->after.p != NULL) {
-            sm_handle h;
-            ev.deliberate = sm_handle_parse("ef_", b->given->after, &h) && h.id == w->cur.id &&
-                            h.generation == w->cur.generation;
-        }
-    }
-    ev.needs_approval = asks_for_approval(b);
-    if (b->id.contract->approval.on) {
-        sm_err e = sm_approval_digest(w, &b->id, &b->call, &ev.digest);
-        if (e != SM_OK)
-            return e;
-    }
-    sm_transition(&w->memo.effect, &ev, b->id.contract, w->now, &w->step);
-    return SM_OK;
-}
-
 /* ---- answers ---------------------------------------------------------------------------------*/
 
 static void count(atomic_uint_fast64_t *what)
@@ -185,8 +147,7 @@ static sm_err blocked(sm_begun *b)
 
 static bool starts(const sm_step *step)
 {
-    return step->answer == SM_EXECUTE ||
-           (step->answer == SM_WAIT && step->code == SEMEL_C_AWAITING_APPROVAL && step->changed);
+    return step->answer == SM_EXECUTE || sm_step_noted(step, SM_N_REQUESTED);
 }
 
 /* Others run under the same barrier. Those whose holders are gone are put in doubt, then the call
@@ -231,7 +192,7 @@ static sm_err write_step(sm_begun *b, uint8_t *secret, bool *again, bool *barred
     if (over)
         b->a->repeat_of = sm_answer_handle(w, &w->cur);
     if (taken)
-        w->memo.terms.asks = asks_for_approval(b);
+        w->memo.terms.asks = sm_begun_asks(b);
     sm_body_start(w);
     sm_change change = {
         .actor = sm_ledger_actor(b->s, b->actor),
@@ -389,7 +350,7 @@ static sm_err answer_step(sm_begun *b, const uint8_t *secret, bool *done)
     case SM_WAIT:
         *done = sm_clock_mono_ns() >= b->deadline_ns;
         b->waits = !*done;
-        if (w->step.changed && w->step.code == SEMEL_C_AWAITING_APPROVAL)
+        if (sm_step_noted(&w->step, SM_N_REQUESTED))
             sm_keeper_stir(b->s); /* somebody has to be told */
         return *done ? refuse(b, w->step.code) : SM_OK;
     default: return refuse(b, w->step.code);
@@ -415,9 +376,7 @@ static bool held_back(sm_begun *b, bool *done)
     if (code == SEMEL_C_NONE)
         return false;
     q->turned_away = code == SEMEL_C_RETRY_IN_FLIGHT;
-    b->waits = code == SEMEL_C_UPSTREAM_TIMEOUT;
-    *done = !b->waits;
-    *step = (sm_step){.answer = SM_WAIT, .code = code, .next = b->w->memo.effect};
+    sm_begun_hold(b, code, done);
     return true;
 }
 
@@ -427,10 +386,17 @@ static sm_err attempt(sm_begun *b, bool *done)
     uint8_t secret[SM_SECRET_BYTES] = {0};
     bool again = false, barred = false;
     *done = b->waits = false;
-    sm_err e = judge(b);
+    sm_err e = sm_begun_judge(b);
     const sm_step *step = &b->w->step;
     if (e == SM_OK && b->asking != NULL && held_back(b, done))
         return *done ? refuse(b, b->w->step.code) : SM_OK;
+    semel_code lost = SEMEL_C_NONE;
+    if (e == SM_OK && starts(step) && !step->unclaimed)
+        e = sm_begun_lost(b, &again, &lost);
+    if (e == SM_OK && lost != SEMEL_C_NONE)
+        return sm_begun_hold(b, lost, done) ? refuse(b, lost) : SM_OK;
+    if (e == SM_OK && again)
+        return SM_OK;
     /* A window that is over is written down by whoever starts anew, and by nobody else. */
     bool idle = step->next.state == SEMEL_S_NONE;
     if (e == SM_OK && step->changed && !idle)
@@ -439,12 +405,9 @@ static sm_err attempt(sm_begun *b, bool *done)
         *done = true;
         return sm_answer_error(b->w, b->a, e);
     }
-    if (again)
-        return SM_OK;
-    if (barred) {
-        *done = true;
-        return blocked(b);
-    }
+    *done = barred;
+    if (again || barred)
+        return again ? SM_OK : blocked(b);
     return answer_step(b, secret, done);
 }
 
@@ -472,7 +435,9 @@ static sm_err ask(sm_begun *b)
 {
     sm_work *w = b->w;
     bool done = false;
-    sm_err e = b->again ? reread(b) : find(b);
+    /* A caller that has run it never inserts: it reads how the attempt ended. */
+    bool ran = b->asking != NULL && b->asking->ran;
+    sm_err e = b->again || ran ? reread(b) : find(b);
     if (e == SM_OK && b->again)
         e = end_of_joined(b, &done);
     if (done)
@@ -533,6 +498,7 @@ static sm_err begin(sm_begun *b)
         return pass(b, SM_JOT_PASSED);
     e = sm_ledger_fits(s, b->id.contract, &b->w->fault);
     e = e == SM_OK ? ask(b) : sm_answer_error(b->w, b->a, e);
+    e = sm_begun_held(b, e);
     if (e == SM_OK || b->id.contract->mode != SM_MODE_OBSERVE || e == SEMEL_E_BAD_ARGUMENTS)
         return e;
     /* Observe mode never refuses, not even for want of a ledger. */
@@ -586,9 +552,10 @@ bool sm_ask_memory(semel *s, sm_asking *q, semel_answer *a)
 {
     sm_begun b = asked(s, q, a);
     sm_work *w = b.w;
+    b.memory = true;
     if (s->ops->peek == NULL || sm_begun_read(&b) != SM_OK || b.id.strategy == SM_KEY_NONE ||
         s->ops->peek(s->store, &b.id.key.hash, &w->room, &w->cur, &w->now) != SM_OK ||
-        sm_load_cur(w) != SM_OK || judge(&b) != SM_OK || w->step.answer != SM_REPLAY ||
+        sm_load_cur(w) != SM_OK || sm_begun_judge(&b) != SM_OK || w->step.answer != SM_REPLAY ||
         w->step.changed)
         return false;
     count(&s->begins);

@@ -5,6 +5,8 @@
  * those of older attempts are in their events, because a late commit is rare and may be all the
  * evidence there is.
  */
+#include "ledger/commit.h"
+
 #include <openssl/crypto.h>
 
 #include "base/clock.h"
@@ -164,7 +166,7 @@ sm_err sm_unclaim(semel *s, const sm_handle *claim, semel_answer *a, bool *absen
 
 /* A tool that answered "I failed" has answered, and did nothing; nobody knows of one whose effect
  * cannot be taken back. */
-static semel_applied applied_by(const sm_memo *m, const semel_outcome *o)
+semel_applied sm_applied_by(const sm_memo *m, const semel_outcome *o)
 {
     if (o->kind != SEMEL_FAILURE)
         return SEMEL_APPLIED_YES;
@@ -190,9 +192,10 @@ static bool repeats(const sm_work *w, const sm_handle *h, const semel_outcome *o
 
 /* What the history says about a commit. Only the digest of what the record holds is called sha256:
  * verifying compares the two. The value itself only where no record will hold it. */
-static sm_err put_body(sm_work *w, const sm_handle *h, const semel_outcome *o, sm_str value,
-                       bool kept)
+sm_err sm_ending_body(sm_work *w, const sm_ending *end, const semel_outcome *o, bool kept)
 {
+    const sm_handle *h = end->claim;
+    sm_str value = end->value;
     static const char *const kinds[] = {"success", "failure", "partial"};
     static const char *const applied[] = {"default", "no", "yes", "unknown"};
     sm_body_start(w);
@@ -215,19 +218,19 @@ static sm_err put_body(sm_work *w, const sm_handle *h, const semel_outcome *o, s
 /* Whether the record holds this outcome afterwards: it settles the effect, or is the success of an
  * older attempt that is kept until the running one has ended. If such a success was kept and the
  * running attempt did nothing, that success stays the outcome. */
-static bool takes_outcome(const sm_work *w, const sm_handle *h, const semel_outcome *o)
+bool sm_takes_outcome(const sm_work *w, const semel_outcome *o)
 {
     const sm_effect *before = &w->memo.effect, *after = &w->step.next;
     if (w->step.answer == SM_DONE && semel_state_settled(after->state))
         return before->late == 0 || o->kind != SEMEL_FAILURE;
-    return after->state == SEMEL_S_RUNNING && after->late == h->fence && before->late == 0;
+    return after->state == SEMEL_S_RUNNING && after->late != 0 && before->late == 0;
 }
 
-static sm_err commit(semel *s, sm_work *w, const sm_handle *h, const semel_outcome *given,
-                     sm_str value, sm_str actor, const char **result)
+static sm_err commit(semel *s, sm_work *w, const sm_ending *end, const char **result)
 {
-    semel_outcome o = *given;
-    o.applied = applied_by(&w->memo, given);
+    const sm_handle *h = end->claim;
+    semel_outcome o = end->outcome;
+    o.applied = sm_applied_by(&w->memo, &o);
     if (repeats(w, h, &o)) {
         *result = "committed";
         w->step = (sm_step){.answer = SM_DONE};
@@ -242,12 +245,14 @@ static sm_err commit(semel *s, sm_work *w, const sm_handle *h, const semel_outco
                                             : "late_settled";
     if (w->step.answer == SM_REFUSED || !w->step.changed)
         return SM_OK;
-    bool keeps = takes_outcome(w, h, &o);
-    sm_err e = put_body(w, h, &o, value, keeps);
+    bool keeps = sm_takes_outcome(w, &o);
+    sm_err e = sm_ending_body(w, end, &o, keeps);
     if (e != SM_OK)
         return e;
     return sm_write(s, w,
-                    &(sm_change){.actor = sm_ledger_actor(s, actor), .outcome = keeps ? &o : NULL});
+                    &(sm_change){.actor = sm_ledger_actor(s, end->actor),
+                                 .outcome = keeps ? &o : NULL,
+                                 .evidence = end->evidence});
 }
 
 /* What a program got wrong: nothing is recorded, and it may commit again with the same claim. */
@@ -273,27 +278,68 @@ static sm_err check_outcome(sm_work *w, const semel_outcome *o)
                          : sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the outcome: %s", wrong);
 }
 
-sm_err sm_commit_as(semel *s, sm_str claim, const semel_outcome *outcome, sm_str actor,
-                    semel_answer *a)
+static bool has_claim(sm_work *w, const sm_handle *h)
+{
+    sm_hash given;
+    return w->cur.generation == h->generation && w->memo.effect.fence == h->fence &&
+           sm_digest_bytes(&w->keyer.digest, h->secret, sizeof h->secret, &given) == SM_OK &&
+           CRYPTO_memcmp(given.b, w->memo.claim, SM_CLAIM_HASH) == 0;
+}
+
+/* The store has lost something and refuses everything but evidence. For evidence it also says which
+ * record is there. */
+static sm_err end_blindly(semel *s, sm_work *w, const sm_ending *given, const sm_recalled *seen)
+{
+    sm_ending end = *given;
+    const char *result;
+    end.evidence = true;
+    w->cur.version = 0;
+    w->now = sm_now(s);
+    sm_err e = SEMEL_E_STALE;
+    for (int races = 0; e == SEMEL_E_STALE && races < SM_RACES_MAX; races++)
+        e = w->cur.version != 0 && has_claim(w, end.claim) ? commit(s, w, &end, &result)
+                                                           : sm_put_back(s, w, seen, &end);
+    return e;
+}
+
+/* One try: under the attempt's own claim, or if the ledger has lost its record, by putting it back.
+ */
+static sm_err end_once(semel *s, sm_work *w, const sm_ending *end, const sm_recalled *seen,
+                       const char **result, bool *known)
+{
+    sm_err e = load_claim(s, w, end->claim, known);
+    if (e == SM_OK && *known)
+        e = commit(s, w, end, result);
+    if (seen == NULL)
+        seen = *known ? w->recalled : NULL; /* the claim was checked against it */
+    if (e == SEMEL_E_UNAVAILABLE && seen != NULL && w->fault.code == SEMEL_E_CORRUPT) {
+        *known = true;
+        *result = SM_PUT_BACK;
+        return end_blindly(s, w, end, seen);
+    }
+    bool lost = !*known || (w->step.answer == SM_REFUSED && w->step.code == SEMEL_C_BAD_CLAIM);
+    if (e != SM_OK || seen == NULL || !lost)
+        return e;
+    *known = true;
+    *result = SM_PUT_BACK;
+    return sm_put_back(s, w, seen, end);
+}
+
+sm_err sm_end_attempt(semel *s, const sm_handle *claim, const semel_outcome *outcome, size_t most,
+                      sm_str actor, const sm_recalled *seen, semel_answer *a)
 {
     sm_work *w = sm_work_start(a);
-    sm_handle h;
-    if (!sm_handle_parse("cl_", claim, &h))
-        return bad_claim(w, a);
     sm_err wrong = check_outcome(w, outcome);
     if (wrong != SM_OK)
         return sm_answer_error(w, a, wrong);
-    semel_outcome o = *outcome;
-    sm_str value = o.value;
-    sm_outcome_settle(&w->call, &o);
+    sm_ending end = {.claim = claim, .outcome = *outcome, .value = outcome->value, .actor = actor};
+    sm_outcome_settle(&w->call, &end.outcome, most);
     for (int races = 0; races < SM_RACES_MAX; races++) {
-        bool good;
+        bool known;
         const char *result = NULL;
-        sm_err e = load_claim(s, w, &h, &good);
-        if (e == SM_OK && !good)
+        sm_err e = end_once(s, w, &end, seen != NULL ? seen : w->recalled, &result, &known);
+        if (e == SM_OK && !known)
             return bad_claim(w, a);
-        if (e == SM_OK)
-            e = commit(s, w, &h, &o, value, actor, &result);
         if (e == SEMEL_E_STALE || e == SEMEL_E_NOT_FOUND) /* nothing was decided: look again */
             continue;
         if (e == SM_OK)
@@ -310,7 +356,16 @@ sm_err sm_commit_as(semel *s, sm_str claim, const semel_outcome *outcome, sm_str
     return sm_answer_error(w, a, SEMEL_E_UNAVAILABLE);
 }
 
+sm_err sm_commit_as(semel *s, sm_str claim, const semel_outcome *outcome, size_t most, sm_str actor,
+                    semel_answer *a)
+{
+    sm_handle h;
+    if (!sm_handle_parse("cl_", claim, &h))
+        return bad_claim(sm_work_start(a), a);
+    return sm_end_attempt(s, &h, outcome, most, actor, NULL, a);
+}
+
 semel_err semel_commit(semel *s, semel_str claim, const semel_outcome *outcome, semel_answer *a)
 {
-    return sm_commit_as(s, claim, outcome, (sm_str){0}, a);
+    return sm_commit_as(s, claim, outcome, SM_OUTCOME_MAX, (sm_str){0}, a);
 }

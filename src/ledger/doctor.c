@@ -4,7 +4,8 @@
  * Equal arguments under different keys within seconds: something that should not be part of the
  * identity is (a timestamp, a fresh key on every try). Near-duplicates: two calls that differ in
  * one place only, close together. Effects long in doubt: nobody has looked. A key used again soon
- * after its window: the window is shorter than the retries are apart.
+ * after its window: the window is shorter than the retries are apart. Replays of an unlisted tool
+ * after another tool of the same scope had run: if the tool only reads, they are stale.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,17 +19,19 @@
 #define LONG_MS     (3600 * 1000)      /* "long in doubt" */
 #define LATE_MS     (24 * 3600 * 1000) /* soon after its window */
 #define ARGS_MAX    65536u             /* larger arguments are not compared place by place */
+#define NOTES_MAX   100u               /* of one effect that are looked at */
 #define NEIGHBOURS  16u /* how many of a tool's newest effects one is compared with */
 #define REPORTS_MAX 20u /* of one kind */
 
-typedef enum symptom { EQUAL, NEAR, LONG, SHORT, KINDS } symptom;
+typedef enum symptom { EQUAL, NEAR, LONG, SHORT, STALE, KINDS } symptom;
 
 /* What is remembered of an effect. */
 typedef struct patient {
     sm_handle handle;
     uint64_t id;
     semel_hash fingerprint;
-    int64_t created_at, window_end;
+    int64_t created_at, settled_at, window_end;
+    bool unlisted; /* the contract does not list its tool */
     char *tool, *scope, *args;
     size_t args_bytes;
 } patient;
@@ -49,7 +52,7 @@ typedef struct ward {
 static const char *kind_name(symptom k)
 {
     static const char *const names[] = {"equal_arguments", "near_duplicate", "long_in_doubt",
-                                        "short_window"};
+                                        "short_window", "stale_replay"};
     return names[k];
 }
 
@@ -69,14 +72,27 @@ static void report(ward *d, symptom kind, const patient *p, const patient *other
     d->stopped = !d->sink(d->context, &s);
 }
 
+/* By the contracts at hand, and by what was agreed when it ran. */
+static bool is_unlisted(const ward *d, const semel_record *r)
+{
+    const sm_contracts *set = sm_contracts_of(d->s, d->w);
+    return r->settled_at != 0 && sm_contracts_tool(set, r->tool) == NULL &&
+           r->window_end == sm_time_after(r->settled_at, set->unlisted_contract.window_ms);
+}
+
 static bool admit(void *context, const semel_record *r, int64_t now)
 {
     ward *d = context;
+    sm_memo memo;
+    if (sm_memo_unpack(r, &memo) != SM_OK)
+        return true; /* verifying reports it */
     patient *p = &d->all[d->count];
     *p = (patient){.handle = {.shard = r->shard, .id = r->id, .generation = r->generation},
                    .id = r->id,
                    .fingerprint = r->fingerprint,
                    .created_at = r->created_at,
+                   .settled_at = r->settled_at,
+                   .unlisted = is_unlisted(d, r),
                    .window_end = r->window_end,
                    .tool = strndup(r->tool.p, r->tool.n),
                    .scope = strndup(r->scope.p, r->scope.n)};
@@ -209,6 +225,76 @@ static void examine_generations(ward *d)
     free(sorted);
 }
 
+/* ---- stale replays ---------------------------------------------------------------------------*/
+
+typedef struct replays {
+    int64_t last_at;
+} replays;
+
+static bool note_replay(void *context, const semel_note *n)
+{
+    replays *r = context;
+    if (sm_str_is(n->what, "replayed") && n->last_at > r->last_at)
+        r->last_at = n->last_at;
+    return true;
+}
+
+static int by_scope(const void *a, const void *b)
+{
+    const patient *x = *(const patient *const *)a, *y = *(const patient *const *)b;
+    int c = strcmp(x->scope, y->scope);
+    return c != 0 ? c : (x->settled_at > y->settled_at) - (x->settled_at < y->settled_at);
+}
+
+/* `next` is the effect of another tool in the same scope after `p`. */
+static sm_err find_stale(ward *d, const patient *p, const patient *next)
+{
+    replays r = {0};
+    sm_err e = d->s->ops->notes(d->s->store, p->id, p->handle.generation, NOTES_MAX, note_replay,
+                                &r, NULL);
+    if (e != SM_OK || r.last_at <= next->settled_at)
+        return e;
+    char text[2 * SM_TOOL_MAX + 300];
+    snprintf(text, sizeof text,
+             "an equal call got the recorded answer after %s had done something; if %s only reads, "
+             "that answer was old: list it in the contract with class: read",
+             next->tool, p->tool);
+    report(d, STALE, p, next, (sm_str){0}, text);
+    return SM_OK;
+}
+
+/* Reports one effect of each tool. */
+static sm_err examine_replays(ward *d)
+{
+    const char *told[REPORTS_MAX];
+    unsigned n = 0;
+    sm_err e = SM_OK;
+    const patient **sorted = d->count == 0 ? NULL : malloc(d->count * sizeof *sorted);
+    if (sorted == NULL)
+        return d->count == 0 ? SM_OK : SEMEL_E_NOMEM;
+    for (size_t i = 0; i < d->count; i++)
+        sorted[i] = &d->all[i];
+    qsort(sorted, d->count, sizeof *sorted, by_scope);
+    const patient *next = NULL; /* the first of another tool behind this one, in its scope */
+    for (size_t i = d->count - 1; i-- > 0 && e == SM_OK && n < REPORTS_MAX && !d->stopped;) {
+        const patient *p = sorted[i], *behind = sorted[i + 1];
+        if (strcmp(p->scope, behind->scope) != 0)
+            next = NULL;
+        else if (strcmp(p->tool, behind->tool) != 0)
+            next = behind;
+        bool known = next == NULL || !p->unlisted || next->settled_at >= p->window_end;
+        for (unsigned k = 0; k < n && !known; k++)
+            known = strcmp(told[k], p->tool) == 0;
+        unsigned before = d->told[STALE];
+        if (!known)
+            e = find_stale(d, p, next);
+        if (d->told[STALE] > before)
+            told[n++] = p->tool;
+    }
+    free(sorted);
+    return e;
+}
+
 semel_err semel_doctor(semel *s, size_t newest, semel_symptom_fn *sink, semel_progress_fn *progress,
                        void *context, semel_fault *fault)
 {
@@ -224,6 +310,7 @@ semel_err semel_doctor(semel *s, size_t newest, semel_symptom_fn *sink, semel_pr
         e = sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
         goto cleanup;
     }
+    sm_journal_flush(&s->journal, s->ops, s->store);
     d.w = sm_work_start(a);
     semel_filter every = {0};
     for (uint64_t cursor = 0, more = 1;
@@ -234,6 +321,9 @@ semel_err semel_doctor(semel *s, size_t newest, semel_symptom_fn *sink, semel_pr
     if (e == SM_OK) {
         examine(&d);
         examine_generations(&d);
+        e = examine_replays(&d);
+        if (e != SM_OK)
+            sm_fault_set(fault, e, "%s", semel_err_text(e));
     }
 cleanup:
     for (size_t i = 0; d.all != NULL && i < d.count; i++) {

@@ -34,48 +34,12 @@ static void unlock(sm_keeper *k)
 
 static void *renew(void *context);
 
-void sm_keeper_add(semel *s, sm_running *r)
+void sm_keeper_renews(semel *s)
 {
-    r->renew_ns = sm_clock_deadline_ns(SM_RUN_RENEW_MS);
     lock(&s->keeper);
     if (!s->keeper.renewing && !s->o.one_shot)
         s->keeper.renewing = sm_thread_start(&s->keeper.renewer, renew, s, "semel-renewer");
-    r->next = s->keeper.running;
-    s->keeper.running = r;
     unlock(&s->keeper);
-}
-
-void sm_keeper_remove(semel *s, sm_running *r)
-{
-    lock(&s->keeper);
-    sm_running **at = &s->keeper.running;
-    while (*at != r)
-        at = &(*at)->next;
-    *at = r->next;
-    unlock(&s->keeper);
-}
-
-/* Renews the leases that need it: most work is over before. The list is copied first: no lock is
- * held across a store's call. */
-static void renew_due(semel *s, semel_answer *a)
-{
-    int64_t now = sm_clock_mono_ns();
-    lock(&s->keeper);
-    size_t n = 0;
-    for (const sm_running *r = s->keeper.running; r != NULL; r = r->next)
-        n += r->renew_ns <= now;
-    sm_handle *claims = n == 0 ? NULL : malloc(n * sizeof *claims);
-    n = 0;
-    for (sm_running *r = s->keeper.running; claims != NULL && r != NULL; r = r->next) {
-        if (r->renew_ns > now)
-            continue;
-        claims[n++] = r->claim;
-        r->renew_ns = sm_clock_deadline_ns(SM_RUN_RENEW_MS);
-    }
-    unlock(&s->keeper);
-    for (size_t i = 0; i < n; i++)
-        sm_renew(s, &claims[i], SM_RUN_LEASE_MS, a);
-    free(claims);
 }
 
 /* ---- what is due -----------------------------------------------------------------------------*/
@@ -225,7 +189,7 @@ static void *renew(void *context)
     semel *s = context;
     semel_answer *a = semel_answer_new();
     while (a != NULL && rest(&s->keeper, &s->keeper.beat, NULL))
-        renew_due(s, a);
+        sm_running_renew(s, a);
     semel_answer_free(a);
     return NULL;
 }
@@ -238,6 +202,7 @@ static void *keep(void *context)
     while (a != NULL && rest(&s->keeper, &s->keeper.wake, &s->keeper.stir)) {
         sm_journal_flush(&s->journal, s->ops, s->store);
         sm_withdraw_all(s, a);
+        sm_running_pay(s, a);
         sm_sweep(s, a);
         bool much = atomic_load(&s->written) >= SM_SEAL_EVENTS;
         if (much || sm_clock_mono_ns() >= house_at)
@@ -290,6 +255,7 @@ void sm_keeper_stop(semel *s)
         pthread_join(k->thread, NULL);
     if (k->renewing)
         pthread_join(k->renewer, NULL);
+    sm_running_fini(s);
     if (k->withdrawn != NULL) {
         semel_answer *a = semel_answer_new();
         if (a != NULL)

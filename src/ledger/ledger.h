@@ -28,12 +28,25 @@
 /* A lost race is tried again; more often than this means that the store does not keep its word. */
 #define SM_RACES_MAX 10000
 
-/* One semel_run under way, whose lease the keeper renews. */
+/* One attempt that this handle runs, or whose end it has yet to record (running.c). */
 typedef struct sm_running {
     struct sm_running *next;
     sm_handle claim;
-    int64_t renew_ns; /* when to renew it next, by the monotonic clock */
+    bool entered;
+    sm_recalled *seen; /* the record as it was when the attempt began; NULL: out of memory */
+    int64_t renew_ns;  /* when to renew it next, or to try again, by the monotonic clock */
+    size_t most;       /* bytes of its outcome that are kept */
+    bool lost;         /* the ledger had lost its record, and it was put back */
+    bool owed;
 } sm_running;
+
+#define SM_RUNNING_BUCKETS 256u
+
+/* The `result` of an attempt whose record was put back. */
+#define SM_PUT_BACK "put_back"
+
+/* The `result` of a call that has run and whose outcome the ledger does not have yet. */
+#define SM_UNRECORDED "unrecorded"
 
 typedef struct sm_withdrawal sm_withdrawal; /* withdraw.c */
 
@@ -44,8 +57,10 @@ typedef struct sm_keeper {
     pthread_t renewer;   /* started by the first semel_run; nothing else may delay a renewal */
     pthread_cond_t beat; /* CLOCK_MONOTONIC */
     bool started, renewing, stop;
-    bool stir; /* something became due */
-    sm_running *running;
+    bool stir;                               /* something became due */
+    sm_running *running[SM_RUNNING_BUCKETS]; /* by id */
+    atomic_size_t entered;                   /* how many */
+    atomic_size_t owed_bytes;                /* of outcomes that could not be recorded */
     sm_withdrawal *withdrawn;
     size_t withdrawals;
 } sm_keeper;
@@ -69,7 +84,6 @@ struct semel {
     void *on_due_context;
     atomic_int_least64_t ahead_ms; /* the store's clock before ours, see time.c */
     atomic_uint_fast64_t written;  /* events since the last seal of this handle */
-    atomic_uint recording;         /* those who wait for the store to take an outcome */
     atomic_uint_fast64_t begins, executes, replays, refused, waits, commits;
 };
 
@@ -88,6 +102,13 @@ static inline sm_str sm_ledger_actor(const semel *s, sm_str given)
  * crash may lose that it was (I3). */
 sm_err sm_ledger_fits(const semel *s, const sm_contract *c, semel_fault *fault); /* open.c */
 sm_err sm_ledger_fits_all(const semel *s, const sm_contracts *set, semel_fault *fault);
+
+/* Whether an answer is UNAVAILABLE because the store has lost acknowledged data: asking again does
+ * not help. */
+static inline bool sm_ledger_lost(const semel_answer *a)
+{
+    return ((const sm_work *)a->work)->fault.code == SEMEL_E_CORRUPT;
+}
 
 /* The contracts in use. They stay as long as the workspace is not used for another call, whoever
  * replaces them meanwhile. */
@@ -137,6 +158,8 @@ typedef struct sm_change {
     const sm_identity *identity; /* begin: whose arguments run or are asked about */
     const sm_call *call;         /* begin: the rest of it */
     const semel_record *import;  /* a record from elsewhere, in place of identity and call */
+    bool returns;                /* with that: a lost record is put back, and its history goes on */
+    bool evidence;               /* see semel_write */
     const uint8_t *secret;       /* a claim's */
     bool detached;
     bool barrier;
@@ -160,9 +183,9 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change);
 /* What a barrier is about. */
 sm_err sm_group_of(sm_work *w, sm_str scope, sm_str tool, sm_hash *out);
 
-/* Prepares an outcome for keeping: its size, whether it is JSON, its bounds. `arena` for reading
- * it. */
-void sm_outcome_settle(sm_arena *a, semel_outcome *o);
+/* Prepares an outcome for keeping: its size, whether it is JSON, its bounds. At most so many bytes
+ * are kept. The arena is for reading it. */
+void sm_outcome_settle(sm_arena *a, semel_outcome *o, size_t most);
 
 /* SHA-256 of a contract's every effective field; what an approval is bound to, among others (I7).
  */
@@ -220,13 +243,52 @@ sm_err sm_unclaim(semel *s, const sm_handle *claim, semel_answer *a, bool *absen
 void sm_withdraw_all(semel *s, semel_answer *a);
 void sm_withdraw_fini(semel *s);
 
+/* ---- attempts of this handle (running.c) ------------------------------------------------------*/
+
+/* Enters the attempt that `execute` has just let begin: its lease is renewed until it is removed.
+ * Of its outcome at most so many bytes are kept (SM_OUTCOME_MAX, SM_LARGE_OUTCOME_MAX). */
+void sm_running_add(semel *s, sm_running *r, const semel_answer *execute, size_t most);
+void sm_running_remove(semel *s, sm_running *r); /* accepts one that was not entered */
+
+/* Records how it ended, in one try; it stays entered. */
+sm_err sm_running_end(semel *s, sm_running *r, const semel_outcome *outcome, sm_str actor,
+                      semel_answer *a);
+
+/* Removes it; the background tries again to record its end, as long as the handle is open. */
+void sm_running_owe(semel *s, sm_running *r, const semel_outcome *outcome, sm_str actor);
+
+/* *runs: the table has an attempt of this effect that w->cur does not know. Its record is put back
+ * as running, if that is still possible. *back: read w->cur again. */
+sm_err sm_running_return(semel *s, sm_work *w, uint64_t id, bool *runs, bool *back);
+
+/* An attempt in the table, for whom the ledger does not say what became of it. */
+typedef struct sm_held {
+    sm_recalled *seen; /* its record when it began; to be freed */
+    uint64_t fence;
+    bool ended;            /* its outcome is known and has yet to be recorded: */
+    semel_outcome outcome; /* settled, with its texts in the workspace */
+} sm_held;
+
+/* Finds the newest attempt of this effect in the table. False if there is none. */
+bool sm_running_find(semel *s, sm_work *w, uint64_t id, sm_held *out);
+
+/* Whether the table has this attempt's end: nothing may run in its place. */
+bool sm_running_ended(semel *s, const semel_record *r);
+
+void sm_running_renew(semel *s, semel_answer *a); /* the leases that need it */
+void sm_running_pay(semel *s, semel_answer *a);   /* records the ends that are due */
+void sm_running_fini(semel *s);                   /* tries all of them a last time */
+
+/* As sm_commit_as. `seen` may be NULL; with it the record is put back if the ledger has lost it. */
+sm_err sm_end_attempt(semel *s, const sm_handle *claim, const semel_outcome *outcome, size_t most,
+                      sm_str actor, const sm_recalled *seen, semel_answer *a); /* commit.c */
+
 /* ---- the keeper (keeper.c) -------------------------------------------------------------------*/
 
 sm_err sm_keeper_start(semel *s, semel_fault *fault);
 void sm_keeper_stop(semel *s);
 void sm_keeper_stir(semel *s);
-void sm_keeper_add(semel *s, sm_running *r);
-void sm_keeper_remove(semel *s, sm_running *r);
+void sm_keeper_renews(semel *s); /* something runs: its lease is to be renewed */
 
 /* Looks at what is due: lost leases, expired requests, notices. */
 void sm_sweep(semel *s, semel_answer *a);

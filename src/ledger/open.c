@@ -7,9 +7,11 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/limits.h"
+#include "base/trust.h"
 #include "base/utf8.h"
 #include "ledger/holder.h"
 #include "ledger/ledger.h"
+#include "ledger/service.h"
 #include "store/stores.h"
 
 #define CACHE_BYTES  ((size_t)64 << 20)
@@ -55,8 +57,10 @@ static const semel_store_ops *store_of(sm_str url)
 }
 
 /* Which URL is meant; `made` is room for one. */
-static sm_err choose_url(const char *given, char made[URL_MAX], sm_str *url, semel_fault *fault)
+static sm_err choose_url(const char *given, char made[URL_MAX], sm_str *url, bool *by_default,
+                         semel_fault *fault)
 {
+    *by_default = false;
     if (given == NULL || given[0] == '\0')
         given = getenv("SEMEL_LEDGER");
     if (given == NULL || given[0] == '\0') {
@@ -64,6 +68,7 @@ static sm_err choose_url(const char *given, char made[URL_MAX], sm_str *url, sem
         if (e != SM_OK)
             return e;
         given = made;
+        *by_default = true;
     }
     *url = sm_str_from(given);
     return SM_OK;
@@ -95,22 +100,40 @@ static sm_err open_store(semel *s, semel_fault *fault)
 {
     char made[URL_MAX];
     sm_str url;
-    sm_err e = choose_url(s->o.url, made, &url, fault);
+    bool by_default;
+    sm_err e = choose_url(s->o.url, made, &url, &by_default, fault);
     if (e != SM_OK)
         return e;
     s->ops = s->o.store != NULL ? s->o.store : store_of(url);
     if (s->ops == NULL)
         return unknown_store(fault);
-    semel_store_env env = {
-        .size = sizeof env, .cache_bytes = s->o.cache_bytes, .must_exist = s->o.must_exist};
+    semel_store_env env = {.size = sizeof env,
+                           .cache_bytes = s->o.cache_bytes,
+                           .must_exist = s->o.must_exist,
+                           .default_place = by_default};
     return open_with(s->ops, url, &env, &s->store, &s->caps, fault);
+}
+
+sm_err sm_ledger_place(const char *given, sm_fault *fault)
+{
+    char made[URL_MAX];
+    sm_str url;
+    bool by_default;
+    sm_err e = choose_url(given, made, &url, &by_default, fault);
+    if (e != SM_OK)
+        return e;
+    const semel_store_ops *ops = store_of(url);
+    if (ops == NULL)
+        return unknown_store(fault);
+    return ops == &sm_store_sqlite ? unavailable(sm_sqlite_place(url, by_default, fault)) : SM_OK;
 }
 
 semel_err semel_migrate(const char *url, uint32_t partitions, semel_fault *fault)
 {
     char made[URL_MAX];
     sm_str chosen;
-    sm_err e = choose_url(url, made, &chosen, fault);
+    bool by_default;
+    sm_err e = choose_url(url, made, &chosen, &by_default, fault);
     if (e != SM_OK)
         return e;
     const semel_store_ops *ops = store_of(chosen);
@@ -119,7 +142,8 @@ semel_err semel_migrate(const char *url, uint32_t partitions, semel_fault *fault
     if (partitions > 0 && ops != &sm_store_postgres)
         return unavailable(sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                                         "only a ledger in Postgres can have partitions"));
-    semel_store_env env = {.size = sizeof env, .migrate = true, .partitions = partitions};
+    semel_store_env env = {
+        .size = sizeof env, .migrate = true, .default_place = by_default, .partitions = partitions};
     semel_store *st = NULL;
     uint32_t caps;
     e = open_with(ops, chosen, &env, &st, &caps, fault);
@@ -230,7 +254,11 @@ static sm_err read_seal_key(semel *s, semel_fault *fault)
     if (s->o.seal_key_path == NULL)
         return SM_OK;
     sm_buf key = {0};
-    sm_err e = sm_file_read(s->o.seal_key_path, SEAL_KEY_MAX, &key, fault);
+    struct stat about; /* a pipe is its maker's */
+    bool file = stat(s->o.seal_key_path, &about) == 0 && S_ISREG(about.st_mode);
+    sm_err e = file ? sm_trust(s->o.seal_key_path, &about, false, SEMEL_E_INVALID, fault) : SM_OK;
+    if (e == SM_OK)
+        e = sm_file_read(s->o.seal_key_path, SEAL_KEY_MAX, &key, fault);
     if (e == SM_OK && key.len < SEAL_KEY_MIN)
         e = sm_fault_set(fault, SEMEL_E_INVALID, "%s: a seal key has at least %u bytes",
                          s->o.seal_key_path, SEAL_KEY_MIN);

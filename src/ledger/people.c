@@ -9,9 +9,7 @@ typedef struct decision {
     sm_str actor, reason, evidence;
     const semel_outcome *outcome;
     bool forgets;
-    bool known;    /* the actor has been authenticated */
-    bool unproven; /* set: the contract wants that, and it has not */
-    bool own;      /* set: whoever asked approves, which the contract does not let them */
+    bool unproven; /* set: the contract wants an authenticated actor, and this one is not */
 } decision;
 
 static sm_err check_text(sm_work *w, const char *what, sm_str text)
@@ -56,10 +54,8 @@ static sm_err decide_once(semel *s, sm_work *w, const sm_handle *h, decision *d)
     if (e != SM_OK)
         return e;
     bool approves = d->ev.kind == SM_EV_APPROVE, denies = d->ev.kind == SM_EV_DENY;
-    d->unproven = (approves || denies) && w->memo.terms.via == 1 && !d->known;
-    d->own = approves && d->known && !w->memo.terms.self &&
-             memcmp(&w->memo.requester, &d->ev.actor, sizeof d->ev.actor) == 0;
-    if (d->unproven || d->own) {
+    d->unproven = (approves || denies) && w->memo.terms.via == 1 && !d->ev.proven;
+    if (d->unproven) {
         w->step = (sm_step){.answer = SM_REFUSED, .code = SEMEL_C_FORBIDDEN};
         return SM_OK;
     }
@@ -89,6 +85,21 @@ static sm_err decide_once(semel *s, sm_work *w, const sm_handle *h, decision *d)
         sm_body_hash(w, "sha256", &digest);
     }
     return e == SM_OK ? sm_write(s, w, &change) : e;
+}
+
+static void explain_forbidden(const sm_work *w, const decision *d, semel_answer *a)
+{
+    if (d->unproven) {
+        a->message = SM_STR("The contract lets only the gateway take approvals.");
+        a->corrective_action = SM_STR("Approve or deny it there.");
+    } else if (w->memo.effect.crowded) {
+        a->message = SM_STR("So many have asked for this call that nobody can approve it.");
+        a->corrective_action =
+            SM_STR("Cancel it. It can be approved when it is asked for again after its window.");
+    } else {
+        a->message = SM_STR("You have asked for this call, so you cannot approve it.");
+        a->corrective_action = SM_STR("Somebody else has to approve it.");
+    }
 }
 
 static sm_err decide(semel *s, const char *prefix, sm_str name, decision *d, semel_answer *a)
@@ -123,11 +134,8 @@ static sm_err decide(semel *s, const char *prefix, sm_str name, decision *d, sem
                 a->message =
                     sm_arena_printf(&w->call, "The effect is %s; that cannot be done to it.",
                                     semel_state_name(a->state));
-            if (d->own)
-                a->message = SM_STR("Whoever asked for an approval cannot give it."),
-                a->corrective_action = SM_STR("Somebody else has to approve it.");
-            else if (w->step.code == SEMEL_C_FORBIDDEN)
-                a->message = SM_STR("The contract lets only the gateway take approvals.");
+            if (w->step.code == SEMEL_C_FORBIDDEN)
+                explain_forbidden(w, d, a);
             if (w->step.code == SEMEL_C_KEY_CONFLICT)
                 a->message = SM_STR("This request was superseded: other arguments wait now.");
             return sm_answer_refuse(w, a, w->step.code, SM_OK);
@@ -142,13 +150,13 @@ static sm_err decide(semel *s, const char *prefix, sm_str name, decision *d, sem
 
 semel_err sm_approve(semel *s, semel_str request, semel_str actor, semel_answer *a)
 {
-    decision d = {.ev = {.kind = SM_EV_APPROVE}, .actor = actor, .known = true};
+    decision d = {.ev = {.kind = SM_EV_APPROVE, .proven = true}, .actor = actor};
     return decide(s, "ap_", request, &d, a);
 }
 
 semel_err sm_deny(semel *s, semel_str request, semel_str actor, semel_str reason, semel_answer *a)
 {
-    decision d = {.ev = {.kind = SM_EV_DENY}, .actor = actor, .reason = reason, .known = true};
+    decision d = {.ev = {.kind = SM_EV_DENY, .proven = true}, .actor = actor, .reason = reason};
     return decide(s, "ap_", request, &d, a);
 }
 
@@ -193,7 +201,7 @@ semel_err semel_resolve(semel *s, semel_str effect, semel_resolution how,
                             .value = SM_STR("\"abandoned\"")};
     else
         o.kind = SEMEL_SUCCESS;
-    sm_outcome_settle(&reading, &o);
+    sm_outcome_settle(&reading, &o, SM_OUTCOME_MAX);
     sm_arena_fini(&reading);
     decision d = {
         .ev = {.kind = SM_EV_RESOLVE, .resolution = how},

@@ -1,4 +1,6 @@
 /* Reading records: by key, by handle, by name; and what the life cycle makes of them now. */
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "base/limits.h"
 #include "ledger/holder.h"
@@ -50,8 +52,12 @@ void sm_remember(semel *s, sm_work *w)
 bool sm_recollect(semel *s, sm_work *w, const sm_handle *claim)
 {
     sm_work_drop(w);
-    if (!sm_recall_take(&s->recall, claim->id, claim->generation, claim->fence, &w->held, &w->cur))
+    sm_recalled *e = sm_recall_take(&s->recall, claim->id, claim->generation, claim->fence);
+    if (e == NULL)
         return false;
+    free(w->recalled);
+    w->recalled = e;
+    w->cur = e->record;
     w->now = sm_now(s);
     return sm_load_cur(w) == SM_OK;
 }

@@ -2,13 +2,9 @@
 #include "ledger/recall.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define TEXTS 7
-
-struct sm_recalled {
-    semel_record record; /* its texts are behind it, one after the other */
-    char bytes[];
-};
 
 static void texts_of(semel_record *r, semel_str *out[TEXTS])
 {
@@ -48,33 +44,34 @@ void sm_recall_fini(sm_recall *m)
         free(atomic_exchange(&m->slots[i], NULL));
 }
 
-void sm_recall_put(sm_recall *m, const semel_record *r)
+sm_recalled *sm_recalled_copy(const semel_record *r)
 {
-    size_t n = bytes_of(r);
-    sm_recalled *e = n > SM_RECALL_BYTES_MAX ? NULL : malloc(sizeof *e + n);
+    sm_recalled *e = malloc(sizeof *e + bytes_of(r));
     if (e != NULL) {
         e->record = *r;
         move_texts(&e->record, e->bytes);
-        free(atomic_exchange(slot_of(m, r->id), e));
     }
+    return e;
 }
 
-bool sm_recall_take(sm_recall *m, uint64_t id, uint64_t generation, uint64_t fence, sm_arena *a,
-                    semel_record *out)
+void sm_recall_put(sm_recall *m, const semel_record *r)
+{
+    sm_recalled *e = bytes_of(r) > SM_RECALL_BYTES_MAX ? NULL : sm_recalled_copy(r);
+    if (e != NULL)
+        free(atomic_exchange(slot_of(m, r->id), e));
+}
+
+sm_recalled *sm_recall_take(sm_recall *m, uint64_t id, uint64_t generation, uint64_t fence)
 {
     sm_recalled *e = atomic_exchange(slot_of(m, id), NULL);
     if (e == NULL)
-        return false;
+        return NULL;
     if (e->record.id != id) { /* somebody else's: back to its place */
         free(atomic_exchange(slot_of(m, id), e));
-        return false;
+        return NULL;
     }
-    char *texts = sm_arena_alloc(a, bytes_of(&e->record));
-    bool good = texts != NULL && e->record.generation == generation && e->record.fence == fence;
-    if (good) {
-        *out = e->record;
-        move_texts(out, texts);
-    }
+    if (e->record.generation == generation && e->record.fence == fence)
+        return e;
     free(e);
-    return good;
+    return NULL;
 }

@@ -1,23 +1,31 @@
 /*
- * What this handle remembers of the attempts that it let run, so that a commit need not read what
- * begin has just written.
+ * The records of attempts that this handle began, so that a commit need not read what begin has
+ * just written.
  *
- * A memory is a guess and decides nothing: what follows from it is written by compare-and-swap, and
- * if that finds another version, the record is read. The table has a fixed size; a newcomer takes
- * the place of whoever is there, and large records are not kept.
+ * A remembered record is a guess and decides nothing: a write from it is a compare-and-swap, and if
+ * that finds another version, the record is read. The table has a fixed size: a new record replaces
+ * the one in its place, and large records are not kept.
+ *
+ * An attempt that runs holds such a copy too: if the ledger loses the record, it is made again from
+ * the copy (putback.c).
  */
 #ifndef SM_LEDGER_RECALL_H
 #define SM_LEDGER_RECALL_H
 
 #include <stdatomic.h>
 
-#include "base/arena.h"
 #include "semel/store.h"
 
 #define SM_RECALL_SLOTS     1024u
 #define SM_RECALL_BYTES_MAX 16384u /* of one record's texts */
 
-typedef struct sm_recalled sm_recalled;
+/* A record with its texts, in memory of its own. Freed with free(). */
+typedef struct sm_recalled {
+    semel_record record; /* its texts are behind it, one after the other */
+    char bytes[];
+} sm_recalled;
+
+sm_recalled *sm_recalled_copy(const semel_record *r); /* NULL when out of memory */
 
 typedef struct sm_recall {
     _Atomic(sm_recalled *) slots[SM_RECALL_SLOTS];
@@ -28,9 +36,8 @@ void sm_recall_fini(sm_recall *m);
 /* Remembers a record that runs. */
 void sm_recall_put(sm_recall *m, const semel_record *r);
 
-/* Gives what is remembered of an attempt, and forgets it. The texts are taken from `a`. False if
- * there is nothing, or if it was about another attempt. */
-bool sm_recall_take(sm_recall *m, uint64_t id, uint64_t generation, uint64_t fence, sm_arena *a,
-                    semel_record *out);
+/* Gives the remembered record of an attempt to the caller, and forgets it. NULL if it is not there,
+ * or if it is of another attempt. */
+sm_recalled *sm_recall_take(sm_recall *m, uint64_t id, uint64_t generation, uint64_t fence);
 
 #endif

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 
 #include "base/duration.h"
+#include "base/limits.h"
 #include "ledger/service.h"
 
 void sm_on_due(semel *s, sm_due_fn *fn, void *context)
@@ -126,7 +127,7 @@ sm_err sm_probed(semel *s, const sm_handle *effect, sm_found_kind found,
 {
     sm_work *w = sm_work_start(a);
     semel_outcome o = *outcome;
-    sm_outcome_settle(&w->call, &o);
+    sm_outcome_settle(&w->call, &o, SM_OUTCOME_MAX);
     for (int races = 0; races < SM_RACES_MAX; races++) {
         sm_err e = load(s, w, effect);
         if (e == SM_OK && w->memo.effect.fence != effect->fence)

@@ -2,12 +2,13 @@
  * run: begin, the work, commit. Everyone else waits and gets the same bytes.
  *
  * While the work runs no lock is held, and the keeper renews the lease. If the outcome cannot be
- * recorded, committing is tried again until the lease that was last renewed has ended: by then
- * somebody else may have called the effect in doubt, which is the truth.
+ * recorded, run tries again until the last renewed lease has ended. From then on others may rightly
+ * call the effect in doubt. The caller gets the outcome, and the keeper goes on trying.
  */
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "ledger/ledger.h"
 
 #define COMMIT_PAUSE_MS 100
@@ -26,15 +27,25 @@ static void answer_executed(semel_answer *a)
         sm_answer_words(sm_work_of(a), a);
 }
 
-static sm_err commit_work(semel *s, sm_str claim, const semel_outcome *o, semel_answer *a)
+static sm_err commit_work(semel *s, sm_running *r, const semel_outcome *o, semel_answer *a)
 {
     int64_t deadline = sm_clock_deadline_ns(SM_RUN_LEASE_MS);
     for (;;) {
-        sm_err e = semel_commit(s, claim, o, a);
-        if (e != SEMEL_E_UNAVAILABLE || sm_clock_mono_ns() >= deadline)
+        sm_err e = sm_running_end(s, r, o, (sm_str){0}, a);
+        if (e != SEMEL_E_UNAVAILABLE || sm_ledger_lost(a) || sm_clock_mono_ns() >= deadline)
             return e;
         usleep(COMMIT_PAUSE_MS * 1000);
     }
+}
+
+/* The outcome as it came, because the ledger does not have it, or had lost its record. */
+static void answer_own(semel_answer *a, const semel_outcome *o)
+{
+    a->executed = true;
+    a->has_outcome = true;
+    a->outcome = *o;
+    a->outcome.kept = true;
+    a->outcome.bytes = o->value.n;
 }
 
 semel_err semel_run(semel *s, const semel_call *call, semel_work_fn *work, void *context,
@@ -48,32 +59,28 @@ semel_err semel_run(semel *s, const semel_call *call, semel_work_fn *work, void 
     semel_outcome o = {.size = sizeof o};
     if (a->claim.p == NULL) { /* a read: nothing is recorded */
         work(context, a, &o);
-        a->executed = true;
-        a->has_outcome = true;
-        a->outcome = o;
-        a->outcome.kept = true;
-        a->outcome.bytes = o.value.n;
-        sm_outcome_settle(&sm_work_of(a)->call, &o);
+        answer_own(a, &o);
+        sm_outcome_settle(&sm_work_of(a)->call, &o, SM_OUTCOME_MAX);
         a->outcome.is_json = o.is_json;
         return SM_OK;
     }
-    char claim[SM_HANDLE_TEXT];
-    memcpy(claim, a->claim.p, a->claim.n);
-    sm_str secret = {claim, a->claim.n};
     sm_running running = {0};
-    sm_handle_parse("cl_", secret, &running.claim);
-    sm_keeper_add(s, &running);
+    sm_running_add(s, &running, a, SM_OUTCOME_MAX);
     work(context, a, &o);
-    sm_keeper_remove(s, &running);
-    e = commit_work(s, secret, &o, a);
+    e = commit_work(s, &running, &o, a);
+    if (e != SM_OK && e != SEMEL_E_BAD_ARGUMENTS)
+        sm_running_owe(s, &running, &o, (sm_str){0});
+    else
+        sm_running_remove(s, &running);
     if (e == SM_OK && a->verdict == SEMEL_DONE) {
+        bool put_back = sm_str_is(a->result, SM_PUT_BACK);
         answer_executed(a);
+        if (put_back && a->code != SEMEL_C_IN_DOUBT)
+            answer_own(a, &o);
         return SM_OK;
     }
     a->executed = true;
-    if (e != SM_OK) { /* it ran, and could not be recorded */
-        a->has_outcome = true;
-        a->outcome = o;
-    }
+    if (e != SM_OK) /* it ran, and could not be recorded */
+        answer_own(a, &o);
     return e;
 }

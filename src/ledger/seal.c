@@ -1,8 +1,7 @@
 /*
  * Sealing: a digest over the events since the last seal, chained to that seal.
  *
- * Any writable handle seals; a compare-and-swap on the newest seal lets one of them win. Events
- * leave the trail only under a seal: a "purged" seal is written first, then they are removed.
+ * Any writable handle seals; a compare-and-swap on the newest seal lets one of them win.
  */
 #include "ledger/seal.h"
 
@@ -14,7 +13,6 @@
 #define SEAL_AFTER_MS 60000
 #define SEAL_MAX      100000u /* events under one seal */
 #define PAGE          1000u
-#define PURGE_BATCH   200u /* records in one transaction: a few milliseconds */
 
 void sm_seal_put(const sm_seal *seal, sm_buf *body)
 {
@@ -91,8 +89,8 @@ static bool take_seal(void *context, const semel_event *e)
     return false;
 }
 
-static sm_err write_seal(semel *s, sm_work *w, const semel_health *h, const sm_seal *seal,
-                         semel_fault *fault)
+sm_err sm_seal_write(semel *s, sm_work *w, const semel_health *h, const sm_seal *seal,
+                     semel_fault *fault)
 {
     sm_seal_put(seal, &w->body);
     semel_event e = {
@@ -108,9 +106,8 @@ static sm_err write_seal(semel *s, sm_work *w, const semel_health *h, const sm_s
     return err == SM_OK ? s->ops->seal(s->store, &e, h->seal_seq, fault) : err;
 }
 
-/* The newest position that is covered by a seal. */
-static sm_err covered(semel *s, sm_work *w, const semel_health *h, uint64_t *to, bool *keyed,
-                      semel_fault *fault)
+sm_err sm_seal_covered(semel *s, sm_work *w, const semel_health *h, uint64_t *to, bool *keyed,
+                       semel_fault *fault)
 {
     *to = 0;
     *keyed = false;
@@ -145,7 +142,7 @@ static sm_err seal_some(semel *s, sm_work *w, const semel_health *h, uint64_t fr
     if (f.seal.events == 0)
         return SM_OK;
     *more = f.seal.to < h->last_seq;
-    return write_seal(s, w, h, &f.seal, fault);
+    return sm_seal_write(s, w, h, &f.seal, fault);
 }
 
 sm_err sm_seal_now(semel *s, bool force, semel_fault *fault)
@@ -161,7 +158,7 @@ sm_err sm_seal_now(semel *s, bool force, semel_fault *fault)
         bool keyed = false;
         e = s->ops->health(s->store, false, &h, fault);
         if (e == SM_OK)
-            e = covered(s, w, &h, &to, &keyed, fault);
+            e = sm_seal_covered(s, w, &h, &to, &keyed, fault);
         if (e == SM_OK && keyed && s->seal_key == NULL) { /* that is for those who have the key */
             if (force)
                 e = sm_fault_set(fault, SEMEL_E_INVALID,
@@ -184,96 +181,4 @@ sm_err sm_seal_now(semel *s, bool force, semel_fault *fault)
 semel_err semel_seal(semel *s, semel_fault *fault)
 {
     return sm_seal_now(s, true, fault);
-}
-
-/* ---- purging ---------------------------------------------------------------------------------*/
-
-typedef struct old_events {
-    sm_work *w;
-    int64_t before;
-    sm_seal newest;     /* the newest seal under which everything is old enough */
-    uint64_t purged_to; /* what a seal says that is gone already */
-    bool young;
-} old_events;
-
-static bool find_old(void *context, const semel_event *e)
-{
-    old_events *o = context;
-    sm_seal seal;
-    bool is = e->id == 0 && sm_seal_parse(&o->w->call, e, &seal);
-    if (is && seal.purged && seal.to > o->purged_to)
-        o->purged_to = seal.to;
-    if (e->at >= o->before) {
-        o->young = true;
-        return false;
-    }
-    if (is && !seal.purged)
-        o->newest = seal;
-    return true;
-}
-
-/* Finds up to where events may go, and writes that down. *to is 0 if none may. */
-static sm_err retire_events(semel *s, sm_work *w, uint64_t *to, semel_fault *fault)
-{
-    *to = 0;
-    semel_health h;
-    sm_err e = s->ops->health(s->store, false, &h, fault);
-    old_events o = {.w = w, .before = sm_now(s) - s->o.audit_retention_ms};
-    uint64_t covered_to;
-    bool keyed = false;
-    if (e == SM_OK)
-        e = covered(s, w, &h, &covered_to, &keyed, fault);
-    if (e != SM_OK || h.oldest_event_at == 0 || h.oldest_event_at >= o.before ||
-        (keyed && s->seal_key == NULL))
-        return e;
-    for (uint64_t after = 0, before = 1; after != before && !o.young && e == SM_OK;) {
-        before = after;
-        e = s->ops->events(s->store, NULL, &after, PAGE, find_old, &o, fault);
-    }
-    if (e != SM_OK || o.newest.to <= o.purged_to)
-        return e;
-    sm_seal gone = {.purged = true,
-                    .keyed = s->seal_key != NULL,
-                    .from = 1,
-                    .to = o.newest.to,
-                    .sealed = covered_to,
-                    .events = o.newest.events,
-                    .digest = o.newest.digest};
-    e = write_seal(s, w, &h, &gone, fault);
-    if (e == SM_OK)
-        *to = gone.to;
-    return e == SEMEL_E_STALE ? SM_OK : e;
-}
-
-/* Purges up to an event's number until nothing is left, or until somebody has enough. */
-static sm_err purge_to(semel *s, uint64_t events_to, semel_progress_fn *progress, void *context,
-                       uint64_t *done, bool *enough, semel_fault *fault)
-{
-    int64_t notes_before = sm_now(s) - s->o.audit_retention_ms;
-    sm_err e = SM_OK;
-    for (bool left = true; left && e == SM_OK && !*enough;) {
-        e = s->ops->purge(s->store, PURGE_BATCH, events_to, notes_before, done, &left, fault);
-        *enough = progress != NULL && !progress(context, *done, 0);
-    }
-    return e;
-}
-
-/* Records first: removing events begins with writing a seal, which a store that is full refuses. */
-semel_err semel_purge(semel *s, semel_progress_fn *progress, void *context, uint64_t *done,
-                      semel_fault *fault)
-{
-    *done = 0;
-    bool enough = false;
-    uint64_t events_to = 0;
-    sm_err e = purge_to(s, 0, progress, context, done, &enough, fault);
-    if (e != SM_OK || enough)
-        return e;
-    semel_answer *a = semel_answer_new();
-    if (a == NULL)
-        return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
-    e = retire_events(s, sm_work_start(a), &events_to, fault);
-    semel_answer_free(a);
-    if (e == SM_OK && events_to > 0)
-        e = purge_to(s, events_to, progress, context, done, &enough, fault);
-    return e;
 }

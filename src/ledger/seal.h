@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/digest.h"
+#include "ledger/ledger.h"
 #include "semel/store.h"
 #include "json/json.h"
 
@@ -21,5 +22,13 @@ void sm_seal_put(const sm_seal *seal, sm_buf *body);
 
 /* False if the event is no seal that makes sense. `a` is for reading and is reset. */
 bool sm_seal_parse(sm_arena *a, const semel_event *e, sm_seal *out);
+
+/* Writes a seal after the newest one, which is in `h`. SEMEL_E_STALE: somebody else has sealed. */
+sm_err sm_seal_write(semel *s, sm_work *w, const semel_health *h, const sm_seal *seal,
+                     semel_fault *fault);
+
+/* The newest position that is covered by a seal, and whether that seal has a key. */
+sm_err sm_seal_covered(semel *s, sm_work *w, const semel_health *h, uint64_t *to, bool *keyed,
+                       semel_fault *fault);
 
 #endif

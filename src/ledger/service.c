@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "core/report.h"
 
 bool sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns)
@@ -22,37 +23,43 @@ sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a)
 
 /* ---- recording -------------------------------------------------------------------------------*/
 
-#define RECORD_MS  120000
-#define RECORD_MAX 16u /* each of those who try for so long keeps a thread */
-#define PAUSE_MS   100
+#define PAUSE_MS 100
 
-static sm_err record_once(semel *s, sm_str claim, const semel_outcome *outcome, sm_str actor,
-                          semel_answer *a)
+static sm_err record_once(semel *s, sm_running *r, const sm_recording *what, semel_answer *a)
 {
-    return outcome == NULL ? sm_give_back(s, claim, a) : sm_commit_as(s, claim, outcome, actor, a);
+    bool absent;
+    return what->outcome == NULL ? sm_unclaim(s, &r->claim, a, &absent)
+                                 : sm_running_end(s, r, what->outcome, what->actor, a);
 }
 
-sm_err sm_record(semel *s, sm_str claim, const semel_outcome *outcome, sm_str actor,
-                 const atomic_bool *stop, semel_answer *a)
+sm_err sm_record(semel *s, sm_running *r, const sm_recording *what, semel_answer *a)
 {
-    sm_err e = record_once(s, claim, outcome, actor, a);
-    if (e != SEMEL_E_UNAVAILABLE)
-        return e;
-    bool some = atomic_fetch_add(&s->recording, 1) < RECORD_MAX;
-    int64_t deadline = sm_clock_deadline_ns(some ? RECORD_MS : SM_RUN_LEASE_MS);
-    while (e == SEMEL_E_UNAVAILABLE && sm_clock_mono_ns() < deadline &&
-           !(stop != NULL && atomic_load(stop))) {
+    int64_t deadline = sm_clock_deadline_ns(SM_RECORD_MS);
+    sm_err e = record_once(s, r, what, a);
+    if (e != SM_OK)
+        what->on_failure(what->context, sm_str_from(sm_work_of(a)->fault.text[0] != '\0'
+                                                        ? sm_work_of(a)->fault.text
+                                                        : semel_err_text(e)));
+    while (e == SEMEL_E_UNAVAILABLE && !sm_ledger_lost(a) && sm_clock_mono_ns() < deadline &&
+           !atomic_load(what->stop)) {
         usleep(PAUSE_MS * 1000);
-        e = record_once(s, claim, outcome, actor, a);
+        e = record_once(s, r, what, a);
     }
-    atomic_fetch_sub(&s->recording, 1);
+    if (e != SM_OK && what->outcome == NULL)
+        sm_withdraw(s, &r->claim); /* the keeper goes on trying */
+    if (e != SM_OK && e != SEMEL_E_BAD_ARGUMENTS && what->outcome != NULL)
+        sm_running_owe(s, r, what->outcome, what->actor);
+    else
+        sm_running_remove(s, r);
     return e;
 }
 
-int64_t sm_settled_at(const semel_answer *a)
+int64_t sm_settled_at(const semel_answer *a, int64_t *window_end)
 {
     const sm_work *w = a->work;
-    return semel_state_settled(a->state) ? w->memo.effect.settled_at : 0;
+    bool settled = semel_state_settled(a->state);
+    *window_end = settled ? w->memo.effect.window_end : 0;
+    return settled ? w->memo.effect.settled_at : 0;
 }
 
 /* ---- contracts -------------------------------------------------------------------------------*/
@@ -111,4 +118,10 @@ sm_err sm_contracts_replace(semel *s, sm_str name, sm_str text, sm_report *repor
     sm_contracts_free(old);
     sm_contracts_free(new);
     return SM_OK;
+}
+
+sm_err sm_try_write(semel *s, sm_fault *fault)
+{
+    bool there = s->ops->size > offsetof(semel_store_ops, try_write) && s->ops->try_write != NULL;
+    return there ? s->ops->try_write(s->store, fault) : SM_OK;
 }

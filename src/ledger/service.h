@@ -18,17 +18,21 @@
  */
 typedef struct sm_asking {
     semel_call call;  /* wait_ms is not looked at */
-    sm_str actor;     /* who asks, for the audit trail; absent: the ledger's */
+    sm_str actor;     /* who asks, authenticated; absent: the ledger's own, not authenticated */
     bool upstream;    /* whoever asks executes it here: what is left over is for sm_on_due */
     int64_t lease_ms; /* 0: the contract's */
-    uint64_t shape;   /* a number for what will be sent, to tell whether a resend would be the same;
-                         may be set by `prepare`; 0: none */
+    uint64_t shape;   /* a number for how it will be sent, to tell whether a resend would be the
+                         same; may be set by `prepare`; 0: none */
 
     /* What asking must not cause, beyond what it never does. */
     bool patient; /* asked again, it begins nothing out of doubt: that is looked after elsewhere */
     bool quiet;   /* nobody is asked for an approval, and nothing runs unrecorded */
     bool full;    /* nothing is begun: `turned_away` tells that it would have been */
+    bool ran;     /* the caller has run it: nothing is ever begun for the caller again */
     bool large;   /* arguments of up to SM_ARGS_MAX bytes, and not only SM_JSON_BYTES_MAX */
+    bool http;    /* they are those of an HTTP request: see core/identity.h */
+    const sm_idempotency *down; /* how the caller's upstream is given a key, if its contract does
+                                   not say; NULL: not at all */
     bool turned_away;
 
     /* Called once the call has its contract and full arguments, before the ledger is asked for
@@ -67,14 +71,34 @@ bool sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns);
 /* Gives a claim back under which nothing was done: the key is free again. */
 sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a);
 
-/* Records how an attempt ended, or with no outcome gives its claim back. A ledger that is away is
- * asked again for minutes, unless *stop (may be NULL): an outcome that comes late is still the
- * truth, and settles the doubt that has arisen meanwhile. */
-sm_err sm_record(semel *s, sm_str claim, const semel_outcome *outcome, sm_str actor,
-                 const atomic_bool *stop, semel_answer *a);
+/* How the end of an attempt is recorded. */
+typedef struct sm_recording {
+    const semel_outcome *outcome; /* NULL: nothing was done, and the claim is given back */
+    sm_str actor;
+    const atomic_bool *stop; /* whoever records has no time any more */
+    /* Called once, when the first try fails. */
+    void (*on_failure)(void *context, sm_str reason);
+    void *context;
+} sm_recording;
 
-/* When the effect that an answer is about was settled, by the store's clock; 0: it is not. */
-int64_t sm_settled_at(const semel_answer *a);
+/* Records how an attempt ended, and removes the attempt from the table. If the ledger is
+ * unavailable, it tries again for SM_RECORD_MS, or until *stop. After that it gives up with the
+ * error, and the background goes on trying, as long as the handle is open: a late outcome still
+ * settles the doubt that has arisen meanwhile. Until it is recorded, equal calls of this handle get
+ * the outcome as a replay with the result SM_UNRECORDED. The result is SM_PUT_BACK if the ledger
+ * had lost the attempt's record. */
+sm_err sm_record(semel *s, sm_running *r, const sm_recording *what, semel_answer *a);
+
+/* When the effect that an answer is about was settled, and when its window ends (INT64_MAX: never),
+ * by the store's clock; 0: it is not settled. */
+int64_t sm_settled_at(const semel_answer *a, int64_t *window_end);
+
+/* Checks the place of the ledger that a URL names (NULL: as in semel_options) as opening does, but
+ * asks no server, and opens and makes nothing. */
+sm_err sm_ledger_place(const char *url, sm_fault *fault);
+
+/* Whether the store takes writes now: SM_OK, or the error of a write. Blocks as a write does. */
+sm_err sm_try_write(semel *s, sm_fault *fault);
 
 /* ---- following -------------------------------------------------------------------------------*/
 
@@ -102,13 +126,14 @@ sm_contracts *sm_contracts_keep(semel *s, semel_answer *a);
 
 /* ---- people whom the caller has authenticated ------------------------------------------------*/
 
-/* As semel_approve and semel_deny, also where the contract wants approvals through the gateway; and
- * whoever asked for an approval cannot give it, unless the contract says so (I7). */
+/* As semel_approve and semel_deny, also if the contract says `via: gateway`. FORBIDDEN if the actor
+ * has asked for the call (sm_asking.actor), unless the contract says `self_approval`. Those who
+ * have approved a call cannot ask for it either (I7). */
 sm_err sm_approve(semel *s, semel_str request, semel_str actor, semel_answer *a);
 sm_err sm_deny(semel *s, semel_str request, semel_str actor, semel_str reason, semel_answer *a);
 
 /* As semel_commit and semel_renew, by whoever was authenticated. */
-sm_err sm_commit_as(semel *s, sm_str claim, const semel_outcome *outcome, sm_str actor,
+sm_err sm_commit_as(semel *s, sm_str claim, const semel_outcome *outcome, size_t most, sm_str actor,
                     semel_answer *a);
 sm_err sm_renew_as(semel *s, sm_str claim, int64_t lease_ms, sm_str actor, semel_answer *a);
 

@@ -4,7 +4,7 @@
  */
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "ledger/ledger.h"
+#include "ledger/resource.h"
 #include "json/canon.h"
 
 #define EVENTS_MAX 1000u
@@ -15,6 +15,7 @@ typedef struct story {
     uint64_t count;
     uint64_t replays;
     int64_t last_replay;
+    bool overwritten;
     sm_err err;
 } story;
 
@@ -91,6 +92,18 @@ static void put_member(sm_buf *out, const char *name, sm_str text)
     sm_json_put_string(out, text);
 }
 
+/* What it acts on, and whether a repeat would run because others have written that since. */
+static void put_resource(const sm_work *w, bool overwritten, sm_buf *out)
+{
+    char text[SM_HASH_TEXT + 1];
+    if (!w->memo.terms.resource)
+        return;
+    sm_hash_text(&w->memo.resource.hash, text);
+    put_member(out, "resource", sm_str_from(text));
+    if (overwritten)
+        sm_buf_text(out, ",\"overwritten\":true");
+}
+
 static void put_story(sm_work *w, semel_answer *a, story *t, sm_buf *out)
 {
     const semel_record *r = &w->cur;
@@ -104,6 +117,7 @@ static void put_story(sm_work *w, semel_answer *a, story *t, sm_buf *out)
         sm_buf_text(out, ",\"args\":");
         sm_buf_str(out, r->args);
     }
+    put_resource(w, t->overwritten, out);
     sm_put_stamp(out, "created_at", r->created_at);
     sm_put_stamp(out, "updated_at", r->updated_at);
     sm_put_stamp(out, "lease_end", w->memo.effect.lease_end);
@@ -143,6 +157,9 @@ semel_err semel_show(semel *s, const semel_name *name, semel_answer *a, semel_st
     if (e == SM_OK)
         e = s->ops->notes(s->store, w->cur.id, w->cur.generation, EVENTS_MAX, tell_note, &t,
                           &w->fault);
+    if (e == SM_OK && w->memo.terms.resource && sm_effect_applied(&w->memo.effect) &&
+        !sm_always_retry(w->cur.caller, w->cur.step))
+        e = sm_resource_overwritten(s, w, &w->memo.resource, &t.overwritten);
     sm_buf_clear(&w->json);
     if (e == SM_OK)
         put_story(w, a, &t, &w->json);

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "ledger/ledger.h"
+#include "ledger/resource.h"
 #include "json/canon.h"
 
 #define PAGE 500u
@@ -19,8 +19,12 @@
 static void put_hex(sm_buf *out, const char *name, const void *bytes, size_t n)
 {
     sm_buf_printf(out, ",\"%s\":\"", name);
-    for (size_t i = 0; i < n; i++)
-        sm_buf_printf(out, "%02x", ((const uint8_t *)bytes)[i]);
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < n; i++) {
+        uint8_t byte = ((const uint8_t *)bytes)[i];
+        sm_buf_byte(out, digits[byte >> 4]);
+        sm_buf_byte(out, digits[byte & 15]);
+    }
     sm_buf_byte(out, '"');
 }
 
@@ -63,12 +67,13 @@ static const semel_record *choose(exporting *x, const semel_record *r)
     return x->w->cur.created_at >= x->started ? &x->w->cur : NULL;
 }
 
-static void put_record(sm_buf *out, const semel_record *r, int64_t now)
+/* `count`: of the writes of what it acts on; 0: it acts on nothing. */
+static void put_record(sm_buf *out, const semel_record *r, uint64_t count, int64_t now)
 {
     char handle[SM_HANDLE_TEXT];
     sm_handle h = {.shard = r->shard, .id = r->id, .generation = r->generation};
     sm_handle_effect(&h, handle);
-    sm_buf_printf(out, "{\"semel\":1,\"effect\":\"%s\",\"state\":\"%s\"", handle,
+    sm_buf_printf(out, "{\"semel\":2,\"effect\":\"%s\",\"state\":\"%s\"", handle,
                   semel_state_name((semel_state)r->state));
     put_hex(out, "key", r->key.b, sizeof r->key.b);
     put_text(out, "scope", r->scope);
@@ -92,6 +97,7 @@ static void put_record(sm_buf *out, const semel_record *r, int64_t now)
     put_hex(out, "head", r->head.b, sizeof r->head.b);
     put_number(out, "events", (int64_t)r->events);
     put_hex(out, "life", r->life.p, r->life.n);
+    put_number(out, "written", (int64_t)count);
     if (r->outcome.p != NULL && (r->settled_at == 0 || now < r->result_end))
         put_hex(out, "outcome", r->outcome.p, r->outcome.n);
     sm_buf_text(out, "}\n");
@@ -100,12 +106,27 @@ static void put_record(sm_buf *out, const semel_record *r, int64_t now)
 static bool export_one(void *context, const semel_record *r, int64_t now)
 {
     exporting *x = context;
+    sm_memo memo;
     r = choose(x, r);
     if (r == NULL)
         return x->err == SM_OK;
+    if (sm_memo_unpack(r, &memo) != SM_OK) {
+        char handle[SM_HANDLE_TEXT];
+        sm_handle h = {.shard = r->shard, .id = r->id, .generation = r->generation};
+        sm_handle_effect(&h, handle);
+        x->err = sm_fault_set(&x->w->fault, SEMEL_E_CORRUPT,
+                              "the ledger is damaged: the record of %s does not make sense; run "
+                              "`semel audit verify`",
+                              handle);
+        return false;
+    }
+    uint64_t count = 0;
+    if (memo.terms.resource)
+        x->err = sm_resource_count(x->s, &memo.resource, r->shard, &count, &x->w->fault);
     sm_buf_clear(&x->line);
-    put_record(&x->line, r, now);
-    x->err = x->line.err;
+    put_record(&x->line, r, count, now);
+    if (x->err == SM_OK)
+        x->err = x->line.err;
     if (x->err == SM_OK)
         x->stopped = !x->sink(x->context, sm_buf_view(&x->line));
     return x->err == SM_OK && !x->stopped;
@@ -119,13 +140,14 @@ semel_err semel_export(semel *s, semel_str scope, semel_line_fn *line, void *con
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     exporting x = {
         .s = s, .w = sm_work_start(a), .sink = line, .context = context, .started = sm_now(s)};
-    sm_buf_init(&x.line, SM_ARENA_MAX);
+    sm_buf_init(&x.line, SM_LINE_MAX);
     semel_filter filter = {.scope = scope};
     sm_err e = SM_OK;
     for (uint64_t cursor = 0, more = 1; e == SM_OK && more && !x.stopped; more = cursor != 0) {
         e = s->ops->query(s->store, &filter, &cursor, PAGE, export_one, &x, fault);
         if (e == SM_OK && x.err != SM_OK)
-            e = sm_fault_set(fault, x.err, "%s", semel_err_text(x.err));
+            e = sm_fault_set(fault, x.err, "%s",
+                             x.w->fault.text[0] != '\0' ? x.w->fault.text : semel_err_text(x.err));
     }
     sm_buf_fini(&x.line);
     semel_answer_free(a);
@@ -176,24 +198,27 @@ static int64_t get_number(importing *m, const char *name)
     return n;
 }
 
+static int digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Decodes in place: the line is our own copy, and a large outcome needs no second buffer. */
 static sm_str get_hex(importing *m, const char *name, bool required)
 {
     sm_str text = get_text(m, name, required);
-    uint8_t *out = text.p == NULL ? NULL : sm_arena_alloc(&m->w->call, text.n / 2 + 1);
-    if (out == NULL)
-        return (sm_str){0};
+    char *out = (char *)(uintptr_t)text.p;
     for (size_t i = 0; i + 1 < text.n; i += 2) {
-        unsigned byte;
-        char pair[3] = {text.p[i], text.p[i + 1], '\0'};
-        if (strspn(pair, "0123456789abcdef") != 2 || sscanf(pair, "%2x", &byte) != 1) {
+        int high = digit(text.p[i]), low = digit(text.p[i + 1]);
+        if (high < 0 || low < 0) {
             bad_line(m, name);
             break;
         }
-        out[i / 2] = (uint8_t)byte;
+        out[i / 2] = (char)(high << 4 | low);
     }
     if (text.n % 2 != 0)
         bad_line(m, name);
-    return (sm_str){(char *)out, text.n / 2};
+    return (sm_str){out, text.n / 2};
 }
 
 static void get_hash(importing *m, const char *name, sm_hash *out)
@@ -249,9 +274,7 @@ static sm_err get_record(importing *m, semel_record *r)
 /* Whether an effect may have touched the world, as far as its state says. */
 static bool may_have_run(const sm_effect *e)
 {
-    return e->state == SEMEL_S_RUNNING || e->state == SEMEL_S_IN_DOUBT ||
-           e->state == SEMEL_S_SUCCEEDED || e->state == SEMEL_S_PARTIAL ||
-           (e->state == SEMEL_S_FAILED && (e->applied || e->abandoned));
+    return e->state == SEMEL_S_RUNNING || e->state == SEMEL_S_IN_DOUBT || sm_effect_done(e);
 }
 
 /* Whether what is here gives way. What is forgotten there says nothing. Where nothing ran here and
@@ -346,18 +369,23 @@ semel_err semel_import_line(semel *s, semel_str line, semel_imported *count, sem
     if (a == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     sm_work *w = sm_work_start(a);
-    static const sm_json_limits limits = {SM_ARENA_MAX, SM_JSON_DEPTH_MAX, SM_JSON_VALUES_MAX + 64};
+    static const sm_json_limits limits = {SM_LINE_MAX, SM_JSON_DEPTH_MAX, SM_JSON_VALUES_MAX + 64};
     importing m = {.w = w, .fault = fault};
     count->lines++;
     sm_err e = sm_json_read(&w->call, line, &limits, &m.line, fault);
     const sm_json *version = e == SM_OK ? sm_json_find(m.line, SM_STR("semel")) : NULL;
     if (e == SM_OK && (version == NULL || version->type != SM_JSON_NUMBER ||
-                       !sm_str_is(sm_json_text(version), "1")))
+                       !sm_str_is(sm_json_text(version), "2")))
         e = bad_line(&m, "semel");
     if (e == SM_OK)
         e = get_record(&m, &w->cur);
     if (e == SM_OK && sm_memo_unpack(&w->cur, &w->memo) != SM_OK)
         e = bad_line(&m, "life");
+    /* Counts of one ledger mean nothing in another, but whether it was the last write does. */
+    if (e == SM_OK && (uint64_t)get_number(&m, "written") != w->memo.written)
+        w->memo.written = 0;
+    if (e == SM_OK)
+        e = m.err;
     semel_outcome outcome;
     if (e == SM_OK && w->cur.outcome.p != NULL && !sm_outcome_unpack(w->cur.outcome, &outcome))
         e = bad_line(&m, "outcome");

@@ -28,6 +28,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/shares.h"
 #include "base/thread.h"
 
 #define BUCKETS       4096u
@@ -50,7 +51,7 @@ struct sm_waits {
     pthread_mutex_t lock;
     pthread_cond_t wanted; /* a watch wants a watcher */
     bool stop;
-    size_t parked;
+    sm_shares parked; /* by who asks */
 
     uint64_t bells[BUCKETS];
     sm_watch *watches[BUCKETS];
@@ -137,7 +138,7 @@ static void add(sm_waits *w, sm_watch *on, sm_waiter *waiter)
     if (on->waiters != NULL)
         on->waiters->prev = waiter;
     on->waiters = waiter;
-    w->parked++;
+    sm_shares_take(&w->parked, waiter->ask->actor);
     if (!on->busy)
         watch_queue(w, on);
 }
@@ -152,7 +153,7 @@ static void take(sm_waits *w, sm_waiter *waiter)
     if (waiter->next != NULL)
         waiter->next->prev = waiter->prev;
     waiter->watch = NULL;
-    w->parked--;
+    sm_shares_give(&w->parked, waiter->ask->actor);
     watch_drop(w, on);
 }
 
@@ -162,7 +163,7 @@ static sm_waiter *take_all(sm_waits *w, sm_watch *on, sm_waiter *others)
     sm_waiter *list = on->waiters;
     for (sm_waiter *x = list; x != NULL; x = x->next) {
         x->watch = NULL;
-        w->parked--;
+        sm_shares_give(&w->parked, x->ask->actor);
         if (x->next == NULL) {
             x->next = others;
             break;
@@ -257,7 +258,7 @@ sm_parked sm_waits_park(sm_waits *w, sm_waiter *waiter, size_t most)
     pthread_mutex_lock(&w->lock);
     assert(waiter->watch == NULL);
     sm_watch *on = *watch_at(w, q->id);
-    if (w->parked < most) {
+    if (sm_shares_room(&w->parked, q->actor, most) == SM_ROOM) {
         if (waiter->heard != w->bells[q->id % BUCKETS] || (on != NULL && newer(&on->asked, q))) {
             parked = SM_RUNG;
         } else if (staffed(w, on) && (on = watch_for(w, q)) != NULL) {
@@ -282,7 +283,7 @@ bool sm_waits_leave(sm_waits *w, sm_waiter *waiter)
 size_t sm_waits_parked(sm_waits *w)
 {
     pthread_mutex_lock(&w->lock);
-    size_t parked = w->parked;
+    size_t parked = w->parked.taken;
     pthread_mutex_unlock(&w->lock);
     return parked;
 }
@@ -339,7 +340,8 @@ void sm_waits_free(sm_waits *w)
     if (w == NULL)
         return;
     pthread_mutex_lock(&w->lock);
-    assert(w->parked == 0);
+    assert(w->parked.taken == 0);
+    sm_shares_fini(&w->parked);
     w->stop = true;
     pthread_cond_broadcast(&w->wanted);
     pthread_mutex_unlock(&w->lock);

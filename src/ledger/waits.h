@@ -40,10 +40,10 @@ void sm_waits_free(sm_waits *w);
 /* What is counted of an effect's bell; to be asked before the ledger is. */
 uint64_t sm_waits_heard(sm_waits *w, uint64_t id);
 
-/* PARKED: `wake` will be called, once, from some thread, unless it leaves before; that may be
- * before this returns. RUNG: it has changed since it was heard, or since it was asked, so ask
- * again. NO_ROOM: out of memory, of threads, or of `most` places, which count all who are parked.
- */
+/* PARKED: `wake` will be called once, from some thread, unless the caller leaves before; that may
+ * happen before this returns. RUNG: the effect has changed since the caller asked, so ask again.
+ * NO_ROOM: out of memory, of threads, of the `most` places for all who are parked, or of this
+ * actor's share of them (ask->actor, base/shares.h). */
 typedef enum sm_parked { SM_PARKED, SM_RUNG, SM_NO_ROOM } sm_parked;
 sm_parked sm_waits_park(sm_waits *w, sm_waiter *waiter, size_t most);
 

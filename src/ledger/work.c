@@ -43,6 +43,7 @@ void semel_answer_free(semel_answer *a)
     for (size_t i = 0; i < sizeof bufs / sizeof bufs[0]; i++)
         sm_buf_fini(bufs[i]);
     sm_contracts_free(w->contracts);
+    free(w->recalled);
     sm_arena_fini(&w->call);
     sm_arena_fini(&w->held);
     sm_keyer_fini(&w->keyer);
@@ -57,9 +58,24 @@ sm_work *sm_work_start(semel_answer *a)
     sm_arena_reset(&w->call);
     sm_arena_reset(&w->held);
     w->cur.version = 0;
+    free(w->recalled);
+    w->recalled = NULL;
     w->fault.code = SM_OK;
     w->fault.text[0] = '\0';
     return w;
+}
+
+void sm_work_rest(semel_answer *a)
+{
+    sm_work *w = sm_work_start(a);
+    sm_buf *const bufs[] = {&w->life, &w->outcome, &w->args, &w->body,
+                            &w->what, &w->scratch, &w->json};
+    for (size_t i = 0; i < sizeof bufs / sizeof bufs[0]; i++) {
+        if (bufs[i]->cap > SM_KEPT_BYTES) {
+            sm_buf_fini(bufs[i]);
+            sm_buf_init(bufs[i], HELD_MAX);
+        }
+    }
 }
 
 sm_str sm_work_copy(sm_work *w, sm_str s)

@@ -14,16 +14,17 @@ typedef struct sm_work {
     sm_arena call;
     sm_arena held;
     sm_keyer keyer;
-    sm_buf life;      /* of the record being written */
-    sm_buf outcome;   /* likewise */
-    sm_buf args;      /* likewise */
-    sm_buf body;      /* of the event being written */
-    sm_buf what;      /* likewise */
-    sm_buf scratch;   /* for hashing */
-    sm_buf json;      /* the answer as JSON */
-    semel_record cur; /* the record that the call is about */
-    int64_t now;      /* the store's, when it was read */
-    sm_memo memo;     /* its memo */
+    sm_buf life;                  /* of the record being written */
+    sm_buf outcome;               /* likewise */
+    sm_buf args;                  /* likewise */
+    sm_buf body;                  /* of the event being written */
+    sm_buf what;                  /* likewise */
+    sm_buf scratch;               /* for hashing */
+    sm_buf json;                  /* the answer as JSON */
+    semel_record cur;             /* the record that the call is about */
+    int64_t now;                  /* the store's, when it was read */
+    struct sm_recalled *recalled; /* the copy that `cur` was recalled from, or NULL */
+    sm_memo memo;                 /* its memo */
     sm_step step;
     semel_fault fault;
     sm_contracts *contracts; /* those in use when they were last asked for; held */
@@ -36,6 +37,9 @@ static inline sm_work *sm_work_of(semel_answer *a)
 
 /* Starts a call: forgets what the answer said. */
 sm_work *sm_work_start(semel_answer *a);
+
+/* The same, for one that is not used for a while: large memory goes back. */
+void sm_work_rest(semel_answer *a);
 
 /* A copy of a text that lives as long as the answer. Absent stays absent; p is NULL if there is no
  * memory. */

@@ -10,6 +10,7 @@
 #include "base/duration.h"
 #include "base/limits.h"
 #include "ledger/ledger.h"
+#include "ledger/resource.h"
 #include "json/canon.h"
 
 static const char *note_name(sm_note n)
@@ -63,7 +64,7 @@ void sm_body_hash(sm_work *w, const char *name, const sm_hash *value)
 static sm_err put_args(sm_work *w, const sm_identity *id)
 {
     const sm_json *args;
-    sm_err e = sm_redact(&w->call, id->contract, id->filled, &args);
+    sm_err e = sm_redact(&w->call, id, &args);
     sm_buf_clear(&w->args);
     return e != SM_OK ? e : sm_json_canon(args, &w->args, (sm_str){0}, &w->fault);
 }
@@ -85,9 +86,11 @@ sm_err sm_approval_digest(sm_work *w, const sm_identity *id, const sm_call *call
                : sm_digest_bytes(&w->keyer.digest, w->scratch.p, w->scratch.len, out);
 }
 
-void sm_outcome_settle(sm_arena *a, semel_outcome *o)
+void sm_outcome_settle(sm_arena *a, semel_outcome *o, size_t most)
 {
-    o->kept = o->value.n <= SM_OUTCOME_MAX && o->bytes <= o->value.n;
+    const sm_json_limits limits = {
+        .bytes = most, .depth = SM_JSON_DEPTH_MAX, .values = SM_JSON_VALUES_MAX};
+    o->kept = o->value.n <= most && o->bytes <= o->value.n;
     if (o->bytes < o->value.n)
         o->bytes = o->value.n;
     o->is_json = false;
@@ -95,7 +98,7 @@ void sm_outcome_settle(sm_arena *a, semel_outcome *o)
         o->value = (sm_str){0};
     } else if (o->value.p != NULL) {
         const sm_json *v;
-        o->is_json = sm_json_read(a, o->value, &sm_json_default_limits, &v, NULL) == SM_OK;
+        o->is_json = sm_json_read(a, o->value, &limits, &v, NULL) == SM_OK;
     }
 }
 
@@ -212,6 +215,8 @@ static sm_err take_call(sm_work *w, const sm_change *change, semel_record *r)
     m->terms.asks = asked;
     m->terms.upstream = change->upstream;
     m->terms.redacted = id->contract->redact.n > 0;
+    m->terms.resource = !sm_resource_none(&id->resource);
+    m->resource = id->resource;
     m->shape = change->shape;
     r->group = (sm_hash){0};
     sm_fingerprint print;
@@ -224,7 +229,6 @@ static sm_err take_call(sm_work *w, const sm_change *change, semel_record *r)
         e = put_args(w, id);
     r->args = w->args.len == 0 ? (sm_str){0} : sm_buf_view(&w->args);
     if (e == SM_OK && sm_step_noted(&w->step, SM_N_REQUESTED)) {
-        e = sm_digest_bytes(&w->keyer.digest, change->actor.p, change->actor.n, &m->requester);
         sm_body_number(w, "request", w->step.next.request);
         sm_body_hash(w, "digest", &w->step.next.digest);
         sm_body_hash(w, "fingerprint", &r->fingerprint);
@@ -232,14 +236,24 @@ static sm_err take_call(sm_work *w, const sm_change *change, semel_record *r)
     return e;
 }
 
-static sm_err make_event(sm_work *w, const sm_change *change, semel_record *r, bool fresh,
+/* Whether a history begins: a new record's, unless it is the one that was lost. */
+static bool begins_history(const sm_work *w, const sm_change *change, bool fresh)
+{
+    return fresh && !(change->returns && change->import->generation == w->step.next.generation);
+}
+
+static sm_err make_event(sm_work *w, const sm_change *change, semel_record *r, bool begins,
                          semel_event *ev)
 {
-    sm_hash record;
+    sm_hash record, was;
     sm_err e = sm_record_digest(&w->keyer.digest, &w->scratch, r, &record);
+    if (e == SM_OK && w->cur.version != 0)
+        e = sm_record_digest(&w->keyer.digest, &w->scratch, &w->cur, &was);
     if (e != SM_OK)
         return e;
     sm_body_hash(w, "record", &record);
+    if (w->cur.version != 0)
+        sm_body_hash(w, "was", &was);
     if (r->purge_at != 0 && r->purge_at != INT64_MAX)
         sm_body_number(w, "purge_at", (uint64_t)r->purge_at);
     sm_buf_clear(&w->what);
@@ -256,27 +270,36 @@ static sm_err make_event(sm_work *w, const sm_change *change, semel_record *r, b
         .id = r->id,
         .generation = r->generation,
         .shard = r->shard,
-        .index = fresh ? 1 : r->events + 1,
+        .index = begins ? 1 : r->events + 1,
         .at = w->now,
         .what = sm_buf_view(&w->what),
         .actor = change->actor,
         .body = sm_buf_view(&w->body),
-        .prev = fresh ? (sm_hash){{0}} : r->head,
+        .prev = begins ? (sm_hash){{0}} : r->head,
     };
     return sm_chain_hash(&w->keyer.digest, &w->scratch, ev);
 }
 
+/* Of bytes that the record holds; zero if it holds none. */
+static sm_err hash_payload(sm_work *w, sm_str bytes, sm_hash *out)
+{
+    *out = (sm_hash){{0}};
+    return bytes.p == NULL ? SM_OK : sm_digest_bytes(&w->keyer.digest, bytes.p, bytes.n, out);
+}
+
 /* Everything about the record but its event. */
-static sm_err make_record(semel *s, sm_work *w, const sm_change *change, bool fresh,
-                          semel_write *wr)
+static sm_err make_record(semel *s, sm_work *w, const sm_change *change, sm_counting *counting,
+                          bool fresh, semel_write *wr)
 {
     semel_record *r = &wr->next;
     sm_memo *m = &w->memo;
     sm_err e = SM_OK;
     if (change->import != NULL) {
         *r = *change->import;
-        r->events = w->cur.version == 0 ? 0 : w->cur.events;
-        r->head = w->cur.head;
+        if (!fresh || begins_history(w, change, fresh)) {
+            r->events = w->cur.version == 0 ? 0 : w->cur.events;
+            r->head = w->cur.head;
+        }
     } else if (fresh) {
         e = start_record(w, change, r);
     } else {
@@ -312,8 +335,15 @@ static sm_err make_record(semel *s, sm_work *w, const sm_change *change, bool fr
     } else {
         wr->same_outcome = change->import == NULL;
     }
+    if (e == SM_OK && !wr->same_args)
+        e = hash_payload(w, r->args, &m->args);
+    if (e == SM_OK && !wr->same_outcome)
+        e = hash_payload(w, r->outcome, &m->outcome);
+    if (e == SM_OK)
+        e = sm_counting_take(s, w, counting, r->shard, wr);
     if (e == SM_OK)
         e = sm_memo_pack(m, r, &w->life);
+    r->version = fresh ? 1 : w->cur.version + 1;
     r->updated_at = w->now;
     r->due_at = due_at(m, w->now);
     r->purge_at = purge_at(s, m, w->now);
@@ -321,30 +351,49 @@ static sm_err make_record(semel *s, sm_work *w, const sm_change *change, bool fr
     return e;
 }
 
-sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
+/* One try. SEMEL_E_OVER_CAP: others have written the resource meanwhile. */
+static sm_err try_write(semel *s, sm_work *w, const sm_change *change, sm_counting *counting,
+                        semel_write *wr)
 {
-    semel_write wr = {
-        .expect_generation = w->cur.generation, .expect_version = w->cur.version, .now = w->now};
     bool fresh = w->cur.version == 0 || w->step.next.generation != w->cur.generation;
     assert(!fresh || change->identity != NULL || change->import != NULL);
-    sm_err e = make_record(s, w, change, fresh, &wr);
+    *wr = (semel_write){
+        .expect_generation = w->cur.generation, .expect_version = w->cur.version, .now = w->now};
+    sm_err e = make_record(s, w, change, counting, fresh, wr);
     if (e != SM_OK)
         return e;
-    e = make_event(w, change, &wr.next, fresh, &wr.event);
+    e = make_event(w, change, &wr->next, begins_history(w, change, fresh), &wr->event);
     if (e != SM_OK || w->body.err != SM_OK || w->what.err != SM_OK)
         return e != SM_OK ? e : SEMEL_E_NOMEM;
-    wr.next.head = wr.event.hash;
-    wr.next.events = wr.event.index;
-    wr.barred_by_group = change->barrier;
-    wr.alone = change->alone;
+    wr->next.head = wr->event.hash;
+    wr->next.events = wr->event.index;
+    wr->barred_by_group = change->barrier;
+    wr->alone = change->alone;
+    wr->evidence = change->evidence;
     bool inserted = true;
-    int64_t asked_ms = sm_clock_boot_ms();
     if (w->cur.version == 0)
-        e = s->ops->claim(s->store, &wr, &w->room, &w->cur, &w->now, &inserted, &w->fault);
+        e = s->ops->claim(s->store, wr, &w->room, &w->cur, &w->now, &inserted, &w->fault);
     else
-        e = s->ops->apply(s->store, &wr, &w->room, &w->cur, &w->now, &w->fault);
-    if (e == SM_OK && !inserted)
-        e = SEMEL_E_STALE;
+        e = s->ops->apply(s->store, wr, &w->room, &w->cur, &w->now, &w->fault);
+    return e == SM_OK && !inserted ? SEMEL_E_STALE : e;
+}
+
+sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
+{
+    semel_write wr;
+    sm_counting counting = sm_counting_of(w, change);
+    const semel_record cur = w->cur;
+    int64_t asked_ms = sm_clock_boot_ms(), now = w->now;
+    size_t body = w->body.len;
+    sm_err e = try_write(s, w, change, &counting, &wr);
+    for (int races = 0; e == SEMEL_E_OVER_CAP && races < SM_RACES_MAX; races++) {
+        w->cur = cur;
+        w->now = now;
+        w->body.len = body;
+        w->fault = (semel_fault){0};
+        asked_ms = sm_clock_boot_ms();
+        e = try_write(s, w, change, &counting, &wr);
+    }
     /* In observe mode the call runs all the same. */
     if (e == SEMEL_E_UNAVAILABLE && change->secret != NULL &&
         sm_step_noted(&w->step, SM_N_STARTED) && w->memo.terms.mode != SM_MODE_OBSERVE) {

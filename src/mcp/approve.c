@@ -7,23 +7,47 @@
  * asked anew, still awaits that very request for this very call (I7), so nothing has to be signed.
  */
 #include "base/base64.h"
+#include "base/visible.h"
 #include "mcp/call.h"
+#include "mcp/names.h"
 #include "json/canon.h"
 
 #define STATE    "semel-approval:"
 #define QUESTION "semel-approval"
 
+#define SHOWN_MAX 4000u /* bytes of the arguments that the user is shown */
+
+/* The arguments by value, so that spaces and escapes cannot hide anything. */
+static void put_args(sm_buf *out, mcp_call *call)
+{
+    const sm_json *value = NULL;
+    sm_buf canon;
+    sm_buf_init(&canon, 2 * MCP_LINE_MAX);
+    if (sm_json_read(&call->arena, call->ask.call.args, &sm_json_args_limits, &value, NULL) !=
+            SM_OK ||
+        sm_json_canon(value, &canon, (sm_str){0}, NULL) != SM_OK || canon.err != SM_OK)
+        out->err = SEMEL_E_NOMEM;
+    sm_str shown = sm_buf_view(&canon);
+    while (shown.n > SHOWN_MAX || (shown.n < canon.len && (shown.p[shown.n] & 0xC0) == 0x80))
+        shown.n = shown.n > SHOWN_MAX ? SHOWN_MAX : shown.n - 1;
+    sm_visible_put(out, shown);
+    if (shown.n < canon.len)
+        sm_buf_printf(out, "... (%zu bytes in all; semel show %.*s shows them)", canon.len,
+                      SM_FMT(call->a.effect));
+    sm_buf_fini(&canon);
+}
+
 /* What the user is asked: a sentence with the tool and its arguments, and a box to tick. */
-static void put_question(sm_buf *out, const mcp_call *call)
+static void put_question(sm_buf *out, mcp_call *call)
 {
     sm_buf text;
     sm_buf_init(&text, 2 * MCP_LINE_MAX);
-    sm_buf_printf(&text, "Allow this call of %.*s, once?\n", SM_FMT(call->tool));
-    sm_str args = call->ask.call.args;
-    sm_buf_bytes(&text, args.p, args.n < 4000 ? args.n : 4000);
-    if (args.n >= 4000)
-        sm_buf_printf(&text, "... (%zu bytes in all; semel show %.*s shows them)", args.n,
-                      SM_FMT(call->a.effect));
+    sm_buf_text(&text, "Allow this call of ");
+    sm_visible_put(&text, call->tool);
+    sm_buf_text(&text, ", once?\n");
+    put_args(&text, call);
+    if (text.err != SM_OK)
+        out->err = text.err;
     sm_buf_text(out, "{\"mode\":\"form\",\"message\":");
     sm_json_put_string(out, sm_buf_view(&text));
     sm_buf_text(out, ",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"approve\":{"
@@ -130,13 +154,15 @@ bool mcp_approve_here(mcp_call *call)
     return call->session->elicits && !call->decided && ask_legacy(call);
 }
 
-/* What somebody answered: accepted with the box ticked, or not; nothing if it was put aside. */
+/* The user's answer: true if accepted with the box ticked. No answer if the user dismissed the
+ * question, or if the message can be read in two ways. */
 typedef enum reply { PUT_ASIDE, YES, NO } reply;
 
 static reply read_reply(sm_str result)
 {
     sm_str action, content, approve;
-    if (!mcp_find(result, "action", &action))
+    char flaw[MCP_FLAW_MAX];
+    if (!mcp_names_plain(result, &mcp_names_reply, flaw) || !mcp_find(result, "action", &action))
         return PUT_ASIDE;
     if (mcp_is(action, "decline"))
         return NO;

@@ -3,6 +3,11 @@
 
 #include "mcp/session.h"
 
+/* Bytes of answers; and of errors in place of those that find no room. A message has at most
+ * MCP_LINE_MAX bytes, and so 450,000 requests: each of them can have an error. */
+#define ANSWERS_MAX (8 * MCP_LINE_MAX)
+#define EXCUSES_MAX (4 * MCP_LINE_MAX)
+
 struct mcp_batch {
     mcp_channel *channel;
     size_t expected;
@@ -17,7 +22,7 @@ mcp_batch *mcp_batch_new(mcp_channel *channel)
     if (b == NULL)
         return NULL;
     b->channel = channel;
-    sm_buf_init(&b->out, 8 * MCP_LINE_MAX);
+    sm_buf_init(&b->out, ANSWERS_MAX + EXCUSES_MAX);
     return b;
 }
 
@@ -47,12 +52,41 @@ static void finish(mcp_batch *b, mcp_session *s)
     free(b);
 }
 
+static void put_excuse(sm_buf *out, sm_str answer)
+{
+    sm_str id = {0};
+    mcp_find(answer, "id", &id);
+    mcp_put_error(out, id, -32603,
+                  SM_STR("No room for this answer. What was done is recorded: ask again for it "
+                         "alone."));
+}
+
+void mcp_put_excuses(sm_buf *out, sm_str answers)
+{
+    size_t cursor = 0;
+    sm_str name, answer;
+    char before = '[';
+    if (answers.n == 0 || answers.p[0] != '[') {
+        put_excuse(out, answers);
+        return;
+    }
+    while (mcp_next(answers, &cursor, &name, &answer)) {
+        sm_buf_byte(out, before);
+        put_excuse(out, answer);
+        before = ',';
+    }
+    sm_buf_byte(out, ']');
+}
+
 void mcp_batch_answer(mcp_batch *b, mcp_session *s, sm_str text)
 {
     b->expected--;
     if (text.p != NULL) {
         sm_buf_byte(&b->out, b->out.len == 0 ? '[' : ',');
-        sm_buf_str(&b->out, text);
+        if (text.n < ANSWERS_MAX && b->out.len < ANSWERS_MAX - text.n)
+            sm_buf_str(&b->out, text);
+        else
+            put_excuse(&b->out, text);
     }
     finish(b, s);
 }

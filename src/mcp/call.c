@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 
-#define WAIT_MS     45000 /* SDK clients give up after 60 s */
 #define ARENA_BYTES ((size_t)160 << 20)
 
 /* ---- life ------------------------------------------------------------------------------------*/
@@ -36,11 +35,12 @@ mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m)
     call->post.take = take;
     call->waiter.wake = wake;
     call->timer.due = on_late;
+    call->since_ns = sm_clock_mono_ns();
     call->next = s->server->calls;
     if (call->next != NULL)
         call->next->prev = call;
     s->server->calls = call;
-    s->server->hub->calls++;
+    sm_shares_take(&s->server->hub->calls, s->actor);
     s->writes++;
     s->asking++;
     s->asking_bytes += call->text.len;
@@ -77,6 +77,7 @@ void mcp_call_end(mcp_call *call)
     if (call->stage == MCP_LISTING)
         mcp_listing_forget(call);
     mcp_loop_untime(hub->loop, &call->timer);
+    mcp_progress_end(call);
     *(call->prev != NULL ? &call->prev->next : &s->server->calls) = call->next;
     if (call->next != NULL)
         call->next->prev = call->prev;
@@ -89,7 +90,7 @@ void mcp_call_end(mcp_call *call)
     sm_buf_fini(&call->answer);
     sm_buf_fini(&call->text);
     free(call);
-    hub->calls--;
+    sm_shares_give(&hub->calls, s->actor);
     s->writes--;
     mcp_session_rest(s);
 }
@@ -102,6 +103,13 @@ void mcp_call_work(mcp_call *call, mcp_stage stage)
 }
 
 /* ---- the worker's part -----------------------------------------------------------------------*/
+
+/* The ledger's trouble is for people, not for models. It is said once, until the ledger works. */
+static void tell_trouble(mcp_hub *hub, sm_str reason)
+{
+    if (!atomic_exchange(&hub->told_trouble, true))
+        mcp_say(hub, MCP_ERROR_LEVEL, "the ledger cannot be used: %.*s", SM_FMT(reason));
+}
 
 void mcp_call_keep(mcp_call *call, const semel_answer *a)
 {
@@ -122,7 +130,9 @@ void mcp_call_keep(mcp_call *call, const semel_answer *a)
             *texts[i] = SM_STR("");
     }
     call->a.work = NULL;
-    call->settled_at = sm_settled_at(a);
+    call->settled_at = sm_settled_at(a, &call->window_end);
+    if (a->verdict == SEMEL_EXECUTE && a->claim.p != NULL)
+        sm_running_add(call->server->hub->ledger, &call->lease, a, SM_LARGE_OUTCOME_MAX);
 }
 
 void mcp_call_ask(mcp_call *call, semel_answer *a)
@@ -159,22 +169,29 @@ static bool doubt_stays(mcp_call *call, const semel_answer *a)
     return a->state == SEMEL_S_IN_DOUBT;
 }
 
+static void on_record_failure(void *context, sm_str reason)
+{
+    tell_trouble(context, reason);
+}
+
 /* Records how it went, or gives the claim back under which nothing was done. Then asks what is to
  * be told, unless the server's own answer is. */
 static void record(mcp_call *call, semel_answer *a)
 {
     mcp_hub *hub = call->server->hub;
-    sm_str claim = sm_str_from(call->claim);
-    call->recorded = sm_record(hub->ledger, claim, call->back ? NULL : &call->outcome,
-                               call->session->actor, &hub->stopping, a);
-    if (call->back && call->recorded != SM_OK)
-        sm_withdraw(hub->ledger, &call->lease.claim); /* the ledger's keeper goes on trying */
-    sm_keeper_remove(hub->ledger, &call->lease);
+    call->recorded = sm_record(hub->ledger, &call->lease,
+                               &(sm_recording){.outcome = call->back ? NULL : &call->outcome,
+                                               .actor = call->session->actor,
+                                               .stop = &hub->stopping,
+                                               .on_failure = on_record_failure,
+                                               .context = hub},
+                               a);
+    call->put_back = call->recorded == SM_OK && sm_str_is(a->result, SM_PUT_BACK);
     sm_waits_ring(hub->waits, call->ask.id);
     call->unknown = call->unknown || doubt_stays(call, a);
     if (!call->unknown)
         return;
-    call->ask.patient = call->ask.full = true; /* nothing is begun from here */
+    call->ask.patient = call->ask.ran = true; /* nothing is begun from here */
     mcp_call_ask(call, a);
 }
 
@@ -237,8 +254,8 @@ void mcp_call_time(mcp_call *call)
 {
     if (call->deadline_ns != 0)
         return;
-    int64_t wait_ms = call->server->o.wait_ms > 0 ? call->server->o.wait_ms : WAIT_MS;
-    call->deadline_ns = sm_clock_deadline_ns(wait_ms);
+    int64_t wait_ms = mcp_progress_wanted(call->x) ? SM_MCP_LONG_WAIT_MS : SM_MCP_WAIT_MS;
+    call->deadline_ns = call->since_ns + wait_ms * 1000000;
     mcp_loop_time(call->server->hub->loop, &call->timer, call->deadline_ns);
 }
 
@@ -256,7 +273,7 @@ bool mcp_call_park(mcp_call *call)
     call->waited = true;
     call->waiter.ask = &call->ask;
     call->stage = MCP_PARKED;
-    switch (sm_waits_park(hub->waits, &call->waiter, MCP_CALLS_MAX)) {
+    switch (sm_waits_park(hub->waits, &call->waiter, hub->waiting_max)) {
     case SM_PARKED:
         hub->elsewhere++;
         mcp_call_decided(call);
@@ -268,22 +285,13 @@ bool mcp_call_park(mcp_call *call)
 
 /* ---- back on the loop ------------------------------------------------------------------------*/
 
-/* What the ledger's trouble is, is for people and not for models. */
-static void tell_trouble(mcp_call *call)
-{
-    mcp_hub *hub = call->server->hub;
-    if (call->a.code != SEMEL_C_LEDGER_UNAVAILABLE) {
-        hub->told_trouble = false;
-    } else if (!hub->told_trouble) {
-        hub->told_trouble = true;
-        mcp_say(hub, MCP_ERROR_LEVEL, "the ledger cannot be used: %.*s", SM_FMT(call->a.message));
-    }
-}
-
 static void on_asked(mcp_call *call)
 {
     semel_answer *a = &call->a;
-    tell_trouble(call);
+    if (a->code == SEMEL_C_LEDGER_UNAVAILABLE)
+        tell_trouble(call->server->hub, a->message);
+    else if (!sm_str_is(a->result, SM_UNRECORDED))
+        atomic_store(&call->server->hub->told_trouble, false);
     if (a->verdict == SEMEL_EXECUTE) {
         mcp_call_execute(call);
     } else if (call->x->canceled) {
@@ -307,7 +315,8 @@ static void explain_doubt(mcp_call *call)
 {
     semel_answer *a = &call->a;
     bool doubt = a->code == SEMEL_C_IN_DOUBT || a->code == SEMEL_C_UPSTREAM_TIMEOUT;
-    if (call->recorded != SM_OK && !doubt) {
+    bool unheard = call->recorded != SM_OK || a->code == SEMEL_C_LEDGER_UNAVAILABLE;
+    if (unheard && !doubt) {
         *a = (semel_answer){.verdict = SEMEL_REFUSED, .code = SEMEL_C_IN_DOUBT};
         a->effect = sm_str_from(call->handle);
         doubt = true;
@@ -321,7 +330,10 @@ void mcp_call_recorded(mcp_call *call)
 {
     if (call->recorded != SM_OK && !call->back)
         mcp_say(call->server->hub, MCP_ERROR_LEVEL,
-                "the outcome of %s could not be recorded: the effect stays in doubt", call->handle);
+                "%s has run, and its outcome could not be recorded yet", call->handle);
+    if (call->put_back)
+        mcp_say(call->server->hub, MCP_ERROR_LEVEL,
+                "the ledger had lost the record of %s, which ran; it was put back", call->handle);
     if (call->x->canceled) {
         mcp_call_end(call);
     } else if (call->unknown) {
@@ -337,6 +349,8 @@ void mcp_call_recorded(mcp_call *call)
     } else if (call->back && call->why.p != NULL) {
         mcp_call_refuse_with(call, SEMEL_C_UPSTREAM_FAILED, "Ask again later with the same call.",
                              "Nothing was done: %.*s.", SM_FMT(call->why));
+    } else if (call->overflow > 0) {
+        mcp_call_overflow(call);
     } else {
         mcp_call_pass(call);
     }
@@ -391,7 +405,6 @@ void mcp_call_canceled(mcp_call *call)
 
 void mcp_call_abandon(mcp_call *call)
 {
-    if (call->stage == MCP_EXECUTING && !call->unrecorded)
-        sm_keeper_remove(call->server->hub->ledger, &call->lease);
+    sm_running_remove(call->server->hub->ledger, &call->lease);
     mcp_call_end(call);
 }

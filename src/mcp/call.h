@@ -60,6 +60,7 @@ struct mcp_call {
     mcp_post post;
     sm_waiter waiter;
     mcp_timer timer; /* parked: until when it waits */
+    mcp_timer beat;  /* waiting: when its client gets progress again */
     mcp_server *server;
     mcp_session *session;
     mcp_exchange *x;
@@ -77,6 +78,7 @@ struct mcp_call {
     sm_str tool;               /* decoded */
     bool legged;               /* it answers what the server asked for in an earlier leg */
     bool tasked;               /* it asks for a task */
+    bool named;                /* the client's key or step says which action it is */
     sm_buf question;           /* ELICITING: the id of ours, as written */
     sm_str said_about;         /* modern: the approval request that the client came back about */
     bool said_yes;             /* with that */
@@ -87,19 +89,23 @@ struct mcp_call {
     bool waited;         /* it has been parked */
     bool over;           /* it waits no longer */
     bool repeat_pending; /* the client knew that an approval is awaited */
-    int64_t deadline_ns;
+    int64_t since_ns, deadline_ns;
+    double progress; /* the last value that its client got */
+    bool beaten;     /* the proxy has sent progress of its own */
 
     /* What the worker learned. */
     const sm_contract *contract; /* held by ask.contracts */
     sm_arena said;               /* the texts of: */
     semel_answer a;
-    int64_t settled_at; /* replay: when it was done */
-    bool approved;      /* DECIDING: what the user said */
-    bool back;          /* RECORDING: nothing was done, the claim is given back */
-    int turned_down;    /* RECORDING: the HTTP status that the server's door said; 0: none */
-    bool unknown;       /* RECORDING: the server was lost before it answered */
+    int64_t settled_at; /* replay: when it was done, and until when it is replayed */
+    int64_t window_end;
+    bool approved;     /* DECIDING: what the user said */
+    bool back;         /* RECORDING: nothing was done, the claim is given back */
+    int turned_down;   /* RECORDING: the HTTP status by which the server turned it down; or 0 */
+    bool unknown;      /* RECORDING: the server was lost before it answered */
+    uint64_t overflow; /* RECORDING: bytes of a result that was too long to be read; or 0 */
 
-    char claim[SM_HANDLE_TEXT], handle[SM_HANDLE_TEXT];
+    char handle[SM_HANDLE_TEXT];
     sm_running lease;
     bool ran;        /* the server has had it, in this attempt */
     bool unrecorded; /* nothing is recorded of it */
@@ -107,6 +113,7 @@ struct mcp_call {
     semel_outcome outcome;
     sm_str why; /* how it was lost */
     sm_err recorded;
+    bool put_back; /* the ledger had lost its record */
     mcp_remedy remedy;
 };
 
@@ -153,12 +160,29 @@ void mcp_call_recorded(mcp_call *call);
 /* It waits no longer for somebody else: what is known now is told. */
 void mcp_call_hurry(mcp_call *call);
 
+/* ---- progress (progress.c) -------------------------------------------------------------------*/
+
+/* Whether the client of a request gave a valid progress token. */
+bool mcp_progress_wanted(const mcp_exchange *x);
+
+/* Start and stop the progress that a client gets while its call waits. */
+void mcp_progress_start(mcp_call *call);
+void mcp_progress_end(mcp_call *call);
+
+/* ---- answers ---------------------------------------------------------------------------------*/
+
 /* Answers with the server's own answer as it came, and ends it (call_answer.c). */
 void mcp_call_pass(mcp_call *call);
+
+/* Answers that the server's result was too long to be read, and ends it. */
+void mcp_call_overflow(mcp_call *call);
 
 /* Answers with what the ledger said, and ends it. */
 void mcp_call_refuse(mcp_call *call);
 void mcp_call_replay(mcp_call *call);
+
+/* The same as mcp_call_refuse, but the call goes on without its client. */
+void mcp_call_refuse_early(mcp_call *call);
 
 /* The same in words of ours. */
 void mcp_call_refuse_with(mcp_call *call, semel_code code, const char *advice, const char *format,
@@ -199,5 +223,9 @@ void mcp_approve_read(mcp_call *call);
  * is false if the record is an error and not a result: then *error is it. */
 void mcp_put_refusal(sm_buf *out, const semel_answer *a, bool modern);
 bool mcp_put_replay(sm_buf *out, const mcp_call *call, sm_str *error);
+
+/* Whether the record has a result that the client accepts. If not, the replay says that the call
+ * was done. */
+bool mcp_has_result(const mcp_call *call);
 
 #endif

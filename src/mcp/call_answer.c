@@ -4,7 +4,16 @@
 
 #include "mcp/call.h"
 
-/* The answer is about an effect: a repeat may come after it. */
+/* Whether a result is only the handle of a task that goes on. */
+static bool is_task(sm_str result)
+{
+    sm_str part;
+    return mcp_is_object(result) &&
+           ((mcp_find(result, "task", &part) && mcp_is_object(part)) ||
+            (mcp_find(result, "resultType", &part) && sm_str_is(part, "\"task\"")));
+}
+
+/* The answer is about an effect: a repeat may come after it if the client knows the result. */
 static void about_effect(mcp_call *call, bool done)
 {
     mcp_exchange *x = call->x;
@@ -29,37 +38,114 @@ static void answer_result(mcp_call *call, sm_buf *result)
     mcp_call_end(call);
 }
 
-/* What a person can do about it, as a command that works where the proxy runs. */
+/* Whether people approve through a gateway, not with the `semel` program. */
+static bool by_gateway(const mcp_call *call)
+{
+    return call->server->hub->gateway ||
+           (call->contract != NULL && call->contract->approval.via != 0);
+}
+
+/* The text names the request and the role of who decides. It holds a command only if the contract
+ * lets the user approve: a model with a shell would run it. The call is retriable, as the object
+ * says, but once it is approved and not after a time: a model that reads a time would come back. */
+static void advise_approval(mcp_call *call)
+{
+    semel_answer *a = &call->a;
+    bool self =
+        !by_gateway(call) && call->contract != NULL && call->contract->approval.self_approval;
+    sm_str command = {"", 0};
+    if (self)
+        command =
+            sm_arena_printf(&call->said, " The user may approve it with: semel approve %.*s%s .",
+                            SM_FMT(a->request), call->server->hub->ledger_option);
+    a->retry_after_ms = 0;
+    a->message = SM_STR("A person has to approve this call first; nothing has been done.");
+    a->corrective_action = sm_arena_printf(
+        &call->said,
+        "Do not call this tool again with these arguments before it is approved, and do not try "
+        "another way. Tell the user that the approval request %.*s is waiting for %s.%.*s Once it "
+        "is approved, make the same call again: then it runs, once.",
+        SM_FMT(a->request),
+        by_gateway(call) ? "an approver of the gateway" : "an operator of the ledger",
+        SM_FMT(command));
+}
+
+static void advise_doubt(mcp_call *call)
+{
+    semel_answer *a = &call->a;
+    bool other = a->blocked_by.p != NULL;
+    sm_str effect = other ? a->blocked_by : a->effect;
+    a->corrective_action = sm_arena_printf(
+        &call->said,
+        "Do not call this tool again with these arguments%s, and do not try another way. Tell the "
+        "user that the effect %.*s is in doubt: %s has to find out whether it happened, and "
+        "resolve it.",
+        other ? " before that is resolved" : "", SM_FMT(effect),
+        call->server->hub->gateway ? "an operator of the gateway" : "an operator of the ledger");
+}
+
+/* A model that comes back at once would only wait again. */
+static void advise_waiting(semel_answer *a)
+{
+    if (a->retry_after_ms < SM_MCP_RETRY_MS)
+        a->retry_after_ms = SM_MCP_RETRY_MS;
+    a->corrective_action =
+        sm_str_from("Do something else, or wait some seconds; then make the same "
+                    "call again to get its result. It will not run twice.");
+}
+
+/* Advice for the model if a person has to decide. */
 static void advise(mcp_call *call)
 {
     semel_answer *a = &call->a;
-    const char *ledger = call->server->hub->ledger_option;
-    sm_str effect = a->blocked_by.p != NULL ? a->blocked_by : a->effect;
     if (a->code == SEMEL_C_AWAITING_APPROVAL && a->request.p != NULL)
-        a->corrective_action = sm_arena_printf(
-            &call->said,
-            "Ask a person to approve it with: semel approve %.*s%s . Then make the same call "
-            "again; do not try another way.",
-            SM_FMT(a->request), ledger);
-    else if (a->code == SEMEL_C_IN_DOUBT && effect.p != NULL)
-        a->corrective_action = sm_arena_printf(
-            &call->said,
-            "Do not try it another way. A person has to find out whether it took effect, and say "
-            "so with: semel resolve %.*s%s --not-applied --evidence '...' , or --applied RESULT in "
-            "place of --not-applied.",
-            SM_FMT(effect), ledger);
+        advise_approval(call);
+    else if (a->code == SEMEL_C_IN_DOUBT && (a->effect.p != NULL || a->blocked_by.p != NULL))
+        advise_doubt(call);
+    else if (a->code == SEMEL_C_RETRY_IN_FLIGHT)
+        advise_waiting(a);
     else if (a->code == SEMEL_C_LEDGER_UNAVAILABLE)
         a->message = SM_STR("The ledger cannot be used now, so nothing was done.");
+}
+
+static void put_refusal(mcp_call *call, sm_buf *out)
+{
+    sm_buf_init(out, 4 * MCP_LINE_MAX);
+    about_effect(call, false);
+    advise(call);
+    mcp_put_refusal(out, &call->a, call->x->modern);
 }
 
 void mcp_call_refuse(mcp_call *call)
 {
     sm_buf out;
-    sm_buf_init(&out, 4 * MCP_LINE_MAX);
-    about_effect(call, false);
-    advise(call);
-    mcp_put_refusal(&out, &call->a, call->x->modern);
+    put_refusal(call, &out);
     answer_result(call, &out);
+}
+
+void mcp_call_overflow(mcp_call *call)
+{
+    bool failed = call->outcome.kind == SEMEL_FAILURE;
+    call->a = (semel_answer){.verdict = SEMEL_REFUSED, .code = SEMEL_C_RESULT_EXPIRED};
+    call->a.effect = sm_str_from(call->handle);
+    call->a.message = sm_arena_printf(
+        &call->said, "%s has %llu bytes, which is too large to pass on.",
+        failed ? "The tool answered that it failed; its answer" : "This was done; its result",
+        (unsigned long long)call->overflow);
+    call->a.corrective_action =
+        failed
+            ? SM_STR("Tell the user; do not make the same call again.")
+            : SM_STR("Do not call this tool again to get the result: go on without it, or read it "
+                     "from where the call took effect.");
+    mcp_call_refuse(call);
+}
+
+void mcp_call_refuse_early(mcp_call *call)
+{
+    sm_buf out;
+    put_refusal(call, &out);
+    mcp_answer_result(call->x, sm_buf_view(&out));
+    sm_buf_fini(&out);
 }
 
 void mcp_call_refuse_with(mcp_call *call, semel_code code, const char *advice, const char *format,
@@ -96,7 +182,8 @@ void mcp_call_replay(mcp_call *call)
         return;
     }
     sm_buf_init(&out, 4 * MCP_LINE_MAX);
-    about_effect(call, o->kind == SEMEL_SUCCESS);
+    about_effect(call, o->kind == SEMEL_SUCCESS && mcp_has_result(call) && !is_task(o->value) &&
+                           !sm_str_is(call->a.result, SM_UNRECORDED));
     if (mcp_put_replay(&out, call, &error)) {
         answer_result(call, &out);
         return;
@@ -111,14 +198,44 @@ void mcp_call_replay(mcp_call *call)
     mcp_call_end(call);
 }
 
+/* The ledger could not record the call, or had lost its record. The client still gets the server's
+ * answer; `_meta` says what went wrong. */
+static void mark_doubt(mcp_call *call)
+{
+    mcp_message m;
+    sm_str meta = {0};
+    mcp_read(sm_buf_view(&call->answer), &m);
+    if (call->unrecorded || call->back || m.kind != MCP_RESULT ||
+        (call->recorded == SM_OK && !call->put_back))
+        return;
+    sm_buf marked, result, text;
+    sm_buf_init(&marked, 2 * MCP_LINE_MAX);
+    sm_buf_init(&result, 2 * MCP_LINE_MAX);
+    sm_buf_init(&text, 2 * MCP_LINE_MAX);
+    if (!mcp_find(m.result, "_meta", &meta) || !mcp_is_object(meta))
+        meta = (sm_str){0};
+    mcp_put_with(&marked, meta, "semel/doubt",
+                 call->put_back ? SM_STR("\"" SM_PUT_BACK "\"") : SM_STR("\"" SM_UNRECORDED "\""));
+    mcp_put_with(&result, m.result, "_meta", sm_buf_view(&marked));
+    mcp_put_edited(&text, m.text, &(mcp_edit){.at = m.result, .with = sm_buf_view(&result)}, 1);
+    if (marked.err == SM_OK && result.err == SM_OK && text.err == SM_OK) {
+        sm_buf_clear(&call->answer);
+        sm_buf_str(&call->answer, sm_buf_view(&text));
+    }
+    sm_buf_fini(&text);
+    sm_buf_fini(&result);
+    sm_buf_fini(&marked);
+}
+
 void mcp_call_pass(mcp_call *call)
 {
     mcp_exchange *x = call->x;
     mcp_message m;
+    mark_doubt(call);
     mcp_read(sm_buf_view(&call->answer), &m);
     if (!call->unrecorded && call->a.effect.p != NULL)
-        about_effect(call,
-                     call->recorded == SM_OK && !call->back && call->outcome.kind == SEMEL_SUCCESS);
+        about_effect(call, call->recorded == SM_OK && !call->back &&
+                               call->outcome.kind == SEMEL_SUCCESS && !is_task(m.result));
     call->x = NULL;
     mcp_pass_answer(x, &m);
     mcp_call_end(call);

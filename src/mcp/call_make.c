@@ -69,6 +69,13 @@ static sm_err put_legs(mcp_call *call, sm_buf *out)
     return e != SM_OK ? e : out->err;
 }
 
+/* The effect that a deliberate repeat names (semel/after). */
+static bool make_after(mcp_call *call, const char **wrong)
+{
+    *wrong = "semel/after in _meta is not an effect's handle (ef_...).";
+    return meta_text(call, "semel/after", SM_HANDLE_TEXT, &call->ask.call.after);
+}
+
 /* The step that a call is of: what the client says; and a leg that answers the server's questions
  * is another one than the leg before it. */
 static bool make_step(mcp_call *call, const char **wrong)
@@ -78,6 +85,7 @@ static bool make_step(mcp_call *call, const char **wrong)
     if (!meta_text(call, "semel/step", STEP_BYTES, &step))
         return false;
     *wrong = "The proxy is out of memory.";
+    call->named = call->named || step.n > 0;
     if (!call->legged) {
         call->ask.call.step = step;
         return true;
@@ -114,18 +122,10 @@ static sm_err drop_keys(mcp_call *call, const sm_contract *c, sm_places *places,
         sm_pointer pointer;
         if (name.p == NULL || name.n == 0)
             continue;
-        sm_buf text;
-        sm_buf_init(&text, 4096);
-        if (name.p[0] == '/')
-            sm_buf_str(&text, name);
-        else
-            sm_pointer_put_token(&text, name);
-        sm_str copy = sm_arena_text(&call->arena, sm_buf_view(&text));
-        e = copy.p == NULL ? SEMEL_E_NOMEM : sm_pointer_parse(&call->arena, copy, &pointer, fault);
+        e = sm_pointer_place(&call->arena, name, &pointer, fault);
         if (e == SM_OK)
             e = sm_places_add(places, &call->arena, &pointer, NULL);
         (*n)++;
-        sm_buf_fini(&text);
     }
     return e;
 }
@@ -184,11 +184,11 @@ static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, s
     call->contract = c;
     q->shape = key_place(c);
     call->waiter.heard = sm_waits_heard(call->server->hub->waits, q->id);
-    if (call->session->o.forgets)
+    if (call->session->o.anyone)
         return SM_OK;
     call->repeat_pending = mcp_told_about(call->session, q->id);
-    if (!call->waited && c->on_repeat == SM_REPEAT_RUN &&
-        mcp_told_of(call->session, q->id, c->repeat_after_ms, handle)) {
+    if (!call->waited && !call->named && q->call.after.p == NULL && c->on_repeat == SM_REPEAT_RUN &&
+        mcp_told_of(call->session, call->x, q->id, c, handle)) {
         q->call.after = sm_arena_text(&call->arena, sm_str_from(handle));
         if (q->call.after.p == NULL)
             return SEMEL_E_NOMEM;
@@ -269,14 +269,15 @@ bool mcp_call_hinted(const mcp_call *call, const sm_contracts *set, sm_str tool)
 {
     const mcp_tool *said =
         call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, tool);
-    return said != NULL && said->hints.read_only && set->trust_annotations &&
-           set->unlisted != SM_UNLISTED_HIDE;
+    return said != NULL && mcp_tool_hinted(said, set);
 }
 
 /* Whether the tool only reads, as far as that can be told without its arguments. */
 static bool only_reads(mcp_call *call, const sm_contracts *set)
 {
     const sm_tool *entry = sm_contracts_tool(set, call->tool);
+    if (sm_contracts_rival(set, call->tool) != NULL)
+        return false; /* the ledger says why it is refused */
     if (entry != NULL)
         return sm_contract_only_reads(&entry->contract);
     return mcp_call_hinted(call, set, call->tool);
@@ -323,39 +324,42 @@ void mcp_call_listed(mcp_call *call, const char *why_not)
         mcp_call_work(call, MCP_ASKING);
 }
 
-/* What of the params decides something; the sentence if it cannot be told. */
+/* Reads the deciding members of the params. Returns a sentence if one is wrong. mcp_read_client has
+ * checked that each occurs once. */
 static const char *read_params(mcp_call *call, const mcp_message *m)
 {
-    static const char *const once[] = {"name", "arguments",      "_meta",       "idempotencyKey",
-                                       "task", "inputResponses", "requestState"};
     sm_str name, part;
     char *tool = sm_arena_alloc(&call->arena, SM_TOOL_MAX + 1);
     if (tool == NULL)
         return "The proxy is out of memory.";
     if (!mcp_is_object(m->params) || !mcp_find(m->params, "name", &name) || !mcp_is_string(name))
         return "tools/call needs params with the tool's name.";
-    for (size_t i = 0; i < sizeof once / sizeof once[0]; i++)
-        if (mcp_twice(m->params, once[i]))
-            return "A member of the params is there twice.";
     if (!mcp_text(name, tool, SM_TOOL_MAX + 1))
         return "The tool's name is too long.";
     call->params = m->params;
     call->tool = sm_str_from(tool);
     if (!mcp_find(m->params, "arguments", &call->args))
         call->args = (sm_str){0};
-    if (mcp_find(m->params, "_meta", &call->meta) &&
-        (mcp_twice(call->meta, "semel/scope") || mcp_twice(call->meta, "semel/step")))
-        return "A member of _meta is there twice.";
+    if (!mcp_find(m->params, "_meta", &call->meta))
+        call->meta = (sm_str){0};
     call->tasked = mcp_find(m->params, "task", &part);
     if (mcp_find(m->params, "idempotencyKey", &part)) {
         char *key = sm_arena_alloc(&call->arena, SM_KEY_MAX + 1);
         if (key == NULL || !mcp_text(part, key, SM_KEY_MAX + 1) || key[0] == '\0')
             return "idempotencyKey is no text of 1 to 512 bytes.";
         call->ask.call.key = sm_str_from(key);
+        call->named = true;
     }
     call->legged =
         mcp_find(m->params, "inputResponses", &part) || mcp_find(m->params, "requestState", &part);
     return NULL;
+}
+
+/* Whether there are too many calls, of all clients or of this one. This call is already counted. */
+static bool is_crowded(const mcp_call *call)
+{
+    const mcp_hub *hub = call->server->hub;
+    return sm_shares_room(&hub->calls, call->session->actor, MCP_CALLS_MAX + 1) != SM_ROOM;
 }
 
 void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, const mcp_hop *hop)
@@ -381,6 +385,7 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
     }
     mcp_exchange_describe(x, m->params);
     call->x = x;
+    mcp_progress_start(call);
     call->slot = mcp_slot_new(s, x);
     const char *wrong = read_params(call, &own);
     if (wrong != NULL) {
@@ -391,7 +396,7 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
     }
     make_call(call);
     mcp_approve_read(call);
-    if (!make_scope(call, &wrong) || !make_step(call, &wrong)) {
+    if (!make_scope(call, &wrong) || !make_step(call, &wrong) || !make_after(call, &wrong)) {
         mcp_call_refuse_with(call, SEMEL_C_BAD_ARGUMENTS, "Correct the call; nothing has run.",
                              "%s", wrong);
         return;
@@ -404,10 +409,10 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
     } else if (sm_contracts_find(set, call->tool) == NULL) {
         mcp_call_refuse_with(call, SEMEL_C_UNKNOWN_TOOL, "Use a tool that is listed.",
                              "The contract does not allow the tool %.*s.", SM_FMT(call->tool));
-    } else if (hub->calls > MCP_CALLS_MAX) {
+    } else if (is_crowded(call)) {
         mcp_call_refuse_with(call, SEMEL_C_RETRY_IN_FLIGHT,
                              "Wait for some of them to end, then make the call again.",
-                             "Nothing was done: %u calls are under way already.", MCP_CALLS_MAX);
+                             "Nothing was done: too many calls are under way already.");
     } else if (mcp_listing_fresh(s->server)) {
         mcp_call_listed(call, NULL);
     } else {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "mcp/call.h"
+#include "mcp/names.h"
 #include "json/canon.h"
 
 /* ---- executing -------------------------------------------------------------------------------*/
@@ -54,9 +55,8 @@ static sm_err put_params(mcp_call *call, sm_buf *out)
         put_at(&part, call->meta, &how->meta, 1, sm_buf_view(&key));
         mcp_put_with(out, params, "_meta", sm_buf_view(&part));
     } else if (!call->unrecorded && given(how->argument)) {
-        sm_pointer pointer = {.tokens = &how->argument, .count = 1};
-        if (how->argument.p[0] == '/')
-            e = sm_pointer_parse(&call->arena, how->argument, &pointer, NULL);
+        sm_pointer pointer;
+        e = sm_pointer_place(&call->arena, how->argument, &pointer, NULL);
         if (e == SM_OK)
             put_at(&part, call->args, pointer.tokens, pointer.count, sm_buf_view(&key));
         mcp_put_with(out, params, "arguments", sm_buf_view(&part));
@@ -114,15 +114,12 @@ void mcp_call_execute(mcp_call *call)
     call->unrecorded = call->a.claim.p == NULL;
     mcp_remedy_end(call);
     mcp_call_counted(call);
-    copy_text(call->claim, call->a.claim);
     copy_text(call->handle, call->a.effect);
     call->ask.joined_generation = call->a.generation;
     call->ask.joined_fence = call->a.fence;
     call->ask.joined_request = 0;
     call->why = (sm_str){0};
     call->stage = MCP_EXECUTING;
-    if (!call->unrecorded && sm_handle_parse("cl_", sm_str_from(call->claim), &call->lease.claim))
-        sm_keeper_add(s->server->hub->ledger, &call->lease);
     sm_buf text;
     sm_buf_init(&text, 2 * MCP_LINE_MAX);
     if (x->canceled) {
@@ -205,7 +202,13 @@ void mcp_call_answered(mcp_call *call, const mcp_message *m)
         return;
     }
     mcp_message own;
+    char flaw[MCP_FLAW_MAX];
     mcp_read(sm_buf_view(&call->answer), &own);
+    if (!mcp_names_plain(own.result, &mcp_names_result, flaw) ||
+        !mcp_names_plain(own.error, &mcp_names_error, flaw)) {
+        mcp_call_lost(call, &(mcp_loss){.sent = true, .why = MCP_UNREADABLE});
+        return;
+    }
     call->outcome = (semel_outcome){.size = sizeof call->outcome};
     call->back = own.kind == MCP_RESULT && mcp_find(own.result, "resultType", &type) &&
                  mcp_is(type, "input_required");
@@ -214,6 +217,15 @@ void mcp_call_answered(mcp_call *call, const mcp_message *m)
     else
         judge_error(call, &own);
     call->outcome.bytes = call->outcome.value.n;
+    mcp_call_work(call, MCP_RECORDING);
+}
+
+void mcp_call_overflowed(mcp_call *call, const mcp_line *line)
+{
+    call->overflow = line->length;
+    call->outcome = (semel_outcome){.size = sizeof call->outcome,
+                                    .kind = line->failed ? SEMEL_FAILURE : SEMEL_SUCCESS,
+                                    .bytes = line->length};
     mcp_call_work(call, MCP_RECORDING);
 }
 
@@ -272,30 +284,4 @@ void mcp_call_lost(mcp_call *call, const mcp_loss *loss)
                                     .value = sm_buf_view(&call->answer),
                                     .bytes = call->answer.len};
     mcp_call_work(call, MCP_RECORDING);
-}
-
-static void tell_progress(const mcp_call *to, const mcp_message *m, sm_str token)
-{
-    sm_buf out;
-    if (to->x == NULL || to->x->canceled || to->x->token.p == NULL)
-        return;
-    sm_buf_init(&out, 2 * MCP_LINE_MAX);
-    mcp_put_edited(&out, m->text, &(mcp_edit){.at = token, .with = to->x->token}, 1);
-    if (out.err == SM_OK)
-        mcp_tell_client(to->session, to->x->channel, sm_buf_view(&out));
-    sm_buf_fini(&out);
-}
-
-void mcp_call_progress(mcp_call *call, const mcp_message *m)
-{
-    sm_str token;
-    if (!mcp_find(m->params, "progressToken", &token))
-        return;
-    if (call->session->o.shared)
-        tell_progress(call, m, token);
-    else if (!call->x->canceled)
-        mcp_tell_client(call->session, call->x->channel, m->text);
-    for (mcp_call *other = call->server->calls; other != NULL; other = other->next)
-        if (other != call && other->stage == MCP_PARKED && other->ask.id == call->ask.id)
-            tell_progress(other, m, token);
 }

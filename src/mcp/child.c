@@ -1,20 +1,20 @@
 /*
- * A server that is a child of ours, and speaks over its standard input and output.
+ * A server that is a child process and speaks over its standard input and output.
  *
- * Its standard error is ours, so that nothing of it is changed or late. It is in our process group,
- * as it would be without us: what a terminal sends reaches it by itself.
+ * It inherits our standard error, so that its messages arrive unchanged and at once. It has a
+ * process group of its own (spawn.c), so a signal to our group does not end it. If we asked it to
+ * end, the rest of its group ends with it.
  *
- * What is written to it goes through one buffer. Each request remembers where it begins in all that
- * was ever written, so that when the child ends it is known which requests it may have seen.
+ * All writes to it go through one buffer. Each request remembers at which byte of all writes it
+ * begins, so that when the child ends we know which requests it may have seen.
  *
- * The end of a child is learned from its process (pidfd), not from its pipes, which others may hold
- * open. What it said before is read first. A child that is started again gets a pipe of its own:
- * nothing that was meant for the one before it is ever given to it.
+ * A pidfd tells when the child ends: others may hold its pipes open. We read the rest of its output
+ * first. A child that is started again gets new pipes, so it never gets a request that was meant
+ * for the one before.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +23,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "mcp/lines.h"
 #include "mcp/link.h"
+#include "mcp/spawn.h"
 
 #define FULL_BYTES     ((size_t)1 << 20) /* waiting to be written: whoever sends should wait */
 #define WAITING_MAX    ((size_t)64 << 20)
@@ -33,9 +35,6 @@
 #define FIRST_PAUSE_MS 100
 #define LAST_PAUSE_MS  30000
 #define STEADY_MS      10000 /* one that lived so long starts the pauses anew */
-#define END_MS         2000  /* between closing its input, SIGTERM and SIGKILL */
-
-extern char **environ;
 
 typedef struct child {
     mcp_link link; /* first */
@@ -53,6 +52,7 @@ typedef struct child {
     bool full;
     bool held;    /* what it says is not read for now */
     bool closing; /* nothing is told any more */
+    bool asked;   /* a signal has asked its group to end */
     int endings;  /* closing: how far we have gone */
     int64_t started_ns, pause_ms;
     mcp_timer timer; /* the next start; closing: the next step */
@@ -158,18 +158,19 @@ static bool send(mcp_link *l, sm_str text, mcp_way *way)
     if (c->pid == 0 || c->closing || c->out.fd < 0)
         return false;
     compact(c);
-    if (!sm_buf_reserve(&c->waiting, text.n + 1)) {
+    size_t before = c->waiting.len;
+    mcp_put_line(&c->waiting, text);
+    sm_buf_byte(&c->waiting, '\n');
+    if (c->waiting.err != SM_OK) {
         c->waiting.err = SM_OK;
+        c->waiting.len = before;
         return false;
     }
     if (way != NULL) {
         way->from = c->queued;
         way_add(c, way);
     }
-    sm_buf_str(&c->waiting, text);
-    mcp_one_line(c->waiting.p + c->waiting.len - text.n, text.n);
-    sm_buf_byte(&c->waiting, '\n');
-    c->queued += text.n + 1;
+    c->queued += c->waiting.len - before;
     write_out(c);
     c->full = unwritten(c) > FULL_BYTES;
     return true;
@@ -194,7 +195,7 @@ static bool on_line(void *context, const mcp_line *line)
     child *c = context;
     c->served = true;
     if (line->too_long)
-        c->link.events.too_long(c->link.events.context, line->id, line->length);
+        c->link.events.too_long(c->link.events.context, line);
     else
         c->link.events.message(c->link.events.context, NULL, line->text);
     return !c->closing;
@@ -211,7 +212,7 @@ static said read_some(child *c)
     if (n == 0)
         return SAID_LAST;
     if (!c->closing && !mcp_lines_add(c->lines, (sm_str){bytes, (size_t)n}, on_line, c, NULL))
-        kill(c->pid, SIGKILL); /* out of memory: its answers are lost, and it with them */
+        kill(-c->pid, SIGKILL); /* out of memory: its answers would be lost */
     return SAID_SOMETHING;
 }
 
@@ -279,6 +280,8 @@ static void on_end(mcp_watch *w, unsigned ready)
     int status = 0;
     if (waitpid(c->pid, &status, WNOHANG) != c->pid)
         return;
+    if (c->asked)
+        mcp_spawn_finish(c->link.loop, c->pid);
     mcp_loop_keep(c->link.loop, -1);
     /* What it said before its end is in the pipe already. Others may go on holding it open. */
     for (int i = 0; i < LAST_READS && c->in.fd >= 0 && read_some(c) == SAID_SOMETHING; i++)
@@ -313,38 +316,14 @@ static bool make_pipes(int to[2], int from[2])
            fcntl(to[1], F_SETFL, O_NONBLOCK) == 0 && fcntl(from[0], F_SETFL, O_NONBLOCK) == 0;
 }
 
-static int spawn(child *c, int in, int out)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    sigset_t none, defaults;
-    sigemptyset(&none);
-    sigemptyset(&defaults);
-    sigaddset(&defaults, SIGPIPE);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attr);
-    posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    if (c->o.directory != NULL)
-        posix_spawn_file_actions_addchdir_np(&actions, c->o.directory);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setsigmask(&attr, c->o.mask != NULL ? c->o.mask : &none);
-    posix_spawnattr_setsigdefault(&attr, &defaults);
-    int error = posix_spawnp(&c->pid, c->o.argv[0], &actions, &attr, c->o.argv,
-                             c->o.envp != NULL ? c->o.envp : environ);
-    if (error != 0)
-        c->pid = 0;
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&actions);
-    return error;
-}
-
 /* Starts the process; 0 or what is wrong. */
 static int start(child *c)
 {
     int to[2], from[2];
     mcp_lines *lines = mcp_lines_new(MCP_LINE_MAX);
-    int error = lines == NULL ? ENOMEM : make_pipes(to, from) ? spawn(c, to[0], from[1]) : errno;
+    int error = lines == NULL          ? ENOMEM
+                : make_pipes(to, from) ? mcp_spawn(&c->o, to[0], from[1], &c->pid)
+                                       : errno;
     if (lines != NULL) {
         for (int i = 0; i < 2; i++) {
             int theirs = i == 0 ? to[0] : from[1], ours = i == 0 ? to[1] : from[0];
@@ -365,7 +344,7 @@ static int start(child *c)
         mcp_lines_free(lines);
         if (error == 0) {
             error = errno;
-            kill(c->pid, SIGKILL);
+            kill(-c->pid, SIGKILL);
             waitpid(c->pid, NULL, 0);
             c->pid = 0;
             close_watch(c, &c->process);
@@ -378,7 +357,7 @@ static int start(child *c)
     mcp_lines_free(c->lines);
     c->lines = lines;
     c->written = c->queued = 0;
-    c->served = c->hang_up = false;
+    c->served = c->hang_up = c->asked = false;
     c->started_ns = sm_clock_mono_ns();
     return 0;
 }
@@ -402,10 +381,12 @@ static void on_time(mcp_timer *t)
 /* Asks it to end, more urgently each time. */
 static void end_it(child *c)
 {
-    if (c->endings > 0)
-        kill(c->pid, c->endings == 1 ? SIGTERM : SIGKILL);
+    if (c->endings > 0) {
+        c->asked = true;
+        kill(-c->pid, c->endings == 1 ? SIGTERM : SIGKILL);
+    }
     c->endings++;
-    mcp_loop_time(c->link.loop, &c->timer, sm_clock_deadline_ns(END_MS));
+    mcp_loop_time(c->link.loop, &c->timer, sm_clock_deadline_ns(SM_MCP_END_MS));
 }
 
 static void close_link(mcp_link *l)
@@ -436,11 +417,17 @@ bool mcp_child_runs(const mcp_link *l)
     return ((const child *)(const void *)l)->pid > 0;
 }
 
-void mcp_child_signal(mcp_link *l, int signal)
+void mcp_child_signal(mcp_link *l, int signal, bool group)
 {
-    child *c = of(l);
+    const child *c = of(l);
     if (c->pid > 0)
-        kill(c->pid, signal);
+        kill(group ? -c->pid : c->pid, signal);
+}
+
+void mcp_child_ask(mcp_link *l, int signal)
+{
+    of(l)->asked = true;
+    mcp_child_signal(l, signal, true);
 }
 
 static const mcp_link_ops ops = {

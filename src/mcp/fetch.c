@@ -82,7 +82,7 @@ static sm_http_field *copy_fields(const sm_http_field *from, size_t n)
     return to;
 }
 
-static void on_head(void *context, const sm_http_result *head)
+static bool on_head(void *context, const sm_http_result *head)
 {
     mcp_fetch *x = context;
     pthread_mutex_lock(&x->lock);
@@ -96,6 +96,7 @@ static void on_head(void *context, const sm_http_result *head)
         tell(x);
     }
     pthread_mutex_unlock(&x->lock);
+    return true;
 }
 
 static bool on_data(void *context, sm_str piece)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "mcp/call.h"
+#include "mcp/scan.h"
 
 /* The era of a request: the modern one says its version in each. */
 static bool is_modern(sm_str params)
@@ -71,6 +72,7 @@ static void note_initialize(mcp_session *s, sm_str params)
     sm_buf_clear(&s->initialize);
     sm_buf_str(&s->initialize, params);
     s->elicits = mcp_can_elicit(params);
+    mcp_told_forget(s);
 }
 
 static void on_request(mcp_session *s, const mcp_message *m, mcp_channel *channel,
@@ -107,6 +109,9 @@ static bool absorb_cancel(mcp_session *s, const mcp_message *m)
     sm_str id;
     if (!mcp_find(m->params, "requestId", &id))
         return false;
+    if (!mcp_scan_id(id))
+        return true; /* 1.0 matches no request here, but some servers read it as the id of a write
+                      */
     mcp_exchange *x = mcp_exchange_find(s, id);
     /* Nobody can tell whose request that is: another client's must have its answer. */
     if (s->o.anyone)
@@ -175,9 +180,7 @@ static void on_message(mcp_session *s, const mcp_message *m, mcp_channel *channe
     case MCP_RESULT:
     case MCP_ERROR: on_client_answer(s, m, hop); break;
     case MCP_BATCH:
-    case MCP_INVALID:
-        mcp_complain(s, channel, hop->batch, m->id, m->junk ? -32700 : -32600, m->flaw);
-        break;
+    case MCP_INVALID: mcp_complain(s, channel, hop->batch, m->id, m->code, m->flaw); break;
     }
 }
 
@@ -202,14 +205,14 @@ static void on_batch(mcp_session *s, sm_str text, mcp_channel *channel, mcp_hop 
     while (mcp_next(text, &cursor, &name, &item)) {
         mcp_message m;
         count++;
-        mcp_read(item, &m);
+        mcp_read_client(item, &m);
         if (m.kind == MCP_REQUEST)
             mcp_batch_expect(batch);
         if (m.kind == MCP_BATCH || m.kind == MCP_INVALID) {
             sm_buf out;
             sm_buf_init(&out, MCP_LINE_MAX);
             mcp_batch_expect(batch);
-            mcp_put_error(&out, m.id, -32600,
+            mcp_put_error(&out, m.id, m.kind == MCP_BATCH ? MCP_E_MESSAGE : m.code,
                           sm_str_from(m.kind == MCP_BATCH ? "A batch inside a batch." : m.flaw));
             mcp_batch_answer(batch, s, sm_buf_view(&out));
             sm_buf_fini(&out);
@@ -229,7 +232,7 @@ void mcp_session_from_client(mcp_session *s, sm_str text, mcp_channel *channel,
     mcp_hop hop = {.headers = headers, .header_count = header_count};
     if (s->ending)
         return;
-    mcp_read(text, &m);
+    mcp_read_client(text, &m);
     if (s->lapsed && !s->starting && strcmp(m.method, "initialize") != 0)
         mcp_session_begin_again(s);
     if (m.kind == MCP_BATCH)

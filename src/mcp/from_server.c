@@ -117,6 +117,18 @@ static void on_junk(mcp_session *s, const mcp_message *m, sm_str text)
     sm_buf_fini(&shown);
 }
 
+static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss);
+
+/* An answer that two readers read differently, or that has neither a result nor an error, does not
+ * count: the call may have been done. */
+static void on_unreadable(mcp_session *s, mcp_exchange *x)
+{
+    if (x == NULL || !x->under_way)
+        return;
+    mcp_link_forget(s->link, &x->way);
+    lose(s, x, &(mcp_loss){.sent = true, .why = MCP_UNREADABLE});
+}
+
 static void on_link_message(void *context, mcp_way *way, sm_str text)
 {
     mcp_session *s = context;
@@ -137,7 +149,11 @@ static void on_link_message(void *context, mcp_way *way, sm_str text)
         while (mcp_next(m.text, &cursor, &name, &item))
             on_link_message(context, way, item);
         break;
-    case MCP_INVALID: on_junk(s, &m, text); break;
+    case MCP_INVALID:
+        on_junk(s, &m, text);
+        if (m.answer)
+            on_unreadable(s, x != NULL && x->way.own == NULL ? x : mcp_exchange_find(s, m.id));
+        break;
     }
 }
 
@@ -186,18 +202,22 @@ static void on_link_head(void *context, mcp_way *way, int status, const sm_http_
         s->client.head(s->client.context, x->channel, headers, n);
 }
 
-static void on_link_too_long(void *context, sm_str id, uint64_t length)
+static void on_link_too_long(void *context, const mcp_line *line)
 {
     mcp_session *s = context;
     char why[96];
     snprintf(why, sizeof why, "the server's answer has %llu bytes, and at most %zu are read",
-             (unsigned long long)length, MCP_LINE_MAX);
+             (unsigned long long)line->length, MCP_LINE_MAX);
     mcp_say(s->server->hub, MCP_WARN, "%s", why);
-    mcp_exchange *x = id.p == NULL ? NULL : mcp_exchange_find(s, id);
+    mcp_exchange *x = line->id.p == NULL ? NULL : mcp_exchange_find(s, line->id);
     if (x == NULL || !x->under_way)
         return;
     mcp_link_forget(s->link, &x->way);
-    lose(s, x, &(mcp_loss){.sent = true, .why = why});
+    x->under_way = false;
+    if (line->result && x->what == MCP_W_CALL && !x->call->unrecorded)
+        mcp_call_overflowed(x->call, line);
+    else
+        lose(s, x, &(mcp_loss){.sent = true, .why = why});
 }
 
 /* ---- a server that goes and comes back -------------------------------------------------------*/

@@ -95,6 +95,8 @@ static bool tell_too_long(mcp_lines *l, mcp_line_fn *sink, void *context)
     mcp_line line = {.too_long = true, .length = l->length - l->returned};
     line.id = mcp_skim_id(&l->skim);
     line.request = l->skim.method;
+    line.result = mcp_skim_result(&l->skim);
+    line.failed = line.result && l->skim.failed;
     l->skimming = false;
     return sink(context, &line);
 }

@@ -20,6 +20,8 @@ typedef struct mcp_line {
     uint64_t length; /* how long it was */
     sm_str id;       /* as written; absent: it has none, or it could not be told */
     bool request;    /* it has a method */
+    bool result;     /* it is an answer with a result */
+    bool failed;     /* with that: which has isError */
 } mcp_line;
 
 /* Blank lines are not told. False stops: the rest of the piece is held for later. */

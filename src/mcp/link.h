@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "effect/http.h"
+#include "mcp/lines.h"
 #include "mcp/loop.h"
 #include "mcp/message.h"
 #include "mcp/tools.h"
@@ -56,8 +57,8 @@ typedef struct mcp_link_events {
 
     void (*lost)(void *context, mcp_way *way, const mcp_loss *loss);
 
-    /* A line of the server's was too long to be read; `id` as mcp_line tells. */
-    void (*too_long)(void *context, sm_str id, uint64_t length);
+    /* A message of the server's was too long to be read: as much as is known of it. */
+    void (*too_long)(void *context, const mcp_line *line);
 
     /* The server can be talked to again: it is another child, which knows nothing of what was. */
     void (*up)(void *context);
@@ -134,13 +135,16 @@ typedef struct mcp_child_options {
     bool (*ended)(void *context, int status, bool served);
 } mcp_child_options;
 
-/* Starts it. Its standard error is ours. */
+/* Starts it, in a process group of its own. It inherits our standard error. The kernel ends it with
+ * the calling thread at the latest. */
 sm_err mcp_child_open(mcp_loop *loop, const mcp_child_options *o, const mcp_link_events *events,
                       mcp_link **out, sm_fault *fault);
 
-/* Sends a signal to the process, if it runs; closes its standard input once everything that waits
- * is written. */
-void mcp_child_signal(mcp_link *l, int signal);
+/* Sends a signal to the process, or to its whole group, if it runs. Asks the group to end by a
+ * signal, and kills the rest of it when the process has ended. Closes its standard input once all
+ * pending bytes are written. */
+void mcp_child_signal(mcp_link *l, int signal, bool group);
+void mcp_child_ask(mcp_link *l, int signal);
 void mcp_child_hang_up(mcp_link *l);
 bool mcp_child_runs(const mcp_link *l); /* not between its end and its next start */
 

@@ -67,6 +67,20 @@ void mcp_loop_post(mcp_loop *l, mcp_post *post)
     pthread_mutex_unlock(&l->lock);
 }
 
+void mcp_loop_unpost(mcp_loop *l, mcp_post *post)
+{
+    pthread_mutex_lock(&l->lock);
+    mcp_post **at = &l->posts;
+    while (*at != NULL && *at != post)
+        at = &(*at)->next;
+    if (*at != NULL) {
+        *at = post->next;
+        if (l->posts_end == &post->next)
+            l->posts_end = at;
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
 /* Gives out what has been posted until now. False if there was nothing. */
 static bool give_out(mcp_loop *l)
 {

@@ -37,6 +37,10 @@ typedef struct mcp_post {
 /* From any thread; never blocks. In the order of posting. */
 void mcp_loop_post(mcp_loop *l, mcp_post *post);
 
+/* Takes a post out of the mailbox, if it is there, before what it is about is gone. Not from inside
+ * of a `take`. */
+void mcp_loop_unpost(mcp_loop *l, mcp_post *post);
+
 /* ---- descriptors -----------------------------------------------------------------------------*/
 
 enum { MCP_READABLE = 1, MCP_WRITABLE = 2 };

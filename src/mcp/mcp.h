@@ -1,5 +1,5 @@
 /*
- * The MCP proxy: between a client and a server, both of which speak MCP and know nothing of it.
+ * The MCP proxy: it stands between an MCP client and a server; neither has to know of it.
  *
  *     client  <->  session  <->  link  <->  server
  *                     |
@@ -13,12 +13,14 @@
  * (ledger/pool.h) block on the ledger and post what it said back to the loop.
  *
  *     session.c      life; from_client.c, from_server.c: what comes from both sides
- *     requests.c     what is not answered yet; order.c: who is next; shared.c: whose is what, where
- *                    clients share a link
+ *     requests.c     what is not answered yet; order.c: who is next; shared.c: clients that share
+ *                    a link
  *     call.c         one call of a tool: asking, waiting, recording; call_make.c: what is asked,
  *                    call_send.c: executing, call_answer.c and verdict.c: answers,
  *                    remedy.c: settling a doubt
- *     told.c         what the client knows, so that a repeat is told from a retry
+ *     progress.c     what clients hear while a call waits or runs
+ *     told.c         which answers the client has taken, to tell a repeat from a retry
+ *     parting.c      the end of a server whose client has gone
  *     listing.c      what tools the server has; approve.c: asking the client's own user
  */
 #ifndef SM_MCP_MCP_H
@@ -26,6 +28,7 @@
 
 #include <stdatomic.h>
 
+#include "base/shares.h"
 #include "ledger/pool.h"
 #include "ledger/waits.h"
 #include "mcp/link.h"
@@ -42,9 +45,11 @@ typedef struct mcp_hub {
     semel_answer *answer; /* the loop's own, for what does not block */
     void (*say)(void *context, mcp_level level, const char *text); /* for people; from the loop */
     void *say_context;
-    const char *ledger_option; /* " --ledger URL" for commands that people are told; else "" */
-    bool told_trouble;         /* that the ledger cannot be used */
-    size_t calls;              /* that are not over */
+    bool gateway;              /* people decide through a gateway, not with the `semel` program */
+    const char *ledger_option; /* " --ledger URL" for a command in a message; else "" */
+    size_t waiting_max;        /* how many may wait at once, with all others that use `waits` */
+    atomic_bool told_trouble;  /* that the ledger cannot be used */
+    sm_shares calls;           /* calls that have not ended, by client */
     size_t elsewhere;          /* of these, those that a worker has, or that are parked */
     atomic_bool stopping;      /* nobody tries for long to record anything */
     bool settling;             /* the loop is stopped when no call is elsewhere */
@@ -62,7 +67,6 @@ typedef struct mcp_server_options {
     sm_str scope;      /* of calls, unless a client names one; absent: the name alone */
     bool fixed;        /* clients cannot name another scope */
     const char *pins;  /* a file; NULL: nothing is pinned */
-    int64_t wait_ms;   /* how long a call waits for somebody else's; 0: 45 s */
     bool approve_here; /* whoever asks may be asked for approval, where the contract allows it: the
                           ledger is a local one, or the client has authenticated as its requester */
 } mcp_server_options;
@@ -87,9 +91,9 @@ typedef struct mcp_channel mcp_channel;
 
 typedef struct mcp_client_ops {
     /* One message for the client, as written, without a line feed; copied if need be. `channel`:
-     * of the request that it belongs to, NULL if it belongs to none. `last`: it is the answer, and
-     * nothing more comes on that channel. Returns a ticket for mcp_session_delivered, growing; 0:
-     * the client cannot be reached. */
+     * of the request that it belongs to, or NULL. `last`: it is the answer, the last message on
+     * that channel. Returns a ticket for mcp_session_taken; tickets grow. 0: the message is lost,
+     * or nothing will show whether the client takes it. */
     uint64_t (*deliver)(void *context, mcp_channel *channel, sm_str text, bool last);
 
     /* HTTP only, may be NULL: the head of the server's answer, before anything of it is delivered.
@@ -116,8 +120,6 @@ typedef struct mcp_session_options {
     sm_str actor; /* who asks, for the audit trail; absent: the ledger's */
     sm_str scope; /* prefix that the client is bound to; absent: none */
     bool alone;   /* its requests stand alone: there is no order among them */
-    bool far;     /* over HTTP: a client cannot always prove that it repeats on purpose */
-    bool forgets; /* there is no connection, so no repeat is known to be one */
     bool renews;  /* a session that the server has forgotten is begun again behind its back */
     bool anyone;  /* requests of several clients, of which some may have the same id */
     bool shared;  /* with that, one link for all: ids are replaced by ones that are unique there */
@@ -151,9 +153,10 @@ void mcp_session_too_long(mcp_session *s, sm_str id, bool request, uint64_t leng
  * is delivered to it any more. What writes goes on and is recorded. */
 void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels);
 
-/* Everything up to this ticket has reached the client; what this ticket was for has. */
-void mcp_session_delivered(mcp_session *s, uint64_t ticket);
-void mcp_session_arrived(mcp_session *s, uint64_t ticket);
+/* Evidence, which only stdio has. First: the client sent its next messages no earlier than this
+ * time. Second: at this time its process had taken everything up to this ticket. */
+void mcp_session_asked(mcp_session *s, int64_t since_ms);
+void mcp_session_taken(mcp_session *s, uint64_t ticket, int64_t now_ms);
 
 /* The client does not take so much: the server gives no more messages for now, or does again. */
 void mcp_session_hold(mcp_session *s, bool held);
@@ -174,6 +177,10 @@ size_t mcp_session_writes(const mcp_session *s); /* how many calls are not over 
 /* Whether something is still to be given to the server, or written down; or with `requests`, to be
  * answered by it. */
 bool mcp_session_busy(const mcp_session *s, bool requests);
+
+/* How long a write that the server has may go on without its client: the longest lease of those, or
+ * 0. */
+int64_t mcp_session_patience_ms(const mcp_session *s);
 
 void *mcp_session_context(const mcp_session *s); /* the client's */
 

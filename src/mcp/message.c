@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "mcp/names.h"
 #include "mcp/parts.h"
 #include "mcp/scan.h"
 
@@ -16,14 +17,16 @@ static const char *const names[MEMBERS] = {"jsonrpc", "id", "method", "params", 
 
 typedef struct members {
     sm_str of[MEMBERS]; /* as written; absent: it is not there */
-    int twice;          /* one that is there twice; MEMBERS: none */
-    bool id_twice;
+    int unclear;        /* a member that is there twice, or in another spelling; else MEMBERS */
+    mcp_likeness like;  /* which of both */
+    bool id_unclear;
     bool deep; /* a value is nested too deeply */
 } members;
 
 static bool refuse(mcp_message *m, const char *flaw)
 {
     m->kind = MCP_INVALID;
+    m->code = MCP_E_MESSAGE;
     snprintf(m->flaw, sizeof m->flaw, "%s", flaw);
     return false;
 }
@@ -31,6 +34,7 @@ static bool refuse(mcp_message *m, const char *flaw)
 static bool refuse_depth(mcp_message *m)
 {
     m->kind = MCP_INVALID;
+    m->code = MCP_E_MESSAGE;
     snprintf(m->flaw, sizeof m->flaw, "the message is nested too deeply: at most %u levels",
              MCP_DEPTH_MAX);
     return false;
@@ -39,7 +43,7 @@ static bool refuse_depth(mcp_message *m)
 static bool refuse_text(mcp_message *m, const mcp_scan *s)
 {
     m->kind = MCP_INVALID;
-    m->junk = true;
+    m->code = MCP_E_JUNK;
     snprintf(m->flaw, sizeof m->flaw, "not JSON: %s (byte %zu)", s->why,
              (size_t)(s->at - m->text.p) + 1);
     return false;
@@ -48,13 +52,16 @@ static bool refuse_text(mcp_message *m, const mcp_scan *s)
 static void note_member(members *found, sm_str name, sm_str value)
 {
     for (int i = 0; i < MEMBERS; i++) {
-        if (!mcp_name_is(name, names[i]))
+        mcp_likeness like = mcp_name_like(name, names[i]);
+        if (like == MCP_UNLIKE)
             continue;
-        if (found->of[i].p != NULL) {
-            found->twice = i;
-            found->id_twice = found->id_twice || i == ID;
+        if (like == MCP_ALIKE || found->of[i].p != NULL) {
+            found->unclear = i;
+            found->like = like;
+            found->id_unclear = found->id_unclear || i == ID;
         }
-        found->of[i] = value;
+        if (like == MCP_SAME)
+            found->of[i] = value;
         return;
     }
 }
@@ -106,6 +113,8 @@ static const char *flaw_of(const members *found)
         return "an answer has a result or an error, not both";
     if (of[RESULT].p == NULL && of[ERROR].p == NULL)
         return "a message has a method, a result or an error";
+    if (of[ERROR].p != NULL && of[ERROR].p[0] != '{')
+        return "\"error\" must be an object";
     if (of[RESULT].p != NULL && of[ID].p == NULL)
         return "a result needs the \"id\" of its request";
     return NULL;
@@ -118,14 +127,17 @@ static bool judge(mcp_message *m, const members *found)
     bool answer = found->of[METHOD].p == NULL;
     bool null = id.n == 4 && id.p[0] == 'n';
     bool id_good = id.p == NULL || mcp_scan_id(id) || (null && answer);
-    if (id_good && !found->id_twice)
+    if (id_good && !found->id_unclear)
         m->id = id;
+    /* Some servers leave out an empty "result". */
+    m->answer = answer && (found->of[RESULT].p != NULL || found->of[ERROR].p != NULL ||
+                           (m->id.p != NULL && found->of[PARAMS].p == NULL));
     if (found->deep)
         return refuse_depth(m);
-    if (found->twice < MEMBERS) {
-        m->kind = MCP_INVALID;
-        snprintf(m->flaw, sizeof m->flaw, "\"%s\" is there twice", names[found->twice]);
-        return false;
+    if (found->unclear < MEMBERS) {
+        char flaw[MCP_FLAW_MAX];
+        mcp_put_flaw(flaw, names[found->unclear], found->like);
+        return refuse(m, flaw);
     }
     const char *flaw = flaw_of(found);
     if (flaw != NULL)
@@ -134,6 +146,7 @@ static bool judge(mcp_message *m, const members *found)
         return refuse(m, id.n > MCP_ID_MAX
                              ? "the \"id\" is too long"
                              : "the \"id\" must be a string or a whole number, written in digits");
+    m->answer = false;
     m->params = found->of[PARAMS];
     m->result = found->of[RESULT];
     m->error = found->of[ERROR];
@@ -158,7 +171,7 @@ bool mcp_read(sm_str text, mcp_message *out)
     out->text = (sm_str){begin, (size_t)(end - begin)};
 
     mcp_scan s = {.end = end};
-    members found = {.twice = MEMBERS};
+    members found = {.unclear = MEMBERS};
     bool object = begin < end && *begin == '{';
     const char *p = object ? read_members(&s, begin, &found) : mcp_scan_value(&s, begin, 0);
     if (p != NULL && p != end)
@@ -175,6 +188,19 @@ bool mcp_read(sm_str text, mcp_message *out)
         return refuse(out, "a batch must not be empty");
     out->kind = MCP_BATCH;
     return true;
+}
+
+bool mcp_read_client(sm_str text, mcp_message *out)
+{
+    bool good = mcp_read(text, out);
+    if ((out->kind == MCP_REQUEST || out->kind == MCP_NOTIFICATION) &&
+        !mcp_names_asked(out, out->flaw)) {
+        out->kind = MCP_INVALID;
+        out->code = MCP_E_PARAMS;
+        out->params = (sm_str){0};
+        good = false;
+    }
+    return good;
 }
 
 bool mcp_is_json(sm_str text)

@@ -6,10 +6,15 @@
 #include "mcp/parts.h"
 
 #include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
 
+#include "base/fold.h"
 #include "base/utf8.h"
 #include "mcp/scan.h"
 #include "json/canon.h"
+
+#define EXACT_DIGITS 15u /* of a number that every double holds exactly */
 
 /* ---- strings ---------------------------------------------------------------------------------*/
 
@@ -81,6 +86,50 @@ bool mcp_name_is(sm_str name, const char *text)
         text += step;
     }
     return *text == '\0';
+}
+
+/* `joints`: underscores and dashes count. */
+static mcp_likeness compare(sm_str name, const char *text, bool joints)
+{
+    if (mcp_name_is(name, text))
+        return MCP_SAME;
+    sm_str rest = sm_str_from(text);
+    const char *end = name.p + name.n;
+    uint32_t wanted = sm_fold_next(&rest, joints);
+    if (wanted == 0)
+        return MCP_UNLIKE; /* nothing of it counts */
+    for (const char *p = name.p; p < end;) {
+        char c[4];
+        sm_str one = {c, decode(&p, end, c)};
+        uint32_t counts = sm_fold_next(&one, joints);
+        if (counts == 0)
+            continue;
+        if (counts != wanted)
+            return MCP_UNLIKE;
+        wanted = sm_fold_next(&rest, joints);
+    }
+    return wanted == 0 ? MCP_ALIKE : MCP_UNLIKE;
+}
+
+mcp_likeness mcp_name_like(sm_str name, const char *text)
+{
+    return compare(name, text, false);
+}
+
+mcp_likeness mcp_word_like(sm_str name, const char *text)
+{
+    return compare(name, text, true);
+}
+
+void mcp_put_flaw(char flaw[MCP_FLAW_MAX], const char *name, mcp_likeness other)
+{
+    if (other == MCP_SAME)
+        snprintf(flaw, MCP_FLAW_MAX, "\"%s\" is there twice", name);
+    else
+        snprintf(flaw, MCP_FLAW_MAX,
+                 "a name is not \"%s\", but some servers take it for that; write it exactly, and "
+                 "once",
+                 name);
 }
 
 /* What is between a string's quotes. */
@@ -166,29 +215,30 @@ bool mcp_next(sm_str value, size_t *cursor, sm_str *name, sm_str *item)
     return true;
 }
 
-/* The next member of that name. */
-static bool find_from(sm_str object, size_t *cursor, const char *name, sm_str *item)
-{
-    sm_str each;
-    while (mcp_is_object(object) && mcp_next(object, cursor, &each, item)) {
-        if (mcp_name_is(each, name))
-            return true;
-    }
-    *item = (sm_str){0};
-    return false;
-}
-
 bool mcp_find(sm_str object, const char *name, sm_str *out)
 {
     size_t cursor = 0;
-    return find_from(object, &cursor, name, out);
+    sm_str each;
+    while (mcp_is_object(object) && mcp_next(object, &cursor, &each, out)) {
+        if (mcp_name_is(each, name))
+            return true;
+    }
+    *out = (sm_str){0};
+    return false;
 }
 
-bool mcp_twice(sm_str object, const char *name)
+bool mcp_find_plain(sm_str object, const char *name, sm_str *out)
 {
-    size_t cursor = 0;
-    sm_str item;
-    return find_from(object, &cursor, name, &item) && find_from(object, &cursor, name, &item);
+    size_t cursor = 0, alike = 0;
+    sm_str each, item;
+    *out = (sm_str){0};
+    while (mcp_is_object(object) && mcp_next(object, &cursor, &each, &item)) {
+        mcp_likeness like = mcp_name_like(each, name);
+        alike += like != MCP_UNLIKE;
+        if (like == MCP_SAME)
+            *out = item;
+    }
+    return alike == 1 && out->p != NULL;
 }
 
 /* ---- changing --------------------------------------------------------------------------------*/
@@ -226,9 +276,9 @@ static void put_in_front(sm_buf *out, sm_str object, const char *name, sm_str va
     sm_buf_bytes(out, object.p + 1, object.n - 1);
 }
 
-/* Gives the first member of that name its value, and takes out the others; all of them, if the
- * value is absent. A member that goes takes the comma before it along; the first one, that behind
- * it. */
+/* Gives the first member of that name its value, and removes the others and those that some readers
+ * take for it. If the value is absent, all of them are removed. A removed member takes the comma
+ * before it along, the first member the comma after it. */
 static void put_replaced(sm_buf *out, sm_str object, const char *name, sm_str value)
 {
     const char *done = object.p; /* up to where the object has been appended, or left out */
@@ -238,7 +288,8 @@ static void put_replaced(sm_buf *out, sm_str object, const char *name, sm_str va
     sm_str each, item;
     while (mcp_next(object, &cursor, &each, &item)) {
         const char *begin = each.p - 1, *end = item.p + item.n;
-        if (mcp_name_is(each, name) && value.p == NULL) {
+        mcp_likeness like = mcp_word_like(each, name);
+        if (like == MCP_ALIKE || (like == MCP_SAME && value.p == NULL)) {
             const char *upto = kept != NULL ? kept : begin;
             if (upto > done && !gap)
                 put_between(out, done, upto);
@@ -250,7 +301,7 @@ static void put_replaced(sm_buf *out, sm_str object, const char *name, sm_str va
             done = begin;
         gap = false;
         kept = end;
-        if (!mcp_name_is(each, name))
+        if (like == MCP_UNLIKE)
             continue;
         put_between(out, done, item.p);
         sm_buf_str(out, value);
@@ -265,26 +316,76 @@ void mcp_put_with(sm_buf *out, sm_str object, const char *name, sm_str value)
     sm_str item;
     if (!mcp_is_object(object))
         object = SM_STR("{}");
-    if (value.p != NULL && !mcp_find(object, name, &item))
-        put_in_front(out, object, name, value);
-    else
+    if (value.p == NULL || mcp_find(object, name, &item)) {
         put_replaced(out, object, name, value);
+        return;
+    }
+    sm_buf rest;
+    sm_buf_init(&rest, out->limit);
+    put_replaced(&rest, object, name, (sm_str){0});
+    if (rest.err == SM_OK)
+        put_in_front(out, sm_buf_view(&rest), name, value);
+    else
+        out->err = rest.err;
+    sm_buf_fini(&rest);
 }
 
-void mcp_one_line(char *text, size_t n)
+/* The first byte at or after `p` at which some reader may end a line. */
+static const char *find_break(const char *p, const char *end)
 {
-    for (char *end = text + n; text < end; text++)
-        if (*text == '\n' || *text == '\r')
-            *text = ' ';
+    for (; p < end; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (c == '\n' || c == '\r' || c == 0xC2 || c == 0xE2)
+            break;
+    }
+    return p;
+}
+
+void mcp_put_line(sm_buf *out, sm_str text)
+{
+    const char *p = text.p, *end = p + text.n;
+    sm_buf_reserve(out, text.n + 1);
+    while (p < end) {
+        const char *stop = find_break(p, end);
+        size_t left = (size_t)(end - stop);
+        put_between(out, p, stop);
+        p = stop + 1;
+        if (left == 0)
+            return;
+        if (*stop == '\n' || *stop == '\r') {
+            sm_buf_byte(out, ' ');
+        } else if (left >= 2 && memcmp(stop, "\xC2\x85", 2) == 0) {
+            sm_buf_text(out, "\\u0085");
+            p = stop + 2;
+        } else if (left >= 3 && memcmp(stop, "\xE2\x80", 2) == 0 && (stop[2] & ~1) == (char)0xA8) {
+            sm_buf_text(out, stop[2] & 1 ? "\\u2029" : "\\u2028");
+            p = stop + 3;
+        } else {
+            sm_buf_byte(out, *stop);
+        }
+    }
+}
+
+/* A number that a double cannot hold exactly counts as its nearest double. */
+static sm_str number_key(sm_str id, char *room)
+{
+    if (sm_str_is(id, "-0"))
+        return SM_STR("0");
+    if (id.n <= EXACT_DIGITS || id.n > MCP_ID_MAX)
+        return id;
+    memcpy(room, id.p, id.n);
+    room[id.n] = '\0';
+    return (sm_str){room, (size_t)snprintf(room, MCP_ID_MAX, "%.17g", strtod(room, NULL))};
 }
 
 sm_str mcp_id_key(sm_str id, char room[MCP_ID_MAX + 2])
 {
-    if (!mcp_is_string(id) || memchr(id.p, '\\', id.n) == NULL)
+    if (id.n > 0 && !mcp_is_string(id))
+        return number_key(id, room);
+    if (!quoted(id) || id.n > MCP_ID_MAX || memchr(id.p, '\\', id.n) == NULL)
         return id;
     room[0] = '"';
-    if (!mcp_text(id, room + 1, MCP_ID_MAX))
-        return id;
+    mcp_text_cut(id, room + 1, MCP_ID_MAX);
     size_t n = strlen(room);
     room[n] = '"';
     return (sm_str){room, n + 1};

@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/stamp.h"
+#include "base/trust.h"
 #include "base/visible.h"
 #include "mcp/tools.h"
 #include "json/canon.h"
@@ -365,18 +366,6 @@ static void write_pins(check *k)
 
 /* ---- taking turns ----------------------------------------------------------------------------*/
 
-static void make_parents(const char *path)
-{
-    char part[PATH_MAX];
-    snprintf(part, sizeof part, "%s", path);
-    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(part, 0700) != 0 && errno != EEXIST && access(part, F_OK) != 0)
-            return; /* writing will say why */
-        *slash = '/';
-    }
-}
-
 /* -1: it is done without. */
 static int take_turn(const char *path)
 {
@@ -403,7 +392,9 @@ void mcp_pins_check(const char *path, mcp_tools *t, const mcp_tools *before, mcp
     }
     sm_arena_init(&k.arena, 2 * SM_ARENA_MAX);
     sm_stamp_text(sm_clock_ms(), k.now);
-    make_parents(path);
+    char parents[PATH_MAX];
+    snprintf(parents, sizeof parents, "%s", path);
+    sm_make_parents(parents); /* writing will say why, if that fails */
     int turn = take_turn(path);
     if (read_pins(&k) && compare(&k) && k.changed)
         write_pins(&k);

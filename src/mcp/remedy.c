@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "core/probe.h"
 #include "mcp/call.h"
+#include "mcp/names.h"
 #include "json/canon.h"
 
 #define STEPS_MAX 6u /* for one call of a client: what a chain can have, and a probe that waits */
@@ -161,13 +162,16 @@ static const sm_json *read_text(mcp_call *call, sm_str result)
     return NULL;
 }
 
-/* What of the answer is judged; NULL: nothing in it says anything. */
+/* The part of a probe's answer that is judged; NULL if it has none, or if two readers would read it
+ * differently. */
 static const sm_json *read_answer(mcp_call *call)
 {
     mcp_message m;
     sm_str part;
+    char flaw[MCP_FLAW_MAX];
     mcp_read(sm_buf_view(&call->answer), &m);
-    if (m.kind != MCP_RESULT || (mcp_find(m.result, "isError", &part) && mcp_is_true(part)) ||
+    if (m.kind != MCP_RESULT || !mcp_names_plain(m.result, &mcp_names_result, flaw) ||
+        (mcp_find(m.result, "isError", &part) && mcp_is_true(part)) ||
         (mcp_find(m.result, "resultType", &part) && !mcp_is(part, "complete")))
         return NULL;
     if (mcp_find(m.result, "structuredContent", &part) && !sm_str_is(part, "null"))
@@ -194,12 +198,20 @@ void mcp_remedy_find(mcp_call *call, semel_answer *a)
 
 /* ---- on the loop -----------------------------------------------------------------------------*/
 
-/* It stays in doubt, and may be asked for again. */
-static void put_off(mcp_call *call, const char *why)
+static void say_unknown(mcp_call *call, const char *why)
 {
     call->a.message = sm_arena_printf(
         &call->said, "The call may or may not have taken effect, which is not known yet: %s.", why);
-    mcp_call_refuse(call);
+}
+
+/* It stays in doubt, and may be asked for again. */
+static void put_off(mcp_call *call, const char *why)
+{
+    say_unknown(call, why);
+    if (call->x->canceled)
+        mcp_call_end(call); /* its client was answered before */
+    else
+        mcp_call_refuse(call);
 }
 
 /* It stays in doubt, and asking again does not help. */
@@ -289,6 +301,8 @@ void mcp_remedy_looked(mcp_call *call)
     case MCP_NEXT_PROBE:
         mcp_call_decided(call); /* others need not wait for the probe */
         call->stage = MCP_PROBING;
+        if (call->over) /* its time was up while a worker had it */
+            mcp_remedy_late(call);
         if (mcp_session_ready(call->session))
             send_probe(call);
         break;
@@ -328,9 +342,14 @@ void mcp_remedy_go_on(mcp_session *s)
 
 void mcp_remedy_late(mcp_call *call)
 {
-    mcp_exchange_free(call->remedy.probe);
-    call->remedy.probe = NULL;
-    put_off(call, "the server was asked what became of it, and did not answer in time");
+    if (call->x->canceled) {
+        mcp_call_end(call);
+        return;
+    }
+    /* The client would give up soon. The probe goes on: the next call uses what it finds. */
+    say_unknown(call, "the server was asked what became of it, and has not answered yet");
+    mcp_call_refuse_early(call);
+    mcp_loop_time(call->server->hub->loop, &call->timer, sm_clock_deadline_ns(SM_MCP_LONG_WAIT_MS));
 }
 
 void mcp_remedy_end(mcp_call *call)

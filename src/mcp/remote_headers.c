@@ -31,17 +31,23 @@ static sm_http_field *find(const fields *f, sm_str name)
     return NULL;
 }
 
-/* Adds a header, or replaces what is there. Both texts are kept as they are. */
+/* Adds a header. Both texts are kept as they are. */
+static void add(fields *f, sm_str name, sm_str value)
+{
+    if (f->n == f->room)
+        f->failed = true;
+    else
+        f->v[f->n++] = (sm_http_field){name, value};
+}
+
+/* The same, or replaces what is there. */
 static void set(fields *f, sm_str name, sm_str value)
 {
     sm_http_field *at = find(f, name);
-    if (at != NULL) {
+    if (at != NULL)
         at->value = value;
-    } else if (f->n == f->room) {
-        f->failed = true;
-    } else {
-        f->v[f->n++] = (sm_http_field){name, value};
-    }
+    else
+        add(f, name, value);
 }
 
 static void set_copy(fields *f, sm_str name, sm_str value)
@@ -158,23 +164,37 @@ static void set_era(fields *f, mcp_flight *flight, const mcp_message *m)
 
 /* ---- all of them -----------------------------------------------------------------------------*/
 
-/* Headers of one connection, and one that would have the answer come in another coding. */
+/* Headers that are not passed on: those of one connection, those that say how a body is read, which
+ * we write ourselves, and the one that asks for another coding of the answer. */
 static bool not_passed_on(sm_str name)
 {
     return sm_header_framing(name) || sm_header_is(name, SM_STR("Host")) ||
-           sm_header_is(name, SM_STR("Accept-Encoding"));
+           sm_header_is(name, SM_STR("Accept-Encoding")) ||
+           sm_header_is(name, SM_STR("Content-Type")) ||
+           sm_header_is(name, SM_STR("Content-Encoding"));
 }
 
+/* Adds the headers that came with a message, in their order. They replace those that are there,
+ * except the configured authorization. */
 static void set_all(fields *f, const mcp_remote *r, const sm_http_field *headers, size_t n)
 {
+    size_t before = f->n;
     for (size_t i = 0; i < n; i++) {
         const sm_http_field *h = &headers[i];
         bool own = false;
         for (size_t k = 0; k < r->header_count && !own; k++)
             own = sm_header_is(h->name, SM_STR("Authorization")) &&
                   sm_header_is(r->headers[k].name, h->name);
-        if (!own && !not_passed_on(h->name))
-            set(f, h->name, h->value);
+        if (own || not_passed_on(h->name))
+            continue;
+        for (size_t k = 0; k < before; k++) {
+            if (!sm_header_is(f->v[k].name, h->name))
+                continue;
+            memmove(&f->v[k], &f->v[k + 1], (--f->n - k) * sizeof *f->v);
+            before--;
+            break;
+        }
+        add(f, h->name, h->value);
     }
 }
 
@@ -193,8 +213,6 @@ static bool keep_way(mcp_flight *f)
     char *at = (char *)(f->came_with + way->header_count);
     for (size_t i = 0; i < way->header_count; i++) {
         sm_str name = way->headers[i].name, value = way->headers[i].value;
-        if (sm_header_is(name, SM_STR("Content-Type")))
-            continue; /* of what was sent, and nothing is when coming back */
         f->came_with[f->came_with_count++] = (sm_http_field){{at, name.n}, {at + name.n, value.n}};
         memcpy(at, name.p, name.n);
         memcpy(at + name.n, value.p, value.n);

@@ -53,7 +53,7 @@ static bool on_event(void *context, const mcp_event *e)
     if (e->too_long && f->way != NULL)
         mcp_flight_break(f, "the server sent an event of %ju bytes", (uintmax_t)e->length);
     else if (e->too_long)
-        events->too_long(events->context, (sm_str){0}, e->length);
+        events->too_long(events->context, &(mcp_line){.too_long = true, .length = e->length});
     else if (e->data.n > 0 && (e->type.n == 0 || sm_str_is(e->type, "message")))
         mcp_flight_give(f, e->data);
     return !f->over;

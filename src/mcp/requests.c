@@ -85,6 +85,8 @@ mcp_exchange *mcp_exchange_new(mcp_session *s, mcp_what what, sm_str id, mcp_cha
     x->session = s;
     x->what = what;
     x->channel = channel;
+    x->asked_ms = s->asked_ms;
+    x->greeting = s->greeting;
     table_add(s, x);
     return x;
 }
@@ -151,37 +153,52 @@ void mcp_exchange_free(mcp_exchange *x)
 
 /* ---- answers ---------------------------------------------------------------------------------*/
 
-static uint64_t deliver(mcp_exchange *x, sm_str text)
+static void deliver(mcp_exchange *x, sm_str text)
 {
     mcp_session *s = x->session;
     mcp_batch *batch = x->batch;
     bool wanted = !x->canceled && !s->ending;
     x->batch = NULL;
-    if (batch != NULL)
+    if (batch != NULL) {
         mcp_batch_answer(batch, s, wanted ? text : (sm_str){0});
-    else if (wanted)
-        return s->client.deliver(s->client.context, x->channel, text, true);
-    return 0;
+    } else if (wanted) {
+        uint64_t ticket = s->client.deliver(s->client.context, x->channel, text, true);
+        if (x->call != NULL)
+            mcp_told_add(s, x, ticket);
+    }
 }
 
 void mcp_reply(mcp_exchange *x, sm_str text)
 {
-    mcp_session *s = x->session;
-    uint64_t ticket = deliver(x, text);
-    if (x->call != NULL && ticket != 0)
-        mcp_told_add(s, x, ticket);
+    deliver(x, text);
     mcp_exchange_free(x);
+}
+
+static void put_result(sm_buf *out, const mcp_exchange *x, sm_str result)
+{
+    sm_buf_init(out, 4 * MCP_LINE_MAX);
+    sm_buf_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
+    sm_buf_str(out, x->id);
+    sm_buf_text(out, ",\"result\":");
+    sm_buf_str(out, result);
+    sm_buf_byte(out, '}');
+}
+
+void mcp_answer_result(mcp_exchange *x, sm_str result)
+{
+    sm_buf out;
+    put_result(&out, x, result);
+    if (out.err == SM_OK)
+        deliver(x, sm_buf_view(&out));
+    sm_buf_fini(&out);
+    x->channel = NULL;
+    x->canceled = true;
 }
 
 void mcp_reply_result(mcp_exchange *x, sm_str result)
 {
     sm_buf out;
-    sm_buf_init(&out, 4 * MCP_LINE_MAX);
-    sm_buf_text(&out, "{\"jsonrpc\":\"2.0\",\"id\":");
-    sm_buf_str(&out, x->id);
-    sm_buf_text(&out, ",\"result\":");
-    sm_buf_str(&out, result);
-    sm_buf_byte(&out, '}');
+    put_result(&out, x, result);
     if (out.err == SM_OK)
         mcp_reply(x, sm_buf_view(&out));
     else

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "base/limits.h"
 #include "mcp/call.h"
 
 #define QUESTION_PREFIX "\"semel-ask-"
@@ -68,12 +69,20 @@ sm_err mcp_session_new(mcp_server *server, const mcp_session_options *o, mcp_ses
     if (s->next != NULL)
         s->next->prev = s;
     server->sessions = s;
-    return SM_OK;
+    /* Without these the session would not be bound to its scope. */
+    bool bound =
+        (s->actor.p != NULL || o->actor.p == NULL) && (s->scope.p != NULL || o->scope.p == NULL);
+    return bound ? SM_OK : SEMEL_E_NOMEM;
 }
 
 void mcp_session_attach(mcp_session *s, mcp_link *link)
 {
     s->link = link;
+}
+
+void mcp_session_asked(mcp_session *s, int64_t since_ms)
+{
+    s->asked_ms = since_ms;
 }
 
 size_t mcp_session_writes(const mcp_session *s)
@@ -99,6 +108,19 @@ bool mcp_session_elsewhere(const mcp_session *s)
 bool mcp_session_busy(const mcp_session *s, bool requests)
 {
     return s->writes > 0 || s->first != NULL || (requests && s->requests > s->listening);
+}
+
+int64_t mcp_session_patience_ms(const mcp_session *s)
+{
+    int64_t longest = 0;
+    for (const mcp_call *call = s->server->calls; call != NULL; call = call->next) {
+        if (call->session != s || call->stage != MCP_EXECUTING)
+            continue;
+        int64_t lease = call->contract->lease_ms;
+        lease = lease < SM_LEASE_MAX_MS ? lease : SM_LEASE_MAX_MS;
+        longest = lease > longest ? lease : longest;
+    }
+    return longest;
 }
 
 void *mcp_session_context(const mcp_session *s)

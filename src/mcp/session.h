@@ -27,6 +27,9 @@
 #define MCP_E_AWAY (-31001) /* the server cannot be reached; nothing was done */
 #define MCP_E_LOST (-31002) /* it went away before it had answered */
 
+/* Why a server's answer does not count. */
+#define MCP_UNREADABLE "the server's answer can be read in two ways, or not at all"
+
 typedef struct mcp_exchange mcp_exchange;
 typedef struct mcp_call mcp_call;
 typedef struct mcp_listing mcp_listing;
@@ -54,6 +57,8 @@ struct mcp_exchange {
     sm_str sent_id; /* the server's name for it, as written: the same unless the link is shared */
     sm_str token;   /* progress token, as written; absent: none */
     sm_http_field *headers; /* that came with it, in one piece; the way's */
+    int64_t asked_ms;       /* the client sent it no earlier (stdio) */
+    uint64_t greeting;      /* the session's, when it came */
     bool modern;            /* it is of the era without sessions */
     bool under_way;         /* the link has it */
     bool canceled;          /* nobody wants an answer */
@@ -89,10 +94,11 @@ typedef struct mcp_slot {
 
 /* An answer about an effect that the client was given. */
 typedef struct mcp_told {
-    uint64_t effect; /* the ledger's number of the key; 0: nothing is here */
-    uint64_t ticket; /* not known to have arrived as long as this is not 0 */
-    int64_t at_ns;
-    bool done; /* it told of a success */
+    uint64_t effect;  /* the ledger's number of the key; 0: nothing is here */
+    uint64_t ticket;  /* it went out under; 0: nothing will show whether it was taken */
+    int64_t asked_ms; /* its request was sent no earlier */
+    int64_t taken_ms; /* the client had taken it by then; 0: not known to be taken */
+    bool done;        /* it reported a success */
     char handle[SM_HANDLE_TEXT];
     char id[MCP_OWN_ID_MAX]; /* of the request, as written; cut */
 } mcp_told;
@@ -111,6 +117,7 @@ struct mcp_session {
     size_t asking;    /* of these, those of which it is not known what becomes of them */
     size_t asking_bytes;
     uint64_t last_own; /* number of our newest request */
+    uint64_t beats;    /* how often the client got progress while a call waited */
     char own_name[24]; /* what ids of ours begin with, quote included */
     uint64_t last_question;
     char question_name[48]; /* the same of questions to the client, which the server never sees */
@@ -128,6 +135,7 @@ struct mcp_session {
     mcp_slot *first, **last;    /* waiting for their turn */
     mcp_timer order_timer;      /* the first has waited long enough */
     size_t waiting_bytes;
+    int64_t asked_ms; /* the client's next messages were sent no earlier (stdio) */
     bool paused;
     bool down;     /* the server has gone */
     bool away;     /* and has not come back for a while: nothing waits for it any more */
@@ -141,7 +149,8 @@ struct mcp_session {
     pthread_mutex_t told_lock;
     mcp_told told[MCP_TOLD];
     unsigned told_at;
-    uint64_t delivered; /* the last ticket up to which everything has arrived */
+    uint64_t greeting; /* how often a client has begun; older requests no longer count */
+    uint64_t taken;    /* the last ticket up to which the client has taken everything */
 };
 
 struct mcp_server {
@@ -188,6 +197,9 @@ void mcp_pass_answer(mcp_exchange *x, const mcp_message *m);
 
 /* Answers a request and frees it; `text` is the whole message. */
 void mcp_reply(mcp_exchange *x, sm_str text);
+
+/* Answers a request with a result and keeps the request, as a cancelled one. */
+void mcp_answer_result(mcp_exchange *x, sm_str result);
 void mcp_reply_error(mcp_exchange *x, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -273,12 +285,17 @@ mcp_exchange *mcp_about(mcp_session *s, const mcp_message *m, bool *named);
 
 void mcp_told_add(mcp_session *s, const mcp_exchange *x, uint64_t ticket);
 void mcp_told_canceled(mcp_session *s, sm_str id);
+void mcp_told_forget(mcp_session *s); /* another client speaks */
 
-/* From any thread: whether the client was told of this effect; whether it was given its result, at
- * least so long ago, and which. Nothing else is evidence: a client that was told to come back, or
- * of a failure, retries. */
+/* From any thread: whether the client got an answer about this effect; and whether `x` is a
+ * deliberate repeat of it under this contract, and of which handle. */
 bool mcp_told_about(mcp_session *s, uint64_t effect);
-bool mcp_told_of(mcp_session *s, uint64_t effect, int64_t least_ms, char handle[SM_HANDLE_TEXT]);
+bool mcp_told_of(mcp_session *s, const mcp_exchange *x, uint64_t effect, const sm_contract *c,
+                 char handle[SM_HANDLE_TEXT]);
+
+/* Whether an answer to `x` that leaves now would make a later equal call a deliberate repeat, as
+ * far as is known now. */
+bool mcp_told_proves(const mcp_exchange *x, const sm_contract *c);
 
 /* ---- tools (listing.c) -----------------------------------------------------------------------*/
 
@@ -313,6 +330,7 @@ void mcp_call_listed(mcp_call *call, const char *why_not);
 /* What became of it at the server. */
 void mcp_call_answered(mcp_call *call, const mcp_message *m);
 void mcp_call_lost(mcp_call *call, const mcp_loss *loss);
+void mcp_call_overflowed(mcp_call *call, const mcp_line *line); /* a result too long to be read */
 
 /* Lets go of a call that no worker has. What the server has of it stays a claim. */
 void mcp_call_abandon(mcp_call *call);
@@ -337,6 +355,9 @@ mcp_batch *mcp_batch_new(mcp_channel *channel); /* NULL when out of memory */
 void mcp_batch_expect(mcp_batch *b);
 void mcp_batch_answer(mcp_batch *b, mcp_session *s, sm_str text); /* absent: there will be none */
 void mcp_batch_done(mcp_batch *b, mcp_session *s);
+
+/* Appends errors in place of an answer, or of the answers of a batch, that there is no room for. */
+void mcp_put_excuses(sm_buf *out, sm_str answers);
 void mcp_batch_gone(mcp_batch *b); /* its channel is no more */
 
 #endif

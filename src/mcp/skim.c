@@ -1,18 +1,21 @@
 /*
  * Skimming: brackets are counted, strings are told from what is between them, and of the outermost
- * object the names are read. One state per byte, so that a piece may end anywhere.
+ * object and of its result the names are read. One state per byte, so that a piece may end
+ * anywhere.
  */
 #include "mcp/skim.h"
 
 #include "mcp/scan.h"
 
-/* Where in the outermost object the next byte is. */
+/* Where in the outermost object, or in its result, the next byte is. */
 enum {
     BEFORE, /* the object */
     NAME,   /* before or in a member's name */
     COLON,  /* behind a name */
     VALUE,  /* in or before a value that nobody asked for */
     ID,     /* in or before the id */
+    FLAG,   /* before the value of isError */
+    TYPE,   /* before the value of resultType, or its first byte */
     BEHIND, /* the object */
 };
 
@@ -34,11 +37,27 @@ static void begin_value(mcp_skim *s)
     s->place = VALUE;
     if (sm_str_is(name, "method"))
         s->method = true;
+    if (sm_str_is(name, "error"))
+        s->error = true;
+    s->in_result = sm_str_is(name, "result");
+    s->results += s->in_result && s->results < 2;
     if (!sm_str_is(name, "id"))
         return;
     s->place = ID;
     s->id_twice = s->id_twice || s->id_n > 0;
     s->id_n = 0;
+}
+
+/* Whether a string that passes is a name that matters. */
+static bool in_name(const mcp_skim *s)
+{
+    return (s->depth == 1 && s->place == NAME) ||
+           (s->depth == 2 && s->in_result && s->inner == NAME);
+}
+
+static bool in_type(const mcp_skim *s)
+{
+    return s->depth == 2 && s->in_result && s->inner == TYPE;
 }
 
 /* A byte of a string; the quote that ends it, too. */
@@ -47,16 +66,37 @@ static void in_string(mcp_skim *s, char c)
     bool ends = c == '"' && !s->escaped;
     s->escaped = c == '\\' && !s->escaped;
     s->quoted = !ends;
-    if (s->depth != 1)
-        return;
-    if (s->place == ID)
+    if (s->depth == 1 && s->place == ID)
         keep_id(s, c);
-    if (s->place != NAME)
+    if (in_type(s)) {
+        s->asks = c == 'i' || c == '\\';
+        s->inner = VALUE;
+    }
+    if (!in_name(s))
         return;
+    s->odd_name = s->odd_name || c == '\\';
     if (ends)
-        s->place = COLON;
+        *(s->depth == 1 ? &s->place : &s->inner) = COLON;
     else if (s->name_n < sizeof s->name)
         s->name[s->name_n++] = c;
+}
+
+/* A byte of the result, outside of strings. */
+static void in_result(mcp_skim *s, char c)
+{
+    if (c == ',') {
+        s->inner = NAME;
+        s->name_n = 0;
+    } else if (s->inner == COLON && c == ':') {
+        sm_str name = {s->name, s->name_n};
+        bool flag = sm_str_is(name, "isError"), type = sm_str_is(name, "resultType");
+        s->inner = flag ? FLAG : type ? TYPE : VALUE;
+        s->flags += flag && s->flags < 2;
+        s->types += type && s->types < 2;
+    } else if (s->inner == FLAG && !blank(c)) {
+        s->failed = c == 't';
+        s->inner = VALUE;
+    }
 }
 
 /* A byte of the outermost object, outside of strings. */
@@ -90,6 +130,11 @@ static void outside_strings(mcp_skim *s, char c)
     case '[':
         if (s->depth == 1)
             in_object(s, c);
+        if (s->depth == 1 && s->in_result) {
+            s->inner = c == '{' ? NAME : VALUE;
+            s->name_n = 0;
+            s->odd_name = s->odd_name || c != '{';
+        }
         s->depth++;
         break;
     case '}':
@@ -100,6 +145,8 @@ static void outside_strings(mcp_skim *s, char c)
     default:
         if (s->depth == 1)
             in_object(s, c);
+        else if (s->depth == 2 && s->in_result)
+            in_result(s, c);
     }
 }
 
@@ -114,7 +161,7 @@ void mcp_skim_add(mcp_skim *s, sm_str piece)
             continue;
         }
         /* Most bytes are in strings that nobody asked for. */
-        if (!s->escaped && (s->depth != 1 || s->place == VALUE))
+        if (!s->escaped && !in_name(s) && !in_type(s) && (s->depth != 1 || s->place == VALUE))
             p = mcp_scan_plain(p, end);
         if (p < end)
             in_string(s, *p++);
@@ -129,4 +176,10 @@ sm_str mcp_skim_id(const mcp_skim *s)
     if (s->lost || s->id_twice || s->place != BEHIND || !mcp_scan_id(id))
         return (sm_str){0};
     return id;
+}
+
+bool mcp_skim_result(const mcp_skim *s)
+{
+    return !s->lost && s->place == BEHIND && s->results == 1 && s->flags < 2 && s->types < 2 &&
+           s->inner != BEFORE && !s->asks && !s->odd_name && !s->method && !s->error;
 }

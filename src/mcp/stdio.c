@@ -1,4 +1,11 @@
-/* One loop moves everything: the client's lines in, its answers out, the server's process, signals.
+/*
+ * One loop moves everything: the client's lines in, its answers out, the server's process, signals.
+ *
+ * It also gathers the evidence for told.c, from the kernel. A request was sent after its pipe was
+ * last seen empty. It counts as sent when it is read, unless the last look is longer ago than
+ * LATE_MS: we may have been stopped, or too busy, while the client's timeout ran. An answer was
+ * taken once the pipe or socket holds nothing more of it: a stopped client has not taken it. We
+ * look soon after an answer is written, then less and less often.
  */
 #include "mcp/stdio.h"
 
@@ -8,22 +15,33 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <linux/sockios.h>
+
 #include "base/clock.h"
 #include "mcp/lines.h"
+#include "mcp/parting.h"
+#include "mcp/session.h"
 
-#define READ_BYTES  65536u
-#define BLOCK_BYTES 4096u             /* what a pipe that polls as writable takes at once */
-#define HOLD_BYTES  ((size_t)4 << 20) /* not taken by the client: the server has to wait */
-#define OUT_MAX     ((size_t)256 << 20)
-#define PATIENCE_MS 10000 /* for answers, after the end of the input (HTTP) */
-#define GRACE_MS    1000  /* for writes under way, after a signal that asks us to end */
-#define FUTILE_MAX  5     /* starts in a row after which nothing was said */
+#define READ_BYTES    65536u
+#define BLOCK_BYTES   4096u             /* a pipe that polls as writable takes so many at once */
+#define HOLD_BYTES    ((size_t)4 << 20) /* not taken by the client: the server has to wait */
+#define OUT_MAX       ((size_t)256 << 20)
+#define EXCUSES_BYTES ((size_t)4 << 20) /* of these, for errors in place of answers */
+#define PATIENCE_MS   10000             /* for answers, after the end of the input (HTTP) */
+#define LEFT_MS       250  /* a client that was silent for so long and closes its end has left */
+#define GRACE_MS      1500 /* for running writes, after a signal: clients kill after 2 s */
+#define SETTLE_MS     1000 /* for the last of the server's group */
+#define FUTILE_MAX    5    /* starts in a row after which nothing was said */
+#define SOON_MS       2    /* the first look at whether an answer was taken */
+#define LOOK_MS       1000 /* at most this long between two looks */
+#define LATE_MS       1500 /* longer between two looks: we were stopped, or starved */
 
 typedef struct stdio {
     mcp_hub *hub;
@@ -46,11 +64,17 @@ typedef struct stdio {
     bool held; /* the server has to wait for the client */
     sm_buf waiting;
     size_t taken;
-    uint64_t queued, written;
-    int status; /* of the server, at the end */
+    uint64_t queued, written, seen; /* bytes: given to us, to the kernel, taken by the client */
+    unsigned long unread;           /* the ioctl that says how much it has not taken; or 0 */
+    mcp_timer look;
+    int64_t pause_ms; /* until the next look */
+    int64_t empty_ms; /* when the input was last seen empty */
+    int64_t heard_ns; /* when the client last said something, or could again */
+    int status;       /* of the server, at the end */
     int futile;
     int signal; /* that asks us to end, and is not passed on yet */
     mcp_timer grace, patience;
+    mcp_parting parting;
 } stdio;
 
 static void pass_signal(stdio *p);
@@ -60,7 +84,7 @@ static void pass_signal(stdio *p);
 /* The client says nothing more: once nothing that writes is under way, the server is told. */
 static void hang_up(stdio *p)
 {
-    if (!p->ended || p->hung_up || mcp_lines_held(p->lines) > 0 ||
+    if (!p->ended || p->hung_up || (mcp_lines_held(p->lines) > 0 && !p->gone) ||
         mcp_session_busy(p->session, !p->child))
         return;
     p->hung_up = true;
@@ -90,6 +114,77 @@ static void end_of_input(stdio *p)
     if (!p->child)
         mcp_loop_time(p->hub->loop, &p->patience, sm_clock_deadline_ns(PATIENCE_MS));
     hang_up(p);
+}
+
+/* The client has gone: what is under way is recorded, and nothing stays for ever. */
+static void leave(stdio *p)
+{
+    mcp_session_end(p->session);
+    end_of_input(p);
+    mcp_parting_begin(&p->parting);
+}
+
+static void on_went(mcp_post *post)
+{
+    leave((stdio *)(void *)((char *)post - offsetof(stdio, went)));
+}
+
+/* Not from inside of what the session does. */
+static void note_gone(stdio *p)
+{
+    p->gone = true;
+    mcp_loop_post(p->hub->loop, &p->went);
+}
+
+/* ---- evidence --------------------------------------------------------------------------------*/
+
+static void look_again(stdio *p, int64_t pause_ms)
+{
+    p->pause_ms = pause_ms < LOOK_MS ? pause_ms : LOOK_MS;
+    mcp_loop_time(p->hub->loop, &p->look, sm_clock_deadline_ns(p->pause_ms));
+}
+
+/* How much the client has taken by `now_ms`. A socket tells only whether it has taken everything.
+ */
+static void note_taken(stdio *p, int64_t now_ms)
+{
+    int unread = 0;
+    if (p->unread == 0 || p->seen == p->written || ioctl(p->out.fd, p->unread, &unread) != 0 ||
+        unread < 0 || (uint64_t)unread > p->written - p->seen || (p->is_socket && unread > 0))
+        return;
+    p->seen = p->written - (uint64_t)unread;
+    mcp_session_taken(p->session, p->seen, now_ms);
+}
+
+/* Whether somebody could read what we say. Without that, and without input or a reason to read it,
+ * there is no client any more, however it went. */
+static bool is_heard(const stdio *p)
+{
+    struct pollfd out = {.fd = p->out.fd};
+    return poll(&out, 1, 0) <= 0 || !(out.revents & (POLLERR | POLLHUP));
+}
+
+static void on_look(mcp_timer *t)
+{
+    stdio *p = (stdio *)(void *)((char *)t - offsetof(stdio, look));
+    int64_t now = sm_clock_boot_ms();
+    struct pollfd in = {.fd = p->in.fd, .events = POLLIN};
+    if (poll(&in, 1, 0) == 0)
+        p->empty_ms = now;
+    note_taken(p, now);
+    if ((p->ended || p->paused) && !p->gone && !is_heard(p))
+        note_gone(p);
+    look_again(p, p->seen == p->written ? LOOK_MS : 2 * p->pause_ms);
+}
+
+/* Something is about to be read. The lines after an incomplete or waiting line count as sent with
+ * it. */
+static void note_asked(stdio *p, int64_t now_ms)
+{
+    if (mcp_lines_held(p->lines) > 0 || p->unread == 0)
+        return;
+    int64_t asked_ms = now_ms - p->empty_ms <= LATE_MS ? now_ms : p->empty_ms;
+    mcp_session_asked(p->session, asked_ms);
 }
 
 /* ---- to the client ---------------------------------------------------------------------------*/
@@ -124,9 +219,8 @@ static void write_out(stdio *p)
             continue;
         if (n < 0 && errno == EAGAIN)
             break;
-        if (n < 0) { /* nobody listens; the session ends, but not from inside of what it does */
-            p->gone = true;
-            mcp_loop_post(p->hub->loop, &p->went);
+        if (n < 0) {
+            note_gone(p);
             break;
         }
         p->taken += (size_t)n;
@@ -143,15 +237,9 @@ static void write_out(stdio *p)
     }
     mcp_loop_watch(p->hub->loop, &p->out, left > 0 ? MCP_WRITABLE : 0);
     regulate(p, left > HOLD_BYTES);
-    mcp_session_delivered(p->session, p->written);
-}
-
-/* What is under way is recorded all the same. */
-static void on_went(mcp_post *post)
-{
-    stdio *p = (stdio *)(void *)((char *)post - offsetof(stdio, went));
-    mcp_session_end(p->session);
-    end_of_input(p);
+    /* A look that is due soon stays: a steady stream of answers must not postpone it for ever. */
+    if (p->unread != 0 && p->pause_ms != SOON_MS)
+        look_again(p, SOON_MS);
 }
 
 static void on_writable(mcp_watch *w, unsigned ready)
@@ -160,10 +248,43 @@ static void on_writable(mcp_watch *w, unsigned ready)
     write_out((stdio *)(void *)((char *)w - offsetof(stdio, out)));
 }
 
+/* Appends a line, unless more bytes than that would wait; then it appends nothing. */
+static bool put_line(stdio *p, sm_str text, size_t most)
+{
+    size_t before = p->waiting.len;
+    if (text.n < most && before - p->taken < most - text.n) {
+        mcp_put_line(&p->waiting, text);
+        sm_buf_byte(&p->waiting, '\n');
+        if (p->waiting.err == SM_OK)
+            return true;
+    }
+    p->waiting.err = SM_OK;
+    p->waiting.len = before;
+    return false;
+}
+
+/* The buffer has no room for an answer, because the client does not read. The client gets an error
+ * instead, or it would wait for ever. */
+static void put_excuse(stdio *p, sm_str text, bool answers)
+{
+    sm_buf out;
+    mcp_say(p->hub, MCP_ERROR_LEVEL, "the client does not read its messages; one is lost");
+    if (!answers)
+        return;
+    sm_buf_init(&out, EXCUSES_BYTES);
+    mcp_put_excuses(&out, text);
+    if (out.err != SM_OK) { /* a batch of very many: one error without an id */
+        sm_buf_fini(&out);
+        sm_buf_init(&out, EXCUSES_BYTES);
+        mcp_put_excuses(&out, SM_STR("{}"));
+    }
+    put_line(p, sm_buf_view(&out), OUT_MAX);
+    sm_buf_fini(&out);
+}
+
 static uint64_t deliver(void *context, mcp_channel *channel, sm_str text, bool last)
 {
     (void)channel;
-    (void)last;
     stdio *p = context;
     if (p->gone)
         return 0;
@@ -172,18 +293,13 @@ static uint64_t deliver(void *context, mcp_channel *channel, sm_str text, bool l
         p->waiting.len -= p->taken;
         p->taken = 0;
     }
-    if (!sm_buf_reserve(&p->waiting, text.n + 1)) {
-        p->waiting.err = SM_OK;
-        mcp_say(p->hub, MCP_ERROR_LEVEL,
-                "the client does not read what is said; a message is lost");
-        return 0;
-    }
-    sm_buf_str(&p->waiting, text);
-    mcp_one_line(p->waiting.p + p->waiting.len - text.n, text.n);
-    sm_buf_byte(&p->waiting, '\n');
-    p->queued += text.n + 1;
+    size_t before = p->waiting.len;
+    bool whole = put_line(p, text, OUT_MAX - EXCUSES_BYTES);
+    if (!whole)
+        put_excuse(p, text, last);
+    p->queued += p->waiting.len - before;
     write_out(p);
-    return p->gone ? 0 : p->queued;
+    return p->gone || !whole ? 0 : p->queued;
 }
 
 /* ---- from the client -------------------------------------------------------------------------*/
@@ -206,17 +322,33 @@ static void take_lines(stdio *p, sm_str piece)
     end_of_input(p);
 }
 
+/* A client that leaves closes our input and takes no more messages: Python's raises on any. But a
+ * shell that pipes requests in closes it too, right after the last one, and reads on. */
+static bool has_left(const stdio *p)
+{
+    return sm_clock_mono_ns() - p->heard_ns > (int64_t)LEFT_MS * 1000000;
+}
+
 static void on_readable(mcp_watch *w, unsigned ready)
 {
     (void)ready;
     stdio *p = (stdio *)(void *)((char *)w - offsetof(stdio, in));
     char bytes[READ_BYTES];
+    int64_t now = sm_clock_boot_ms();
+    note_taken(p, now);
+    note_asked(p, now);
     ssize_t n = read(p->in.fd, bytes, sizeof bytes);
     if (n > 0) {
+        if ((size_t)n < sizeof bytes)
+            p->empty_ms = now;
         take_lines(p, (sm_str){bytes, (size_t)n});
+        p->heard_ns = sm_clock_mono_ns();
     } else if (n == 0) {
         take_lines(p, SM_STR("\n")); /* a last line without its end */
-        end_of_input(p);
+        if (has_left(p))
+            leave(p);
+        else
+            end_of_input(p);
     } else if (errno != EINTR && errno != EAGAIN) {
         end_of_input(p);
     }
@@ -238,7 +370,8 @@ static void on_resume(mcp_post *post)
 {
     stdio *p = (stdio *)(void *)((char *)post - offsetof(stdio, resume));
     p->resuming = false;
-    if (!p->paused)
+    p->heard_ns = sm_clock_mono_ns();
+    if (!p->paused && !p->gone)
         take_lines(p, SM_STR(""));
     hang_up(p);
 }
@@ -248,6 +381,7 @@ static void on_rest(void *context)
 {
     stdio *p = context;
     size_t writes = mcp_session_writes(p->session);
+    mcp_parting_rest(&p->parting);
     hang_up(p);
     if (p->signal != 0 && writes == 0) {
         mcp_loop_untime(p->hub->loop, &p->grace);
@@ -288,7 +422,7 @@ static void pass_signal(stdio *p)
     p->signal = 0;
     p->asked = true;
     if (p->child && mcp_child_runs(p->link))
-        mcp_child_signal(p->link, signal);
+        mcp_child_ask(p->link, signal);
     else
         mcp_loop_stop(p->hub->loop);
 }
@@ -298,8 +432,9 @@ static void on_grace(mcp_timer *t)
     pass_signal((stdio *)(void *)((char *)t - offsetof(stdio, grace)));
 }
 
-/* What asks us to end is passed on once nothing that writes is under way, or after a moment. What
- * the terminal sends reaches the child by itself. */
+/* A signal that asks us to end is passed on once no write is running, or after GRACE_MS, or when it
+ * comes again. The server's group is not the terminal's, so the terminal's signals are passed on
+ * too. */
 static void on_signal(mcp_watch *w, unsigned ready)
 {
     (void)ready;
@@ -311,16 +446,12 @@ static void on_signal(mcp_watch *w, unsigned ready)
         if (signal == SIGCHLD)
             continue;
         if (!ends) {
-            if (p->child && info.ssi_code != SI_KERNEL)
-                mcp_child_signal(p->link, signal);
+            if (p->child)
+                mcp_child_signal(p->link, signal, info.ssi_code == SI_KERNEL);
             continue;
         }
         bool again = p->signal != 0 || p->asked;
         p->status = signal;
-        if (info.ssi_code == SI_KERNEL && p->child && mcp_child_runs(p->link)) {
-            p->asked = true; /* it knows */
-            continue;
-        }
         p->signal = signal;
         if (again || mcp_session_writes(p->session) == 0)
             pass_signal(p);
@@ -346,8 +477,14 @@ static void open_output(stdio *p)
     if (fstat(STDOUT_FILENO, &st) != 0)
         return;
     p->is_socket = S_ISSOCK(st.st_mode);
+    int family = 0;
+    socklen_t size = sizeof family;
+    if (p->is_socket && getsockopt(STDOUT_FILENO, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 &&
+        family == AF_UNIX)
+        p->unread = SIOCOUTQ; /* over TCP it would tell what the other machine's kernel has */
     if (!S_ISFIFO(st.st_mode))
         return;
+    p->unread = FIONREAD;
     int fd = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return;
@@ -370,6 +507,7 @@ static sm_err open_link(stdio *p, const mcp_stdio_options *o, sm_fault *fault)
                         : mcp_remote_open(p->hub->loop, &remote, &events, &p->link, fault);
     if (e == SM_OK)
         mcp_session_attach(p->session, p->link);
+    mcp_parting_init(&p->parting, p->hub, p->session, p->child ? p->link : NULL);
     return e;
 }
 
@@ -383,6 +521,8 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
     sm_buf_init(&p.waiting, OUT_MAX);
     p.grace.due = on_grace;
     p.patience.due = on_patience;
+    p.look.due = on_look;
+    p.empty_ms = sm_clock_boot_ms();
     p.resume.take = on_resume;
     p.went.take = on_went;
     p.lines = mcp_lines_new(MCP_LINE_MAX);
@@ -401,6 +541,7 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
         mcp_loop_watch(o->hub->loop, &p.steering, MCP_READABLE);
         if (!mcp_loop_watch(o->hub->loop, &p.in, MCP_READABLE))
             end_of_input(&p);
+        look_again(&p, LOOK_MS);
         mcp_loop_run(o->hub->loop);
         *status = p.status;
         mcp_session_end(p.session);
@@ -419,7 +560,12 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
     }
     mcp_loop_untime(o->hub->loop, &p.grace);
     mcp_loop_untime(o->hub->loop, &p.patience);
+    mcp_parting_fini(&p.parting);
+    mcp_loop_untime(o->hub->loop, &p.look);
     mcp_session_free(p.session);
+    mcp_loop_unpost(o->hub->loop, &p.resume); /* a client that goes now is not waited for */
+    mcp_loop_unpost(o->hub->loop, &p.went);
+    mcp_loop_settle(o->hub->loop, SETTLE_MS);
     mcp_server_free(p.server);
     mcp_lines_free(p.lines);
     sm_buf_fini(&p.waiting);

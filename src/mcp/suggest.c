@@ -5,6 +5,10 @@
  * at. Two writers make them harmless: one for comments, in which nothing may end the line, and one
  * for double-quoted scalars. What either does not know to be harmless is written as an escape.
  *
+ * Nothing in the file makes a repeat run. A tool that sounds as if it only reads is not listed but
+ * in a comment: as a listed write it would be answered from the record, and without the note that
+ * an unlisted tool's replay has.
+ *
  * A file that would be too large with everything in it is written without descriptions and hints on
  * what to decide.
  */
@@ -14,6 +18,7 @@
 
 #include "base/limits.h"
 #include "base/utf8.h"
+#include "mcp/reads.h"
 #include "json/pointer.h"
 
 #define DESCRIPTION_SHOWN 120u
@@ -127,7 +132,9 @@ static void put_scalar(sm_buf *out, sm_str text)
 static const char decide[] =
     "#\n"
     "# It is made of what the server says of its tools, and servers can be wrong: a hint never\n"
-    "# permits running something again, only you can. Decide for each:\n"
+    "# permits running something again, only you can. Decide for each, and first for those that\n"
+    "# sound as if they only read: until you list one as read, it is answered from the record for\n"
+    "# a while.\n"
     "#\n"
     "#   class      read              it changes nothing: passed through, not remembered\n"
     "#              write             remembered; if nobody knows whether it happened, a person\n"
@@ -136,9 +143,10 @@ static const char decide[] =
     "#              irreversible      as write, remembered for longer; while one call of the tool\n"
     "#                                is in doubt, its others wait\n"
     "#   key        what makes two calls the same action: all arguments, unless you name some\n"
-    "#   window     for how long an equal call gets the recorded answer instead of running\n"
-    "#   on_repeat  run: a client that has got the answer and asks again means it;\n"
-    "#              replay: it gets the recorded answer, like everybody else\n"
+    "#   window     for how long an equal call gets the recorded answer instead of running:\n"
+    "#              24h for a write and 7d for irreversible, unless you say something else\n"
+    "#   on_repeat  replay (if you say nothing): an equal call gets the recorded answer;\n"
+    "#              run: a client that has got the answer and asks again means it\n"
     "#   approval   whether a person must agree first: approval: { expires: 1h }\n"
     "#\n"
     "# Then:  semel contract check FILE\n"
@@ -148,14 +156,10 @@ static const char top[] =
     "\n"
     "version: 1\n"
     "\n"
-    "# Tools that are not below, such as those that the server gets later: write (as the defaults\n"
-    "# here, unless the server says that they only read), hold (a person must approve each call) or\n"
-    "# hide (the client does not see them).\n"
-    "unlisted: write\n"
-    "\n"
-    "defaults:\n"
-    "  window: 10m\n"
-    "  on_repeat: run\n";
+    "# Tools that are not below, such as those that the server gets later: write (remembered for\n"
+    "# 10m, with on_repeat: run; read if the server says that they only read), hold (a person must\n"
+    "# approve each call) or hide (the client does not see them).\n"
+    "unlisted: write\n";
 
 static void put_head(sm_buf *out, const mcp_tools *t, sm_str server_name, const char *command_line)
 {
@@ -271,8 +275,15 @@ static bool listable(sm_str name)
     return true;
 }
 
+/* Whether the user has to say first that it only reads. */
+static bool open_question(const mcp_tool *tool)
+{
+    return !tool->hints.read_only && mcp_sounds_like_read(tool->name, tool->description);
+}
+
 static void put_tool(sm_buf *out, const mcp_tool *tool, bool brief)
 {
+    bool open = open_question(tool);
     if (!listable(tool->name)) {
         if (!brief) {
             sm_buf_text(out, "\n  # It cannot be listed, for its name would be a pattern: ");
@@ -281,12 +292,19 @@ static void put_tool(sm_buf *out, const mcp_tool *tool, bool brief)
         }
         return;
     }
+    if (brief && open)
+        return;
     if (!brief && tool->description.n > 0) {
         sm_buf_text(out, "\n  # ");
         put_comment(out, tool->description, DESCRIPTION_SHOWN);
     }
-    sm_buf_text(out, brief ? "  " : "\n  ");
+    sm_buf_printf(out, "%s  %s", brief ? "" : "\n", open ? "# " : "");
     put_scalar(out, tool->name);
+    if (open) {
+        sm_buf_text(out, ": { class: read } # it sounds as if it only reads: if that is so, "
+                         "uncomment this\n");
+        return;
+    }
     if (brief) {
         sm_buf_printf(out, ": { class: %s }\n", tool->hints.read_only ? "read" : "write");
         return;
@@ -303,11 +321,16 @@ static void put_tool(sm_buf *out, const mcp_tool *tool, bool brief)
 static sm_err put_contract(const mcp_tools *t, sm_str server_name, const char *command_line,
                            bool brief, sm_buf *out)
 {
-    size_t listed = 0;
-    for (size_t i = 0; i < mcp_tools_count(t); i++)
-        listed += listable(mcp_tools_at(t, i)->name);
+    bool listed = false, open = false;
+    for (size_t i = 0; i < mcp_tools_count(t); i++) {
+        const mcp_tool *tool = mcp_tools_at(t, i);
+        listed |= listable(tool->name) && !open_question(tool);
+        open |= listable(tool->name) && open_question(tool);
+    }
     put_head(out, t, server_name, command_line);
-    sm_buf_text(out, listed == 0 ? "\ntools: {}\n" : "\ntools:\n");
+    sm_buf_text(out, listed ? "\ntools:\n"
+                     : open ? "\ntools: {} # take the braces away when you uncomment a tool\n"
+                            : "\ntools: {}\n");
     for (size_t i = 0; i < mcp_tools_count(t); i++)
         put_tool(out, mcp_tools_at(t, i), brief);
     return out->err;

@@ -117,6 +117,11 @@ const mcp_tool *mcp_tools_find(const mcp_tools *t, sm_str name)
     return there ? t->sorted[at] : NULL;
 }
 
+bool mcp_tool_hinted(const mcp_tool *tool, const sm_contracts *set)
+{
+    return tool->hints.read_only && set->trust_annotations && set->unlisted != SM_UNLISTED_HIDE;
+}
+
 static bool make_room(mcp_tools *t)
 {
     if (t->n < t->room)
@@ -136,17 +141,11 @@ static bool make_room(mcp_tools *t)
 
 /* ---- reading one -----------------------------------------------------------------------------*/
 
-/* A member that is there once. */
-static bool find_once(sm_str object, const char *name, sm_str *out)
-{
-    return mcp_find(object, name, out) && !mcp_twice(object, name);
-}
-
 /* A hint, or its default unless it is plainly said. */
 static bool hint(sm_str annotations, const char *name, bool otherwise)
 {
     sm_str value;
-    if (annotations.p == NULL || !find_once(annotations, name, &value))
+    if (annotations.p == NULL || !mcp_find_plain(annotations, name, &value))
         return otherwise;
     if (mcp_is_true(value))
         return true;
@@ -156,7 +155,7 @@ static bool hint(sm_str annotations, const char *name, bool otherwise)
 static mcp_hints read_hints(sm_str tool)
 {
     sm_str annotations = {0};
-    if (!find_once(tool, "annotations", &annotations) || !mcp_is_object(annotations))
+    if (!mcp_find_plain(tool, "annotations", &annotations) || !mcp_is_object(annotations))
         annotations = (sm_str){0};
     return (mcp_hints){
         .read_only = hint(annotations, "readOnlyHint", false),
@@ -170,7 +169,7 @@ static mcp_hints read_hints(sm_str tool)
 static sm_str read_description(mcp_tools *t, sm_str tool)
 {
     sm_str value;
-    if (!find_once(tool, "description", &value) || !mcp_is_string(value) ||
+    if (!mcp_find_plain(tool, "description", &value) || !mcp_is_string(value) ||
         value.n > DESCRIPTION_BYTES_MAX)
         return (sm_str){0};
     char *text = sm_arena_alloc(&t->texts, value.n); /* decoded it is shorter, if only by quotes */
@@ -200,7 +199,7 @@ static sm_err read_schema(mcp_tools *t, sm_str text, mcp_tool *tool)
 static sm_str read_name(sm_str tool, char room[SM_TOOL_MAX + 1])
 {
     sm_str value;
-    if (!find_once(tool, "name", &value) || !mcp_text(value, room, SM_TOOL_MAX + 1))
+    if (!mcp_find_plain(tool, "name", &value) || !mcp_text(value, room, SM_TOOL_MAX + 1))
         return (sm_str){0};
     const sm_call call = {.scope = SM_STR("any"), .tool = sm_str_from(room)};
     return sm_call_check(&call, NULL) == SM_OK ? call.tool : (sm_str){0};
@@ -227,7 +226,8 @@ static sm_err add_tool(mcp_tools *t, sm_str item)
     tool->hints = tool->said = read_hints(item);
     tool->description = read_description(t, item);
     sm_str schema = {0};
-    if (!find_once(item, "inputSchema", &schema))
+    tool->has_output = mcp_find(item, "outputSchema", &schema) && mcp_is_object(schema);
+    if (!mcp_find_plain(item, "inputSchema", &schema))
         schema = SM_STR("");
     sm_err e = read_schema(t, schema, tool);
     if (e != SM_OK)
@@ -243,14 +243,14 @@ static sm_err add_tool(mcp_tools *t, sm_str item)
 /* The list in a result, unless there is none or two of them. */
 static bool find_list(sm_str result, sm_str *list)
 {
-    return find_once(result, "tools", list) && list->n > 0 && list->p[0] == '[';
+    return mcp_find_plain(result, "tools", list) && list->n > 0 && list->p[0] == '[';
 }
 
 /* An empty cursor is what some servers write instead of none. */
 static sm_str next_cursor(mcp_tools *t, sm_str result)
 {
     sm_str value;
-    if (!find_once(result, "nextCursor", &value) || !mcp_is_string(value) || value.n <= 2 ||
+    if (!mcp_find_plain(result, "nextCursor", &value) || !mcp_is_string(value) || value.n <= 2 ||
         value.n > CURSOR_BYTES_MAX)
         return (sm_str){0};
     sm_buf_clear(&t->cursor);

@@ -9,6 +9,7 @@
 #define SM_MCP_TOOLS_H
 
 #include "base/digest.h"
+#include "core/contract.h"
 #include "mcp/message.h"
 #include "json/json.h"
 
@@ -32,6 +33,7 @@ typedef struct mcp_tool {
     mcp_hints hints;          /* the stricter of what is said and what was pinned */
     const sm_json *schema;    /* its inputSchema; NULL: none that could be read */
     const mcp_defaults *fill; /* the schema's defaults; NULL: there are none */
+    bool has_output;          /* it has an outputSchema, which clients hold its results to */
     sm_hash schema_digest;    /* of its canonical form, or of its text if it could not be read */
 } mcp_tool;
 
@@ -51,6 +53,9 @@ size_t mcp_tools_count(const mcp_tools *t);
 size_t mcp_tools_left_out(const mcp_tools *t);
 const mcp_tool *mcp_tools_at(const mcp_tools *t, size_t i);      /* in the server's order */
 const mcp_tool *mcp_tools_find(const mcp_tools *t, sm_str name); /* NULL: it is not listed */
+
+/* Whether a tool that the contract does not list is a read because the server says so. */
+bool mcp_tool_hinted(const mcp_tool *tool, const sm_contracts *set);
 
 /* What a schema says to put in where something is missing, in the arena; NULL if that is nothing,
  * or out of memory. Borrows from the schema. */

@@ -30,3 +30,9 @@ semel_err sm_record_copy(const semel_record *from, semel_room *room, semel_recor
     }
     return SEMEL_OK;
 }
+
+bool sm_write_follows(const semel_write *w, const semel_hash *head)
+{
+    return w->next.generation != w->expect_generation ||
+           memcmp(&w->event.prev, head, sizeof *head) == 0;
+}

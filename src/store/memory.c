@@ -352,6 +352,7 @@ static void memory_close(semel_store *st)
     sm_table_fini(&m->notes);
     sm_heap_fini(&m->due);
     sm_heap_fini(&m->gone);
+    sm_heap_fini(&m->tallies_over);
     sm_heap_fini(&m->notes_old);
     free(m->order.p);
     pthread_mutex_destroy(&m->commit);

@@ -112,6 +112,8 @@ typedef struct sm_tally {
     int64_t value;
     int64_t next; /* while a write is being judged */
     bool judged;
+    int64_t until; /* INT64_MAX: it stays; 0: not written yet */
+    sm_timer over; /* until */
     size_t n;
     char name[];
 } sm_tally;
@@ -146,7 +148,7 @@ typedef struct sm_memory {
     sm_table ids;
     sm_table tallies;
     sm_table groups;
-    sm_heap due, gone;
+    sm_heap due, gone, tallies_over;
     uint64_t last_number;
     sm_order order;
     uint64_t records;

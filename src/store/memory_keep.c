@@ -153,6 +153,21 @@ static bool notes_purge(sm_memory *m, size_t *budget, int64_t before, uint64_t *
     return left;
 }
 
+static bool tallies_purge(sm_memory *m, size_t *budget, int64_t now, uint64_t *done)
+{
+    sm_timer *t;
+    pthread_mutex_lock(&m->commit);
+    for (; *budget > 0 && (t = sm_heap_due(&m->tallies_over, now)) != NULL; --*budget, ++*done) {
+        sm_tally *tally = SM_HOLDER(t, sm_tally, over);
+        sm_heap_remove(&m->tallies_over, t);
+        sm_table_remove(&m->tallies, &tally->link);
+        free(tally);
+    }
+    bool left = sm_heap_due(&m->tallies_over, now) != NULL;
+    pthread_mutex_unlock(&m->commit);
+    return left;
+}
+
 semel_err sm_memory_purge(semel_store *st, size_t limit, uint64_t events_to, int64_t notes_before,
                           uint64_t *done, bool *left, semel_fault *fault)
 {
@@ -163,8 +178,9 @@ semel_err sm_memory_purge(semel_store *st, size_t limit, uint64_t events_to, int
     semel_err err = records_purge(m, &budget, now, done);
     bool events_left = events_purge(m, &budget, events_to, done);
     bool notes_left = notes_purge(m, &budget, notes_before, done);
+    bool tallies_left = tallies_purge(m, &budget, now, done);
     pthread_mutex_lock(&m->commit);
-    *left = events_left || notes_left || sm_heap_due(&m->gone, now) != NULL;
+    *left = events_left || notes_left || tallies_left || sm_heap_due(&m->gone, now) != NULL;
     pthread_mutex_unlock(&m->commit);
     return err;
 }
@@ -186,7 +202,7 @@ static const char *flaw(const sm_memory *m)
     }
     if (records != m->records || memcmp(in_state, m->in_state, sizeof in_state) != 0)
         return "the counts of records are wrong";
-    if (!sm_heap_sound(&m->due) || !sm_heap_sound(&m->gone))
+    if (!sm_heap_sound(&m->due) || !sm_heap_sound(&m->gone) || !sm_heap_sound(&m->tallies_over))
         return "times are out of order";
     const sm_log *logs[] = {&m->log, &m->seals};
     for (size_t k = 0; k < 2; k++) {

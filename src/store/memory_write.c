@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "store/copy.h"
 #include "store/memory.h"
 
 /* A write in the making. What it does not need is NULL; what is left in it was not used. */
@@ -78,11 +79,26 @@ static int64_t sum(int64_t a, int64_t b)
     return a < 0 ? INT64_MIN : INT64_MAX;
 }
 
+/* The counter stays at least so long; there is room in the heap. */
+static void tally_keep(sm_memory *m, sm_tally *t, int64_t until)
+{
+    if (until == 0)
+        until = INT64_MAX;
+    if (until > t->until)
+        t->until = until;
+    if (t->until == INT64_MAX)
+        sm_heap_remove(&m->tallies_over, &t->over);
+    else
+        sm_heap_set(&m->tallies_over, &t->over, t->until);
+}
+
 /* Judges all counters of a write before it changes any; one may be named twice. */
 static semel_err counters_apply(sm_memory *m, const semel_write *w)
 {
     semel_err err = SEMEL_OK;
     size_t n = 0;
+    if (!sm_heap_reserve(&m->tallies_over, m->tallies.count + w->n_counters))
+        return SEMEL_E_NOMEM;
     for (; n < w->n_counters && err == SEMEL_OK; n++) {
         const semel_counter *c = &w->counters[n];
         sm_tally *t = tally_make(m, c->name);
@@ -100,8 +116,10 @@ static semel_err counters_apply(sm_memory *m, const semel_write *w)
     }
     while (n-- > 0) {
         sm_tally *t = tally_find(m, w->counters[n].name);
-        if (err == SEMEL_OK)
+        if (err == SEMEL_OK) {
             t->value = t->next;
+            tally_keep(m, t, w->counters[n].until);
+        }
         t->judged = false;
     }
     return err;
@@ -283,7 +301,8 @@ cleanup:
 /* Whether a write was reckoned from this record. */
 static bool follows(const semel_record *newest, const semel_write *w)
 {
-    return newest->generation == w->expect_generation && newest->version == w->expect_version;
+    return newest->generation == w->expect_generation && newest->version == w->expect_version &&
+           sm_write_follows(w, &newest->head);
 }
 
 semel_err sm_memory_apply(semel_store *st, const semel_write *w, semel_room *room,

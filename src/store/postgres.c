@@ -31,10 +31,13 @@ static void store_close(semel_store *st)
     if (st == NULL)
         return;
     sm_pg_waits_fini(st);
+    if (st->opened)
+        sm_pg_trust_note(st);
     sm_pg_pool_fini(&st->pool);
     sm_gate_fini(&st->gate);
     sm_digest_fini(&st->digest);
     pthread_mutex_destroy(&st->digest_lock);
+    pthread_mutex_destroy(&st->trust.lock);
     for (size_t i = 0; i < SM_PGQ_COUNT; i++)
         free(st->sql[i]);
     sm_pg_settings_fini(&st->settings);
@@ -69,6 +72,7 @@ static semel_err store_open(semel_str url, const semel_store_env *env, semel_sto
     snprintf(st->where, sizeof st->where, "the ledger's server");
     pthread_mutex_init(&st->digest_lock, NULL);
     sm_pg_pool_init(&st->pool);
+    pthread_mutex_init(&st->trust.lock, NULL);
     sm_pg_waits_init(&st->waits);
     semel_err e = sm_pg_settings_init(&st->settings, url, fault);
     sm_gate_init(&st->gate, st->settings.timeout_ms * 1000000);
@@ -87,6 +91,7 @@ static semel_err store_open(semel_str url, const semel_store_env *env, semel_sto
         store_close(st);
         return e;
     }
+    st->opened = true;
     *caps = st->caps;
     *out = st;
     return SEMEL_OK;
@@ -110,4 +115,5 @@ const semel_store_ops sm_store_postgres = {
     .purge = sm_pg_purge,
     .counter = sm_pg_counter,
     .health = sm_pg_health,
+    .try_write = sm_pg_try_write,
 };

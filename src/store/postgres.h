@@ -42,14 +42,17 @@
 #include "store/bell.h"
 #include "store/copy.h"
 #include "store/gate.h"
+#include "store/mark.h"
 #include "store/postgres_sql.h"
 
-#define SM_PG_SCHEMA         1 /* the newest version of the tables that this code knows */
+#define SM_PG_SCHEMA         3 /* the version of the tables that this code knows */
+#define SM_PG_SCHEMA_OLDEST  2 /* and the oldest that it upgrades */
 #define SM_PG_SERVER_MIN     130000
 #define SM_PG_NEVER          INT64_MAX
 #define SM_PG_NAME_MAX       48u /* of the schema; the channel's name must fit into 63 */
 #define SM_PG_PURGE_MAX      500u
 #define SM_PG_OPTIONS_MAX    64u
+#define SM_PG_POOL_MAX       200 /* connections of one handle */
 #define SM_PG_STATEMENT_NAME 24u
 
 /* ---- postgres_url.c --------------------------------------------------------------------------*/
@@ -181,6 +184,7 @@ typedef struct sm_pg_conn {
     bool prepared[SM_PGQ_COUNT];
     bool warned; /* by the server, since the last statement was sent */
     bool ended;  /* the server has said goodbye */
+    bool judged; /* its server was compared with the one that was opened: sm_pg_trust */
     int64_t idle_since_ns;
     struct sm_pg_conn *next; /* in the pool */
 } sm_pg_conn;
@@ -190,6 +194,15 @@ typedef struct sm_pg_conn {
 sm_pg_conn *sm_pg_connect(const semel_store *st, sm_pg_target *target, int64_t deadline_ns,
                           semel_fault *fault);
 void sm_pg_disconnect(sm_pg_conn *c); /* accepts NULL */
+
+/* How many tables of a schema are not logged, as one column of a question. */
+#define SM_PG_UNLOGGED                                                                             \
+    "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_class WHERE relnamespace ="                    \
+    " '\"%s\"'::pg_catalog.regnamespace AND relpersistence <> 'p')"
+
+/* Whether these settings promise what the ledger was opened with. They are three columns from
+ * `first` on: synchronous_commit, fsync, full_page_writes. */
+bool sm_pg_check_durable(const semel_store *st, const PGresult *r, int first, semel_fault *fault);
 
 /* Whether the server is there and says that it takes no connections yet, or any more: it starts,
  * stops or recovers. May block for two seconds. */
@@ -205,11 +218,14 @@ typedef struct sm_pg_lock {
     int64_t key;
 } sm_pg_lock;
 
-/* Runs one of the list's statements. *sent: the server may have got it. On SM_PG_DONE *out is the
- * caller's to clear; else *err and the fault say what is wrong. */
+/* Runs one of the list's statements, after the lock and the guard in the same transaction. A guard
+ * is the text of a statement that fails if the rest must not be run; NULL: there is none. *sent:
+ * the server may have got it. On SM_PG_DONE *out is the caller's to clear; else *err and the fault
+ * say what is wrong. */
 sm_pg_way sm_pg_run(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
-                    const sm_pg_args *args, const sm_pg_lock *lock, int64_t deadline_ns,
-                    PGresult **out, bool *sent, sm_err *err, semel_fault *fault);
+                    const sm_pg_args *args, const sm_pg_lock *lock, const char *guard,
+                    int64_t deadline_ns, PGresult **out, bool *sent, sm_err *err,
+                    semel_fault *fault);
 
 /* Runs any text; results are text too, the last one's if there are several. */
 sm_pg_way sm_pg_run_text(const semel_store *st, sm_pg_conn *c, const char *sql, int64_t deadline_ns,
@@ -235,6 +251,7 @@ typedef struct sm_pg_question {
     const sm_pg_args *args;
     sm_pg_lock lock;
     bool writes;         /* an unknown end of it is told as such, and a warning makes it one */
+    bool evidence;       /* asked although the server has lost something */
     int64_t deadline_ns; /* 0: the store's timeout */
     bool resent;         /* out: an earlier try may have taken effect */
 } sm_pg_question;
@@ -245,6 +262,42 @@ semel_err sm_pg_ask(semel_store *st, sm_pg_question *q, PGresult **out, semel_fa
 semel_err sm_pg_take(semel_store *st, int64_t deadline_ns, sm_pg_conn **out, semel_fault *fault);
 void sm_pg_put(semel_store *st, sm_pg_conn *c);
 void sm_pg_drop(semel_store *st, sm_pg_conn *c);
+
+/* ---- postgres_trust.c ------------------------------------------------------------------------*/
+
+/* What this handle knows of the server, to notice that the server has lost something. */
+typedef struct sm_pg_trust {
+    pthread_mutex_t lock;
+    sm_seen newest;               /* the newest acknowledged event; seq 0: none yet */
+    sm_seen last[SM_PG_POOL_MAX]; /* a ring of the events acknowledged last, one per connection */
+    size_t seen;                  /* how many were ever put there */
+    atomic_llong next;            /* the largest next transaction id that the server has shown */
+    atomic_llong judged_ns;       /* when the server was last asked */
+    atomic_bool lost;
+    sm_mark mark;       /* the note for the next handle */
+    atomic_llong noted; /* the number there */
+} sm_pg_trust;
+
+/* For a ledger that was just opened on this connection: starts from an earlier handle's note. */
+void sm_pg_trust_start(semel_store *st, sm_pg_conn *c, int64_t deadline_ns);
+
+/* Writes the note. */
+void sm_pg_trust_note(semel_store *st);
+
+/* An event was acknowledged. */
+void sm_pg_seen(semel_store *st, const sm_seen *event);
+
+/* Whether the server is known to have lost acknowledged data. */
+bool sm_pg_lost(semel_store *st, semel_fault *fault);
+
+/* Appends a guard for a write behind a pooler; nothing if none is needed. */
+void sm_pg_trust_guard(semel_store *st, sm_buf *out);
+
+/* Before a connection is used: whether its server still promises what it did when the ledger was
+ * opened, and still has what it acknowledged. Asks on every new connection, and if the last answer
+ * is more than a second old. Not SM_PG_DONE: do not use the connection. */
+sm_pg_way sm_pg_trust_conn(semel_store *st, sm_pg_conn *c, int64_t deadline_ns, sm_err *err,
+                           semel_fault *fault);
 
 /* ---- postgres_open.c -------------------------------------------------------------------------*/
 
@@ -307,7 +360,9 @@ struct semel_store {
     char durability[256]; /* for people: what a crash may lose */
     char user[64];
     uint32_t caps;
+    bool opened;
     sm_gate gate;
+    sm_pg_trust trust;
     sm_pg_pool pool;
     sm_pg_waits waits;
     pthread_mutex_t digest_lock;
@@ -342,6 +397,7 @@ semel_err sm_pg_purge(semel_store *st, size_t limit, uint64_t events_to, int64_t
 semel_err sm_pg_counter(semel_store *st, uint8_t shard, semel_str name, int64_t *value,
                         semel_fault *fault);
 semel_err sm_pg_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault);
+semel_err sm_pg_try_write(semel_store *st, semel_fault *fault);
 
 /* Waits until what was committed before this call can be read by who follows all events, unless
  * some transaction of the server keeps it up for long. *newest is the newest seq of that. */

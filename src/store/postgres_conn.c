@@ -69,14 +69,13 @@ static const char session_check[] = "SET client_connection_check_interval = 2000
 
 /* A ledger that was opened as durable stays so, or is not there: effects may have begun that rely
  * on it. The server may have been set otherwise since, or be another one. */
-static bool check_durable(const semel_store *st, const PGresult *r, semel_fault *fault)
+bool sm_pg_check_durable(const semel_store *st, const PGresult *r, int first, semel_fault *fault)
 {
     static const char *const names[] = {"synchronous_commit", "fsync", "full_page_writes"};
-    enum { FIRST = 2 };
     if ((st->caps & SEMEL_STORE_DURABLE) == 0)
         return true;
     for (int i = 0; i < (int)(sizeof names / sizeof *names); i++) {
-        const char *value = PQgetvalue(r, 0, FIRST + i);
+        const char *value = PQgetvalue(r, 0, first + i);
         if (strcmp(value, "on") == 0 || (i == 0 && strcmp(value, "remote_apply") == 0))
             continue;
         sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
@@ -99,7 +98,7 @@ static bool set_session(const semel_store *st, sm_pg_conn *c, bool main, int64_t
         return true; /* there is nothing to keep */
     const char *sql = pooled ? session_pooled : session;
     bool good = sm_pg_run_text(st, c, sql, deadline_ns, &r, &e, fault) == SM_PG_DONE &&
-                (!main || check_durable(st, r, fault));
+                (!main || sm_pg_check_durable(st, r, 2, fault));
     PQclear(r);
     if (good && !pooled && PQserverVersion(c->pg) >= 140000) {
         sm_pg_run_text(st, c, session_check, deadline_ns, &r, &e, &ignored);
@@ -324,37 +323,46 @@ static int send_one(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
                                BINARY);
 }
 
-/* Two statements before one sync are one transaction, and one round trip. */
-static bool send_locked(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
-                        const sm_pg_args *args, sm_pg_statement locking, const sm_pg_args *key)
+static sm_pg_statement locking_by(const sm_pg_lock *lock)
 {
-    return PQenterPipelineMode(c->pg) == 1 && send_one(st, c, locking, key) == 1 &&
+    return lock->shared ? SM_PGQ_LOCK_SHARED : SM_PGQ_LOCK;
+}
+
+/* Several statements before one sync are one transaction, and one round trip. */
+static bool send_all(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
+                     const sm_pg_args *args, const sm_pg_lock *lock, const sm_pg_args *key,
+                     const char *guard)
+{
+    return PQenterPipelineMode(c->pg) == 1 &&
+           (guard == NULL ||
+            PQsendQueryParams(c->pg, guard, 0, NULL, NULL, NULL, NULL, BINARY) == 1) &&
+           (!lock->wanted || send_one(st, c, locking_by(lock), key) == 1) &&
            send_one(st, c, which, args) == 1 && PQpipelineSync(c->pg) == 1;
 }
 
 sm_pg_way sm_pg_run(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
-                    const sm_pg_args *args, const sm_pg_lock *lock, int64_t deadline_ns,
-                    PGresult **out, bool *sent, sm_err *err, semel_fault *fault)
+                    const sm_pg_args *args, const sm_pg_lock *lock, const char *guard,
+                    int64_t deadline_ns, PGresult **out, bool *sent, sm_err *err,
+                    semel_fault *fault)
 {
     *out = NULL;
-    bool late = false;
+    bool late = false, several = lock->wanted || guard != NULL;
     sm_pg_args key = {0};
-    sm_pg_statement locking = lock->shared ? SM_PGQ_LOCK_SHARED : SM_PGQ_LOCK;
     sm_pg_way way = prepare(st, c, which, args, deadline_ns, err, fault);
     if (lock->wanted)
         sm_pg_add_int(&key, lock->key);
     if (way == SM_PG_DONE && lock->wanted)
-        way = prepare(st, c, locking, &key, deadline_ns, err, fault);
+        way = prepare(st, c, locking_by(lock), &key, deadline_ns, err, fault);
     if (way != SM_PG_DONE)
         return way;
     *sent = true;
     c->warned = false;
-    bool good = lock->wanted ? send_locked(st, c, which, args, locking, &key)
-                             : send_one(st, c, which, args) == 1;
+    bool good = several ? send_all(st, c, which, args, lock, &key, guard)
+                        : send_one(st, c, which, args) == 1;
     if (!good || !flush(c->pg, deadline_ns, &late))
         return lost(st, c, late, err, fault);
-    way = receive(st, c, lock->wanted, deadline_ns, out, err, fault);
-    if (lock->wanted && way != SM_PG_LOST && PQexitPipelineMode(c->pg) == 0) {
+    way = receive(st, c, several, deadline_ns, out, err, fault);
+    if (several && way != SM_PG_LOST && PQexitPipelineMode(c->pg) == 0) {
         PQclear(*out);
         *out = NULL;
         way = lost(st, c, false, err, fault);

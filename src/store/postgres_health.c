@@ -29,6 +29,25 @@ static const struct {
      " WHERE id = 0), 0)",
      "newest seals are not the newest"},
     {"SELECT count(*) FROM @event WHERE idx <= 0 OR length(hash) <> 32", "events make no sense"},
+    {"SELECT count(*) FROM @effect WHERE bars_from IS DISTINCT FROM CASE WHEN grp IS NULL THEN NULL"
+     " WHEN state = 4 THEN 0 WHEN state = 3 THEN coalesce(lease_end, 9223372036854775807) END",
+     "records do not bar their group as they should"},
+    {"SELECT count(*) FROM (SELECT id, generation, born FROM @effect UNION ALL SELECT id,"
+     " generation, born FROM @effect_old) AS e WHERE e.born <= 0 OR (EXISTS (SELECT FROM @event AS v"
+     " WHERE v.id = e.id AND v.generation = e.generation AND v.idx = 1) AND NOT EXISTS (SELECT FROM"
+     " @event AS v WHERE v.id = e.id AND v.generation = e.generation AND v.idx = 1"
+     " AND v.seq = e.born))",
+     "records do not have the number of their first event"},
+    {"SELECT count(*) - count(DISTINCT born) FROM (SELECT born FROM @effect UNION ALL"
+     " SELECT born FROM @effect_old) AS e",
+     "records have the number of another one"},
+    /* No other code may run when a row is written or read. */
+    {"SELECT count(*) FROM pg_class AS c WHERE c.relkind IN ('r', 'p') AND c.relnamespace = (SELECT"
+     " relnamespace FROM pg_class WHERE oid = '@meta'::regclass) AND (c.relrowsecurity OR EXISTS"
+     " (SELECT FROM pg_trigger AS t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal) OR EXISTS"
+     " (SELECT FROM pg_rewrite AS w WHERE w.ev_class = c.oid) OR NOT EXISTS (SELECT FROM pg_index"
+     " AS i WHERE i.indrelid = c.oid AND i.indisprimary))",
+     "tables have triggers, rules, policies, or no key"},
 };
 
 static semel_err check_all(semel_store *st, semel_fault *fault)
@@ -122,4 +141,14 @@ semel_err sm_pg_health(semel_store *st, bool thorough, semel_health *out, semel_
         PQclear(r);
     }
     return e == SEMEL_OK && thorough ? check_all(st, fault) : e;
+}
+
+semel_err sm_pg_try_write(semel_store *st, semel_fault *fault)
+{
+    sm_pg_args none = {0};
+    sm_pg_question q = {.which = SM_PGQ_TOUCH, .args = &none, .writes = true};
+    PGresult *r = NULL;
+    semel_err e = sm_pg_ask(st, &q, &r, fault);
+    PQclear(r);
+    return e;
 }

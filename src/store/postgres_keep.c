@@ -102,21 +102,28 @@ static semel_err sweep_records(sweeping *s, sm_pg_statement which)
     return e;
 }
 
-/* Events and notes: both statements take a bound and a count, and say how many went. */
-static semel_err sweep_rest(sweeping *s, sm_pg_statement which, int64_t bound)
+/* Events, notes and counters: each statement takes what `args` has, then a count, and says how many
+ * went. */
+static semel_err sweep_rest(sweeping *s, sm_pg_statement which, sm_pg_args *args)
 {
-    if (s->budget == 0 || bound <= 0)
+    if (s->budget == 0)
         return SEMEL_OK;
-    sm_pg_args args = {0};
-    sm_pg_add_int(&args, bound);
-    sm_pg_add_int(&args, (int64_t)s->budget);
-    sm_pg_question q = {.which = which, .args = &args};
+    sm_pg_add_int(args, (int64_t)s->budget);
+    sm_pg_question q = {.which = which, .args = args};
     PGresult *r = NULL;
     semel_err e = sm_pg_ask(s->st, &q, &r, s->fault);
     if (e == SEMEL_OK)
         account(s, (uint64_t)sm_pg_int(r, 0, 0));
     PQclear(r);
     return e;
+}
+
+/* Those up to a bound; 0: none. */
+static semel_err sweep_up_to(sweeping *s, sm_pg_statement which, int64_t bound)
+{
+    sm_pg_args args = {0};
+    sm_pg_add_int(&args, bound);
+    return bound <= 0 ? SEMEL_OK : sweep_rest(s, which, &args);
 }
 
 semel_err sm_pg_purge(semel_store *st, size_t limit, uint64_t events_to, int64_t notes_before,
@@ -129,9 +136,11 @@ semel_err sm_pg_purge(semel_store *st, size_t limit, uint64_t events_to, int64_t
     if (e == SEMEL_OK)
         e = sweep_records(&s, SM_PGQ_SWEEP);
     if (e == SEMEL_OK)
-        e = sweep_rest(&s, SM_PGQ_SWEEP_EVENTS, seq);
+        e = sweep_up_to(&s, SM_PGQ_SWEEP_EVENTS, seq);
     if (e == SEMEL_OK)
-        e = sweep_rest(&s, SM_PGQ_SWEEP_NOTES, notes_before);
+        e = sweep_up_to(&s, SM_PGQ_SWEEP_NOTES, notes_before);
+    if (e == SEMEL_OK)
+        e = sweep_rest(&s, SM_PGQ_SWEEP_COUNTERS, &(sm_pg_args){0});
     if (e == SEMEL_OK)
         *left = s.left;
     *done += s.done;

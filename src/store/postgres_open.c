@@ -61,21 +61,39 @@ static semel_err check_pooled(sm_pg_opening *o, const PGresult *r)
     return SEMEL_OK;
 }
 
+static void set_lossy(semel_store *st, const char *why)
+{
+    st->caps &= ~(unsigned)SEMEL_STORE_DURABLE;
+    snprintf(st->durability, sizeof st->durability, "%s", why);
+    if (!st->settings.accept_loss)
+        st->caps |= SEMEL_STORE_LOSSY;
+}
+
 /* What the store can promise on a server with these settings. */
 static void set_caps(semel_store *st, bool fsync, bool pages)
 {
-    st->caps = SEMEL_STORE_SHARED | SEMEL_STORE_CLOCK;
+    st->caps = SEMEL_STORE_SHARED | SEMEL_STORE_CLOCK | SEMEL_STORE_DURABLE;
     if (!st->settings.pooler || st->settings.listen.options != NULL)
         st->caps |= SEMEL_STORE_NOTIFY;
-    if (fsync && pages) {
-        st->caps |= SEMEL_STORE_DURABLE;
-        return;
-    }
-    snprintf(st->durability, sizeof st->durability,
-             "%s is off: a crash of the server's machine may lose or damage the ledger",
-             fsync ? "full_page_writes" : "fsync");
-    if (!st->settings.accept_loss)
-        st->caps |= SEMEL_STORE_LOSSY;
+    if (!fsync)
+        set_lossy(st,
+                  "fsync is off: a crash of the server's machine may lose or damage the ledger");
+    else if (!pages)
+        set_lossy(st, "full_page_writes is off: a crash of the server's machine may lose or damage "
+                      "the ledger");
+}
+
+/* A table that is not logged is empty after any crash, whatever the settings are. */
+static semel_err check_tables(sm_pg_opening *o)
+{
+    char text[512];
+    PGresult *r = NULL;
+    snprintf(text, sizeof text, "SELECT " SM_PG_UNLOGGED, o->st->settings.schema);
+    semel_err e = sm_pg_opening_run(o, text, &r);
+    if (e == SEMEL_OK && sm_pg_number(r, 0) != 0)
+        set_lossy(o->st, "tables of the ledger are UNLOGGED: a crash of the server empties them");
+    PQclear(r);
+    return e;
 }
 
 static semel_err check_server(sm_pg_opening *o)
@@ -133,7 +151,11 @@ static semel_err open_once(sm_pg_opening *o, int64_t connected_ns)
     if (e == SEMEL_OK)
         e = sm_pg_schema_open(o);
     if (e == SEMEL_OK)
+        e = check_tables(o);
+    if (e == SEMEL_OK)
         e = sm_pg_listen_try(o);
+    if (e == SEMEL_OK)
+        sm_pg_trust_start(st, o->conn, o->deadline_ns);
     if (o->lost || e != SEMEL_OK)
         sm_pg_drop(st, o->conn);
     else
@@ -166,8 +188,15 @@ semel_err sm_pg_open(semel_store *st, const semel_store_env *env, semel_fault *f
                            sm_clock_deadline_ns(limit_ms * (env->migrate ? MIGRATION_FACTOR : 1)),
                        .fault = fault != NULL ? fault : &own};
     bool waits = false;
+    semel_fault said = {0};
     semel_err e = open_once(&o, until_ns);
-    while (e == SEMEL_E_UNAVAILABLE && wait_for_server(&o, until_ns, &waits))
+    while (e == SEMEL_E_UNAVAILABLE && wait_for_server(&o, until_ns, &waits)) {
+        said = *o.fault;
         e = open_once(&o, until_ns);
+    }
+    /* The time was up in the middle of a try: what the server said before tells more. */
+    if (e == SEMEL_E_UNAVAILABLE && o.lost && said.text[0] != '\0' &&
+        sm_clock_mono_ns() >= until_ns)
+        *o.fault = said;
     return e;
 }

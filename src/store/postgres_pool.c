@@ -202,6 +202,27 @@ static sm_pg_way mistrust(const semel_store *st, PGresult **out, sm_err *err, se
     return SM_PG_LOST;
 }
 
+/* The guard may have made the server undo the transaction: the server behind the connection is
+ * asked before the write is tried again. */
+static sm_pg_way run_guarded(semel_store *st, sm_pg_conn *c, const sm_pg_question *q,
+                             int64_t deadline_ns, PGresult **out, bool *sent, sm_err *err,
+                             semel_fault *fault)
+{
+    sm_buf guard = {0};
+    sm_pg_way way = SM_PG_FAILED;
+    if (q->writes && !q->evidence)
+        sm_pg_trust_guard(st, &guard);
+    if (guard.err == SM_OK)
+        way = sm_pg_run(st, c, q->which, q->args, &q->lock, guard.p, deadline_ns, out, sent, err,
+                        fault);
+    else
+        *err = sm_pg_nomem(fault);
+    if (way == SM_PG_AGAIN)
+        c->judged = false;
+    sm_buf_fini(&guard);
+    return way;
+}
+
 /* One try. *err and the fault are about the last one. */
 static sm_pg_way ask_once(semel_store *st, sm_pg_question *q, int64_t deadline_ns, PGresult **out,
                           bool *sent, sm_err *err, semel_fault *fault)
@@ -214,7 +235,9 @@ static sm_pg_way ask_once(semel_store *st, sm_pg_question *q, int64_t deadline_n
     *err = sm_pg_take(st, deadline_ns, &c, fault);
     sm_pg_way way = SM_PG_LOST;
     if (c != NULL)
-        way = sm_pg_run(st, c, q->which, q->args, &q->lock, deadline_ns, out, sent, err, fault);
+        way = q->evidence ? SM_PG_DONE : sm_pg_trust_conn(st, c, deadline_ns, err, fault);
+    if (way == SM_PG_DONE)
+        way = run_guarded(st, c, q, deadline_ns, out, sent, err, fault);
     int64_t end = sm_clock_mono_ns();
     bool hurried = end >= deadline_ns && end - began < st->settings.timeout_ms * 1000000 / 2;
     bool warned = way == SM_PG_DONE && q->writes && c->warned;
@@ -241,6 +264,8 @@ semel_err sm_pg_ask(semel_store *st, sm_pg_question *q, PGresult **out, semel_fa
     sm_err err = SM_OK;
     sm_pg_way way;
     *out = NULL;
+    if (!q->evidence && sm_pg_lost(st, why))
+        return SEMEL_E_UNAVAILABLE;
     for (unsigned tries = 0;; tries++) {
         bool sent = false;
         way = ask_once(st, q, deadline_ns, out, &sent, &err, why);

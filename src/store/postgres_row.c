@@ -226,7 +226,7 @@ void sm_pg_record_view(const PGresult *r, int row, int column, semel_record *out
     out->generation = (uint64_t)sm_pg_int(r, row, c++);
     out->version = (uint64_t)sm_pg_int(r, row, c++);
     out->shard = (uint8_t)sm_pg_int(r, row, c++);
-    out->state = (uint8_t)sm_pg_int(r, row, c++);
+    out->state = sm_record_state(sm_pg_int(r, row, c++));
     out->tombstone = (uint8_t)sm_pg_int(r, row, c++);
     out->fence = (uint64_t)sm_pg_int(r, row, c++);
     out->events = (uint64_t)sm_pg_int(r, row, c++);

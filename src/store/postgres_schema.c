@@ -59,13 +59,18 @@ static const struct {
      "id, seq", "autovacuum_vacuum_scale_factor = 0.05", "CREATE INDEX event_seq ON @event(seq);"},
 };
 
+/* A counter that stays for ever has an end all the same, which no time reaches. */
+#define UNTIL_COLUMN "until bigint NOT NULL DEFAULT 9223372036854775807"
+#define UNTIL_INDEX                                                                                \
+    "CREATE INDEX counter_over ON @counter(until) WHERE until < 9223372036854775807;"
+
 static const char single_tables[] =
     "CREATE TABLE @meta(one boolean PRIMARY KEY DEFAULT true CHECK (one), schema bigint NOT NULL,"
     " seq_offset bigint NOT NULL, seq_floor bigint NOT NULL, seal_seq bigint NOT NULL)"
     " WITH (fillfactor = 10);"
     "CREATE TABLE @counter(name bytea PRIMARY KEY, value bigint NOT NULL, cap bigint NOT NULL,"
-    " CONSTRAINT counter_cap CHECK (value <= cap))"
-    " WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);"
+    " " UNTIL_COLUMN ", CONSTRAINT counter_cap CHECK (value <= cap))"
+    " WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);" UNTIL_INDEX
     "CREATE TABLE @note(n bigint GENERATED ALWAYS AS IDENTITY, id bigint NOT NULL,"
     " generation bigint NOT NULL, first_at bigint NOT NULL, last_at bigint NOT NULL,"
     " count bigint NOT NULL, what bytea, scope bytea, tool bytea, PRIMARY KEY (id, n))"
@@ -180,6 +185,19 @@ static semel_err read_version(sm_pg_opening *o, int64_t *version)
                          "the ledger in %s was made by a newer version of semel (schema %lld; this "
                          "one knows %d): upgrade semel",
                          o->st->where, (long long)*version, SM_PG_SCHEMA);
+    if (e == SEMEL_OK && *version < SM_PG_SCHEMA && *version >= SM_PG_SCHEMA_OLDEST &&
+        !o->env->migrate)
+        e = sm_fault_set(o->fault, SEMEL_E_BAD_ARGUMENTS,
+                         "the ledger in %s was made by an older version of semel (schema %lld; "
+                         "this one knows %d): run `semel store migrate` once",
+                         o->st->where, (long long)*version, SM_PG_SCHEMA);
+    if (e == SEMEL_OK && *version < SM_PG_SCHEMA_OLDEST)
+        e = sm_fault_set(
+            o->fault, SEMEL_E_BAD_ARGUMENTS,
+            "the ledger in %s was made by an older version of semel (schema %lld; this "
+            "one knows %d), whose audit trail covers less: start a new ledger in another schema "
+            "(schema=NAME in the ledger's URL)",
+            o->st->where, (long long)*version, SM_PG_SCHEMA);
     return e;
 }
 
@@ -199,6 +217,17 @@ static semel_err make_tables(sm_pg_opening *o)
     semel_err e = b.err == SM_OK ? sm_pg_opening_run(o, b.p, NULL) : sm_pg_nomem(o->fault);
     sm_buf_fini(&b);
     return e;
+}
+
+/* From version 2. */
+static semel_err upgrade_tables(sm_pg_opening *o)
+{
+    char sql[512];
+    snprintf(sql, sizeof sql,
+             "ALTER TABLE @counter ADD COLUMN " UNTIL_COLUMN ";" UNTIL_INDEX
+             "UPDATE @meta SET schema = %d",
+             SM_PG_SCHEMA);
+    return sm_pg_opening_run(o, sql, NULL);
 }
 
 /* A ledger that was restored on a server whose transactions have smaller numbers: new events must
@@ -266,6 +295,8 @@ static semel_err migrate(sm_pg_opening *o)
         e = make_tables(o);
     else if (e == SEMEL_OK && o->env->migrate)
         e = check_partitions(o);
+    if (e == SEMEL_OK && !absent && version < SM_PG_SCHEMA)
+        e = upgrade_tables(o);
     if (e == SEMEL_OK && !absent && o->env->migrate)
         e = set_offset(o);
     if (e == SEMEL_OK)
@@ -292,11 +323,6 @@ static semel_err open_ledger(sm_pg_opening *o)
                             o->st->where);
     if (e == SEMEL_OK && (version == 0 || o->env->migrate))
         e = migrate(o);
-    else if (e == SEMEL_OK && version < SM_PG_SCHEMA)
-        e = sm_fault_set(o->fault, SEMEL_E_BAD_ARGUMENTS,
-                         "the ledger in %s was made by an older version of semel: run `semel store "
-                         "migrate`",
-                         o->st->where);
     return e == SEMEL_OK ? check_offset(o) : e;
 }
 

@@ -15,7 +15,7 @@
  *   the event: $29 idx  $30 at  $31 what  $32 actor  $33 body  $34 prev  $35 hash
  *   $36 now  $37 expected generation  $38 expected version  $39 same args  $40 same outcome
  *   $41 a time: who bars its group before then, or before now, refuses the write
- *   with counters: $42 names  $43 deltas  $44 caps
+ *   with counters: $42 names  $43 deltas  $44 caps  $45 untils
  *
  * Rows of a list are asked for with = ANY(ARRAY(...)), never by a join: the planner takes a list
  * from a sub-select with an unknown limit for a large one, and would read the whole table.
@@ -63,7 +63,8 @@
 #define SM_PG_PLAIN_WRITE(from) ""
 
 #define SM_PG_DELTAS                                                                               \
-    "unnest($42::bytea[], $43::bigint[], $44::bigint[]) AS d(name, delta, cap)"
+    "unnest($42::bytea[], $43::bigint[], $44::bigint[], $45::bigint[])"                            \
+    " AS d(name, delta, cap, until)"
 #define SM_PG_COUNTED_CHECK                                                                        \
     ", caps AS MATERIALIZED (SELECT EXISTS (SELECT FROM " SM_PG_DELTAS                             \
     " LEFT JOIN @counter AS c ON c.name = d.name"                                                  \
@@ -71,16 +72,17 @@
 #define SM_PG_COUNTED_ROOM " AND NOT (SELECT caps.over FROM caps)"
 #define SM_PG_COUNTED_OVER "(SELECT caps.over FROM caps)"
 #define SM_PG_COUNTED_WRITE(from)                                                                  \
-    ", cnt AS (INSERT INTO @counter AS c(name, value, cap)"                                        \
-    " SELECT d.name, d.delta, d.cap FROM " from ", " SM_PG_DELTAS " ORDER BY d.name"               \
-    " ON CONFLICT (name) DO UPDATE SET cap = excluded.cap, value ="                                \
+    ", cnt AS (INSERT INTO @counter AS c(name, value, cap, until)"                                 \
+    " SELECT d.name, d.delta, d.cap, d.until FROM " from ", " SM_PG_DELTAS " ORDER BY d.name"      \
+    " ON CONFLICT (name) DO UPDATE SET cap = excluded.cap,"                                        \
+    " until = greatest(c.until, excluded.until), value ="                                          \
     " CASE WHEN excluded.value < 0 AND c.value < -9223372036854775808 - excluded.value"            \
     " THEN -9223372036854775808 ELSE c.value + excluded.value END)"
 
 #define SM_PG_EVENT(seq, from)                                                                     \
     ", ev AS (INSERT INTO @event(seq, id, generation, shard, idx, at, what, actor, body, prev,"    \
     " hash) SELECT " seq ", $1, $2, $3, $29, $30 + " SM_PG_STILL_ON_TIME                             \
-    ", $31, $32, $33, $34, $35 FROM " from ")"
+    ", $31, $32, $33, $34, $35 FROM " from " RETURNING seq)"
 
 /* Rings for whoever waits in another process, if anybody ever waited for this key. */
 #define SM_PG_NOTIFY "CASE WHEN waited THEN pg_notify(#, encode($18, 'hex')) IS NULL END"
@@ -100,7 +102,7 @@
     " ON CONFLICT (id) DO NOTHING RETURNING born)"                                                 \
     SM_PG_EVENT("born", "ins") SM_PG_##kind##_WRITE("ins")                                         \
     " SELECT t.now, (SELECT count(*) FROM ins), " SM_PG_##kind##_OVER                              \
-    ", g.* FROM t LEFT JOIN got AS g ON true"
+    ", g.*, (SELECT max(seq) FROM ev) FROM t LEFT JOIN got AS g ON true"
 
 #define SM_PG_EXPECTED                                                                             \
     " WHERE e.id = $1 AND e.generation = $37 AND e.version = $38 AND e.key = $18"                  \
@@ -117,7 +119,7 @@
 /* What an apply answers: now, how many were written, whether a counter is in the way. */
 #define SM_PG_APPLIED(kind)                                                                        \
     " SELECT t.now, (SELECT count(*) FROM upd), " SM_PG_##kind##_OVER                              \
-    ", (SELECT " SM_PG_NOTIFY " FROM upd) FROM t"
+    ", (SELECT " SM_PG_NOTIFY " FROM upd), (SELECT max(seq) FROM ev) FROM t"
 
 /* Compare and swap. */
 #define SM_PG_APPLY(barrier, kind)                                                                 \
@@ -125,7 +127,7 @@
     ", upd AS (UPDATE @effect AS e SET version = e.version + 1," SM_PG_SET                         \
     ", args = CASE WHEN $39 = 1 THEN e.args ELSE $27 END,"                                         \
     " outcome = CASE WHEN $40 = 1 THEN e.outcome ELSE $28 END"                                     \
-    SM_PG_EXPECTED barrier SM_PG_##kind##_ROOM " RETURNING e.waited)"                              \
+    SM_PG_EXPECTED " AND e.head = $34" barrier SM_PG_##kind##_ROOM " RETURNING e.waited)"          \
     SM_PG_EVENT(SM_PG_SEQ, "upd") SM_PG_##kind##_WRITE("upd") SM_PG_APPLIED(kind)
 
 /* The same, for a write that begins a generation: the one before it moves aside. */
@@ -193,9 +195,12 @@
     " ORDER BY e.sweep_at LIMIT $1 FOR UPDATE OF e SKIP LOCKED),"                                  \
     " d AS (DELETE FROM @" table " AS e WHERE e.id = ANY(ARRAY(SELECT id FROM p WHERE over))"      \
     " AND e.born = ANY(ARRAY(SELECT born FROM p WHERE over))),"                                    \
-    " u AS (UPDATE @" table " AS e SET outcome = NULL,"                                            \
+    " u AS (UPDATE @" table " AS e SET"                                                            \
+    " outcome = CASE WHEN e.result_end <= (SELECT now FROM t) OR e.window_end <="                  \
+    " (SELECT now FROM t) THEN NULL ELSE e.outcome END,"                                           \
     " args = CASE WHEN e.window_end <= (SELECT now FROM t) THEN NULL ELSE e.args END,"             \
-    " sweep_at = nullif(least(CASE WHEN e.args IS NOT NULL AND e.window_end >"                     \
+    " sweep_at = nullif(least(CASE WHEN e.outcome IS NOT NULL AND e.result_end >"                  \
+    " (SELECT now FROM t) THEN e.result_end END, CASE WHEN e.args IS NOT NULL AND e.window_end >"  \
     " (SELECT now FROM t) THEN e.window_end END, e.purge_at), 9223372036854775807)"                \
     " WHERE e.id = ANY(ARRAY(SELECT id FROM p WHERE NOT over))"                                    \
     " AND e.born = ANY(ARRAY(SELECT born FROM p WHERE NOT over)))"                                 \
@@ -293,6 +298,10 @@
       "WITH d AS (DELETE FROM @note WHERE ctid = ANY(ARRAY(SELECT ctid FROM @note"                 \
       " WHERE last_at < $1 ORDER BY last_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING 1)"        \
       " SELECT count(*) FROM d")                                                                   \
+    X(SWEEP_COUNTERS,                                                                              \
+      "WITH d AS (DELETE FROM @counter WHERE name = ANY(ARRAY(SELECT name FROM @counter"           \
+      " WHERE until <= " SM_PG_NOW " AND until < 9223372036854775807 ORDER BY until LIMIT $1"      \
+      " FOR UPDATE SKIP LOCKED)) RETURNING 1) SELECT count(*) FROM d")                             \
     X(COUNTER, "SELECT value FROM @counter WHERE name = $1")                                       \
     X(STATES,                                                                                      \
       "SELECT state, count(*) FROM (SELECT state FROM @effect WHERE state < 5 UNION ALL"           \

@@ -177,7 +177,7 @@ static sm_err take_own(sm_pg_settings *s, const sm_url_option own[OWN_COUNT], se
     if (e == SM_OK)
         e = take_schema(s, &own[SCHEMA], fault);
     if (e == SM_OK)
-        e = sm_url_number(&own[POOL], 1, 200, 16, &s->pool, fault);
+        e = sm_url_number(&own[POOL], 1, SM_PG_POOL_MAX, 16, &s->pool, fault);
     if (e == SM_OK)
         e = sm_url_number(&own[TIMEOUT], 100, 600000, 10000, &s->timeout_ms, fault);
     return e;

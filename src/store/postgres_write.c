@@ -23,8 +23,13 @@ enum { ROUNDS_MAX = 200 }; /* of a write that others keep getting ahead of */
 /* ---- counters --------------------------------------------------------------------------------*/
 
 typedef struct counters {
-    sm_buf names, deltas, caps;
+    sm_buf names, deltas, caps, untils;
 } counters;
+
+/* What becomes of one counter. */
+typedef struct counted {
+    int64_t delta, cap, until;
+} counted;
 
 static int64_t add_clamped(int64_t a, int64_t b)
 {
@@ -34,20 +39,22 @@ static int64_t add_clamped(int64_t a, int64_t b)
     return sum;
 }
 
-/* One statement changes a counter once, so those of one name become one: the sum, and the cap that
- * holds for the sum if each cap holds after its own change. */
-static bool merge(const semel_write *w, size_t i, int64_t *delta, int64_t *cap)
+/* One statement changes a counter once, so those of one name become one: the sum, the cap that
+ * holds for the sum if each cap holds after its own change, and the latest end. */
+static bool merge(const semel_write *w, size_t i, counted *out)
 {
     for (size_t k = 0; k < i; k++) {
         if (sm_str_eq(w->counters[k].name, w->counters[i].name))
             return false; /* it was counted there */
     }
-    int64_t sum = 0, room = INT64_MAX; /* how high the counter may be before */
+    int64_t sum = 0, until = 0, room = INT64_MAX; /* how high the counter may be before */
     for (size_t k = i; k < w->n_counters; k++) {
         const semel_counter *c = &w->counters[k];
         if (!sm_str_eq(c->name, w->counters[i].name))
             continue;
         sum = add_clamped(sum, c->delta);
+        if (c->until == 0 || c->until > until)
+            until = c->until == 0 ? INT64_MAX : c->until;
         int64_t left;
         if (c->delta < 0 || c->cap == INT64_MAX)
             continue; /* refused by nothing */
@@ -55,30 +62,32 @@ static bool merge(const semel_write *w, size_t i, int64_t *delta, int64_t *cap)
             left = sum > 0 ? INT64_MIN : INT64_MAX;
         room = left < room ? left : room;
     }
-    *delta = sum;
-    *cap = room == INT64_MAX ? INT64_MAX : add_clamped(room, sum);
+    *out = (counted){.delta = sum,
+                     .cap = room == INT64_MAX ? INT64_MAX : add_clamped(room, sum),
+                     .until = until};
     return true;
 }
 
 static void counters_init(counters *c, const semel_write *w, sm_pg_args *args)
 {
-    sm_buf *const all[] = {&c->names, &c->deltas, &c->caps};
-    size_t n = 0;
-    int64_t delta, cap;
+    sm_buf *const all[] = {&c->names, &c->deltas, &c->caps, &c->untils};
+    size_t n = 0, arrays = sizeof all / sizeof *all;
+    counted one;
     for (size_t i = 0; i < w->n_counters; i++)
-        n += merge(w, i, &delta, &cap);
-    for (size_t i = 0; i < 3; i++) {
+        n += merge(w, i, &one);
+    for (size_t i = 0; i < arrays; i++) {
         sm_buf_init(all[i], COUNTER_BYTES_MAX);
         sm_pg_array_start(all[i], i == 0, n);
     }
     for (size_t i = 0; i < w->n_counters; i++) {
-        if (!merge(w, i, &delta, &cap))
+        if (!merge(w, i, &one))
             continue;
         sm_pg_array_bytes(&c->names, w->counters[i].name);
-        sm_pg_array_int(&c->deltas, delta);
-        sm_pg_array_int(&c->caps, cap);
+        sm_pg_array_int(&c->deltas, one.delta);
+        sm_pg_array_int(&c->caps, one.cap);
+        sm_pg_array_int(&c->untils, one.until);
     }
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < arrays; i++)
         sm_pg_add_array(args, i == 0, sm_buf_view(all[i]));
 }
 
@@ -86,7 +95,8 @@ static sm_err counters_error(const counters *c)
 {
     return c->names.err != SM_OK    ? c->names.err
            : c->deltas.err != SM_OK ? c->deltas.err
-                                    : c->caps.err;
+           : c->caps.err != SM_OK   ? c->caps.err
+                                    : c->untils.err;
 }
 
 static void counters_fini(counters *c)
@@ -94,6 +104,7 @@ static void counters_fini(counters *c)
     sm_buf_fini(&c->names);
     sm_buf_fini(&c->deltas);
     sm_buf_fini(&c->caps);
+    sm_buf_fini(&c->untils);
 }
 
 /* ---- what claim and apply share --------------------------------------------------------------*/
@@ -146,6 +157,7 @@ static semel_err start(writing *x, sm_pg_statement plain)
         .args = &x->args,
         .lock = lock_of(w),
         .writes = true,
+        .evidence = w->evidence,
         .deadline_ns = sm_clock_deadline_ns(x->st->settings.timeout_ms)};
     sm_err e = counters_error(&x->counters);
     return e == SM_OK ? e : sm_fault_set(x->fault, e, "too many counters in one write");
@@ -156,6 +168,18 @@ _Static_assert(SM_PGQ_CLAIM_BARRED == SM_PGQ_CLAIM + 1 &&
                    SM_PGQ_APPLY_BARRED_COUNTED == SM_PGQ_APPLY + 3 &&
                    SM_PGQ_NEXT_BARRED_COUNTED == SM_PGQ_NEXT + 3,
                "the kinds of a statement follow each other");
+
+/* The number of the event that was just written is the answer's last column. */
+static void note_seq(writing *x, const PGresult *r)
+{
+    int last = PQnfields(r) - 1;
+    if (sm_pg_null(r, 0, last) || x->w->evidence)
+        return;
+    sm_seen event = {.seq = sm_pg_int(r, 0, last), .id = (int64_t)x->w->next.id};
+    memcpy(&event.hash, x->w->event.hash.b, sizeof event.hash);
+    event.hash = be64toh(event.hash);
+    sm_pg_seen(x->st, &event);
+}
 
 /* What was written, for the caller; and whoever waits in this process is woken. */
 static semel_err wrote(writing *x, uint64_t version)
@@ -297,6 +321,7 @@ static semel_err claim_round(writing *x, bool *inserted, bool *done)
     *inserted = sm_pg_int(r, 0, 1) > 0;
     x->over = sm_pg_bool(r, 0, 2);
     if (*inserted) {
+        note_seq(x, r);
         e = wrote(x, 1);
     } else if (!sm_pg_null(r, 0, 4)) {
         e = give_found(x, r, inserted);
@@ -338,7 +363,8 @@ static semel_err explain(writing *x, const PGresult *r, bool *done)
     sm_pg_record_view(r, 0, 1, &view);
     if (memcmp(&view.key, &w->next.key, sizeof view.key) != 0)
         return sm_pg_collision(x->st, x->fault);
-    bool other = view.generation != w->expect_generation || view.version != w->expect_version;
+    bool other = view.generation != w->expect_generation || view.version != w->expect_version ||
+                 !sm_write_follows(w, &view.head);
     if (!other && on_time(x)) {
         semel_err e = find_refusal(x);
         *done = e != SEMEL_OK;
@@ -360,7 +386,10 @@ static semel_err ask_newest(writing *x, PGresult **out)
 {
     sm_pg_args args = {0};
     sm_pg_add_int(&args, (int64_t)x->w->next.id);
-    sm_pg_question q = {.which = SM_PGQ_NEWEST, .args = &args, .deadline_ns = x->q.deadline_ns};
+    sm_pg_question q = {.which = SM_PGQ_NEWEST,
+                        .args = &args,
+                        .evidence = x->w->evidence,
+                        .deadline_ns = x->q.deadline_ns};
     return sm_pg_ask(x->st, &q, out, x->fault);
 }
 
@@ -391,6 +420,8 @@ static semel_err apply_round(writing *x, bool *done)
         *x->now = sm_pg_int(r, 0, 0);
         x->over = sm_pg_bool(r, 0, 2);
     }
+    if (written)
+        note_seq(x, r);
     PQclear(r);
     if (written)
         return wrote(x, version_after(x->w));

@@ -120,6 +120,11 @@ static semel_err find_ledger(semel_store *st, bool must_exist, int64_t deadline_
             e = sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                              "the ledger was made by a newer version of Semel (schema %ld)",
                              version);
+        else if (version < (long)SM_RD_SCHEMA)
+            e = sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                             "the ledger was made by an older version of Semel (schema %ld), whose "
+                             "audit trail covers less: start a new one under another prefix",
+                             version);
         else
             snprintf(st->name, sizeof st->name, "%s", there.p);
     }
@@ -142,6 +147,7 @@ static void redis_close(semel_store *st)
 {
     if (st == NULL)
         return;
+    sm_rd_trust_note(st);
     sm_rd_ear_fini(st);
     sm_rd_map_fini(st);
     sm_bell_fini(&st->bell);
@@ -201,6 +207,9 @@ static semel_err redis_open(semel_str url, const semel_store_env *env, semel_sto
         e = check_version(version, fault);
     if (e == SEMEL_OK)
         e = find_ledger(st, env->must_exist, deadline_ns, fault);
+    st->durable = e == SEMEL_OK && lost[0] == '\0';
+    if (e == SEMEL_OK)
+        e = sm_rd_trust_start(st, deadline_ns, fault);
     if (e != SEMEL_OK) {
         redis_close(st);
         return unopened(e);
@@ -208,11 +217,10 @@ static semel_err redis_open(semel_str url, const semel_store_env *env, semel_sto
     *caps = SEMEL_STORE_SHARED | SEMEL_STORE_CLOCK;
     if (sm_rd_may_wake(st, deadline_ns))
         *caps |= SEMEL_STORE_NOTIFY;
-    if (lost[0] == '\0')
+    if (st->durable)
         *caps |= SEMEL_STORE_DURABLE;
     else if (!st->config.accept_loss)
         *caps |= SEMEL_STORE_LOSSY;
-    st->durable = (*caps & SEMEL_STORE_DURABLE) != 0;
     st->opened = true;
     *out = st;
     return SEMEL_OK;
@@ -254,6 +262,7 @@ const semel_store_ops sm_store_redis = {
     .purge = sm_rd_purge,
     .counter = sm_rd_counter,
     .health = sm_rd_health,
+    .try_write = sm_rd_try_write,
 };
 
 const semel_store_ops sm_store_rediss = {

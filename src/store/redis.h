@@ -6,7 +6,7 @@
  *     redis_conn.c    one connection: sockets, deadlines, the greeting
  *     redis_node.c    servers, their pools of connections, the map of a cluster's slots
  *     redis_ask.c     questions in batches: sent by node, followed, asked again
- *     redis_reply.c   answers: what is in them, and whether they are such
+ *     redis_reply.c   reading and checking answers
  *     redis_script.c  the Lua scripts: every transition is one
  *     redis_row.c     records, events and notes as bytes
  *     redis_write.c   claim, apply, counters
@@ -17,7 +17,8 @@
  *     redis_purge.c   housekeeping
  *     redis_wait.c    waiting, and the thread that hears of other processes' writes
  *     redis_settings.c  what a server's settings promise
- *     redis_health.c  what is in the ledger, and whether it is sound
+ *     redis_health.c  what is in the ledger
+ *     redis_check.c   whether what leads to records agrees with them
  *
  * Keys. P is the prefix, SS the shard in two hexadecimal digits, ID and G an effect's id and
  * generation. All that one write touches has one hash tag, so it lies in one slot of a cluster.
@@ -31,7 +32,7 @@
  *     P{SS}g:GROUP              what runs or is in doubt in a group, by when it bars
  *     P{SS}log                  events that have no seq yet
  *     P{SS}tick                 the last stamp, and the first one: they never go
- *     P{SS}c:NAME               a counter
+ *     P{SS}c:NAME               a counter, which the server removes at its end
  *     P{SS}n:ID  notes          notes of an id, and all of them by age; SS is of the id here
  *     P{semel}meta  seq  log  epoch  sealed  seals     what the whole ledger has one of
  *
@@ -61,12 +62,13 @@
 #include "store/bell.h"
 #include "store/copy.h"
 #include "store/gate.h"
+#include "store/mark.h"
 
 #define SM_RD_SHARDS     256u
 #define SM_RD_SLOTS      16384u
 #define SM_RD_NODES_MAX  512u
 #define SM_RD_PREFIX_MAX 64u
-#define SM_RD_SCHEMA     1u
+#define SM_RD_SCHEMA     2u
 #define SM_RD_GLOBAL     SM_RD_SHARDS /* in place of a shard: what the ledger has one of */
 #define SM_RD_STAMP      14u          /* characters of a stamp, a birth, an id */
 #define SM_RD_BIRTH      16u
@@ -110,6 +112,7 @@ typedef struct sm_rd_conn {
     redisReplyObjectFunctions make; /* the reader's, but for a bound of arrays */
     redisReplyObjectFunctions *own; /* the reader's as they were */
     int64_t master_ns;              /* when it last said what it is */
+    unsigned era;                   /* the node's when it was opened */
     bool reused;
     bool replica; /* of a cluster, when it was opened: what it promises was not judged */
 } sm_rd_conn;
@@ -153,6 +156,7 @@ struct sm_rd_node {
     sm_rd_conn *idle;
     unsigned open;          /* idle and lent */
     atomic_llong judged_ns; /* when its settings were last looked at */
+    atomic_uint era;        /* counts losses of durability: older connections are not used */
     atomic_bool modern;     /* Redis 7 or newer: scripts may say how they are to be run */
 };
 
@@ -203,7 +207,8 @@ uint16_t sm_rd_slot(sm_str key); /* of a key with or without a hash tag */
     X(UNNUMBER)                                                                                    \
     X(SEAL)                                                                                        \
     X(NOTE_DROP)                                                                                   \
-    X(CHECK)
+    X(CHECK)                                                                                       \
+    X(GROUP)
 
 typedef enum sm_rd_script {
 #define X(name) SM_RD_##name,
@@ -243,6 +248,7 @@ typedef struct sm_rd_batch {
     sm_rd_ask *asks;
     size_t n, cap;
     semel_err err; /* remembered by whoever adds */
+    bool evidence; /* asked although the store has lost something */
 } sm_rd_batch;
 
 void sm_rd_batch_init(sm_rd_batch *b, semel_store *st);
@@ -349,6 +355,8 @@ struct semel_store {
     char name[SM_RD_NAME]; /* of the ledger, as its key `meta` says it */
     sm_rd_ticks seen[SM_RD_SHARDS];
     atomic_bool lost;        /* a durable server has lost something: nothing is answered */
+    sm_mark mark;            /* for the next handle; of one that is not durable there is none */
+    atomic_llong noted_ns;   /* when that was written */
     atomic_ullong greetings; /* connections that were made */
     uint16_t slots[SM_RD_SHARDS + 1];
     char scripts[SM_RD_SCRIPT_COUNT][SM_RD_SHA + 1];
@@ -357,6 +365,7 @@ struct semel_store {
     sm_rd_ear ear;
     atomic_ullong hints[1024]; /* where an id was last seen: all but its last 8 bits, and a shard */
     atomic_ullong serial;      /* for notes */
+    atomic_uint tries;         /* of sm_rd_try_write */
     uint64_t tag;              /* of this handle, likewise */
 };
 
@@ -367,13 +376,23 @@ semel_err sm_rd_claim(semel_store *st, const semel_write *fresh, semel_room *roo
 semel_err sm_rd_apply(semel_store *st, const semel_write *w, semel_room *room, semel_record *cur,
                       int64_t *now, semel_fault *fault);
 
+/* Takes up what the last durable handle of this user has noted, and compares. */
+semel_err sm_rd_trust_start(semel_store *st, int64_t deadline_ns, semel_fault *fault);
+
+/* Notes the newest stamp that was seen, for the next handle; `soon`: unless it was just done. */
+void sm_rd_trust_note(semel_store *st);
+void sm_rd_trust_note_soon(semel_store *st);
+
 /* Before a write: whether the ledger is still the one that was opened, as far as the shard's own
  * ticks cannot tell. */
 semel_err sm_rd_trust(semel_store *st, uint8_t shard, int64_t deadline_ns, semel_fault *fault);
 
 /* Puts what was seen of a shard into a question, and takes it from an answer. */
-void sm_rd_arg_seen(sm_rd_batch *b, uint8_t shard);
+void sm_rd_arg_seen(sm_rd_batch *b, uint8_t shard, bool nothing); /* as if nothing was */
 void sm_rd_seen(semel_store *st, uint8_t shard, const redisReply *tick);
+
+/* Whether a shard's key `tick`, if it is there, holds two stamps. */
+bool sm_rd_tick_sound(const redisReply *reply);
 
 /* Something that was acknowledged is gone. SEMEL_OK: that was to be expected; what was seen is
  * forgotten. */
@@ -433,6 +452,10 @@ void sm_rd_settings_put(sm_buf *out);
 unsigned sm_rd_settings_major(redisReply *const *replies); /* version; 0 if it is not known */
 sm_rd_talk sm_rd_settings_judge(semel_store *st, redisReply *const *replies, const char *name,
                                 semel_fault *fault);
+
+/* SEMEL_E_CORRUPT with a sentence if something is wrong. */
+semel_err sm_rd_check(semel_store *st, semel_fault *fault);
 semel_err sm_rd_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault);
+semel_err sm_rd_try_write(semel_store *st, semel_fault *fault);
 
 #endif

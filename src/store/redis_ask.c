@@ -486,7 +486,7 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
     unsigned refusals = sm_rd_has_others(b->st) && b->st->opened ? REFUSALS_MAX : 0;
     if (b->err != SEMEL_OK || b->bytes.err != SM_OK)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
-    if (sm_rd_lost(b->st, fault))
+    if (!b->evidence && sm_rd_lost(b->st, fault))
         return SEMEL_E_UNAVAILABLE;
     if (!in_time(b->st, deadline_ns)) /* no server is to blame for that */
         return give_up(b, &p, fault);

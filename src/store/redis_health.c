@@ -1,12 +1,12 @@
-/* What is in the ledger, and whether it is sound. */
+/* What is in the ledger. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "store/redis.h"
 
-#define CHECK_PAGE     100u
 #define SAMPLE_SHARDS  8u
 #define SAMPLE_RECORDS 8 /* of each of them */
+#define TRY_KEPT_MS    60000
 
 /* ---- health ----------------------------------------------------------------------------------*/
 
@@ -219,71 +219,6 @@ cleanup:
     return e;
 }
 
-/* ---- soundness -------------------------------------------------------------------------------*/
-
-/* One page of a set: whether each member has its record, and the record its place. */
-static semel_err check_page(semel_store *st, unsigned shard, const char *set,
-                            const redisReply *page, int64_t deadline_ns, semel_fault *fault)
-{
-    sm_rd_batch b;
-    size_t n = sm_rd_elements(page), skip = strcmp(set, "open") == 0;
-    sm_rd_batch_init(&b, st);
-    sm_rd_call(&b, shard, SM_RD_CHECK, (unsigned)(3 + 2 * n));
-    sm_rd_key(&b, shard, "all");
-    sm_rd_key(&b, shard, "open");
-    sm_rd_key(&b, shard, "gone");
-    bool good = true;
-    for (size_t i = 0; i < n; i++) {
-        sm_str text = sm_rd_text(sm_rd_element(page, i));
-        sm_rd_member m = {0};
-        good =
-            good && text.n > skip && sm_rd_member_read((sm_str){text.p + skip, text.n - skip}, &m);
-        sm_rd_key_id(&b, shard, "r:", m.id, 0);
-        sm_rd_key_id(&b, shard, "r:", m.id, m.generation);
-    }
-    sm_rd_arg_text(&b, set);
-    for (size_t i = 0; i < n; i++)
-        sm_rd_arg(&b, sm_rd_text(sm_rd_element(page, i)));
-    semel_err e = good ? sm_rd_run(&b, deadline_ns, fault) : SEMEL_OK;
-    sm_str wrong = e == SEMEL_OK && good ? sm_rd_text(sm_rd_reply(&b, 0)) : (sm_str){0};
-    if (!good || wrong.p != NULL)
-        e = sm_fault_set(fault, SEMEL_E_CORRUPT,
-                         "shard %02x: the list \"%s\" and the records do not agree (%.*s); was "
-                         "the ledger changed by something else, or restored in part?",
-                         shard, set, SM_FMT(wrong));
-    sm_rd_batch_fini(&b);
-    return e;
-}
-
-static semel_err check_set(semel_store *st, unsigned shard, const char *set, semel_fault *fault)
-{
-    sm_rd_batch b;
-    char from[80] = "-";
-    semel_err e = SEMEL_OK;
-    size_t n = CHECK_PAGE;
-    sm_rd_batch_init(&b, st);
-    while (e == SEMEL_OK && n == CHECK_PAGE) {
-        int64_t deadline_ns = sm_rd_deadline(st);
-        sm_rd_batch_clear(&b);
-        sm_rd_command(&b, shard, "ZRANGEBYLEX");
-        sm_rd_key(&b, shard, set);
-        sm_rd_arg_text(&b, from);
-        sm_rd_arg_text(&b, "+");
-        sm_rd_arg_text(&b, "LIMIT");
-        sm_rd_arg_int(&b, 0);
-        sm_rd_arg_int(&b, CHECK_PAGE);
-        e = sm_rd_run(&b, deadline_ns, fault);
-        n = e == SEMEL_OK ? sm_rd_elements(sm_rd_reply(&b, 0)) : 0;
-        if (n == 0)
-            break;
-        sm_str last = sm_rd_text(sm_rd_element(sm_rd_reply(&b, 0), n - 1));
-        snprintf(from, sizeof from, "(%.*s", SM_FMT(last));
-        e = check_page(st, shard, set, sm_rd_reply(&b, 0), deadline_ns, fault);
-    }
-    sm_rd_batch_fini(&b);
-    return e;
-}
-
 semel_err sm_rd_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault)
 {
     int64_t deadline_ns = sm_rd_deadline(st);
@@ -303,10 +238,24 @@ semel_err sm_rd_health(semel_store *st, bool thorough, semel_health *out, semel_
         e = estimate_bytes(st, &s, out, deadline_ns, fault);
     if (e == SEMEL_OK)
         e = look_at_log(st, out, deadline_ns, fault);
-    for (unsigned shard = 0; thorough && e == SEMEL_OK && shard < SM_RD_SHARDS; shard++) {
-        e = check_set(st, shard, "open", fault);
-        if (e == SEMEL_OK)
-            e = check_set(st, shard, "all", fault);
-    }
+    return e == SEMEL_OK && thorough ? sm_rd_check(st, fault) : e;
+}
+
+/* Writes a key that nobody reads, to one shard after the other: in a cluster they are on several
+ * servers. */
+semel_err sm_rd_try_write(semel_store *st, semel_fault *fault)
+{
+    if (sm_rd_lost(st, fault))
+        return SEMEL_E_UNAVAILABLE;
+    unsigned shard = atomic_fetch_add(&st->tries, 1) % SM_RD_SHARDS;
+    sm_rd_batch b;
+    sm_rd_batch_init(&b, st);
+    sm_rd_command(&b, shard, "SET");
+    sm_rd_key(&b, shard, "try");
+    sm_rd_arg_int(&b, 1);
+    sm_rd_arg(&b, SM_STR("PX"));
+    sm_rd_arg_int(&b, TRY_KEPT_MS);
+    semel_err e = sm_rd_run(&b, sm_rd_deadline(st), fault);
+    sm_rd_batch_fini(&b);
     return e;
 }

@@ -15,8 +15,8 @@
 #include "store/redis.h"
 
 #define JUDGE_NS                                                                                   \
-    (60000 * 1000000ll) /* so long the settings of a server are taken to be the same               \
-                         */
+    (1000 * 1000000ll) /* so long the settings of a server are taken to be the same                \
+                        */
 
 #define LOADING_US 20000
 
@@ -304,13 +304,16 @@ sm_rd_talk sm_rd_borrow(semel_store *st, sm_rd_node *node, int64_t deadline_ns, 
         if (*out == NULL)
             break;
         (*out)->reused = true;
-        if (still_good(*out) && sm_rd_conn_is_master(st, *out, deadline_ns)) {
+        if ((*out)->era == atomic_load(&node->era) && still_good(*out) &&
+            sm_rd_conn_is_master(st, *out, deadline_ns)) {
             if (!is_due(st, node))
                 return SM_RD_FINE;
             sm_rd_talk talk = sm_rd_conn_check(st, node, *out, deadline_ns, &why);
             if (talk == SM_RD_FINE)
                 return talk;
-            /* The next connection is judged as it is made, and tells why. */
+            /* The next connection is judged as it is made, and tells why. Those that others use
+             * now are not used again. */
+            atomic_fetch_add(&node->era, 1);
             sm_rd_forget_idle(node);
         }
         sm_rd_discard(node, *out);
@@ -319,8 +322,10 @@ sm_rd_talk sm_rd_borrow(semel_store *st, sm_rd_node *node, int64_t deadline_ns, 
         pool_left(node);
         return SM_RD_REFUSED;
     }
+    unsigned era = atomic_load(&node->era);
     sm_rd_talk talk = sm_rd_conn_open(st, node, deadline_ns, out, &why);
     if (talk == SM_RD_FINE) {
+        (*out)->era = era;
         atomic_store(&node->judged_ns, sm_clock_mono_ns());
         sm_gate_good(&node->gate);
         return talk;

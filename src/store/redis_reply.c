@@ -54,27 +54,17 @@ struct sm_rd_shape {
 };
 
 static const sm_rd_shape commands[] = {
-    {"EXISTS", INTEGER, 0, 0},
-    {"GET", TEXT | NONE, 0, 0},
-    {"HDEL", INTEGER, 0, 0},
-    {"HGET", TEXT | NONE, 0, 0},
-    {"HKEYS", ARRAY, TEXT, 0},
-    {"HMGET", ARRAY, TEXT | NONE, 2},
-    {"LRANGE", ARRAY, TEXT, 0},
-    {"LREM", INTEGER, 0, 0},
-    {"MGET", ARRAY, TEXT | NONE, 1},
-    {"SETNX", INTEGER, 0, 0},
-    {"TIME", ARRAY, TEXT, 0},
-    {"ZADD", INTEGER, 0, 0},
-    {"ZCARD", INTEGER, 0, 0},
-    {"ZLEXCOUNT", INTEGER, 0, 0},
-    {"ZMSCORE", ARRAY, TEXT | NONE, 2},
-    {"ZRANGE", ARRAY, TEXT, 0},
-    {"ZRANGEBYLEX", ARRAY, TEXT, 0},
-    {"ZRANGEBYSCORE", ARRAY, TEXT, 0},
-    {"ZREM", INTEGER, 0, 0},
-    {"ZREVRANGE", ARRAY, TEXT, 0},
-    {"ZREVRANGEBYLEX", ARRAY, TEXT, 0},
+    {"EXISTS", INTEGER, 0, 0},         {"GET", TEXT | NONE, 0, 0},
+    {"HDEL", INTEGER, 0, 0},           {"HGET", TEXT | NONE, 0, 0},
+    {"HKEYS", ARRAY, TEXT, 0},         {"HMGET", ARRAY, TEXT | NONE, 2},
+    {"LRANGE", ARRAY, TEXT, 0},        {"LREM", INTEGER, 0, 0},
+    {"MGET", ARRAY, TEXT | NONE, 1},   {"PTTL", INTEGER, 0, 0},
+    {"SETNX", INTEGER, 0, 0},          {"TIME", ARRAY, TEXT, 0},
+    {"ZADD", INTEGER, 0, 0},           {"ZCARD", INTEGER, 0, 0},
+    {"ZLEXCOUNT", INTEGER, 0, 0},      {"ZMSCORE", ARRAY, TEXT | NONE, 2},
+    {"ZRANGE", ARRAY, TEXT, 0},        {"ZRANGEBYLEX", ARRAY, TEXT, 0},
+    {"ZRANGEBYSCORE", ARRAY, TEXT, 0}, {"ZREM", INTEGER, 0, 0},
+    {"ZREVRANGE", ARRAY, TEXT, 0},     {"ZREVRANGEBYLEX", ARRAY, TEXT, 0},
 };
 
 static const sm_rd_shape scripts[SM_RD_SCRIPT_COUNT] = {
@@ -88,6 +78,7 @@ static const sm_rd_shape scripts[SM_RD_SCRIPT_COUNT] = {
     [SM_RD_SEAL] = {"", INTEGER, 0, 0},
     [SM_RD_NOTE_DROP] = {"", INTEGER, 0, 0},
     [SM_RD_CHECK] = {"", TEXT | NONE, 0, 0},
+    [SM_RD_GROUP] = {"", TEXT | NONE, 0, 0},
 };
 
 const sm_rd_shape *sm_rd_shape_of(const char *command)

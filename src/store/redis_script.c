@@ -18,7 +18,7 @@
 
 #include "store/redis.h"
 
-#define PARTS 4u
+#define PARTS 5u
 
 /* Numbers of 64 bits as two: thousands of millions, and what is left. */
 static const char decimal_text[] =
@@ -48,8 +48,9 @@ static const char full_text[] = "#!lua flags=allow-oom\n";
  *       when it bars its group (each empty for none), 19 and 20 when the server removes arguments
  *       and outcome, 21 "b" if the group may bar this write, "a" if so does who runs, 22 group, 23
  *       the group before, 24 the generation before if this is a new one, 25 channel, 26 key for the
- *       channel, 27 and 28 the newest tick that the caller has seen (empty for none) and the first;
- *       then a change and a cap for each counter.
+ *       channel, 27 and 28 the newest tick that the caller has seen (empty for none) and the first,
+ *       29 the hash of the record's newest event if this goes on with it; then a change, a
+ * cap and an end (empty for none) for each counter, which the server removes at the latest end.
  * Gives a word, the time, the tick, and what belongs to the word. */
 static const char begin_text[] =
     "local K, A, C, sub = KEYS, ARGV, redis.call, string.sub\n"
@@ -79,12 +80,14 @@ static const char begin_text[] =
     "  return said\n"
     "end\n";
 
-/* Everything that may refuse, and then the change. */
-static const char write_text[] =
+/* Everything that may refuse. */
+static const char refuse_text[] =
     "if cur then\n"
     "  if sub(cur, 52, 83) ~= A[3] then return {'other', now, tick} end\n"
     "  if A[1] == 'c' then return see('found') end\n"
-    "  if sub(cur, 2, 33) ~= A[2] then return see('stale') end\n"
+    "  if sub(cur, 2, 33) ~= A[2] or not string.find(cur, A[29], 84, true) then\n"
+    "    return see('stale')\n"
+    "  end\n"
     "elseif A[1] == 'a' then\n"
     "  return {'none', now, tick}\n"
     "end\n"
@@ -117,13 +120,17 @@ static const char write_text[] =
     "    from = from + 8\n"
     "  until #m < 8\n"
     "end\n"
-    "local high, low, least = {}, {}, {}\n"
-    "local n = (#A - 28) / 2\n"
+    "local high, low, least, ends, left = {}, {}, {}, {}, {}\n"
+    "local n = (#A - 29) / 3\n"
     "for i = 0, n - 1 do\n"
-    "  local name, delta, cap = K[k + i], A[29 + 2 * i], A[30 + 2 * i]\n"
+    "  local name, delta, cap = K[k + i], A[30 + 3 * i], A[31 + 3 * i]\n"
     "  if not high[name] then\n"
     "    high[name], low[name] = whole(split(C('GET', name) or '0'))\n"
+    "    ends[name], left[name] = '0', C('PTTL', name)\n"
     "  end\n"
+    "  local e = A[32 + 3 * i]\n"
+    "  if e == '' or left[name] == -1 then ends[name] = ''\n"
+    "  elseif ends[name] ~= '' and tonumber(e) > tonumber(ends[name]) then ends[name] = e end\n"
     "  local dh, dl = split(delta)\n"
     "  local h, l = whole(high[name] + dh, low[name] + dl)\n"
     "  if string.sub(delta, 1, 1) ~= '-' then\n"
@@ -135,8 +142,10 @@ static const char write_text[] =
     "    h, l, least[name] = -9223372037, 145224192, true\n"
     "  end\n"
     "  high[name], low[name] = h, l\n"
-    "end\n"
-    /* From here on nothing refuses. */
+    "end\n";
+
+/* The change: from here on nothing refuses. */
+static const char write_text[] =
     "if us <= last then us = last + 1 end\n"
     "tick = string.format('%.0f', us)\n"
     "tick = tick .. ' ' .. (first or tick)\n"
@@ -188,7 +197,12 @@ static const char write_text[] =
     "for i = 0, n - 1 do\n"
     "  local name = K[k + i]\n"
     "  if least[name] then C('SET', name, '-9223372036854775808')\n"
-    "  else C('INCRBY', name, A[29 + 2 * i]) end\n"
+    "  else C('INCRBY', name, A[30 + 3 * i]) end\n"
+    "end\n"
+    "for name, e in pairs(ends) do\n"
+    "  if e == '' then C('PERSIST', name)\n"
+    "  elseif now + left[name] < tonumber(e) or left[name] == -2 then C('PEXPIREAT', name, e)\n"
+    "  elseif least[name] then C('PEXPIRE', name, left[name]) end\n"
     "end\n"
     /* Who may not publish still writes: waiters look by themselves. */
     "if cur and sub(cur, 34, 34) == '1' then redis.pcall('PUBLISH', A[25], A[26]) end\n"
@@ -312,35 +326,84 @@ static const char note_drop_text[] =
     "end\n"
     "return redis.call('ZREM', KEYS[2], ARGV[3])\n";
 
-/* Looks whether sets and records agree. KEYS 1 all, 2 open, 3 gone, then two for each member: the
- * newest generation and this one as an older one. ARGV 1 "all" or "open", then members.
- * Gives the first member that is wrong, or nothing. */
+/* Checks that sets and records agree, and that no key expires. KEYS 1 all, 2 open, 3 gone, then two
+ * for each member: the newest generation and this one as an older one. ARGV 1 "all" or "open", then
+ * members. Gives the first member that is wrong, or nothing. */
 static const char check_text[] =
+    "local C, sub = redis.call, string.sub\n"
+    "for i = 1, 2 do\n"
+    "  if C('PTTL', KEYS[i]) >= 0 then return ARGV[2] end\n"
+    "end\n"
     "for i = 2, #ARGV do\n"
     "  local m, state = ARGV[i], nil\n"
-    "  local there = redis.call('ZSCORE', ARGV[1] == 'all' and KEYS[1] or KEYS[2], m)\n"
-    "  if ARGV[1] == 'open' then state, m = string.sub(m, 1, 1), string.sub(m, 2) end\n"
-    "  local r = nil\n"
+    "  local there = C('ZSCORE', ARGV[1] == 'all' and KEYS[1] or KEYS[2], m)\n"
+    "  if ARGV[1] == 'open' then state, m = sub(m, 1, 1), sub(m, 2) end\n"
+    "  local r, group = nil, nil\n"
     "  for k = 2 * i, 2 * i + 1 do\n"
-    "    local head = redis.call('GETRANGE', KEYS[k], 0, 50)\n"
-    "    if string.sub(head, 36, 51) == string.sub(m, 1, 16) then r = string.sub(head, 35, 35) end\n"
+    "    local head = C('GETRANGE', KEYS[k], 0, 114)\n"
+    "    if sub(head, 36, 51) == sub(m, 1, 16) and\n"
+    "        string.gsub(sub(head, 2, 17), '^0+', '') == sub(m, 33) then\n"
+    "      r, group = sub(head, 35, 35), sub(head, 84, 115)\n"
+    "      if C('PTTL', KEYS[k]) >= 0 then return ARGV[i] end\n"
+    "    end\n"
     "  end\n"
+    "  if there and tonumber(there) ~= 0 then return ARGV[i] end\n"
     "  if there and state and r ~= state then\n"
-    "    if r or state ~= '0' or not redis.call('ZSCORE', KEYS[3], m) then return ARGV[i] end\n"
+    "    if r or state ~= '0' or not C('ZSCORE', KEYS[3], m) then return ARGV[i] end\n"
     "  end\n"
     "  if there and not state then\n"
-    "    if not r and not redis.call('ZSCORE', KEYS[3], m) then return ARGV[i] end\n"
-    "    if r and tonumber(r, 16) < 5 and not redis.call('ZSCORE', KEYS[2], r .. m) then\n"
+    "    if not r and not C('ZSCORE', KEYS[3], m) then return ARGV[i] end\n"
+    "    if r and tonumber(r, 16) < 5 and not C('ZSCORE', KEYS[2], r .. m) then\n"
     "      return ARGV[i]\n"
     "    end\n"
     "  end\n"
+    "  if there and (r == '3' or r == '4') and group ~= string.rep('\\0', 32) and\n"
+    "      not C('ZSCORE', sub(KEYS[1], 1, -4) .. 'g:' .. group, m) then\n"
+    "    return ARGV[i]\n"
+    "  end\n"
+    "end\n"
+    "return false\n";
+
+/* Checks that every member of a group's set bars the group, and from the time that the set says.
+ * KEYS 1 the set. Gives the first member that is wrong, or nothing. The end of a lease is the
+ * eighth number after a record's hashes. */
+static const char group_text[] =
+    "local sub = string.sub\n"
+    "local base, group = sub(KEYS[1], 1, -35), sub(KEYS[1], -32)\n"
+    "local function lease_end(r)\n"
+    "  local i = 116\n"
+    "  for _ = 1, 7 do\n"
+    "    while (string.byte(r, i) or 0) >= 128 do i = i + 1 end\n"
+    "    i = i + 1\n"
+    "  end\n"
+    "  local n, by = 0, 1\n"
+    "  repeat\n"
+    "    local b = string.byte(r, i) or 0\n"
+    "    n, by, i = n + (b % 128) * by, by * 128, i + 1\n"
+    "  until b < 128\n"
+    "  return n > 0 and n or 9223372036854775807\n"
+    "end\n"
+    "local m = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')\n"
+    "if redis.call('PTTL', KEYS[1]) >= 0 then return m[1] end\n"
+    "for i = 1, #m, 2 do\n"
+    "  local v = m[i]\n"
+    "  local at = base .. 'r:' .. sub(v, 17, 32)\n"
+    "  local r = redis.call('GET', at)\n"
+    "  local function is() return r and string.gsub(sub(r, 2, 17), '^0+', '') == sub(v, 33) end\n"
+    "  if not is() then r = redis.call('GET', at .. ':' .. sub(v, 33)) end\n"
+    "  if not is() or sub(r, 36, 51) ~= sub(v, 1, 16) or sub(r, 84, 115) ~= group then\n"
+    "    return v\n"
+    "  end\n"
+    "  local state, from = sub(r, 35, 35), nil\n"
+    "  if state == '4' then from = 0 elseif state == '3' then from = lease_end(r) end\n"
+    "  if from ~= tonumber(m[i + 1]) then return v end\n"
     "end\n"
     "return false\n";
 
 /* In several parts: one text would be longer than C allows. */
 static const char *const parts[SM_RD_SCRIPT_COUNT][PARTS] = {
-    [SM_RD_WRITE] = {decimal_text, begin_text, write_text},
-    [SM_RD_RECORD] = {full_text, decimal_text, begin_text, write_text},
+    [SM_RD_WRITE] = {decimal_text, begin_text, refuse_text, write_text},
+    [SM_RD_RECORD] = {full_text, decimal_text, begin_text, refuse_text, write_text},
     [SM_RD_WATCH] = {watch_text},
     [SM_RD_REAP] = {reap_text},
     [SM_RD_NUMBER] = {number_text},
@@ -349,6 +412,7 @@ static const char *const parts[SM_RD_SCRIPT_COUNT][PARTS] = {
     [SM_RD_SEAL] = {seal_text},
     [SM_RD_NOTE_DROP] = {note_drop_text},
     [SM_RD_CHECK] = {check_text},
+    [SM_RD_GROUP] = {group_text},
 };
 
 size_t sm_rd_script_put(sm_rd_script script, sm_buf *out)

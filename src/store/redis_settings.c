@@ -1,13 +1,14 @@
 /*
  * What a server's settings promise.
  *
- * A Redis server acknowledges writes that a crash may lose, unless it is set up not to: an
- * append-only file that is synced before every answer, and no eviction. Nor may it have replicas:
- * they get every write a moment later, so that a failover loses what was acknowledged last. The
- * settings are asked of
- * every master when the store is opened, and told in plain words; of each server again with every
- * new connection, and about once a minute, for others may change them or another server may take
- * over. What may not be asked counts as not durable (I3).
+ * A Redis server acknowledges writes that a crash may lose, unless it is set up not to: it needs an
+ * append-only file that is synced before every answer, no eviction, and no replicas. Replicas get
+ * every write a moment later, so a failover loses what was acknowledged last.
+ *
+ * Every master is asked for its settings when the store is opened. Each server is asked again on
+ * every new connection, and before a question if the last answer is more than a second old:
+ * somebody may change the settings, or another server may take over. A setting that the user may
+ * not read counts as not durable (I3).
  */
 #include <stdio.h>
 #include <stdlib.h>

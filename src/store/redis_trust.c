@@ -11,15 +11,21 @@
  * key that names the ledger is looked at: a new ledger of the same prefix has another name. So is
  * the shard with the newest tick of all: who goes back in time loses that one first.
  *
+ * The next handle of the same user begins with the newest of these ticks: it is noted when a handle
+ * is closed, and once a second while it writes (store/mark.h).
+ *
  * What is found out depends on what was promised. A durable handle answers nothing from then on,
  * for nobody can know what ran (I3, I8). Where loss was to be expected, the ledger goes on.
  *
  * It does not find what a server lost in a shard that others have written to since, if the shard as
  * such is still the same.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "store/redis.h"
+
+#define NOTE_NS 1000000000
 
 /* A tick as it is stored: the last stamp, and the first one. False: there is none. */
 static bool tick_read(const redisReply *reply, uint64_t *last, uint64_t *first)
@@ -34,14 +40,28 @@ static bool tick_read(const redisReply *reply, uint64_t *last, uint64_t *first)
     return *last > 0;
 }
 
+bool sm_rd_tick_sound(const redisReply *reply)
+{
+    uint64_t last, first;
+    char text[48];
+    sm_str given = sm_rd_text(reply);
+    if (given.p == NULL)
+        return true;
+    tick_read(reply, &last, &first);
+    snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64, last, first);
+    return first <= last && sm_str_is(given, text);
+}
+
 bool sm_rd_lost(semel_store *st, semel_fault *fault)
 {
     if (!atomic_load(&st->lost))
         return false;
-    sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+    bool noted = st->mark.path[0] != '\0';
+    sm_fault_set(fault, SEMEL_E_CORRUPT,
                  "the Redis server has lost effects that it had acknowledged: it was wiped, "
                  "restored, or failed over to a replica that lacked them. Find out what ran, then "
-                 "open the ledger anew");
+                 "%s%.200s%sopen the ledger anew",
+                 noted ? "remove " : "", st->mark.path, noted ? " and " : "");
     return true;
 }
 
@@ -56,9 +76,9 @@ void sm_rd_seen(semel_store *st, uint8_t shard, const redisReply *tick)
         continue;
 }
 
-void sm_rd_arg_seen(sm_rd_batch *b, uint8_t shard)
+void sm_rd_arg_seen(sm_rd_batch *b, uint8_t shard, bool nothing)
 {
-    unsigned long long last = atomic_load(&b->st->seen[shard].last);
+    unsigned long long last = nothing ? 0 : atomic_load(&b->st->seen[shard].last);
     if (last == 0)
         sm_rd_arg(b, (sm_str){0});
     else
@@ -90,6 +110,24 @@ static unsigned newest_shard(semel_store *st)
         most = last > most ? last : most;
     }
     return best;
+}
+
+void sm_rd_trust_note(semel_store *st)
+{
+    unsigned shard = newest_shard(st);
+    if (shard == SM_RD_SHARDS || atomic_load(&st->lost))
+        return;
+    sm_seen seen = {.seq = (int64_t)atomic_load(&st->seen[shard].last),
+                    .id = shard,
+                    .hash = atomic_load(&st->seen[shard].first)};
+    sm_mark_write(&st->mark, &seen);
+}
+
+void sm_rd_trust_note_soon(semel_store *st)
+{
+    long long last = atomic_load(&st->noted_ns), now = sm_clock_mono_ns();
+    if (now - last > NOTE_NS && atomic_compare_exchange_strong(&st->noted_ns, &last, now))
+        sm_rd_trust_note(st);
 }
 
 semel_err sm_rd_trust(semel_store *st, uint8_t shard, int64_t deadline_ns, semel_fault *fault)
@@ -126,4 +164,22 @@ semel_err sm_rd_trust(semel_store *st, uint8_t shard, int64_t deadline_ns, semel
     }
     sm_rd_batch_fini(&b);
     return e;
+}
+
+/* A ledger is identified by its place, database and prefix: what the server lost includes its name.
+ */
+semel_err sm_rd_trust_start(semel_store *st, int64_t deadline_ns, semel_fault *fault)
+{
+    char where[SM_RD_PLACES_MAX * 272], ledger[sizeof where + SM_RD_PREFIX_MAX + 16];
+    sm_seen noted;
+    if (!st->durable)
+        return SEMEL_OK;
+    sm_rd_config_where(&st->config, where, sizeof where);
+    snprintf(ledger, sizeof ledger, "%s %d %.*s", where, st->config.db, SM_FMT(st->config.prefix));
+    sm_mark_init(&st->mark, ledger);
+    if (!sm_mark_read(&st->mark, &noted) || noted.id < 0 || noted.id >= SM_RD_SHARDS)
+        return SEMEL_OK;
+    atomic_store(&st->seen[noted.id].first, noted.hash);
+    atomic_store(&st->seen[noted.id].last, (uint64_t)noted.seq);
+    return sm_rd_trust(st, (uint8_t)((noted.id + 1) % SM_RD_SHARDS), deadline_ns, fault);
 }

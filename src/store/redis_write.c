@@ -162,10 +162,13 @@ static void put_write(writing *x)
         sm_rd_arg(b, (sm_str){0});
     sm_rd_key(b, SM_RD_GLOBAL, "wake");
     sm_rd_arg(b, (sm_str){(const char *)r->key.b, sizeof r->key.b});
-    sm_rd_arg_seen(b, r->shard);
+    sm_rd_arg_seen(b, r->shard, w->evidence);
+    sm_rd_arg(b,
+              same ? (sm_str){(const char *)w->event.prev.b, sizeof w->event.prev.b} : (sm_str){0});
     for (size_t i = 0; i < w->n_counters; i++) {
         sm_rd_arg_int(b, w->counters[i].delta);
         sm_rd_arg_int(b, w->counters[i].cap);
+        arg_time(b, w->counters[i].until == INT64_MAX ? 0 : w->counters[i].until, 0);
     }
 }
 
@@ -290,16 +293,20 @@ static semel_err send_write(writing *x, int64_t deadline_ns, semel_fault *fault)
     uint8_t shard = x->w->next.shard;
     bool first = atomic_load(&st->seen[shard].last) == 0;
     unsigned long long greetings = atomic_load(&st->greetings);
-    semel_err e = sm_rd_trust(st, shard, deadline_ns, fault);
+    bool evidence = x->w->evidence;
+    semel_err e = evidence ? SEMEL_OK : sm_rd_trust(st, shard, deadline_ns, fault);
     if (e != SEMEL_OK)
         return e;
     sm_rd_batch_clear(&x->batch);
+    x->batch.evidence = evidence;
     put_write(x);
     e = sm_rd_run(&x->batch, deadline_ns, fault);
-    if (e == SEMEL_OK && first && atomic_load(&st->greetings) != greetings)
+    if (e == SEMEL_OK && first && !evidence && atomic_load(&st->greetings) != greetings)
         e = sm_rd_trust(st, shard, deadline_ns, fault);
-    if (e == SEMEL_OK)
+    if (e == SEMEL_OK && !evidence) {
         sm_rd_seen(st, shard, sm_rd_element(sm_rd_reply(&x->batch, 0), 2));
+        sm_rd_trust_note_soon(st);
+    }
     return e;
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/trust.h"
 #include "store/stores.h"
 
 #define CACHE_BYTES ((size_t)64 << 20)
@@ -21,92 +22,182 @@
 /* What to do where no ledger can be made; people who named none learn that they can. */
 #define NAME_ANOTHER "name a ledger elsewhere with --ledger or SEMEL_LEDGER"
 
-/* Makes the directories that lead to a file, readable by their owner only. */
-static semel_err make_parents(char *path, semel_fault *fault)
+static semel_err not_there(const char *path, semel_fault *fault)
 {
-    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        int error = mkdir(path, 0700) == 0 ? 0 : errno;
-        if (error != 0 && error != EEXIST && access(path, F_OK) != 0)
-            return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                                "the ledger's directory %.300s cannot be made: %s; " NAME_ANOTHER,
-                                path, strerror(error));
-        *slash = '/';
-    }
-    return SEMEL_OK;
+    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "there is no ledger at %.300s: %s", path,
+                        strerror(errno));
 }
 
-/* Puts the names of a new ledger and of its directories on the disk, so that it is found again
- * after a power failure (I3). A directory that may not be read cannot be synced; it was not made
- * here. */
+static semel_err not_made(const char *path, semel_fault *fault)
+{
+    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                        "the ledger %.300s cannot be made: %s; " NAME_ANOTHER, path,
+                        strerror(errno));
+}
+
+/* The directory of a ledger that is about to be made. It is made only in the default place: a typo
+ * in a name must not make a new, empty ledger. */
+static semel_err check_directory(char *path, bool make, semel_fault *fault)
+{
+    char directory[PATH_MAX];
+    if (make && !sm_make_parents(path))
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                            "the ledger's directory %.300s cannot be made: %s; " NAME_ANOTHER, path,
+                            strerror(errno));
+    sm_directory_of(path, directory);
+    if (access(directory, F_OK) == 0)
+        return SEMEL_OK;
+    return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                        "there is no directory %.300s for the ledger (%s): if the name is right, "
+                        "make it with mkdir -p",
+                        directory, strerror(errno));
+}
+
+/* Root makes a file that belongs to the owner of its directory. The file gets its name after it has
+ * its owner: so nobody can put another file in its place for root to give away. */
+static bool make_for_owner(const char *path, const char *directory)
+{
+    char fresh[PATH_MAX + 16];
+    snprintf(fresh, sizeof fresh, "%s-XXXXXX", path);
+    int fd = mkostemp(fresh, O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    sm_give_away(fd, directory);
+    close(fd);
+    /* Not by a second name that is then removed: a ledger must never have two. */
+    bool made = renameat2(AT_FDCWD, fresh, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
+    int saved = errno;
+    if (!made)
+        unlink(fresh);
+    errno = saved;
+    return made;
+}
+
+/* Makes an empty file, without opening it under its name: see sqlite_conn.c. */
+static semel_err make_file(const char *path, semel_fault *fault)
+{
+    char directory[PATH_MAX];
+    struct stat about;
+    sm_directory_of(path, directory);
+    bool for_owner = geteuid() == 0 && stat(directory, &about) == 0 && about.st_uid != 0;
+    bool made = for_owner ? make_for_owner(path, directory) : mknod(path, S_IFREG | 0600, 0) == 0;
+    return made || errno == EEXIST ? SEMEL_OK : not_made(path, fault);
+}
+
+/* Whether nobody else can change the ledger or the files beside it, from which SQLite recovers.
+ * They are beside `real`, to which a link at `path` leads. */
+static semel_err check_owners(const char *path, const char *real, semel_fault *fault)
+{
+    static const char *const beside[] = {"-wal", "-shm", "-journal", "-semel"};
+    struct stat about, other;
+    char name[PATH_MAX + 16];
+    if (stat(real, &about) != 0)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be found: %s", path,
+                            strerror(errno));
+    semel_err e = sm_trust(path, &about, true, SEMEL_E_BAD_ARGUMENTS, fault);
+    for (size_t i = 0; e == SEMEL_OK && i < sizeof beside / sizeof *beside; i++) {
+        snprintf(name, sizeof name, "%s%s", real, beside[i]);
+        if (lstat(name, &other) == 0)
+            e = sm_trust_beside(name, &other, &about, SEMEL_E_BAD_ARGUMENTS, fault);
+    }
+    return e;
+}
+
+/* Syncs the names of a new ledger and of its directories, so that it is found again after a power
+ * failure (I3). Done before the file becomes a ledger: the process that made the names may have
+ * died before it synced them. */
 static int sync_parents(char *path)
 {
     for (char *slash = strrchr(path, '/'); slash != NULL && slash != path;
          slash = strrchr(path, '/')) {
         *slash = '\0';
-        int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        int rc = fd < 0 ? 0 : fsync(fd);
-        int saved = errno;
-        if (fd >= 0)
-            close(fd);
-        if (rc != 0 && saved != EINVAL && saved != EROFS) {
-            errno = saved;
+        if (sm_sq_sync_directory(path) != 0)
             return -1;
-        }
     }
     return 0;
 }
 
-/* Finds the file's one true name, making an empty file if there is none. It is made without being
- * opened: see sqlite_conn.c. */
-static semel_err find_file(semel_str url, bool must_exist, char out[PATH_MAX], semel_fault *fault)
+/* The path that a URL names, and what is there. */
+static semel_err find_path(semel_str url, char path[PATH_MAX], bool *there, semel_fault *fault)
 {
     static const char scheme[] = "sqlite:";
     size_t skip = sizeof scheme - 1;
     if (url.n <= skip || memcmp(url.p, scheme, skip) != 0)
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
                             "the ledger's URL must be sqlite: and the path of a file");
-    char path[PATH_MAX];
     size_t n = url.n - skip;
-    if (n >= sizeof path - 16 || memchr(url.p + skip, '\0', n) != NULL)
+    if (n >= PATH_MAX - 16 || memchr(url.p + skip, '\0', n) != NULL)
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "the ledger's path is too long");
     memcpy(path, url.p + skip, n);
     path[n] = '\0';
-
     struct stat about;
-    bool there = stat(path, &about) == 0;
-    if (!there && (errno != ENOENT || must_exist))
-        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "there is no ledger at %.300s: %s", path,
-                            strerror(errno));
-    semel_err e = there ? SEMEL_OK : make_parents(path, fault);
-    if (e != SEMEL_OK)
-        return e;
-    if (!there && mknod(path, S_IFREG | 0600, 0) != 0 && errno != EEXIST)
-        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                            "the ledger %.300s cannot be made: %s; " NAME_ANOTHER, path,
-                            strerror(errno));
-    if (there && !S_ISREG(about.st_mode))
-        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s is not a file", path);
-    char real[PATH_MAX];
-    if (realpath(path, real) == NULL || strlen(real) >= PATH_MAX - 16)
-        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be found: %s", path,
-                            strerror(errno));
-    memcpy(out, real, strlen(real) + 1);
-    if (!there && sync_parents(real) != 0)
-        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                            "the directory of %.300s cannot be synced: %s", path, strerror(errno));
-    return SEMEL_OK;
+    *there = stat(path, &about) == 0;
+    return *there || errno == ENOENT ? SEMEL_OK : not_there(path, fault);
 }
 
-/* Opens the writer's connection if the file is a ledger or may become one. Until that is known
- * nothing is written, not even on closing it again. */
+/* The one true name of a file that is there, and may be used. */
+static semel_err find_real(const char *path, char out[PATH_MAX], semel_fault *fault)
+{
+    if (realpath(path, out) == NULL || strlen(out) >= PATH_MAX - 16)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be found: %s", path,
+                            strerror(errno));
+    return check_owners(path, out, fault);
+}
+
+/* Finds the file's one true name, making an empty file if there is none. */
+static semel_err find_file(semel_str url, const semel_store_env *env, char out[PATH_MAX],
+                           semel_fault *fault)
+{
+    char path[PATH_MAX];
+    bool there;
+    semel_err e = find_path(url, path, &there, fault);
+    if (e == SEMEL_OK && !there) {
+        e = env->must_exist ? not_there(path, fault)
+                            : check_directory(path, env->default_place, fault);
+        if (e == SEMEL_OK)
+            e = make_file(path, fault);
+    }
+    return e == SEMEL_OK ? find_real(path, out, fault) : e;
+}
+
+semel_err sm_sqlite_place(semel_str url, bool default_place, semel_fault *fault)
+{
+    char path[PATH_MAX], real[PATH_MAX];
+    bool there;
+    semel_err e = find_path(url, path, &there, fault);
+    if (e != SEMEL_OK || there)
+        return e == SEMEL_OK ? find_real(path, real, fault) : e;
+    if (default_place)
+        return SEMEL_OK; /* what leads to it is made with it */
+    e = check_directory(path, false, fault);
+    sm_directory_of(path, real);
+    return e == SEMEL_OK && access(real, W_OK | X_OK) != 0 ? not_made(path, fault) : e;
+}
+
+/* Turns an empty file into a ledger, or upgrades an older one. */
+static semel_err make_ledger(semel_store *st, int version, semel_fault *fault)
+{
+    char path[PATH_MAX];
+    memcpy(path, st->path, sizeof path);
+    if (version == 0 && sync_parents(path) != 0)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                            "the directory of %.300s cannot be synced: %s", st->path,
+                            strerror(errno));
+    semel_err e = sm_sq_share_lock(&st->share, fault);
+    if (e == SEMEL_OK) {
+        e = sm_sq_schema_make(st, st->writer.conn->db, fault);
+        sm_sq_share_unlock(&st->share);
+    }
+    return e;
+}
+
+/* Opens the writer's connection if the file is a ledger or may become one. */
 static semel_err open_file(semel_store *st, bool must_exist, int *version, semel_fault *fault)
 {
     semel_err e = sm_sq_conn_new(st, &st->writer.conn, fault);
     if (e != SEMEL_OK)
         return e;
     sqlite3 *db = st->writer.conn->db;
-    sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (sqlite3_db_readonly(db, "main") == 1)
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
                             "%.300s is read-only, and a ledger must be written: look at its "
@@ -119,11 +210,15 @@ static semel_err open_file(semel_store *st, bool must_exist, int *version, semel
     struct stat about;
     if (e == SEMEL_OK && stat(st->path, &about) != 0)
         e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be found", st->path);
+    if (e == SEMEL_OK && about.st_nlink > 1)
+        e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                         "%.300s has %lu names (hard links), and each would have a log of its own: "
+                         "remove the others, or make them copies",
+                         st->path, (unsigned long)about.st_nlink);
     if (e != SEMEL_OK)
         return e;
     st->dev = about.st_dev;
     st->ino = about.st_ino;
-    sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
     return sm_sq_conn_set(st, st->writer.conn, fault);
 }
 
@@ -138,8 +233,15 @@ void sm_sq_dispose(semel_store *st)
         next = c->next;
         sm_sq_conn_close(c);
     }
+    /* The last connection moves the log into the file, unless a sync has failed. */
+    if (st->writer.conn != NULL && st->word != NULL && sm_sq_synced(st, NULL) == SEMEL_OK &&
+        sm_sq_log_is_ours(st))
+        sqlite3_db_config(st->writer.conn->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    st->word = NULL;
     sm_sq_conn_close(st->writer.conn);
     sm_sq_share_close(&st->share);
+    if (st->log >= 0)
+        close(st->log);
     free(st);
 }
 
@@ -174,20 +276,20 @@ static semel_err store_open(semel_str url, const semel_store_env *env, semel_sto
     if (st == NULL)
         return sm_sq_nomem(fault);
     memset(st, 0, sizeof *st);
+    st->log = -1;
     init_locks(st);
     int version = 0;
-    semel_err e = find_file(url, env->must_exist, st->path, fault);
+    semel_err e = find_file(url, env, st->path, fault);
     if (e == SEMEL_OK)
         e = open_file(st, env->must_exist, &version, fault);
     if (e == SEMEL_OK)
         e = sm_sq_share_open(&st->share, st->path, fault);
-    if (e == SEMEL_OK && (version < SM_SQ_SCHEMA || !sm_sq_schema_logs(st->writer.conn->db))) {
-        e = sm_sq_share_lock(&st->share, fault);
-        if (e == SEMEL_OK) {
-            e = sm_sq_schema_make(st, st->writer.conn->db, fault);
-            sm_sq_share_unlock(&st->share);
-        }
-    }
+    if (e == SEMEL_OK && (version < SM_SQ_SCHEMA || !sm_sq_schema_logs(st->writer.conn->db)))
+        e = make_ledger(st, version, fault);
+    if (e == SEMEL_OK)
+        e = sm_sq_settle(st, fault);
+    if (e == SEMEL_OK)
+        e = sm_sq_seen_open(st, fault);
     size_t bytes = env->cache_bytes == 0 ? CACHE_BYTES : env->cache_bytes;
     if (e == SEMEL_OK && sm_sq_cache_init(st, bytes) != SEMEL_OK)
         e = sm_sq_nomem(fault);
@@ -283,6 +385,16 @@ static semel_err store_purge(semel_store *st, size_t limit, uint64_t events_to,
     return e;
 }
 
+static semel_err store_try_write(semel_store *st, semel_fault *fault)
+{
+    sm_sq_request r = {.kind = SM_SQ_TRY, .bytes = 4096, .fault = fault};
+    semel_err e = sm_sq_sound(st, fault);
+    if (e == SEMEL_OK)
+        e = sm_sq_in_place(st, fault);
+    bool just_now = sm_clock_mono_ns() - atomic_load(&st->writer.wrote_ns) < SM_SQ_TRY_NS;
+    return e == SEMEL_OK && !just_now ? sm_sq_submit(st, &r) : e;
+}
+
 const semel_store_ops sm_store_sqlite = {
     .size = sizeof(semel_store_ops),
     .scheme = "sqlite",
@@ -302,4 +414,5 @@ const semel_store_ops sm_store_sqlite = {
     .purge = store_purge,
     .counter = sm_sq_counter,
     .health = sm_sq_health,
+    .try_write = store_try_write,
 };

@@ -2,7 +2,8 @@
  * The SQLite store's private header: its parts, and what they may ask of each other.
  *
  *   sqlite.c             the table of functions, opening and closing
- *   sqlite_schema.c      what is in the file: tables, views, versions, is it a ledger at all
+ *   sqlite_schema.c      tables, views, versions; whether the file is a ledger at all
+ *   sqlite_check.c       whether the file is whole, and agrees with itself
  *   sqlite_conn.c        connections, their prepared statements, the pool of readers, errors
  *   sqlite_row.c         records to and from rows
  *   sqlite_writer.c      the queue of writes and the one thread that commits them together
@@ -11,6 +12,9 @@
  *   sqlite_checkpoint.c  moving the write-ahead log back into the file, beside the writer
  *   sqlite_read.c        get, notes, counter and health; sqlite_list.c: query, due and events
  *   sqlite_cache.c       settled records that this process knows for sure
+ *   sqlite_settle.c      makes the log that was found durable before the first answer
+ *   sqlite_place.c       whether the files are still those that were opened
+ *   sqlite_seen.c        whether the file still has what was acknowledged
  *   sqlite_share.c       the file beside the ledger: the writers' queue, the epoch, waking
  *   sqlite_wait.c        waiting for a change
  *
@@ -19,9 +23,12 @@
  * but the check lock, which nobody waits for: it is only tried. The locks between processes are
  * taken by the writer thread, and while a ledger is opened, by threads that hold no other.
  *
- * A handle is poisoned when a sync has failed: the kernel may have dropped what could not be
- * written, so nothing that this handle remembers of the file can be relied on. Everything is
- * refused until the ledger is opened anew.
+ * A handle is poisoned when a sync has failed: the kernel may have dropped what it could not write,
+ * so nothing that is known of the file can be relied on. All handles of all processes refuse
+ * everything until each of them was closed (sqlite_settle.c).
+ *
+ * A handle is lost when the file lacks what was acknowledged: it refuses everything but evidence
+ * (sqlite_seen.c).
  */
 #ifndef SM_STORE_SQLITE_H
 #define SM_STORE_SQLITE_H
@@ -40,7 +47,8 @@
 #include "store/copy.h"
 #include "store/sqlite_sql.h"
 
-#define SM_SQ_SCHEMA         1          /* the newest version of the file that this code knows */
+#define SM_SQ_SCHEMA         3          /* the version of the file that this code knows */
+#define SM_SQ_SCHEMA_OLDEST  2          /* and the oldest that it upgrades */
 #define SM_SQ_APPLICATION_ID 0x53454D4C /* "SEML" */
 #define SM_SQ_NEVER          INT64_MAX
 
@@ -49,8 +57,10 @@
 #define SM_SQ_PURGE_MAX      500u /* rows in one purge, so that no caller waits long for it */
 #define SM_SQ_PATIENCE_MS    5000 /* how long a write waits for other processes */
 #define SM_SQ_BUSY_MS        5000 /* and for programs that do not queue as we do */
-#define SM_SQ_POOL           8u   /* readers that are kept */
-#define SM_SQ_STRIPES        16u  /* of the cache */
+#define SM_SQ_TRY_NS         INT64_C(1000000000) /* a commit tells for so long that there can be others */
+#define SM_SQ_POOL           8u                  /* readers that are kept */
+#define SM_SQ_STRIPES        16u                 /* of the cache */
+#define SM_SQ_BESIDE         2u                  /* files that SQLite keeps beside the ledger */
 
 /* ---- connections -----------------------------------------------------------------------------*/
 
@@ -72,11 +82,19 @@ typedef struct sm_sq_pool {
 
 /* ---- the file beside the ledger --------------------------------------------------------------*/
 
+/* An event that is in the ledger, unless it was purged; seq 0: none. */
+typedef struct sm_sq_seen {
+    uint64_t seq;
+    semel_hash hash;
+} sm_sq_seen;
+
 /* The first page of PATH-semel, mapped by every process that has the ledger open. */
 typedef struct sm_sq_page {
     char magic[8];
     _Atomic uint64_t epoch;   /* grows when a settled record was replaced or removed */
     _Atomic uint32_t waiters; /* threads of any process that wait for a change */
+    sm_sq_seen newest;        /* sqlite_seen.c; written by those who hold the lock of writers */
+    uint64_t newest_sum;      /* tells whether it was written whole */
 } sm_sq_page;
 
 typedef struct sm_sq_share {
@@ -138,7 +156,8 @@ typedef enum sm_sq_kind {
     SM_SQ_APPLY,
     SM_SQ_JOURNAL,
     SM_SQ_SEAL,
-    SM_SQ_PURGE
+    SM_SQ_PURGE,
+    SM_SQ_TRY /* changes nothing */
 } sm_sq_kind;
 
 /* One write on its way through the writer. It lives on its caller's stack, who sleeps until the
@@ -197,8 +216,13 @@ typedef struct sm_sq_writer {
     sm_sq_batch batches[2];
     sm_sq_batch *gather;
     uint64_t last_n, last_seq; /* within a transaction: the newest that exist */
+    sm_sq_seen newest;         /* likewise: the newest event that is there */
+    sm_sq_seen seen;           /* the newest event that was there after a commit */
+    struct timespec file_at;   /* when the file itself was last written to, and */
+    uint32_t file_counter;     /* SQLite's counter of changes in it then */
     int64_t data_version;      /* of this connection: changes when somebody else commits */
     int64_t changes;           /* rows changed before this transaction */
+    _Atomic int64_t wrote_ns;  /* when something was last committed */
 } sm_sq_writer;
 
 typedef struct sm_sq_checkpoint {
@@ -216,7 +240,11 @@ struct semel_store {
     char path[PATH_MAX];
     dev_t dev;
     ino_t ino;
+    ino_t beside[SM_SQ_BESIDE]; /* of the log and of its index */
+    int log;                    /* the log, to read; -1: none */
     atomic_bool poisoned;
+    atomic_bool lost;
+    _Atomic uint32_t *word; /* sqlite_settle.c; NULL until it is found */
     sm_sq_share share;
     sm_sq_pool pool;
     sm_sq_cache cache;
@@ -259,15 +287,19 @@ void sm_sq_reader_return(semel_store *st, sm_sq_conn *c);
 void sm_sq_turn(semel_store *st);
 void sm_sq_turn_over(semel_store *st);
 
+/* Tells a write that was refused from one that failed. SQLITE_FULL: for a quota or a limit on the
+ * size of files. SQLITE_READONLY: the file or its disk must not be written. As with a full disk
+ * nothing was committed, and it passes. Any other error stays as it is. */
+int sm_sq_unwritten(sqlite3 *db, bool log, int rc);
+
 /* SQLite's result code as ours, with a sentence. A failed sync poisons the handle. */
 semel_err sm_sq_fault(semel_store *st, int rc, semel_fault *fault);
 void sm_sq_poison(semel_store *st);
+bool sm_sq_poisoned(const semel_store *st);
 
-/* SEMEL_OK unless the handle is poisoned. */
+/* SEMEL_OK unless the handle is poisoned; and unless it is poisoned or lost. */
+semel_err sm_sq_synced(semel_store *st, semel_fault *fault);
 semel_err sm_sq_sound(semel_store *st, semel_fault *fault);
-
-/* SEMEL_OK if the file is still where it was opened: what is written to a deleted one is lost. */
-semel_err sm_sq_in_place(semel_store *st, semel_fault *fault);
 
 semel_err sm_sq_nomem(semel_fault *fault);
 semel_err sm_sq_collision(semel_store *st, semel_fault *fault);
@@ -282,6 +314,14 @@ bool sm_sq_schema_logs(sqlite3 *db);
 
 /* Brings the file to SM_SQ_SCHEMA. The lock between processes is held. */
 semel_err sm_sq_schema_make(semel_store *st, sqlite3 *db, semel_fault *fault);
+
+/* Whether tables, indexes, views and triggers are those that this code makes. */
+int sm_sq_schema_is_ours(sqlite3 *db, bool *ours);
+
+/* ---- sqlite_check.c --------------------------------------------------------------------------*/
+
+/* SEMEL_E_CORRUPT with a sentence if something is wrong. */
+semel_err sm_sq_check(semel_store *st, sqlite3 *db, semel_fault *fault);
 
 /* ---- sqlite_row.c ----------------------------------------------------------------------------*/
 
@@ -337,6 +377,54 @@ void sm_sq_checkpoint_stop(semel_store *st);
 void sm_sq_checkpoint_note(semel_store *st, int frames);
 void sm_sq_checkpoint_finish(semel_store *st);
 
+/* ---- sqlite_settle.c -------------------------------------------------------------------------*/
+
+/* On opening: makes the log that was found durable, or says why not. The file has a log. */
+semel_err sm_sq_settle(semel_store *st, semel_fault *fault);
+
+/* For the writer, which holds the lock between processes: before a transaction, and after one whose
+ * log is synced. */
+int sm_sq_settle_begin(semel_store *st);
+void sm_sq_settle_end(semel_store *st);
+
+/* A sync has failed, here or elsewhere. */
+void sm_sq_settle_fail(semel_store *st);
+bool sm_sq_settle_failed(const semel_store *st);
+
+/* 0 also if nobody can sync it: it is not readable, or its file system has no syncs. */
+int sm_sq_sync_directory(const char *path);
+
+/* The index, as words. */
+_Atomic uint32_t *sm_sq_settle_index(const semel_store *st);
+
+/* ---- sqlite_place.c --------------------------------------------------------------------------*/
+
+/* SEMEL_OK if the file, its log and the log's index are still those that were opened, and the log
+ * holds what the index counts: what is written to another file is lost. Any thread may ask. */
+semel_err sm_sq_in_place(semel_store *st, semel_fault *fault);
+semel_err sm_sq_placed(semel_store *st, semel_fault *fault); /* on opening, when all are there */
+
+/* Whether the log may be moved into the file at the end: nobody has used it by another index. */
+bool sm_sq_log_is_ours(const semel_store *st);
+
+/* ---- sqlite_seen.c ---------------------------------------------------------------------------*/
+
+/* Whether the handle is lost. Then the fault says so, with the code SEMEL_E_CORRUPT. */
+bool sm_sq_lost(semel_store *st, semel_fault *fault);
+
+/* By the writer's connection, which holds the lock between processes. Before a transaction it looks
+ * at the file itself; within it, for the events, and sets the newest numbers; after its commit it
+ * notes the newest event. */
+int sm_sq_seen_file(semel_store *st);
+int sm_sq_seen_look(semel_store *st);
+void sm_sq_seen_note(semel_store *st);
+
+/* On opening: refuses a file that lacks what others have noted. */
+semel_err sm_sq_seen_open(semel_store *st, semel_fault *fault);
+
+/* A new ledger is about to be made: what is noted was about another one. */
+void sm_sq_seen_forget(semel_store *st);
+
 /* ---- sqlite_share.c --------------------------------------------------------------------------*/
 
 semel_err sm_sq_share_open(sm_sq_share *s, const char *ledger, semel_fault *fault);
@@ -345,6 +433,9 @@ void sm_sq_share_close(sm_sq_share *s);
 /* Joins the queue of writers of all processes and waits for its turn. Blocks. */
 semel_err sm_sq_share_lock(sm_sq_share *s, semel_fault *fault);
 void sm_sq_share_unlock(sm_sq_share *s);
+
+/* Likewise, out of line and for SM_SQ_PATIENCE_MS at most. */
+semel_err sm_sq_share_lock_soon(sm_sq_share *s, semel_fault *fault);
 
 /* Makes a deleted side file anew. True if it did, so that nobody can know what others did since. */
 bool sm_sq_share_renew(sm_sq_share *s);

@@ -291,7 +291,7 @@ semel_err sm_sq_peek(semel_store *st, const semel_hash *key, semel_room *room, s
                      int64_t *now)
 {
     sm_sq_cache *c = &st->cache;
-    if (atomic_load_explicit(&st->poisoned, memory_order_relaxed))
+    if (sm_sq_sound(st, NULL) != SEMEL_OK)
         return SEMEL_E_NOT_FOUND;
     *now = sm_clock_ms();
     if (atomic_load(&atomic_load(&st->share.page)->epoch) != atomic_load(&c->known))

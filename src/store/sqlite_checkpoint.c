@@ -27,6 +27,7 @@ static int pass(sm_sq_conn *c, int *moved)
 {
     int in_log = 0;
     int rc = sqlite3_wal_checkpoint_v2(c->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &in_log, moved);
+    rc = sm_sq_unwritten(c->db, false, rc);
     if (rc != SQLITE_OK)
         *moved = 0;
     return (rc & 0xFF) == SQLITE_BUSY || (rc & 0xFF) == SQLITE_LOCKED ? SQLITE_OK : rc;
@@ -37,6 +38,8 @@ static void move(semel_store *st)
 {
     sm_sq_checkpoint *k = &st->checkpoint;
     int moved = 0;
+    if (sm_sq_in_place(st, NULL) != SEMEL_OK)
+        return;
     for (int i = 0; i < PASSES && atomic_load(&k->frames) - moved > REST_FRAMES; i++) {
         int rc = pass(k->conn, &moved);
         if (rc != SQLITE_OK) {

@@ -8,6 +8,8 @@
  */
 #include "store/sqlite.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const char *const sql[] = {
@@ -34,6 +36,10 @@ semel_err sm_sq_conn_new(semel_store *st, sm_sq_conn **out, semel_fault *fault)
         sqlite3_extended_result_codes(c->db, 1);
         sqlite3_busy_timeout(c->db, SM_SQ_BUSY_MS);
         sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+        sqlite3_db_config(c->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL); /* see dispose */
+        /* The ledger has no triggers, and this code uses no views: planted ones do not run. */
+        sqlite3_db_config(c->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+        sqlite3_db_config(c->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
     }
     semel_err e = rc == SQLITE_OK ? sm_digest_init(&c->digest) : sm_sq_fault(st, rc, fault);
     if (e == SEMEL_E_CRYPTO)
@@ -53,7 +59,10 @@ semel_err sm_sq_conn_set(semel_store *st, sm_sq_conn *c, semel_fault *fault)
 
 semel_err sm_sq_conn_open(semel_store *st, sm_sq_conn **out, semel_fault *fault)
 {
-    semel_err e = sm_sq_conn_new(st, out, fault);
+    *out = NULL;
+    semel_err e = sm_sq_in_place(st, fault); /* SQLite would make a log that is not there */
+    if (e == SEMEL_OK)
+        e = sm_sq_conn_new(st, out, fault);
     if (e == SEMEL_OK)
         e = sm_sq_conn_set(st, *out, fault);
     if (e != SEMEL_OK) {
@@ -89,7 +98,7 @@ int sm_sq_run(sqlite3_stmt *stmt)
     int reset = sqlite3_reset(stmt);
     if (rc == SQLITE_DONE || rc == SQLITE_ROW)
         return SQLITE_OK;
-    return reset != SQLITE_OK ? reset : rc;
+    return sm_sq_unwritten(sqlite3_db_handle(stmt), true, reset != SQLITE_OK ? reset : rc);
 }
 
 semel_err sm_sq_reader(semel_store *st, sm_sq_conn **out, semel_fault *fault)
@@ -148,25 +157,39 @@ void sm_sq_poison(semel_store *st)
     atomic_store(&st->poisoned, true);
 }
 
-semel_err sm_sq_sound(semel_store *st, semel_fault *fault)
+bool sm_sq_poisoned(const semel_store *st)
 {
-    if (!atomic_load_explicit(&st->poisoned, memory_order_relaxed))
+    return atomic_load_explicit(&st->poisoned, memory_order_relaxed) || sm_sq_settle_failed(st);
+}
+
+semel_err sm_sq_synced(semel_store *st, semel_fault *fault)
+{
+    if (!sm_sq_poisoned(st))
         return SEMEL_OK;
     return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
                         "a write to %.300s could not be synced to its disk, so nobody knows what "
-                        "it holds: close this ledger and open it again",
+                        "it holds: close it in every process that has it open, and open it again",
                         st->path);
 }
 
-semel_err sm_sq_in_place(semel_store *st, semel_fault *fault)
+semel_err sm_sq_sound(semel_store *st, semel_fault *fault)
 {
-    struct stat about;
-    if (stat(st->path, &about) == 0 && about.st_dev == st->dev && about.st_ino == st->ino)
-        return SEMEL_OK;
-    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                        "%.300s was moved, deleted or replaced while it was open: put it back, or "
-                        "close this ledger and open it again",
-                        st->path);
+    semel_err e = sm_sq_synced(st, fault);
+    return e == SEMEL_OK && sm_sq_lost(st, fault) ? SEMEL_E_UNAVAILABLE : e;
+}
+
+int sm_sq_unwritten(sqlite3 *db, bool log, int rc)
+{
+    int which = log ? SQLITE_FCNTL_JOURNAL_POINTER : SQLITE_FCNTL_FILE_POINTER, why = 0;
+    sqlite3_file *file = NULL;
+    if (rc != SQLITE_IOERR_WRITE ||
+        sqlite3_file_control(db, NULL, which, (void *)&file) != SQLITE_OK ||
+        file->pMethods == NULL ||
+        file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &why) != SQLITE_OK)
+        return rc;
+    if (why == EDQUOT || why == EFBIG || why == ENOSPC)
+        return SQLITE_FULL;
+    return why == EPERM || why == EACCES || why == EROFS ? SQLITE_READONLY : rc;
 }
 
 semel_err sm_sq_nomem(semel_fault *fault)
@@ -185,7 +208,10 @@ static semel_err io_fault(semel_store *st, int rc, semel_fault *fault)
     switch (rc) {
     case SQLITE_IOERR_NOMEM: return sm_sq_nomem(fault);
     case SQLITE_IOERR_FSYNC:
-    case SQLITE_IOERR_DIR_FSYNC: sm_sq_poison(st); return sm_sq_sound(st, fault);
+    case SQLITE_IOERR_DIR_FSYNC:
+        sm_sq_poison(st);
+        sm_sq_settle_fail(st);
+        return sm_sq_sound(st, fault);
     case SQLITE_IOERR_CORRUPTFS:
         return sm_fault_set(fault, SEMEL_E_CORRUPT,
                             "the file system of %.300s is damaged: check it, then run `semel "
@@ -207,7 +233,9 @@ semel_err sm_sq_fault(semel_store *st, int rc, semel_fault *fault)
     case SQLITE_IOERR: return io_fault(st, rc, fault);
     case SQLITE_FULL:
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                            "no space left on the disk of %.300s; free some and try again", path);
+                            "no space left for %.300s: its disk or its owner's quota is full, or a "
+                            "limit on the size of files is reached. Make room and try again",
+                            path);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
     case SQLITE_CONSTRAINT:

@@ -101,7 +101,8 @@ static sqlite3_stmt *scan_statement(sm_sq_conn *c, const semel_filter *filter, i
 }
 
 /* Collects up to `limit` numbers of rows below `below` that match, looking at no more than
- * `budget`. */
+ * `budget`. If the numbers do not fall, the file is damaged, and reading page by page would never
+ * end. */
 static semel_err scan(semel_store *st, sm_sq_conn *c, const semel_filter *filter, int64_t below,
                       size_t limit, size_t budget, found *f, semel_fault *fault)
 {
@@ -114,8 +115,13 @@ static semel_err scan(semel_store *st, sm_sq_conn *c, const semel_filter *filter
     sqlite3_bind_int64(stmt, 2, (int64_t)budget);
     while (f->count < limit && f->count < CHUNK && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
         f->last = sm_sq_int(stmt, 0);
+        if (f->last >= below) {
+            rc = SQLITE_CORRUPT;
+            break;
+        }
+        below = f->last;
         f->scanned++;
-        semel_record r = {.state = (uint8_t)sm_sq_int(stmt, 1),
+        semel_record r = {.state = sm_record_state(sm_sq_int(stmt, 1)),
                           .created_at = sm_sq_int(stmt, 2),
                           .scope = sm_sq_text(stmt, 4),
                           .tool = sm_sq_text(stmt, 5)};
@@ -210,6 +216,8 @@ static semel_err next_event(semel_store *st, sm_sq_conn *c, int64_t n, uint64_t 
         sqlite3_bind_int64(stmt, 2, n);
     semel_err err = SEMEL_OK;
     rc = sqlite3_step(stmt);
+    if (rc == SQLITE_ROW && (uint64_t)sm_sq_int(stmt, 0) <= after)
+        rc = SQLITE_CORRUPT; /* the rows are not in order: one would come again and again */
     if (rc == SQLITE_ROW) {
         semel_record view = {.step = sm_sq_text(stmt, 5),
                              .caller = sm_sq_text(stmt, 6),
@@ -247,6 +255,8 @@ static semel_err next_name(semel_store *st, sm_sq_conn *c, const semel_ref *of, 
     sqlite3_bind_int64(stmt, 2, (int64_t)of->generation);
     sqlite3_bind_int64(stmt, 3, *n);
     rc = sqlite3_step(stmt);
+    if (rc == SQLITE_ROW && sm_sq_int(stmt, 0) <= *n)
+        rc = SQLITE_CORRUPT;
     *n = rc == SQLITE_ROW ? sm_sq_int(stmt, 0) : 0;
     sqlite3_reset(stmt);
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? SEMEL_OK : sm_sq_fault(st, rc, fault);

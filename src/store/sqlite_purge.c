@@ -1,8 +1,8 @@
 /*
  * Housekeeping: what the windows of settled effects allow to go, in one short transaction.
  *
- * Within its limit a call looks at records first, then at events, then at notes. A record's name
- * stays while there are events of it.
+ * Within its limit a call looks at records first, then at events, then at notes, then at
+ * counters. A record's name stays while there are events of it.
  */
 #include "store/sqlite.h"
 
@@ -88,12 +88,16 @@ static int sweep_record(semel_store *st, const swept *s, int64_t now)
     if (over(s->purge_at, now))
         return remove_record(st, s);
     bool args_stay = !over(s->window_end, now);
-    int rc = run(c, SM_SQL_OUTCOME_DROP, s->n, 0, 0);
+    bool outcome_stays = args_stay && !over(s->result_end, now);
+    int rc = SQLITE_OK;
+    if (!outcome_stays)
+        rc = run(c, SM_SQL_OUTCOME_DROP, s->n, 0, 0);
     if (rc == SQLITE_OK && !args_stay)
         rc = run(c, SM_SQL_ARGS_DROP, s->n, 0, 0);
     if (rc != SQLITE_OK)
         return rc;
-    int64_t next = sm_sq_sweep_at(0, args_stay ? s->window_end : 0, s->purge_at, false, args_stay);
+    int64_t next = sm_sq_sweep_at(outcome_stays ? s->result_end : 0, args_stay ? s->window_end : 0,
+                                  s->purge_at, outcome_stays, args_stay);
     if (next != 0)
         return run(c, SM_SQL_SWEEP_SET, s->n, next, 0);
     sqlite3_stmt *stmt = sm_sq_stmt(c, SM_SQL_SWEEP_SET, &rc);
@@ -184,17 +188,22 @@ static int sweep_events(semel_store *st, sm_sq_request *r, size_t *budget)
     return rc;
 }
 
-static int sweep_notes(semel_store *st, sm_sq_request *r, size_t budget)
+/* Notes and counters: one statement removes at most so many of those before `bound`, another one
+ * finds whether there are more. */
+static int sweep_rest(semel_store *st, sm_sq_request *r, sm_sq_statement drop, sm_sq_statement find,
+                      int64_t bound, size_t *budget)
 {
     sm_sq_conn *c = st->writer.conn;
     int rc = SQLITE_OK;
-    if (budget > 0) {
-        rc = run(c, SM_SQL_NOTES_DROP, r->notes_before, (int64_t)budget, 0);
-        r->done += rc == SQLITE_OK ? (uint64_t)sqlite3_changes64(c->db) : 0;
+    if (*budget > 0) {
+        rc = run(c, drop, bound, (int64_t)*budget, 0);
+        size_t n = rc == SQLITE_OK ? (size_t)sqlite3_changes64(c->db) : 0;
+        r->done += n;
+        *budget -= n;
     }
     bool more = false;
     if (rc == SQLITE_OK)
-        rc = has_row(c, SM_SQL_NOTES_OLD, r->notes_before, &more);
+        rc = has_row(c, find, bound, &more);
     r->left = r->left || more;
     return rc;
 }
@@ -211,6 +220,8 @@ int sm_sq_execute_purge(semel_store *st, sm_sq_request *r)
     if (rc == SQLITE_OK)
         rc = sweep_events(st, r, &budget);
     if (rc == SQLITE_OK)
-        rc = sweep_notes(st, r, budget);
+        rc = sweep_rest(st, r, SM_SQL_NOTES_DROP, SM_SQL_NOTES_OLD, r->notes_before, &budget);
+    if (rc == SQLITE_OK)
+        rc = sweep_rest(st, r, SM_SQL_COUNTERS_DROP, SM_SQL_COUNTERS_OVER, r->now, &budget);
     return rc;
 }

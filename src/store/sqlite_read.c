@@ -221,52 +221,6 @@ static void take_oldest(sqlite3_stmt *stmt, semel_health *out)
     out->oldest_event_at = sm_sq_int(stmt, 0);
 }
 
-/* Checks of ours, each of which counts what must not be. */
-static const struct {
-    const char *sql, *what;
-} checks[] = {
-    {"SELECT count(*) FROM effect AS e WHERE NOT EXISTS (SELECT 1 FROM name AS k"
-     " WHERE k.id = e.id AND k.generation = e.generation AND k.n = e.n)",
-     "records cannot be found by their keys"},
-    {"SELECT count(*) FROM name AS k WHERE NOT EXISTS (SELECT 1 FROM effect WHERE n = k.n)"
-     " AND NOT EXISTS (SELECT 1 FROM event WHERE n = k.n)",
-     "keys lead to nothing"},
-    {"SELECT count(*) FROM effect WHERE length(key) <> 32 OR state NOT BETWEEN 0 AND 10",
-     "records make no sense"},
-    {"SELECT count(*) FROM effect AS e WHERE e.head IS NOT (SELECT hash FROM event"
-     " WHERE n = e.n ORDER BY seq DESC LIMIT 1) AND EXISTS (SELECT 1 FROM event WHERE n = e.n)",
-     "records do not fit their newest event"},
-};
-
-static semel_err check_all(semel_store *st, sqlite3 *db, semel_fault *fault)
-{
-    sqlite3_stmt *stmt = NULL;
-    semel_err e = SEMEL_OK;
-    int rc = sqlite3_prepare_v2(db, "PRAGMA integrity_check(1)", -1, &stmt, NULL);
-    if (rc == SQLITE_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-        const char *text = (const char *)sqlite3_column_text(stmt, 0);
-        if (text == NULL || strcmp(text, "ok") != 0)
-            e = sm_fault_set(fault, SEMEL_E_CORRUPT,
-                             "%.200s is damaged: %.200s. Restore it from an export", st->path,
-                             text == NULL ? "it cannot be checked" : text);
-    } else {
-        e = sm_sq_fault(st, rc, fault);
-    }
-    sqlite3_finalize(stmt);
-    for (size_t i = 0; i < sizeof checks / sizeof *checks && e == SEMEL_OK; i++) {
-        stmt = NULL;
-        rc = sqlite3_prepare_v2(db, checks[i].sql, -1, &stmt, NULL);
-        if (rc != SQLITE_OK || (rc = sqlite3_step(stmt)) != SQLITE_ROW)
-            e = sm_sq_fault(st, rc, fault);
-        else if (sm_sq_int(stmt, 0) != 0)
-            e = sm_fault_set(fault, SEMEL_E_CORRUPT,
-                             "%.300s is damaged: %lld %s. Restore it from an export", st->path,
-                             (long long)sm_sq_int(stmt, 0), checks[i].what);
-        sqlite3_finalize(stmt);
-    }
-    return e;
-}
-
 semel_err sm_sq_health(semel_store *st, bool thorough, semel_health *out, semel_fault *fault)
 {
     static const struct {
@@ -293,7 +247,7 @@ semel_err sm_sq_health(semel_store *st, bool thorough, semel_health *out, semel_
     if (rc != SQLITE_OK)
         e = sm_sq_fault(st, rc, fault);
     else if (thorough)
-        e = check_all(st, c->db, fault);
+        e = sm_sq_check(st, c->db, fault);
     sm_sq_reader_return(st, c);
     return e;
 }

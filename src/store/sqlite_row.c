@@ -61,7 +61,7 @@ void sm_sq_record_view(sqlite3_stmt *stmt, semel_record *r)
     r->generation = (uint64_t)sm_sq_int(stmt, 2);
     r->version = (uint64_t)sm_sq_int(stmt, 3);
     r->shard = (uint8_t)sm_sq_int(stmt, 4);
-    r->state = (uint8_t)sm_sq_int(stmt, 5);
+    r->state = sm_record_state(sm_sq_int(stmt, 5));
     r->tombstone = (uint8_t)sm_sq_int(stmt, 6);
     r->fence = (uint64_t)sm_sq_int(stmt, 7);
     sm_sq_hash(stmt, 8, &r->group);

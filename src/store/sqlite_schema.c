@@ -9,7 +9,8 @@
  * once if it is in doubt.
  *
  * `name` may outlive its effect: while there are events of it, they can be found. seq_floor and
- * n_floor are the newest numbers that purge has freed, so that none is ever used twice.
+ * n_floor are the newest numbers that purge has freed, so that none is ever used twice. A counter
+ * without `until` stays for ever.
  *
  * The tables are for this code. The views are for people with the sqlite3 program.
  */
@@ -21,6 +22,13 @@
 
 _Static_assert(SEMEL_S_SUCCEEDED == 5 && SEMEL_S_IN_DOUBT == 4 && SEMEL_S_PENDING == 1,
                "indexes, queries and views name states by number");
+
+#define SCHEMA_BYTES_MAX ((size_t)1 << 20)
+
+#define COUNTER_TABLE                                                                              \
+    "CREATE TABLE counter(name TEXT PRIMARY KEY, value INTEGER NOT NULL, until INTEGER)"           \
+    " WITHOUT ROWID;"                                                                              \
+    "CREATE INDEX counter_over ON counter(until) WHERE until IS NOT NULL;"
 
 static const char tables[] =
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
@@ -43,8 +51,7 @@ static const char tables[] =
     "CREATE TABLE event(seq INTEGER PRIMARY KEY, n INTEGER NOT NULL, id INTEGER NOT NULL,"
     " generation INTEGER NOT NULL, number INTEGER NOT NULL, at INTEGER NOT NULL, what TEXT,"
     " actor TEXT, body TEXT, prev BLOB, hash BLOB, shard INTEGER NOT NULL);"
-    "CREATE INDEX event_effect ON event(n);"
-    "CREATE TABLE counter(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE INDEX event_effect ON event(n);" COUNTER_TABLE
     "CREATE TABLE note(seq INTEGER PRIMARY KEY, id INTEGER NOT NULL, generation INTEGER NOT NULL,"
     " first_at INTEGER NOT NULL, last_at INTEGER NOT NULL, count INTEGER NOT NULL, what TEXT,"
     " scope TEXT, tool TEXT);"
@@ -123,7 +130,7 @@ static void put_history(sm_buf *b)
 
 /* ---- versions --------------------------------------------------------------------------------*/
 
-static int make_v1(sqlite3 *db)
+static int make_tables(sqlite3 *db)
 {
     sm_buf views;
     sm_buf_init(&views, 65536);
@@ -137,8 +144,45 @@ static int make_v1(sqlite3 *db)
     return rc;
 }
 
-/* The step that leads from version i to i + 1. */
-static int (*const steps[SM_SQ_SCHEMA])(sqlite3 *db) = {make_v1};
+/* The schema in one text, without SQLite's own parts: indexes without SQL, and the tables of
+ * ANALYZE. The prefix of a name does not tell, because anybody can choose a name like sqlite-x. */
+static int put_schema(sqlite3 *db, sm_buf *out)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc =
+        sqlite3_prepare_v2(db,
+                           "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || sql FROM"
+                           " sqlite_schema WHERE sql IS NOT NULL AND NOT (type = 'table' AND name"
+                           " IN ('sqlite_stat1', 'sqlite_stat4')) ORDER BY type, name",
+                           -1, &stmt, NULL);
+    while (rc == SQLITE_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+        sm_buf_str(out, sm_sq_text(stmt, 0));
+        sm_buf_byte(out, '\n');
+        rc = out->err == SM_OK ? SQLITE_OK : SQLITE_NOMEM;
+    }
+    sqlite3_finalize(stmt);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+int sm_sq_schema_is_ours(sqlite3 *db, bool *ours)
+{
+    sqlite3 *fresh = NULL;
+    sm_buf is, should;
+    sm_buf_init(&is, SCHEMA_BYTES_MAX);
+    sm_buf_init(&should, SCHEMA_BYTES_MAX);
+    int rc = sqlite3_open(":memory:", &fresh);
+    if (rc == SQLITE_OK)
+        rc = make_tables(fresh);
+    if (rc == SQLITE_OK)
+        rc = put_schema(fresh, &should);
+    sqlite3_close(fresh);
+    if (rc == SQLITE_OK)
+        rc = put_schema(db, &is);
+    *ours = rc == SQLITE_OK && sm_str_eq(sm_buf_view(&is), sm_buf_view(&should));
+    sm_buf_fini(&is);
+    sm_buf_fini(&should);
+    return rc;
+}
 
 /* The one number that a statement gives. */
 static int number(sqlite3 *db, const char *sql, int64_t *out)
@@ -197,28 +241,37 @@ semel_err sm_sq_schema_check(semel_store *st, sqlite3 *db, int *version, semel_f
                             "%.300s was made by a newer version of semel (schema %lld; this one "
                             "knows %d): upgrade semel",
                             st->path, (long long)user, SM_SQ_SCHEMA);
+    if (user < SM_SQ_SCHEMA_OLDEST)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                            "%.300s was made by an older version of semel (schema %lld; this one "
+                            "knows %d), whose audit trail covers less: start a new ledger, and "
+                            "keep this file for the version that made it",
+                            st->path, (long long)user, SM_SQ_SCHEMA);
     *version = (int)user;
     return SEMEL_OK;
 }
 
-/* Runs the steps that are missing, each in the transaction that also counts it. */
-static int migrate(sqlite3 *db, int version)
+/* From version 2. The schema's text is then the same as that of a new file. */
+static const char upgrade[] =
+    "CREATE TABLE before AS SELECT name, value FROM counter;"
+    "DROP TABLE counter;" COUNTER_TABLE "INSERT INTO counter SELECT name, value, NULL FROM before;"
+    "DROP TABLE before;";
+
+/* Makes the tables, or upgrades them, in the transaction that also sets the version. */
+static int make(sqlite3 *db, int version)
 {
-    int rc = SQLITE_OK;
-    for (; rc == SQLITE_OK && version < SM_SQ_SCHEMA; version++) {
-        char stamp[96];
-        snprintf(stamp, sizeof stamp, "PRAGMA application_id = %d; PRAGMA user_version = %d",
-                 SM_SQ_APPLICATION_ID, version + 1);
-        rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-        if (rc == SQLITE_OK)
-            rc = steps[version](db);
-        if (rc == SQLITE_OK)
-            rc = sqlite3_exec(db, stamp, NULL, NULL, NULL);
-        if (rc == SQLITE_OK)
-            rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
-        if (rc != SQLITE_OK && sqlite3_get_autocommit(db) == 0)
-            sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-    }
+    char stamp[96];
+    snprintf(stamp, sizeof stamp, "PRAGMA application_id = %d; PRAGMA user_version = %d",
+             SM_SQ_APPLICATION_ID, SM_SQ_SCHEMA);
+    int rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = version == 0 ? make_tables(db) : sqlite3_exec(db, upgrade, NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, stamp, NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    if (rc != SQLITE_OK && sqlite3_get_autocommit(db) == 0)
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     return rc;
 }
 
@@ -249,7 +302,10 @@ semel_err sm_sq_schema_make(semel_store *st, sqlite3 *db, semel_fault *fault)
                             "%.300s lies on a file system without shared memory, which a ledger "
                             "needs: use a local disk",
                             st->path);
-    if (rc == SQLITE_OK)
-        rc = migrate(db, version);
+    if (rc == SQLITE_OK && version == 0)
+        sm_sq_seen_forget(st);
+    if (rc == SQLITE_OK && version < SM_SQ_SCHEMA)
+        rc = make(db, version);
+    rc = sm_sq_unwritten(db, true, sm_sq_unwritten(db, false, rc));
     return rc == SQLITE_OK ? SEMEL_OK : sm_sq_fault(st, rc, fault);
 }

@@ -18,7 +18,7 @@
  * anyway.
  *
  * Nothing here is needed to keep the ledger whole: SQLite's locks do that. If the file is deleted,
- * it is made anew.
+ * it is made anew, and lacks the note of the newest event until the next commit (sqlite_seen.c).
  */
 #include "store/sqlite.h"
 
@@ -29,9 +29,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/trust.h"
+
 enum { PAGE = 4096, QUEUE = 0, WRITE = 1, ALIVE = 2, WAKE = PAGE - 1 };
 
 static const char magic[8] = "semel\0\0\1";
+static const char suffix[] = "-semel";
 
 static int lock_byte(int fd, off_t at, short type, bool wait)
 {
@@ -83,15 +86,29 @@ static semel_err page_open(int fd, const char *path, sm_sq_page **out, semel_fau
 static semel_err file_open(sm_sq_share *s, int *fd_out, sm_sq_page **page, struct stat *about,
                            semel_fault *fault)
 {
-    int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    struct stat ledger;
+    char of[PATH_MAX];
+    snprintf(of, sizeof of, "%.*s", (int)(strlen(s->path) - sizeof suffix + 1), s->path);
+    int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+    int fd = open(s->path, flags | O_EXCL, 0600);
+    if (fd >= 0 && stat(of, &ledger) == 0) { /* owner and mode of the ledger, as SQLite does */
+        sm_give_away(fd, of);
+        fchmod(fd, ledger.st_mode & 0660);
+    } else if (fd < 0 && errno == EEXIST) {
+        fd = open(s->path, flags, 0600);
+    }
     if (fd < 0)
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
                             "%.300s cannot be made or written: %s. A ledger needs files beside "
                             "it, so its directory must not be read-only",
                             s->path, strerror(errno));
-    semel_err e = page_open(fd, s->path, page, fault);
-    if (e == SEMEL_OK && fstat(fd, about) != 0)
+    semel_err e = SEMEL_OK;
+    if (fstat(fd, about) != 0 || stat(of, &ledger) != 0)
         e = sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be read", s->path);
+    if (e == SEMEL_OK)
+        e = sm_trust_beside(s->path, about, &ledger, SEMEL_E_BAD_ARGUMENTS, fault);
+    if (e == SEMEL_OK)
+        e = page_open(fd, s->path, page, fault);
     if (e != SEMEL_OK)
         close(fd);
     else
@@ -168,7 +185,7 @@ static void share_unlist(sm_sq_share *s)
 semel_err sm_sq_share_open(sm_sq_share *s, const char *ledger, semel_fault *fault)
 {
     s->fd = -1;
-    if (snprintf(s->path, sizeof s->path, "%s-semel", ledger) >= (int)sizeof s->path)
+    if (snprintf(s->path, sizeof s->path, "%s%s", ledger, suffix) >= (int)sizeof s->path)
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "the ledger's path is too long");
     sm_sq_page *page = NULL;
     struct stat about;
@@ -206,6 +223,20 @@ semel_err sm_sq_share_lock(sm_sq_share *s, semel_fault *fault)
     if (rc != 0)
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "%.300s cannot be locked: %s", s->path,
                             strerror(errno));
+    return SEMEL_OK;
+}
+
+semel_err sm_sq_share_lock_soon(sm_sq_share *s, semel_fault *fault)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    int64_t end_ns = sm_clock_mono_ns() + SM_SQ_PATIENCE_MS * INT64_C(1000000);
+    while (lock_byte(s->fd, WRITE, F_WRLCK, false) != 0) {
+        if ((errno != EAGAIN && errno != EACCES) || sm_clock_mono_ns() >= end_ns)
+            return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                                "%.300s is locked by another process: %s. Try again", s->path,
+                                strerror(errno));
+        nanosleep(&nap, NULL);
+    }
     return SEMEL_OK;
 }
 

@@ -10,6 +10,9 @@
 #ifndef SM_STORE_SQLITE_SQL_H
 #define SM_STORE_SQLITE_SQL_H
 
+#define SM_SQ_TEXT_OF(x) #x
+#define SM_SQ_TEXT(x)    SM_SQ_TEXT_OF(x)
+
 /* The columns of a record, in the order in which sqlite_row.c reads them. */
 #define SM_SQ_RECORD                                                                               \
     "SELECT e.key, e.id, e.generation, e.version, e.shard, e.state, e.tombstone, e.fence, e.grp,"  \
@@ -21,14 +24,16 @@
 /* Of an effect's parameters, 2 (id), 3 (generation) and 19 (key) never change and are in the insert
  * only. */
 #define SM_SQ_STATEMENTS(X)                                                                           \
+    X(TRY, "PRAGMA application_id = " SM_SQ_TEXT(SM_SQ_APPLICATION_ID))                               \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                       \
     X(COMMIT, "COMMIT")                                                                               \
     X(ROLLBACK, "ROLLBACK")                                                                           \
     X(TOPS, "SELECT max((SELECT ifnull(max(n), 0) FROM effect),"                                      \
             " (SELECT value FROM meta WHERE name = 'n_floor')),"                                      \
-            " max((SELECT ifnull(max(seq), 0) FROM event),"                                           \
-            " (SELECT value FROM meta WHERE name = 'seq_floor'))")                                    \
-    X(HEAD, "SELECT e.n, e.key, e.generation, e.version, e.state"                                     \
+            " (SELECT value FROM meta WHERE name = 'seq_floor')")                                     \
+    X(EVENT_LAST, "SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1")                            \
+    X(EVENT_HASH, "SELECT seq, hash FROM event WHERE seq = ?1")                                       \
+    X(HEAD, "SELECT e.n, e.key, e.generation, e.version, e.state, e.head"                             \
             " FROM name AS k CROSS JOIN effect AS e ON e.n = k.n"                                     \
             " WHERE k.id = ?1 ORDER BY k.generation DESC, k.n DESC LIMIT 1")                          \
     X(ROW, SM_SQ_RECORD "FROM effect AS e WHERE e.n = ?1")                                            \
@@ -62,7 +67,11 @@
                  " hash, shard) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)")           \
     X(EVENT_DROP, "DELETE FROM event WHERE seq = ?1")                                                 \
     X(COUNTER_GET, "SELECT value FROM counter WHERE name = ?1")                                       \
-    X(COUNTER_SET, "INSERT OR REPLACE INTO counter(name, value) VALUES(?1, ?2)")                      \
+    X(COUNTER_SET, "INSERT INTO counter(name, value, until) VALUES(?1, ?2, ?3) ON CONFLICT(name)"     \
+                   " DO UPDATE SET value = excluded.value, until = max(until, excluded.until)")       \
+    X(COUNTERS_DROP, "DELETE FROM counter WHERE name IN (SELECT name FROM counter"                    \
+                     " INDEXED BY counter_over WHERE until <= ?1 ORDER BY until LIMIT ?2)")           \
+    X(COUNTERS_OVER, "SELECT 1 FROM counter INDEXED BY counter_over WHERE until <= ?1 LIMIT 1")       \
     X(META_SET, "UPDATE meta SET value = ?2 WHERE name = ?1")                                         \
     X(NOTE_ADD, "INSERT INTO note(id, generation, first_at, last_at, count, what, scope, tool)"       \
                 " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                            \

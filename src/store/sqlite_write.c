@@ -12,6 +12,7 @@ typedef struct head {
     int64_t n;
     uint64_t generation, version;
     uint8_t state;
+    semel_hash hash; /* of its newest event */
 } head;
 
 /* Runs a statement for its effect. Parameters are bound by the caller, whose result code is `rc`.
@@ -49,7 +50,8 @@ static int find_head(semel_store *st, sm_sq_request *r, head *h)
                     .n = sm_sq_int(stmt, 0),
                     .generation = (uint64_t)sm_sq_int(stmt, 2),
                     .version = (uint64_t)sm_sq_int(stmt, 3),
-                    .state = (uint8_t)sm_sq_int(stmt, 4)};
+                    .state = sm_record_state(sm_sq_int(stmt, 4))};
+        sm_sq_hash(stmt, 5, &h->hash);
         if (memcmp(&key, &r->w->next.key, sizeof key) != 0)
             r->err = sm_sq_collision(st, r->fault);
     }
@@ -155,8 +157,11 @@ static int write_counters(sm_sq_conn *c, const semel_write *w)
         sqlite3_stmt *stmt = sm_sq_stmt(c, SM_SQL_COUNTER_SET, &rc);
         if (stmt == NULL)
             break;
+        int64_t until = w->counters[i].until;
         sm_sq_bind_text(stmt, 1, w->counters[i].name);
-        rc = run_bound(stmt, sqlite3_bind_int64(stmt, 2, value));
+        sqlite3_bind_int64(stmt, 2, value);
+        rc = run_bound(stmt, until == 0 || until == INT64_MAX ? sqlite3_bind_null(stmt, 3)
+                                                              : sqlite3_bind_int64(stmt, 3, until));
     }
     return rc;
 }
@@ -178,7 +183,8 @@ static int write_event(semel_store *st, const semel_event *e, int64_t n)
     sqlite3_stmt *s = sm_sq_stmt(st->writer.conn, SM_SQL_EVENT_ADD, &rc);
     if (s == NULL)
         return rc;
-    sqlite3_bind_int64(s, 1, (int64_t)++st->writer.last_seq);
+    st->writer.newest = (sm_sq_seen){.seq = ++st->writer.last_seq, .hash = e->hash};
+    sqlite3_bind_int64(s, 1, (int64_t)st->writer.last_seq);
     sqlite3_bind_int64(s, 2, n);
     sqlite3_bind_int64(s, 3, (int64_t)e->id);
     sqlite3_bind_int64(s, 4, (int64_t)e->generation);
@@ -282,7 +288,8 @@ static int apply(semel_store *st, sm_sq_request *r)
         r->err = sm_fault_set(r->fault, SEMEL_E_NOT_FOUND, "there is no record of this key");
         return SQLITE_OK;
     }
-    if (h.generation != r->w->expect_generation || h.version != r->w->expect_version)
+    if (h.generation != r->w->expect_generation || h.version != r->w->expect_version ||
+        !sm_write_follows(r->w, &h.hash))
         return give_row(st, r, h.n, SEMEL_E_STALE);
     bool begins = r->w->next.generation != h.generation;
     rc = check(st, r);
@@ -333,6 +340,14 @@ static int seal(semel_store *st, sm_sq_request *r)
     return rc;
 }
 
+/* Writes a page without changing it: SQLite still writes and syncs it. */
+static int try_page(semel_store *st)
+{
+    int rc;
+    sqlite3_stmt *stmt = sm_sq_stmt(st->writer.conn, SM_SQL_TRY, &rc);
+    return stmt == NULL ? rc : sm_sq_run(stmt);
+}
+
 int sm_sq_execute(semel_store *st, sm_sq_request *r)
 {
     r->err = SEMEL_OK;
@@ -343,6 +358,7 @@ int sm_sq_execute(semel_store *st, sm_sq_request *r)
     case SM_SQ_APPLY: return apply(st, r);
     case SM_SQ_JOURNAL: return journal(st, r);
     case SM_SQ_SEAL: return seal(st, r);
+    case SM_SQ_TRY: return try_page(st);
     case SM_SQ_PURGE: break;
     }
     return SQLITE_MISUSE;

@@ -100,9 +100,22 @@ static sm_sq_batch *enqueue(sm_sq_writer *w, sm_sq_request *r, int64_t deadline_
     return b;
 }
 
+/* Whether the request is refused because the handle is lost. Evidence never is. */
+static bool barred(semel_store *st, sm_sq_request *r)
+{
+    if ((r->w != NULL && r->w->evidence) || !sm_sq_lost(st, r->fault))
+        return false;
+    r->err = SEMEL_E_UNAVAILABLE;
+    r->wrote = r->unsettled = false;
+    r->n_keys = 0;
+    return true;
+}
+
 semel_err sm_sq_submit(semel_store *st, sm_sq_request *r)
 {
-    semel_err e = sm_sq_sound(st, r->fault);
+    semel_err e = sm_sq_synced(st, r->fault);
+    if (e == SEMEL_OK && barred(st, r))
+        e = r->err;
     if (e != SEMEL_OK)
         return e;
     int64_t deadline_ns = sm_clock_mono_ns() + SM_SQ_PATIENCE_MS * INT64_C(1000000);
@@ -138,22 +151,13 @@ typedef struct taken {
 static int begin(semel_store *st)
 {
     sm_sq_writer *w = &st->writer;
-    int rc = run_statement(w->conn, SM_SQL_BEGIN);
+    int rc = sm_sq_seen_file(st);
+    if (rc == SQLITE_OK)
+        rc = run_statement(w->conn, SM_SQL_BEGIN);
     if (rc != SQLITE_OK)
         return rc;
     w->changes = sqlite3_total_changes64(w->conn->db);
-    sqlite3_stmt *stmt = sm_sq_stmt(w->conn, SM_SQL_TOPS, &rc);
-    if (stmt == NULL)
-        return rc;
-    rc = sqlite3_step(stmt);
-    if (rc == SQLITE_ROW) {
-        w->last_n = (uint64_t)sm_sq_int(stmt, 0);
-        w->last_seq = (uint64_t)sm_sq_int(stmt, 1);
-    }
-    int reset = sqlite3_reset(stmt);
-    if (rc != SQLITE_ROW)
-        return reset != SQLITE_OK ? reset : SQLITE_CORRUPT;
-    return SQLITE_OK;
+    return sm_sq_seen_look(st);
 }
 
 static void roll_back(semel_store *st)
@@ -175,7 +179,7 @@ static int execute_from(semel_store *st, sm_sq_request *first, sm_sq_request *r)
 {
     int rc = SQLITE_OK;
     while (r != NULL && rc == SQLITE_OK) {
-        if (!r->spoiled)
+        if (!r->spoiled && !barred(st, r))
             rc = r->kind == SM_SQ_PURGE ? sm_sq_execute_purge(st, r) : sm_sq_execute(st, r);
         if (own_fault(rc)) {
             r->spoiled = true;
@@ -254,13 +258,16 @@ static int transact(semel_store *st, sm_sq_batch *b, taken *t)
 /* After the commit and before the answers: the cache, and who waits in other processes. */
 static void publish(semel_store *st, const taken *t)
 {
-    bool unsettled = false, wrote = false;
+    bool unsettled = false, wrote = false, tried = false;
     for (sm_sq_request *r = t->first; r != NULL; r = r->next) {
+        tried = tried || r->kind == SM_SQ_TRY;
         unsettled = unsettled || r->unsettled || r->n_keys > 0;
         wrote = wrote || r->wrote || r->n_keys > 0;
     }
-    if (sqlite3_total_changes64(st->writer.conn->db) != st->writer.changes)
+    if (tried || sqlite3_total_changes64(st->writer.conn->db) != st->writer.changes) {
         atomic_fetch_add(&st->cache.own_commits, 1);
+        atomic_store(&st->writer.wrote_ns, sm_clock_mono_ns());
+    }
     /* The stamp is from before the bump: what one request of the batch saw, a later one may have
      * replaced, so after a bump nothing of this batch goes into the cache. */
     uint64_t stamp = sm_sq_cache_stamp(st);
@@ -301,14 +308,15 @@ static void refuse(semel_store *st, taken *t, int rc, const semel_fault *why)
         r->wrote = r->unsettled = false;
         r->n_keys = 0;
         if (rc != SQLITE_OK) {
-            r->err = sm_sq_fault(st, rc, r->fault);
+            if (!barred(st, r))
+                r->err = sm_sq_fault(st, rc, r->fault);
         } else {
             r->err = why->code;
             if (r->fault != NULL)
                 *r->fault = *why;
         }
-        if (sm_sq_sound(st, NULL) != SEMEL_OK)
-            r->err = sm_sq_sound(st, r->fault);
+        if (sm_sq_synced(st, NULL) != SEMEL_OK)
+            r->err = sm_sq_synced(st, r->fault);
     }
 }
 
@@ -326,7 +334,7 @@ static void run_batch(semel_store *st, sm_sq_batch *b)
     taken t = {.last = &t.first};
     semel_fault why = {0};
     int rc = SQLITE_OK;
-    semel_err e = sm_sq_sound(st, &why);
+    semel_err e = sm_sq_synced(st, &why);
     if (e == SEMEL_OK)
         e = sm_sq_in_place(st, &why);
     if (e == SEMEL_OK)
@@ -337,10 +345,19 @@ static void run_batch(semel_store *st, sm_sq_batch *b)
             sm_sq_waits_renewed(st);
             take_turn(st, NULL);
         }
-        sm_sq_checkpoint_finish(st);
-        rc = transact(st, b, &t);
-        if (rc == SQLITE_OK)
+        rc = sm_sq_settle_begin(st);
+        if (rc == SQLITE_OK) {
+            sm_sq_checkpoint_finish(st);
+            rc = transact(st, b, &t);
+            if ((rc & 0xFF) != SQLITE_IOERR)
+                sm_sq_settle_end(st);
+        }
+        if (rc == SQLITE_OK) {
+            e = sm_sq_in_place(st, &why); /* else others do not find what was committed */
+            if (e == SEMEL_OK)
+                sm_sq_seen_note(st);
             publish(st, &t);
+        }
         sm_sq_share_unlock(&st->share);
     }
     while (!t.closed)

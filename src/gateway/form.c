@@ -1,0 +1,401 @@
+/* Forms, and bodies in a wrapping. All of it is hostile: whatever is odd makes the body count by
+ * its bytes. */
+#include "gateway/form.h"
+
+#include <stdlib.h>
+#include <strings.h>
+#include <zlib.h>
+
+#include "base/utf8.h"
+#include "core/wire.h"
+#include "json/canon.h"
+
+#define FIELDS_MAX 4096u
+#define TEXT_MAX   ((size_t)64 << 10) /* of a field that is shown as it is */
+
+/* ---- fields ----------------------------------------------------------------------------------*/
+
+typedef struct field {
+    sm_str name;
+    sm_str json; /* its value, as it is shown */
+    unsigned at; /* its place among all */
+} field;
+
+typedef struct fields {
+    sm_arena *arena;
+    field v[FIELDS_MAX];
+    unsigned n;
+} fields;
+
+static bool add_field(fields *f, sm_str name, const sm_buf *json)
+{
+    if (f->n == FIELDS_MAX || json->err != SM_OK || !sm_utf8_valid(name))
+        return false;
+    sm_str text = sm_arena_text(f->arena, sm_buf_view(json));
+    f->v[f->n] = (field){name, text, f->n};
+    f->n++;
+    return text.p != NULL;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const field *x = a, *y = b;
+    size_t n = x->name.n < y->name.n ? x->name.n : y->name.n;
+    int c = n == 0 ? 0 : memcmp(x->name.p, y->name.p, n);
+    if (c == 0)
+        c = (x->name.n > y->name.n) - (x->name.n < y->name.n);
+    return c != 0 ? c : (x->at > y->at) - (x->at < y->at);
+}
+
+/* Fields of one name are a list, in their order. */
+static void put_fields(fields *f, sm_buf *out)
+{
+    qsort(f->v, f->n, sizeof f->v[0], by_name);
+    sm_buf_byte(out, '{');
+    for (unsigned i = 0, next; i < f->n; i = next) {
+        for (next = i + 1; next < f->n && sm_str_eq(f->v[i].name, f->v[next].name);)
+            next++;
+        if (i > 0)
+            sm_buf_byte(out, ',');
+        sm_json_put_string(out, f->v[i].name);
+        sm_buf_text(out, next - i > 1 ? ":[" : ":");
+        for (unsigned k = i; k < next; k++) {
+            if (k > i)
+                sm_buf_byte(out, ',');
+            sm_buf_str(out, f->v[k].json);
+        }
+        if (next - i > 1)
+            sm_buf_byte(out, ']');
+    }
+    sm_buf_byte(out, '}');
+}
+
+static fields *fields_new(sm_arena *a)
+{
+    fields *f = sm_arena_alloc(a, sizeof *f);
+    if (f != NULL) {
+        f->arena = a;
+        f->n = 0;
+    }
+    return f;
+}
+
+/* Puts all of it, or nothing. */
+static bool finish(fields *f, bool right, sm_buf *out)
+{
+    size_t before = out->len;
+    if (right)
+        put_fields(f, out);
+    if (right && out->err == SM_OK)
+        return true;
+    out->len = before;
+    out->err = SM_OK;
+    return false;
+}
+
+/* ---- urlencoded ------------------------------------------------------------------------------*/
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9'                     ? c - '0'
+           : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                    : -1;
+}
+
+/* Decodes a name or value. False if an escape is malformed, or the result is not UTF-8. */
+static bool decode(sm_arena *a, sm_str from, sm_str *out)
+{
+    char *to = sm_arena_alloc(a, from.n + 1);
+    size_t n = 0;
+    if (to == NULL)
+        return false;
+    for (size_t i = 0; i < from.n; i++) {
+        char c = from.p[i];
+        if (c == '%') {
+            int high = i + 2 < from.n ? hex_digit(from.p[i + 1]) : -1;
+            int low = high < 0 ? -1 : hex_digit(from.p[i + 2]);
+            if (low < 0)
+                return false;
+            c = (char)(high * 16 + low);
+            i += 2;
+        } else if (c == '+') {
+            c = ' ';
+        }
+        to[n++] = c;
+    }
+    to[n] = '\0';
+    *out = (sm_str){to, n};
+    return sm_utf8_valid(*out);
+}
+
+bool gw_form_urlencoded(sm_arena *a, sm_str body, sm_buf *out)
+{
+    fields *f = fields_new(a);
+    sm_buf json;
+    sm_buf_init(&json, TEXT_MAX * 2);
+    bool right = f != NULL;
+    for (size_t at = 0; right && at < body.n;) {
+        const char *start = body.p + at, *and = memchr(start, '&', body.n - at);
+        sm_str pair = {start, and == NULL ? body.n - at : (size_t)(and-start)};
+        at += pair.n + 1;
+        if (pair.n == 0)
+            continue;
+        const char *is = memchr(pair.p, '=', pair.n);
+        sm_str name = {pair.p, is == NULL ? pair.n : (size_t)(is - pair.p)}, value = {0};
+        right = decode(a, name, &name);
+        sm_buf_clear(&json);
+        if (right && is != NULL) {
+            right = decode(a, (sm_str){is + 1, pair.n - (size_t)(is + 1 - pair.p)}, &value) &&
+                    value.n <= TEXT_MAX;
+            if (right)
+                sm_json_put_string(&json, value);
+        } else {
+            sm_buf_text(&json, "null");
+        }
+        right = right && add_field(f, name, &json);
+    }
+    sm_buf_fini(&json);
+    return finish(f, right, out);
+}
+
+/* ---- multipart -------------------------------------------------------------------------------*/
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+/* Reads "; name=value" or "; name=\"value\"" at *at. False at the end; *odd if it is neither. */
+static bool next_parameter(sm_str s, size_t *at, sm_str *name, sm_str *value, bool *odd)
+{
+    size_t i = *at;
+    while (i < s.n && (is_blank(s.p[i]) || s.p[i] == ';'))
+        i++;
+    size_t begin = i;
+    while (i < s.n && s.p[i] != '=' && s.p[i] != ';')
+        i++;
+    *name = (sm_str){s.p + begin, i - begin};
+    if (begin == s.n)
+        return false;
+    if (i == s.n || s.p[i] == ';') {
+        *odd = true;
+        return false;
+    }
+    begin = ++i;
+    bool quoted = i < s.n && s.p[i] == '"';
+    if (quoted) {
+        const char *end = memchr(s.p + i + 1, '"', s.n - i - 1);
+        *value = (sm_str){s.p + i + 1, end == NULL ? 0 : (size_t)(end - s.p) - i - 1};
+        /* Readers do not agree on what a backslash means. */
+        *odd = end == NULL || memchr(value->p, '\\', value->n) != NULL;
+        i = end == NULL ? s.n : (size_t)(end - s.p) + 1;
+        while (i < s.n && is_blank(s.p[i]))
+            i++;
+        *odd = *odd || (i < s.n && s.p[i] != ';');
+    } else {
+        while (i < s.n && s.p[i] != ';')
+            i++;
+        *value = sm_header_trim((sm_str){s.p + begin, i - begin});
+        *odd = value->n == 0 || memchr(value->p, '"', value->n) != NULL;
+    }
+    *at = i;
+    return !*odd;
+}
+
+sm_str gw_parameter(sm_arena *a, sm_str value, const char *name)
+{
+    const char *rest = value.p == NULL ? NULL : memchr(value.p, ';', value.n);
+    sm_str found = {0}, one, text;
+    bool odd = false, twice = false;
+    size_t at = 0;
+    sm_str list =
+        rest == NULL ? (sm_str){"", 0} : (sm_str){rest, value.n - (size_t)(rest - value.p)};
+    while (next_parameter(list, &at, &one, &text, &odd)) {
+        if (!sm_header_is(one, sm_str_from(name)))
+            continue;
+        twice = twice || found.p != NULL;
+        found = text;
+    }
+    return odd || twice || found.p == NULL ? (sm_str){0} : sm_arena_text(a, found);
+}
+
+/* What the head of a part says. */
+typedef struct part {
+    sm_str name, filename, type;
+    bool more; /* it says something else too */
+} part;
+
+static bool read_disposition(sm_str value, part *p)
+{
+    sm_str kind = SM_STR("form-data"), name, text;
+    bool odd = false;
+    size_t at = kind.n;
+    if (value.n < kind.n || strncasecmp(value.p, kind.p, kind.n) != 0)
+        return false;
+    while (next_parameter(value, &at, &name, &text, &odd)) {
+        sm_str *to = sm_header_is(name, SM_STR("name"))       ? &p->name
+                     : sm_header_is(name, SM_STR("filename")) ? &p->filename
+                                                              : NULL;
+        if (to == NULL)
+            p->more = true;
+        else if (to->p != NULL)
+            return false;
+        else
+            *to = text;
+    }
+    return !odd && p->name.p != NULL;
+}
+
+/* The head of a part: lines that end with CR LF. */
+static bool read_part_head(sm_str head, part *p)
+{
+    bool disposed = false;
+    while (head.n > 0) {
+        const char *end = memmem(head.p, head.n, "\r\n", 2);
+        size_t n = end == NULL ? head.n : (size_t)(end - head.p);
+        const char *colon = memchr(head.p, ':', n);
+        if (colon == NULL || is_blank(head.p[0]))
+            return false;
+        sm_str name = {head.p, (size_t)(colon - head.p)};
+        sm_str value = sm_header_trim((sm_str){colon + 1, n - name.n - 1});
+        if (sm_header_is(name, SM_STR("Content-Disposition"))) {
+            if (disposed || !read_disposition(value, p))
+                return false;
+            disposed = true;
+        } else if (sm_header_is(name, SM_STR("Content-Type")) && p->type.p == NULL) {
+            p->type = value;
+        } else {
+            p->more = true;
+        }
+        size_t skip = end == NULL ? n : n + 2;
+        head = (sm_str){head.p + skip, head.n - skip};
+    }
+    return disposed;
+}
+
+static bool put_digest(sm_digest *digest, const char *name, sm_str bytes, sm_buf *out)
+{
+    sm_hash hash;
+    char hex[SM_HASH_HEX + 1];
+    if (sm_digest_bytes(digest, bytes.p, bytes.n, &hash) != SM_OK)
+        return false;
+    sm_hash_hex(&hash, hex);
+    sm_buf_printf(out, ",\"%s\":\"%s\"", name, hex);
+    return true;
+}
+
+static bool put_part(sm_digest *digest, const part *p, sm_str head, sm_str body, sm_buf *out)
+{
+    sm_buf_clear(out);
+    if (p->filename.p == NULL && p->type.p == NULL && !p->more && body.n <= TEXT_MAX &&
+        sm_utf8_valid(body)) {
+        sm_json_put_string(out, body);
+        return true;
+    }
+    if (!sm_utf8_valid(p->filename) || !sm_utf8_valid(p->type))
+        return false;
+    sm_buf_printf(out, "{\"size\":%zu", body.n);
+    if (p->filename.p != NULL) {
+        sm_buf_text(out, ",\"filename\":");
+        sm_json_put_string(out, p->filename);
+    }
+    if (p->type.p != NULL) {
+        sm_buf_text(out, ",\"type\":");
+        sm_json_put_string(out, p->type);
+    }
+    bool right = put_digest(digest, "sha256", body, out) &&
+                 (!p->more || put_digest(digest, "head_sha256", head, out));
+    sm_buf_byte(out, '}');
+    return right;
+}
+
+/* Cuts one part off *rest, which begins behind a boundary's CR LF. *last if the closing boundary
+ * follows. */
+static bool cut_part(sm_str *rest, sm_str mark, sm_str *head, sm_str *body, bool *last)
+{
+    const char *blank = memmem(rest->p, rest->n, "\r\n\r\n", 4);
+    const char *end = memmem(rest->p, rest->n, mark.p, mark.n);
+    if (blank == NULL || end == NULL || end < blank + 4)
+        return false;
+    *head = (sm_str){rest->p, (size_t)(blank - rest->p)};
+    *body = (sm_str){blank + 4, (size_t)(end - blank) - 4};
+    const char *behind = end + mark.n;
+    size_t left = rest->n - (size_t)(behind - rest->p);
+    *last = left >= 2 && memcmp(behind, "--", 2) == 0;
+    if (!*last && (left < 2 || memcmp(behind, "\r\n", 2) != 0))
+        return false;
+    *rest = (sm_str){behind + 2, left - 2};
+    return true;
+}
+
+bool gw_form_multipart(sm_arena *a, sm_digest *digest, sm_str body, sm_str boundary, sm_buf *out)
+{
+    fields *f = fields_new(a);
+    sm_str mark = sm_arena_printf(a, "\r\n--%.*s", SM_FMT(boundary)), head, text;
+    sm_str line = {mark.p + 2, mark.n - 2}; /* the first one has no CR LF before it */
+    bool last = false;
+    if (f == NULL || mark.p == NULL || boundary.n == 0 || body.n < line.n + 2 ||
+        memcmp(body.p, line.p, line.n) != 0 || memcmp(body.p + line.n, "\r\n", 2) != 0)
+        return false;
+    sm_str rest = {body.p + line.n + 2, body.n - line.n - 2};
+    sm_buf json;
+    sm_buf_init(&json, TEXT_MAX * 8);
+    bool right = true;
+    while (right && !last) {
+        part p = {0};
+        right = cut_part(&rest, mark, &head, &text, &last) && read_part_head(head, &p) &&
+                put_part(digest, &p, head, text, &json) && add_field(f, p.name, &json);
+    }
+    sm_buf_fini(&json);
+    bool ends = rest.n == 0 || (rest.n == 2 && memcmp(rest.p, "\r\n", 2) == 0);
+    return finish(f, right && ends, out);
+}
+
+/* ---- wrappings -------------------------------------------------------------------------------*/
+
+bool gw_unpack_gzip(sm_str body, sm_buf *out)
+{
+    z_stream z = {.next_in = (Bytef *)(uintptr_t)body.p, .avail_in = (uInt)body.n};
+    if (body.n > UINT32_MAX || inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
+        return false;
+    int status = Z_OK;
+    while (status == Z_OK && sm_buf_reserve(out, 4096)) {
+        size_t room = out->cap - out->len;
+        z.next_out = (Bytef *)out->p + out->len;
+        z.avail_out = room > UINT32_MAX ? UINT32_MAX : (uInt)room;
+        size_t given = z.avail_out;
+        status = inflate(&z, Z_NO_FLUSH);
+        out->len += given - z.avail_out;
+    }
+    bool whole = status == Z_STREAM_END && z.avail_in == 0;
+    inflateEnd(&z);
+    return whole;
+}
+
+/* Pieces of "SIZE;chunk-signature=...", CR LF, bytes, CR LF; the last one has size 0, and trailers
+ * may follow it. Trailers are sums of the bytes, and say nothing more. */
+bool gw_unpack_aws(sm_str body, sm_buf *out)
+{
+    for (;;) {
+        const char *end = memmem(body.p, body.n, "\r\n", 2);
+        if (end == NULL)
+            return false;
+        size_t line = (size_t)(end - body.p), size = 0, i = 0;
+        for (; i < line && hex_digit(body.p[i]) >= 0; i++) {
+            if (size > SIZE_MAX >> 8)
+                return false;
+            size = size * 16 + (size_t)hex_digit(body.p[i]);
+        }
+        if (i == 0 || (i < line && body.p[i] != ';'))
+            return false;
+        body = (sm_str){end + 2, body.n - line - 2};
+        if (size == 0)
+            return true;
+        if (body.n < 2 || size > body.n - 2 || memcmp(body.p + size, "\r\n", 2) != 0)
+            return false;
+        sm_buf_bytes(out, body.p, size);
+        if (out->err != SM_OK)
+            return false;
+        body = (sm_str){body.p + size + 2, body.n - size - 2};
+    }
+}

@@ -1,0 +1,33 @@
+/*
+ * The bodies of requests, for comparing them: what a body says, whatever its bytes are.
+ *
+ * A form counts by its fields, urlencoded or multipart: the order of different names and the
+ * boundary say nothing. What is shown of a field is all that is sent of it, so two forms that
+ * differ are never taken for one. A body that cannot be shown so counts by its bytes.
+ */
+#ifndef SM_GATEWAY_FORM_H
+#define SM_GATEWAY_FORM_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/digest.h"
+
+/* Appends the fields as a JSON object: a text, null for a name without a value, a list where a name
+ * is there several times. False if the body cannot be read so, or not be shown: then `out` is as
+ * before. */
+bool gw_form_urlencoded(sm_arena *a, sm_str body, sm_buf *out);
+
+/* The same of multipart/form-data. A field with more than a name and a text is {"filename", "type",
+ * "size", "sha256"}, and "head_sha256" if its head says anything else. */
+bool gw_form_multipart(sm_arena *a, sm_digest *digest, sm_str body, sm_str boundary, sm_buf *out);
+
+/* A parameter of a header's value, such as boundary in Content-Type: as it is, or without its
+ * quotes. Absent if it is not there, or there twice, or not well formed. */
+sm_str gw_parameter(sm_arena *a, sm_str value, const char *name);
+
+/* What is packed in a body with Content-Encoding gzip, or signed piece by piece (aws-chunked).
+ * False if it is not so, or more than `out` holds. */
+bool gw_unpack_gzip(sm_str body, sm_buf *out);
+bool gw_unpack_aws(sm_str body, sm_buf *out);
+
+#endif

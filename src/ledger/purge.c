@@ -1,0 +1,173 @@
+/*
+ * Purging: records whose time is over, and events that are past their retention.
+ *
+ * Events are removed only under a seal: a "purged" seal is written first. A record that decides an
+ * answer always has an event: before its newest event is removed, it gets a new one, "kept".
+ */
+#include <stdlib.h>
+
+#include "base/limits.h"
+#include "ledger/resource.h"
+#include "ledger/seal.h"
+
+#define PAGE        1000u
+#define PURGE_BATCH 200u /* records in one transaction: a few milliseconds */
+
+/* ---- events ----------------------------------------------------------------------------------*/
+
+typedef struct old_events {
+    sm_work *w;
+    int64_t before;
+    sm_seal newest;     /* the newest seal under which everything is old enough */
+    uint64_t purged_to; /* up to where a seal calls events purged */
+    bool young;
+} old_events;
+
+static bool find_old(void *context, const semel_event *e)
+{
+    old_events *o = context;
+    sm_seal seal;
+    bool is = e->id == 0 && sm_seal_parse(&o->w->call, e, &seal);
+    if (is && seal.purged && seal.to > o->purged_to)
+        o->purged_to = seal.to;
+    if (e->at >= o->before) {
+        o->young = true;
+        return false;
+    }
+    if (is && !seal.purged)
+        o->newest = seal;
+    return true;
+}
+
+/* ---- records that outlive their history ------------------------------------------------------*/
+
+typedef struct keeping {
+    uint64_t to;
+    sm_handle effects[PAGE]; /* with events that may be their newest */
+    sm_hash heads[PAGE];
+    size_t n;
+} keeping;
+
+static bool collect(void *context, const semel_event *e)
+{
+    keeping *k = context;
+    if (e->seq > k->to)
+        return false;
+    if (e->id != 0) {
+        k->effects[k->n] = (sm_handle){.shard = e->shard, .id = e->id, .generation = e->generation};
+        k->heads[k->n++] = e->hash;
+    }
+    return k->n < PAGE;
+}
+
+/* Writes an event with the digests of the record, unless the record has a newer event or a newer
+ * generation, or no answer depends on it any more. */
+static sm_err keep(semel *s, sm_work *w, const sm_handle *effect, const sm_hash *head)
+{
+    for (int races = 0; races < SM_RACES_MAX; races++) {
+        sm_err e = sm_load_handle(s, w, effect, true);
+        if (e != SM_OK || w->cur.generation != effect->generation ||
+            memcmp(&w->cur.head, head, sizeof *head) != 0 || !sm_record_decides(&w->cur, w->now))
+            return e == SEMEL_E_NOT_FOUND ? SM_OK : e;
+        w->step = (sm_step){
+            .next = w->memo.effect, .changed = true, .notes = {SM_N_KEPT}, .note_count = 1};
+        sm_body_start(w);
+        e = sm_resource_keep(s, w);
+        if (e == SM_OK)
+            e = sm_write(s, w, &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0})});
+        if (e != SEMEL_E_STALE)
+            return e;
+    }
+    return SEMEL_E_UNAVAILABLE;
+}
+
+/* Before events are removed, every record that an answer depends on gets a new one. */
+static sm_err keep_records(semel *s, sm_work *w, uint64_t to, semel_fault *fault)
+{
+    keeping *k = malloc(sizeof *k);
+    if (k == NULL)
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+    k->to = to;
+    sm_err e = SM_OK;
+    for (uint64_t after = 0, before = 1; after != before && after < to && e == SM_OK;) {
+        before = after;
+        k->n = 0;
+        e = s->ops->events(s->store, NULL, &after, PAGE, collect, k, fault);
+        for (size_t i = 0; i < k->n && e == SM_OK; i++) {
+            e = keep(s, w, &k->effects[i], &k->heads[i]);
+            if (e != SM_OK)
+                sm_fault_set(fault, e, "%s",
+                             w->fault.text[0] != '\0' ? w->fault.text : semel_err_text(e));
+        }
+    }
+    free(k);
+    return e;
+}
+
+/* Finds up to which number events may be removed, and writes the seal. *to is 0 if none may. */
+static sm_err retire_events(semel *s, sm_work *w, uint64_t *to, semel_fault *fault)
+{
+    *to = 0;
+    semel_health h;
+    sm_err e = s->ops->health(s->store, false, &h, fault);
+    old_events o = {.w = w, .before = sm_now(s) - s->o.audit_retention_ms};
+    uint64_t covered_to;
+    bool keyed = false;
+    if (e == SM_OK)
+        e = sm_seal_covered(s, w, &h, &covered_to, &keyed, fault);
+    if (e != SM_OK || h.oldest_event_at == 0 || h.oldest_event_at >= o.before ||
+        (keyed && s->seal_key == NULL))
+        return e;
+    for (uint64_t after = 0, before = 1; after != before && !o.young && e == SM_OK;) {
+        before = after;
+        e = s->ops->events(s->store, NULL, &after, PAGE, find_old, &o, fault);
+    }
+    if (e != SM_OK || o.newest.to <= o.purged_to)
+        return e;
+    sm_seal gone = {.purged = true,
+                    .keyed = s->seal_key != NULL,
+                    .from = 1,
+                    .to = o.newest.to,
+                    .sealed = covered_to,
+                    .events = o.newest.events,
+                    .digest = o.newest.digest};
+    e = keep_records(s, w, gone.to, fault);
+    if (e == SM_OK)
+        e = sm_seal_write(s, w, &h, &gone, fault);
+    if (e == SM_OK)
+        *to = gone.to;
+    return e == SEMEL_E_STALE ? SM_OK : e;
+}
+
+/* Purges up to an event's number, until nothing is left or `progress` says stop. */
+static sm_err purge_to(semel *s, uint64_t events_to, semel_progress_fn *progress, void *context,
+                       uint64_t *done, bool *enough, semel_fault *fault)
+{
+    int64_t notes_before = sm_now(s) - s->o.audit_retention_ms;
+    sm_err e = SM_OK;
+    for (bool left = true; left && e == SM_OK && !*enough;) {
+        e = s->ops->purge(s->store, PURGE_BATCH, events_to, notes_before, done, &left, fault);
+        *enough = progress != NULL && !progress(context, *done, 0);
+    }
+    return e;
+}
+
+/* Records first: removing events begins with writing a seal, which a store that is full refuses. */
+semel_err semel_purge(semel *s, semel_progress_fn *progress, void *context, uint64_t *done,
+                      semel_fault *fault)
+{
+    *done = 0;
+    bool enough = false;
+    uint64_t events_to = 0;
+    sm_err e = purge_to(s, 0, progress, context, done, &enough, fault);
+    if (e != SM_OK || enough)
+        return e;
+    semel_answer *a = semel_answer_new();
+    if (a == NULL)
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+    e = retire_events(s, sm_work_start(a), &events_to, fault);
+    semel_answer_free(a);
+    if (e == SM_OK && events_to > 0)
+        e = purge_to(s, events_to, progress, context, done, &enough, fault);
+    return e;
+}
