@@ -2,10 +2,13 @@
 -- bytes with a bearer token.
 --
 --   SEMEL_BENCH_TOKEN  the token
+--   SEMEL_BENCH_PATH   another path: one below /proxy/, where the same bytes are the body
 --   SEMEL_BENCH_FRESH  a number of at most four digits: every call is about another order, and no
 --                      other number has the same orders. Absent: all calls are equal
 
-local head = "POST /v1/call HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+local head = "POST " .. (os.getenv("SEMEL_BENCH_PATH") or "/v1/call")
+    .. " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    .. "Semel-Scope: order-000000123\r\n"
     .. "Authorization: Bearer " .. os.getenv("SEMEL_BENCH_TOKEN") .. "\r\n"
 local before = '{"scope":"order-'
 local behind = '","tool":"stripe.charge","args":{"amount":1000,"currency":"usd",'

@@ -18,6 +18,7 @@
 tap_count=0
 tap_failed=0
 scratch=$(mktemp -d) || exit 70
+export XDG_STATE_HOME=$scratch/state # what handles note stays out of the home of who tests
 tap_exits=()
 trap 'tap_exit' EXIT
 

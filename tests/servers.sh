@@ -4,6 +4,8 @@
 #
 #   postgres_start NAME [SETTING=VALUE...]        a new cluster; role and database `semel`
 #   postgres_standby NAME OF [SETTING=VALUE...]   a replica of another one
+#   postgres_cut NAME                             such a replica hears nothing more, and lags behind
+#   postgres_promote NAME                         it takes writes now
 #   pgbouncer_start NAME OF [SETTING=VALUE...]    in transaction mode, in front of a Postgres
 #   redis_start NAME ["DIRECTIVE VALUE"...]       which syncs every write
 #   redis_cluster_start NAME ["DIRECTIVE VALUE"...]   three masters: NAME1, NAME2 and NAME3
@@ -223,6 +225,14 @@ postgres_standby() {
         server_up "$name" postgres || return
     server_url[$name]=postgres://semel:$server_password@127.0.0.1:${server_port[$name]}/semel
 }
+
+postgres_cut() {
+    postgres_sql "$1" "ALTER SYSTEM SET primary_conninfo = ''" &&
+        postgres_sql "$1" "SELECT pg_reload_conf()" >/dev/null || return
+    while [ "$(postgres_sql "$1" "SELECT count(*) FROM pg_stat_wal_receiver")" = 1 ]; do sleep 0.05; done
+}
+
+postgres_promote() { [ "$(postgres_sql "$1" "SELECT pg_promote()")" = t ]; }
 
 # ---- PgBouncer
 

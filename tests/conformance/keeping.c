@@ -313,6 +313,70 @@ static void notes_go_when_they_are_old(void **state)
     seen_free(s);
 }
 
+static void write_counters(ledger *l, uint64_t n, const semel_counter *counters, size_t count)
+{
+    semel_write w = fresh(n);
+    w.counters = counters;
+    w.n_counters = count;
+    claim_new(l, &w);
+}
+
+static void a_counter_goes_when_its_latest_end_is_over(void **state)
+{
+    ledger *l = *state;
+    int64_t over = clock_ms() - 5000, later = clock_ms() + 600000;
+    semel_counter first[] = {
+        {SM_STR("over"), 3, INT64_MAX, over},       {SM_STR("later"), 3, INT64_MAX, later},
+        {SM_STR("never"), 3, INT64_MAX, INT64_MAX}, {SM_STR("ever"), 3, INT64_MAX, 0},
+        {SM_STR("kept"), 3, INT64_MAX, later},      {SM_STR("twice"), 3, INT64_MAX, over},
+        {SM_STR("twice"), 3, INT64_MAX, later}};
+    write_counters(l, 1, first, COUNT(first));
+    semel_counter second[] = {{SM_STR("later"), 1, INT64_MAX, over},
+                              {SM_STR("never"), 1, INT64_MAX, over},
+                              {SM_STR("ever"), 1, INT64_MAX, over},
+                              {SM_STR("kept"), 1, INT64_MAX, 0},
+                              {SM_STR("kept"), 1, INT64_MAX, over}};
+    write_counters(l, 2, second, COUNT(second));
+    purge_all(l, 0, 0);
+    assert_int_equal(counter_of(l, "over"), 0);
+    assert_int_equal(counter_of(l, "later"), 4);
+    assert_int_equal(counter_of(l, "never"), 4);
+    assert_int_equal(counter_of(l, "ever"), 4);
+    assert_int_equal(counter_of(l, "kept"), 5);
+    assert_int_equal(counter_of(l, "twice"), 6);
+    semel_counter again = {SM_STR("over"), 1, 1, later}; /* it begins anew */
+    write_counters(l, 3, &again, 1);
+    purge_all(l, 0, 0);
+    assert_int_equal(counter_of(l, "over"), 1);
+    semel_health h;
+    expect_error(l->ops->health(l->st, true, &h, NULL), SEMEL_OK);
+}
+
+static void counters_go_in_bounded_batches(void **state)
+{
+    ledger *l = *state;
+    int64_t over = clock_ms() - 5000;
+    for (uint64_t n = 1; n <= 25; n++) {
+        char name[16];
+        snprintf(name, sizeof name, "c%d", (int)n);
+        semel_counter c = {sm_str_from(name), 1, INT64_MAX, over};
+        write_counters(l, n, &c, 1);
+    }
+    uint64_t done = 0;
+    bool left = true;
+    for (int rounds = 0; left; rounds++) {
+        uint64_t before = done;
+        assert_true(rounds < 30);
+        expect_error(l->ops->purge(l->st, 10, 0, 0, &done, &left, NULL), SEMEL_OK);
+        assert_true(done - before <= 10);
+    }
+    for (int n = 1; n <= 25; n++) {
+        char name[16];
+        snprintf(name, sizeof name, "c%d", n);
+        assert_int_equal(counter_of(l, name), 0);
+    }
+}
+
 /* ---- health ----------------------------------------------------------------------------------*/
 
 static void health_tells_what_is_there(void **state)
@@ -366,6 +430,21 @@ static void health_tells_what_is_there(void **state)
     seen_free(s);
 }
 
+static void a_try_to_write_changes_nothing(void **state)
+{
+    ledger *l = *state;
+    if (l->ops->try_write == NULL)
+        skip();
+    semel_write w = fresh(1);
+    claim_new(l, &w);
+    uint64_t seq = last_seq(l);
+    for (int i = 0; i < 3; i++)
+        expect_error(l->ops->try_write(l->st, NULL), SEMEL_OK);
+    assert_int_equal(last_seq(l), seq);
+    semel_record one = get_key(l, 1);
+    assert_int_equal(one.version, 1);
+}
+
 int keeping_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,7 +461,10 @@ int keeping_tests(void)
         on_ledger(events_go_up_to_a_seq_and_seals_stay),
         on_ledger(events_go_in_bounded_batches),
         on_ledger(notes_go_when_they_are_old),
+        on_ledger(a_counter_goes_when_its_latest_end_is_over),
+        on_ledger(counters_go_in_bounded_batches),
         on_ledger(health_tells_what_is_there),
+        on_ledger(a_try_to_write_changes_nothing),
     };
     return cmocka_run_group_tests_name("keeping", tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ static void everything_is_there_after_closing_and_opening(void **state)
     ledger *l = *state;
     must_open(l);
     needs_caps(l, SEMEL_STORE_DURABLE);
-    semel_counter counter = {SM_STR("spent"), 5, 10};
+    semel_counter counter = {SM_STR("spent"), 5, 10, 0};
     semel_write w = fresh(1);
     w.counters = &counter;
     w.n_counters = 1;
@@ -114,7 +114,7 @@ static void two_handles_are_one_ledger(void **state)
     must_open(a);
     needs_caps(a, SEMEL_STORE_SHARED);
     ledger *b = handle_new(a);
-    semel_counter counter = {SM_STR("spent"), 6, 10};
+    semel_counter counter = {SM_STR("spent"), 6, 10, 0};
     semel_record cur, got;
     bool inserted = true;
     for (uint64_t n = 1; n <= 20; n++) {

@@ -145,7 +145,8 @@ static void spend(worker *w)
         if (l->ops->counter(l->st, shard_of(SCOPE), SM_STR("money"), &value, NULL) != SEMEL_OK ||
             value > 100)
             w->wrong = "the counter is over its cap";
-        semel_counter counters[] = {{SM_STR("calls"), 1, INT64_MAX}, {SM_STR("money"), 3, 100}};
+        semel_counter counters[] = {{SM_STR("calls"), 1, INT64_MAX, 0},
+                                    {SM_STR("money"), 3, 100, 0}};
         semel_write mine = fresh(1 + w->index * 100 + i);
         semel_record cur;
         bool inserted;

@@ -238,13 +238,14 @@ static void counters_are_written_with_the_record(void **state)
 {
     ledger *l = *state;
     assert_int_equal(counter_of(l, "calls"), 0);
-    semel_counter first[] = {{SM_STR("calls"), 1, INT64_MAX}, {SM_STR("cost/\xc3\xa9"), 250, 1000}};
+    semel_counter first[] = {{SM_STR("calls"), 1, INT64_MAX, 0},
+                             {SM_STR("cost/\xc3\xa9"), 250, 1000, 0}};
     expect_error(claim_counting(l, 1, first, 2), SEMEL_OK);
     assert_int_equal(counter_of(l, "calls"), 1);
     assert_int_equal(counter_of(l, "cost/\xc3\xa9"), 250);
     semel_record cur = get_key(l, 1);
     semel_write w = change(&cur, SEMEL_S_SUCCEEDED);
-    semel_counter second[] = {{SM_STR("cost/\xc3\xa9"), -50, 1000}};
+    semel_counter second[] = {{SM_STR("cost/\xc3\xa9"), -50, 1000, 0}};
     w.counters = second;
     w.n_counters = 1;
     apply_to(l, &w);
@@ -256,7 +257,7 @@ static void counters_are_written_with_the_record(void **state)
 static void a_counter_reaches_its_cap_and_does_not_pass_it(void **state)
 {
     ledger *l = *state;
-    semel_counter c = {SM_STR("spent"), 7, 10};
+    semel_counter c = {SM_STR("spent"), 7, 10, 0};
     expect_error(claim_counting(l, 1, &c, 1), SEMEL_OK);
     c.delta = 4;
     expect_error(claim_counting(l, 2, &c, 1), SEMEL_E_OVER_CAP);
@@ -276,7 +277,8 @@ static void a_write_over_a_cap_writes_nothing(void **state)
     ledger *l = *state;
     semel_record one = settled(l, 1), cur;
     uint64_t seq = last_seq(l);
-    semel_counter c[] = {{SM_STR("fits"), 1, 10}, {SM_STR("full"), 11, 10}, {SM_STR("too"), 1, 10}};
+    semel_counter c[] = {
+        {SM_STR("fits"), 1, 10, 0}, {SM_STR("full"), 11, 10, 0}, {SM_STR("too"), 1, 10, 0}};
     expect_error(claim_counting(l, 2, c, 3), SEMEL_E_OVER_CAP);
     semel_hash key = key_of(2);
     expect_error(try_get(l, &(semel_ref){.key = &key}, &cur), SEMEL_E_NOT_FOUND);
@@ -295,12 +297,12 @@ static void a_write_over_a_cap_writes_nothing(void **state)
 static void taking_from_a_counter_is_never_refused(void **state)
 {
     ledger *l = *state;
-    semel_counter c = {SM_STR("spent"), 100, 100};
+    semel_counter c = {SM_STR("spent"), 100, 100, 0};
     expect_error(claim_counting(l, 1, &c, 1), SEMEL_OK);
-    c = (semel_counter){SM_STR("spent"), -1, 5}; /* the cap was lowered meanwhile */
+    c = (semel_counter){SM_STR("spent"), -1, 5, 0}; /* the cap was lowered meanwhile */
     expect_error(claim_counting(l, 2, &c, 1), SEMEL_OK);
     assert_int_equal(counter_of(l, "spent"), 99);
-    c = (semel_counter){SM_STR("spent"), -200, 0};
+    c = (semel_counter){SM_STR("spent"), -200, 0, 0};
     expect_error(claim_counting(l, 3, &c, 1), SEMEL_OK);
     assert_int_equal(counter_of(l, "spent"), -101);
 }
@@ -308,7 +310,7 @@ static void taking_from_a_counter_is_never_refused(void **state)
 static void a_counter_named_twice_counts_twice(void **state)
 {
     ledger *l = *state;
-    semel_counter c[] = {{SM_STR("spent"), 6, 10}, {SM_STR("spent"), 5, 10}};
+    semel_counter c[] = {{SM_STR("spent"), 6, 10, 0}, {SM_STR("spent"), 5, 10, 0}};
     expect_error(claim_counting(l, 1, c, 2), SEMEL_E_OVER_CAP);
     assert_int_equal(counter_of(l, "spent"), 0);
     c[1].delta = 4;

@@ -8,6 +8,7 @@
 
 #define ROUNDS     9
 #define PROMISE_NS (50 * 1000000ll)
+#define GIVE_UP_NS (10 * 1000000000ll)
 
 static int compare(const void *a, const void *b)
 {
@@ -28,7 +29,8 @@ static semel_err wait_for(ledger *l, const semel_hash *key, uint64_t generation,
                         monotonic_ns() + ms * 1000000, NULL);
 }
 
-/* Waits until it is told that the time is up; a store may wake for no reason. */
+/* Waits until the store says that the time is up. A store may wake for no reason, also when the
+ * time has just passed, so it is asked until it says so. */
 static semel_err wait_out(ledger *l, const semel_hash *key, uint64_t generation, uint64_t version,
                           int64_t deadline_ns)
 {
@@ -36,7 +38,7 @@ static semel_err wait_out(ledger *l, const semel_hash *key, uint64_t generation,
     do {
         err = l->ops->wait(l->st, of_key(&(semel_ref){.key = key, .generation = generation}),
                            version, deadline_ns, NULL);
-    } while (err == SEMEL_OK && monotonic_ns() < deadline_ns);
+    } while (err == SEMEL_OK && monotonic_ns() < deadline_ns + GIVE_UP_NS);
     return err;
 }
 

@@ -24,7 +24,7 @@ static void a_known_key_is_given_and_nothing_is_written(void **state)
 {
     ledger *l = *state;
     semel_write w = fresh(1), other = fresh(1);
-    semel_counter counter = {SM_STR("spent"), 5, INT64_MAX};
+    semel_counter counter = {SM_STR("spent"), 5, INT64_MAX, 0};
     semel_record first = claim_new(l, &w), cur;
     uint64_t seq = last_seq(l);
     bool inserted = true;
@@ -200,7 +200,7 @@ static void another_version_is_stale_and_nothing_is_written(void **state)
 {
     ledger *l = *state;
     semel_record cur = settled(l, 1), now;
-    semel_counter counter = {SM_STR("spent"), 5, INT64_MAX};
+    semel_counter counter = {SM_STR("spent"), 5, INT64_MAX, 0};
     uint64_t seq = last_seq(l);
     static const uint64_t expected[] = {0, 1, 3, UINT64_MAX};
     for (size_t i = 0; i < COUNT(expected); i++) {
@@ -215,6 +215,24 @@ static void another_version_is_stale_and_nothing_is_written(void **state)
     expect_record(&got, &cur);
     assert_int_equal(last_seq(l), seq);
     assert_int_equal(counter_of(l, "spent"), 0);
+}
+
+static void another_history_of_the_same_version_is_stale(void **state)
+{
+    ledger *l = *state;
+    semel_write w = fresh(1);
+    semel_record cur, now;
+    bool inserted;
+    expect_error(try_claim(l, &w, &cur, &inserted), SEMEL_OK);
+    uint64_t seq = last_seq(l);
+    semel_record lost = cur; /* as it was before the store lost it, and others made it anew */
+    lost.head = key_of(77);
+    w = change(&lost, SEMEL_S_SUCCEEDED);
+    expect_error(try_apply(l, &w, &now), SEMEL_E_STALE);
+    expect_record(&now, &cur);
+    assert_int_equal(last_seq(l), seq);
+    w = change(&cur, SEMEL_S_SUCCEEDED);
+    expect_error(try_apply(l, &w, &now), SEMEL_OK);
 }
 
 static void a_write_to_no_record_is_not_found(void **state)
@@ -328,6 +346,7 @@ int writing_tests(void)
         on_ledger(a_write_replaces_the_record_and_its_version_grows_by_one),
         on_ledger(apply_tells_the_time),
         on_ledger(another_version_is_stale_and_nothing_is_written),
+        on_ledger(another_history_of_the_same_version_is_stale),
         on_ledger(a_write_to_no_record_is_not_found),
         on_ledger(what_is_the_same_stays_as_stored),
         on_ledger(what_is_not_the_same_is_replaced),

@@ -23,6 +23,9 @@ static void try_life(sm_str bytes)
                       .settled_at = c[4],
                       .window_end = c[5],
                       .result_end = c[6],
+                      .version = 1,
+                      .scope = SM_STR("s"),
+                      .tool = SM_STR("t"),
                       .life = {bytes.p + sizeof c, bytes.n - sizeof c}};
     sm_memo m, again;
     if (sm_memo_unpack(&r, &m) != SM_OK)

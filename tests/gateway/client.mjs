@@ -121,6 +121,17 @@ export class Raw {
         }
     }
 
+    // The head of the first answer that comes.
+    async head(limitMs = 5000) {
+        const end = Date.now() + limitMs;
+        for (;;) {
+            const at = this.received.indexOf('\r\n\r\n');
+            if (at >= 0) return this.received.toString('latin1', 0, at);
+            if (Date.now() > end || this.socket.destroyed) return '';
+            await new Promise((resolve) => setTimeout(resolve, 5));
+        }
+    }
+
     hangUp() {
         this.socket.destroy();
     }

@@ -30,6 +30,35 @@ async function trickle(raw, bytes, pauseMs) {
     }
 }
 
+test('at most 1024 connections have room for large heads, and the others go on', async () => {
+    const other = await Gateway.start({});
+    const ask = async (n) => {
+        const raw = await Raw.connect(other.port);
+        raw.write(bytesOf('GET', '/healthz', { 'X-Long': 'c'.repeat(n) }));
+        return [await raw.status(), raw];
+    };
+    const all = [];
+    for (let n = 0; n < 16; n++) all.push(...(await Promise.all(Array.from({ length: 64 }, () => ask(3000)))));
+    assert.ok(all.every(([status]) => status === 200));
+    assert.equal((await ask(20_000))[0], 431);
+    assert.equal((await ask(3000))[0], 200, 'what fits into little is taken');
+    for (const [, raw] of all.slice(0, 10)) raw.hangUp();
+    await eventually('there is room again', async () => (await ask(20_000))[0] === 200);
+    for (const [, raw] of all) raw.hangUp();
+    await other.stop();
+});
+
+test('a connection that says nothing is cut off, and may speak late', async () => {
+    const late = await Raw.connect(gw.port);
+    const silent = await Raw.connect(gw.port);
+    await sleep(1000);
+    late.write(bytesOf('GET', '/healthz', {}));
+    assert.equal(await late.status(), 200);
+    const took = await Promise.race([silent.closed, sleep(8000).then(() => Infinity)]);
+    assert.ok(took > 1500 && took < 6000, `cut off after ${took} ms`);
+    late.hangUp();
+});
+
 test('a head that trickles in is cut off', async () => {
     const raw = await Raw.connect(gw.port);
     trickle(raw, bytesOf('GET', '/healthz', { 'X-Slow': 'x'.repeat(400) }), 100);
@@ -207,6 +236,44 @@ test('a log that nobody reads does not keep it from ending', async () => {
     child.kill('SIGTERM');
     assert.equal(await Promise.race([ended, sleep(8000).then(() => 'still there')]), 0);
     child.stderr.destroy();
+});
+
+test('one token has a quarter of the executions and of the places to wait', async () => {
+    const contract = shop(up);
+    contract.tools.slow.upstream.url = contract.tools.slow.upstream.url.replace('/slow/400', '/slow/3000');
+    const narrow = await Gateway.start({
+        contract, env: { SHOP_SECRET: 's' }, config: { limits: { in_flight: 8, waiting: 8 } },
+    });
+    const slow = (who, tool = 'slow') => {
+        const order = newOrder();
+        return { order, answer: who.call({ scope: 'shop/1', tool, args: { order_id: order, amount: 1 } }) };
+    };
+    // Two of eight are executed for one token, and the others' are free.
+    const own = [slow(narrow.agent), slow(narrow.agent)];
+    await eventually('two run', () => own.every(({ order }) => up.times(order) === 1));
+    const third = slow(narrow.agent, 'charge');
+    const refused = await third.answer;
+    assertProblem(refused, 503, 'OVERLOADED');
+    assert.match(refused.json.detail, /This token has its share of executions running/);
+    assert.match(refused.headers['retry-after'], /^\d+$/);
+    assert.equal(up.times(third.order), 0);
+    const other = slow(narrow.agent2, 'charge');
+    assert.equal((await other.answer).status, 200);
+    for (const { answer } of own) assert.equal((await answer).status, 200);
+    assert.equal((await slow(narrow.agent, 'charge').answer).status, 200, 'there is room again');
+    // Of those who wait, too: the third one of a token is answered at once.
+    const wanted = { scope: 'shop/1', tool: 'gift', args: { order_id: newOrder(), amount: 500 } };
+    const abort = new AbortController();
+    const waits = (who) => who.call({ ...wanted, wait_ms: 60_000 }, { signal: abort.signal }).catch(() => null);
+    const waiting = [waits(narrow.agent), waits(narrow.agent)];
+    const places = () => narrow.metric(/^semel_requests_parked/);
+    await eventually('two wait', async () => (await places()) === 2);
+    assertProblem(await narrow.agent.call({ ...wanted, wait_ms: 60_000 }), 202, 'AWAITING_APPROVAL');
+    waiting.push(waits(narrow.agent2));
+    await eventually('and one of another token', async () => (await places()) === 3);
+    abort.abort();
+    await Promise.all(waiting);
+    await narrow.kill();
 });
 
 const parked = () => gw.metric(/^semel_.*(parked|waiting)/);

@@ -107,6 +107,23 @@ test('who asked cannot approve it, unless the contract allows that', async () =>
     await gw.state(own.effect, 'succeeded');
 });
 
+test('everybody who asked is kept from approving, and whoever approved from asking', async () => {
+    const order = newOrder();
+    const wanted = await asked(gift(order));
+    const again = await asked(gift(order), gw.admin);
+    assert.deepEqual(again, wanted); // the same request
+    assertProblem(await decide(gw.admin, 'approve', wanted), 403, 'FORBIDDEN');
+    assert.match(JSON.stringify(await gw.effect(wanted.effect)), /"asked"/);
+    const second = { scope: 'shop/1', tool: 'pair', args: { order_id: newOrder() } };
+    const quorum = await asked(second); // two have to approve
+    assert.equal((await decide(gw.admin, 'approve', quorum)).status, 200);
+    assertProblem(await gw.admin.call(second), 403, 'FORBIDDEN');
+    assert.equal((await decide(gw.operator, 'approve', quorum)).status, 200);
+    await gw.state(quorum.effect, 'succeeded');
+    assert.equal((await gw.effect(wanted.effect)).state, 'pending_approval');
+    assert.equal(up.times(order), 0);
+});
+
 test('an approver of another scope finds nothing to approve', async () => {
     const order = newOrder();
     const wanted = await asked(gift(order));

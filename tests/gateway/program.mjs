@@ -42,7 +42,20 @@ export async function freePort() {
 
 // Runs the program to its end.
 export function run(args, options = {}) {
-    const result = spawnSync(semel, args, { encoding: 'utf8', timeout: 20_000, ...options });
+    const result = spawnSync(semel, args, { encoding: 'utf8', timeout: 20_000, maxBuffer: 1 << 28, ...options });
     if (result.error) throw result.error;
     return result;
+}
+
+// A certificate for this machine, as the configuration's `tls` wants it.
+export function certificate() {
+    const key = newPath('key.pem');
+    const cert = newPath('cert.pem');
+    const made = spawnSync('openssl', [
+        'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes',
+        '-keyout', key, '-out', cert, '-days', '2', '-subj', '/CN=localhost',
+        '-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1',
+    ]);
+    if (made.status !== 0) throw new Error(String(made.stderr));
+    return { key, certificate: cert };
 }

@@ -51,6 +51,7 @@ const gw = await Gateway.start({
             api: { url: up.url, timeout: '3s' },
             based: { url: `${up.url}/v1/base`, headers: { Authorization: 'Bearer ${PROXY_SECRET}' } },
             keyed: { url: up.url, idempotency: { header: 'Idempotency-Key', window: '24h' } },
+            named: { url: up.url, idempotency: { header: 'X-Request-Key', window: '24h' } },
             dead: { url: `http://127.0.0.1:${deadPort}` },
         },
     },
@@ -227,6 +228,72 @@ test('the declared key header carries a key of ours that is the same on a repeat
     await gw.agent.post('/proxy/keyed/once', body);
     const seen = up.work.at(-1);
     assert.match(seen.key, /^[A-Za-z0-9_-]{43}$/);
+});
+
+// The values of one header as the upstream got them, in any spelling of servers that take _ for -.
+const valuesOf = (entry, name) => entry.rawHeaders.filter((_, i) => i % 2 === 1 && entry.rawHeaders[i - 1].toLowerCase().replaceAll('_', '-') === name);
+
+test('headers that are there several times keep their order', async () => {
+    const headers = { 'x-list': ['c', 'a', 'b', 'a'], 'accept-language': ['la', 'de'] };
+    for (const method of ['GET', 'POST']) {
+        const body = method === 'POST' ? order() : undefined;
+        assert.equal((await gw.agent.request(method, '/proxy/api/once', body, { headers })).status, 200);
+        const entry = up.seen.at(-1);
+        assert.deepEqual(valuesOf(entry, 'x-list'), ['c', 'a', 'b', 'a'], method);
+        assert.deepEqual(valuesOf(entry, 'accept-language'), ['la', 'de'], method);
+    }
+});
+
+test('a configured header takes the place of all that the client sends for it', async () => {
+    const headers = { 'x-request-key': ['mine', 'mine too'], 'X_Request_Key': 'mine as well', Authorization_: 'x' };
+    assert.equal((await gw.agent.post('/proxy/named/once', order(), { headers })).status, 200);
+    const keys = valuesOf(up.seen.at(-1), 'x-request-key');
+    assert.equal(keys.length, 1, keys);
+    assert.match(keys[0], /^"?[A-Za-z0-9_-]{43}"?$/);
+    await gw.agent.post('/proxy/named/once', order(), { headers: { 'X.Request!Key': 'mine' } });
+    assert.ok(!up.seen.at(-1).rawHeaders.includes('mine'), up.seen.at(-1).rawHeaders);
+    await gw.agent.post('/proxy/based/once', order(), { headers: { Authorization_X: 'kept', AUTHORIZATION: `Bearer ${gw.texts.agent}` } });
+    assert.deepEqual(valuesOf(up.seen.at(-1), 'authorization'), [`Bearer ${secret}`]);
+});
+
+test('a body that is labelled as another encoding counts by its bytes: its value is not ours to read', async () => {
+    const { order_id } = order();
+    const bodies = [`{"order_id":"${order_id}","n":1}`, `{ "n":1, "order_id":"${order_id}"}`];
+    const times = async (path, headers) => {
+        const before = up.seen.length;
+        for (const body of bodies) await gw.agent.post(`/proxy/api/once/${path}`, body, { headers });
+        return up.seen.length - before;
+    };
+    assert.equal(await times('a', { 'content-type': 'application/json; charset=utf-8' }), 1);
+    assert.equal(await times('b', { 'content-type': 'application/json; charset=utf-7' }), 2);
+    assert.equal(await times('c', { 'content-type': 'application/json; charset = utf-7' }), 2);
+    assert.equal(await times('d', { 'content-encoding': 'x-other' }), 2);
+});
+
+test('a header that decides something is refused in a spelling that only some servers read', async () => {
+    const before = up.seen.length;
+    const names = ['Content_Type', 'content.type', 'Content_Encoding', 'Content_Length', 'Transfer_Encoding', 'Idempotency_Key',
+        'Idempotency!Key', 'Last_Event_ID', 'Mcp_Session_Id', 'Mcp-Session_Id', 'Mcp_Anything', 'Semel_Scope', 'Semel_Token'];
+    for (const name of names)
+        for (const method of ['GET', 'POST']) {
+            const answer = await gw.agent.request(method, '/proxy/api/once', method === 'POST' ? order() : undefined, { headers: { [name]: 'x' } });
+            assertProblem(answer, 400, 'BAD_ARGUMENTS', /spell/);
+        }
+    assert.equal(up.seen.length, before);
+    await gw.agent.get('/proxy/api/once', { headers: { X_Plain: 'kept' } });
+    assert.ok(up.seen.at(-1).rawHeaders.includes('X_Plain'), 'other headers keep their names');
+});
+
+test('a header that asks for another path, or makes a write of a read, is refused: nothing would record it', async () => {
+    const before = up.seen.length;
+    const paths = ['X-Original-URL', 'X-Rewrite-URL', 'x_rewrite_url'];
+    const methods = ['X-HTTP-Method-Override', 'X-HTTP-Method', 'x-method-override', 'X-Original-Method', 'X_HTTP_METHOD_OVERRIDE'];
+    for (const [method, names] of [['GET', [...paths, ...methods]], ['OPTIONS', methods], ['POST', paths]])
+        for (const name of names) {
+            const body = method === 'POST' ? order() : undefined;
+            assertProblem(await gw.agent.request(method, '/proxy/api/once', body, { headers: { [name]: 'DELETE' } }), 400, 'BAD_ARGUMENTS');
+        }
+    assert.equal(up.seen.length, before);
 });
 
 test('equal requests at once: one runs, all are answered alike or told to come back', async () => {

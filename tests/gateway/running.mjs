@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { Client, Raw, bytesOf } from './client.mjs';
-import { Gateway, assert, assertProblem, freePort, newPath, run as semel } from './harness.mjs';
+import { Gateway, assert, assertProblem, certificate, freePort, newPath, run as semel } from './harness.mjs';
 import { newOrder, shop } from './shop.mjs';
 import { eventually, run, sleep, test } from './tap.mjs';
 import { Upstream } from './upstream.mjs';
@@ -131,8 +131,8 @@ test('SIGTERM: whoever waits when the time is up is told to ask again', async ()
     const order = newOrder();
     const body = { scope: 'shop/1', tool: 'stuck', args: { order_id: order } };
     const running = gw.agent.call(body);
-    const passing = gw.agent.get('/proxy/api/hang');
-    await eventually('the upstream works', () => up.times(order) === 1);
+    const passing = gw.agent.get(`/proxy/api/hang?order_id=${order}`);
+    await eventually('the upstream works', () => up.times(order) === 2);
     const { code } = await gw.stop();
     assert.equal(code, 0);
     for (const answer of [await running, await passing]) {
@@ -179,18 +179,6 @@ test('a Unix socket serves the same, and is gone afterwards', async () => {
     await gw.stop();
     assert.ok(!fs.existsSync(socketPath));
 });
-
-function certificate() {
-    const key = newPath('key.pem');
-    const cert = newPath('cert.pem');
-    const made = spawnSync('openssl', [
-        'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes',
-        '-keyout', key, '-out', cert, '-days', '2', '-subj', '/CN=localhost',
-        '-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1',
-    ]);
-    assert.equal(made.status, 0, String(made.stderr));
-    return { key, certificate: cert };
-}
 
 test('TLS with a certificate of its own', async () => {
     const tls = certificate();
@@ -391,6 +379,45 @@ test('why the ledger fails is for the log and for operators, and told once a sec
     assert.ok(troubles.length >= 1 && troubles.length <= 15, `${troubles.length} lines`);
     assert.equal(troubles[0].level, 'error');
     assert.ok(troubles[0].reason.length > 5);
+    await gw.kill();
+}, { limitMs: 60_000 });
+
+// Whether the gateway says that it is ready, in both ways in which it is asked.
+async function readiness(gw) {
+    const ready = await gw.client.get('/readyz');
+    const metrics = (await gw.admin.get('/metrics')).text;
+    const up = Number(/^semel_ledger_up (\d)$/m.exec(metrics)[1]);
+    return ready.status === 200 && up === 1 ? 'yes' : ready.status === 503 && up === 0 ? 'no' : '';
+}
+
+test('ready says what a write would meet, and again when that has healed', async () => {
+    const gw = await Gateway.start({ contract: shop(up), env });
+    const file = gw.ledger.slice('sqlite:'.length);
+    const limit = (bytes) =>
+        assert.equal(spawnSync('prlimit', ['--pid', gw.pid, `--fsize=${bytes}:`]).status, 0);
+    const troubles = [
+        ['moved', () => fs.renameSync(file, `${file}.aside`), () => fs.renameSync(`${file}.aside`, file)],
+        ['replaced', () => {
+            fs.renameSync(file, `${file}.aside`);
+            fs.writeFileSync(file, '');
+        }, () => fs.renameSync(`${file}.aside`, file)],
+        ['over a limit', () => limit(fs.statSync(`${file}-wal`).size + 10), () => limit('unlimited')],
+    ];
+    for (const [name, breakIt, mendIt] of troubles) {
+        const order = newOrder();
+        assert.equal((await gw.agent.call(charge(newOrder()))).status, 200, name);
+        breakIt();
+        await eventually(`${name}: it says that it is not ready`, async () => (await readiness(gw)) === 'no');
+        assertProblem(await gw.agent.call(charge(order)), 503, 'LEDGER_UNAVAILABLE');
+        assert.equal((await gw.client.get('/healthz')).status, 200, name);
+        mendIt();
+        await eventually(`${name}: it says that it is ready again`, async () => (await readiness(gw)) === 'yes');
+        assert.equal((await gw.agent.call(charge(order))).status, 200, name);
+        assert.equal(up.times(order), 1, name);
+    }
+    assert.match(gw.log, /no space left for/);
+    fs.unlinkSync(file);
+    await eventually('deleted: it says that it is not ready', async () => (await readiness(gw)) === 'no');
     await gw.kill();
 }, { limitMs: 60_000 });
 

@@ -60,6 +60,7 @@ export class Upstream {
             raw: request.url,
             query: url.searchParams,
             headers: request.headers,
+            rawHeaders: request.rawHeaders,
             key: request.headers['idempotency-key'],
             at: Date.now(),
         };

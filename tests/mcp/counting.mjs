@@ -107,7 +107,10 @@ for (const tool of Object.keys(kinds)) {
         const verdict = assertVerdict(await one.ask(next), 'IN_DOUBT');
         assert.equal(one.count(), 1);
         one.json('resolve', verdict.effect, '--applied', '', '--evidence', 'the file is there');
-        assert.ok(!(await one.ask(next)).result.isError);
+        // These tools have an outputSchema, and nobody recorded a result: the replay says that it is done.
+        const replay = await one.ask(next);
+        assert.equal(replay.result._meta['semel/replayed'], true, replay.line);
+        assert.match(textOf(replay), /^This was done already/);
         assert.equal(one.count(), 1);
         await next.close();
     });

@@ -2,9 +2,10 @@
 // call is sent again under the same key, or the server is asked what became of it. Only when somebody
 // asks, and never so that something is done twice.
 
+import fs from 'node:fs';
 import http from 'node:http';
 import {
-    Place, assert, assertFresh, assertReplayed, assertVerdict, effectOf, legacyVersion, modernVersion, textOf,
+    Place, assert, assertDone, assertFresh, assertReplayed, assertVerdict, effectOf, legacyVersion, modernVersion, textOf,
 } from './harness.mjs';
 import { Gateway } from '../gateway/harness.mjs';
 import { eventually, later, run, sleep, test } from '../gateway/tap.mjs';
@@ -205,13 +206,13 @@ test('it is asked about what was recorded, and whoever asks now runs its own', a
     await client.close();
 });
 
-for (const says of ['fail knows answer', 'error', 'answer', 'knows:whole answer']) {
+for (const says of ['fail knows answer', 'error', 'answer', 'knows:whole answer', 'extra:,"structuredContent":{"count":0},"StructuredContent":{"count":1}']) {
     test(`a probe that does not know ("${says}") leaves it to a person`, async () => {
         const client = await open();
         const args = { what: `unknown ${says}`, script: 'effect exit:1 | effect answer', probe: says };
         const { effect } = await lose(client, 'append', args);
         for (const n of [1, 2])
-            assertVerdict(await client.call('append', args), 'IN_DOUBT', new RegExp(`resolve ${effect}`), `call ${n}`);
+            assertVerdict(await client.call('append', args), 'IN_DOUBT', new RegExp(`effect ${effect} is in doubt`), `call ${n}`);
         assert.deepEqual(sent(args.what).map((params) => params.name), ['append', 'look']);
         assert.equal(place.effects(args.what), 1);
         await client.close();
@@ -297,6 +298,43 @@ test('a client that goes in the middle of a probe, and one that is killed', asyn
 });
 
 // ---- over HTTP
+
+test('an answer that can be read in two ways is none: a doubt', async () => {
+    const place = new Place({ contract: { tools: { append: { class: 'write' }, look: { class: 'read' } } } });
+    const client = await place.open();
+    let n = 0;
+    for (const script of [
+        'unclear:,"Result":{"content":[]}', 'unclear:,"Error":{"code":1,"message":""}', 'unclear:,"result":{}', 'unclear:,"RESULT":null',
+        'unsure:,"IsError":false', 'unsure:,"is_error":false', 'unsure:,"isError":false', 'unsure:,"ResultType":"complete"',
+        'mistaken:,"Code":-32603', 'mistaken:,"code":-32603',
+    ]) {
+        const args = { what: `unclear-${n++}`, script: `effect ${script}` };
+        assertVerdict(await client.call('append', args), 'IN_DOUBT', /two ways/);
+        assertVerdict(await client.call('append', args), 'IN_DOUBT');
+        assert.equal(place.effects(args.what), 1);
+    }
+    // Other names than those that decide something are the server's.
+    assertFresh(await client.call('append', { what: 'clear', script: 'effect extra:,"meta":{},"Note":1' }));
+    // The request for a read gets an error, and does not wait for ever.
+    const { error } = await client.call('look', { what: 'l', script: 'unclear:,"Result":{}' });
+    assert.match(error.message, /two ways/);
+    await client.close();
+});
+
+test('an answer that has neither a result nor a proper error is no failure: a doubt, at once', async () => {
+    const place = new Place({ contract: { tools: { append: { class: 'write' }, look: { class: 'read' } } } });
+    const client = await place.open();
+    let n = 0;
+    for (const script of ['mute', 'mute:,"error":null', 'mute:,"error":"no"', 'mute:,"error":[]']) {
+        const args = { what: `mute-${n++}`, script: `effect ${script}` };
+        assertVerdict(await client.call('append', args), 'IN_DOUBT', /not at all/);
+        assertVerdict(await client.call('append', args), 'IN_DOUBT');
+        assert.equal(place.effects(args.what), 1);
+    }
+    const { error } = await client.call('look', { what: 'l', script: 'mute' });
+    assert.match(error.message, /not at all/);
+    await client.close();
+});
 
 // A server of both eras that does what it is told, and hangs up on the first call of each `what`. One of
 // the later era compares what the headers repeat.
@@ -411,6 +449,36 @@ for (const modern of [false, true]) {
 
 test('the audit trail verifies', () => {
     assert.equal(place.semel('audit', 'verify').status, 0);
+});
+
+// ---- the ledger is out of reach
+
+test('a ledger that is away when a call ends: the caller gets the answer with a doubt, and it runs once', async () => {
+    const own = new Place({ contract: { tools: { append: { class: 'write' } } } });
+    const file = own.ledger.slice('sqlite:'.length);
+    const client = await own.open();
+    const args = { what: 'away', script: 'effect mark:began gate:end answer' };
+    const calling = client.call('append', args);
+    await own.passed('began');
+    fs.renameSync(file, `${file}.x`);
+    assertVerdict(await client.call('append', args), 'RETRY_IN_FLIGHT', /is running/);
+    own.mark('end');
+    const first = await calling;
+    assertDone(first);
+    assert.equal(first.result._meta['semel/doubt'], 'unrecorded', first.line);
+    assert.match(client.stderr, /the ledger cannot be used/);
+    assert.equal(client.stderr.match(/its outcome could not be recorded yet/g).length, 1, client.stderr);
+    const again = await client.call('append', args);
+    assertReplayed(again, first.result.content[0].text);
+    assert.equal(again.result._meta['semel/doubt'], 'unrecorded', again.line);
+    assertVerdict(await client.call('append', { what: 'other' }), 'LEDGER_UNAVAILABLE', /nothing was done/);
+    fs.renameSync(`${file}.x`, file);
+    await own.state(effectOf(again), 'succeeded');
+    const recorded = await client.call('append', args);
+    assertReplayed(recorded, first.result.content[0].text);
+    assert.equal(recorded.result._meta['semel/doubt'], undefined, recorded.line);
+    assert.equal(own.effects('away'), 1);
+    await client.close();
 });
 
 await run();

@@ -161,6 +161,7 @@ export class LineClient {
         // The kernel ends it when we are gone, however we went.
         this.child = spawn('setpriv', ['--pdeathsig', 'KILL', ...command], {
             env: options.env ?? process.env, cwd: options.cwd, stdio: ['pipe', 'pipe', 'pipe'],
+            detached: options.detached ?? false, // in a process group of its own
         });
         this.pid = this.child.pid;
         this.ended = null;
@@ -192,7 +193,7 @@ export class LineClient {
     take(piece) {
         for (let end = piece.indexOf(10); end >= 0; end = piece.indexOf(10)) {
             this.pieces.push(piece.subarray(0, end));
-            const line = Buffer.concat(this.pieces).toString('utf8');
+            const line = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Buffer.concat(this.pieces));
             this.pieces = [];
             piece = piece.subarray(end + 1);
             this.line(line);
@@ -332,18 +333,19 @@ export function assertFresh(answer, text) {
     return answer.result;
 }
 
-// A refusal that a model can act on: sentences, then one line of JSON, which is in _meta too.
+// A refusal that a model can act on: sentences, once, then one line of JSON. `_meta` has both.
 export function assertVerdict(answer, code, words = null) {
     assert.ok(answer.result, answer.line);
     assert.equal(answer.result.isError, true, answer.line);
     const text = textOf(answer);
     const lines = text.trimEnd().split('\n');
-    const verdict = JSON.parse(lines.at(-1));
+    const verdict = answer.result._meta['semel/verdict'];
+    const { message, corrective_action: action, ...short } = verdict;
     assert.equal(verdict.code, code, text);
     assert.equal(typeof verdict.retriable, 'boolean', text);
-    assert.ok(verdict.message.length > 10 && verdict.corrective_action.length > 10, text);
-    assert.deepEqual(answer.result._meta['semel/verdict'], verdict);
-    assert.ok(lines.slice(0, -1).join(' ').length > 20, `sentences come first: ${text}`);
+    assert.ok(message.length > 10 && action.length > 10, text);
+    assert.deepEqual(JSON.parse(lines.at(-1)), short);
+    assert.equal(lines[0], `${message}${/[.!?]$/.test(message) ? '' : '.'} ${action}`, 'sentences come first');
     if (words) assert.match(text, words);
     return verdict;
 }
@@ -395,7 +397,7 @@ lastTest('nothing but protocol was printed, and nothing crashed', () => {
         assert.deepEqual(client.junk, []);
         if (client.ended === null) continue;
         const { code, signal } = client.ended;
-        const crash = signal ? !['SIGKILL', 'SIGTERM', 'SIGINT'].includes(signal) : [66, 99].includes(code);
+        const crash = signal ? !['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP'].includes(signal) : [66, 99].includes(code);
         assert.ok(!crash, `${code} ${signal}\n${client.stderr.slice(-4000)}`);
     }
 });

@@ -12,7 +12,7 @@ import {
     Place, assert, assertDone, assertFresh, assertReplayed, assertVerdict, node, textOf,
 } from './harness.mjs';
 import { run as runSemel, semel } from '../gateway/program.mjs';
-import { eventually, full, later, run, sleep, test } from '../gateway/tap.mjs';
+import { eventually, later, run, sleep, test } from '../gateway/tap.mjs';
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const contract = { tools: { append: { class: 'write' }, look: { class: 'read' } } };
@@ -115,8 +115,7 @@ beside('a client that was told of a failure, and gave the next attempt up, gets 
     await client.close();
 });
 
-// A call waits for 45 s for another one that is under way.
-if (full) beside('a client that was told to come back later gets the late result', async () => {
+beside('a client that was told to come back later gets the late result', async () => {
     const place = new Place();
     const client = await place.open();
     const args = { what: 'i', script: 'mark:i effect gate:i-go answer | effect answer' };
@@ -130,7 +129,7 @@ if (full) beside('a client that was told to come back later gets the late result
     assertReplayed(await client.call('append', args), 'i: 1');
     assert.equal(place.effects('i'), 1);
     await client.close();
-}, { limitMs: 90_000 });
+});
 
 // ---- servers that speak out of turn
 
@@ -320,15 +319,18 @@ beside('a batch is answered whole, although an id is in it twice or a member is 
     await client.close();
 });
 
-beside('a batch whose answers are too large together is answered with an error', async () => {
+beside('a batch whose answers are too large together: each that finds no room is an error of its own', async () => {
     const place = new Place({ contract, options: { quiet: true } });
     const client = await place.open({ version: '2025-03-26' });
     const ids = Array.from({ length: 9 }, (_, i) => i + 10);
     client.send(ids.map((id) => callOf(id, 'look', { what: `B${id}`, script: 'big:16000000 answer' })));
     const answer = await eventually('an answer', () => client.lines[1], 40_000);
     assert.deepEqual(client.junk, []);
-    const { error } = JSON.parse(answer);
-    assert.equal(error?.code, -32603, answer.slice(0, 200));
+    const all = JSON.parse(answer);
+    assert.deepEqual(all.map((one) => one.id).sort(), ids);
+    const errors = all.filter((one) => one.error);
+    assert.equal(errors.length, 1);
+    assert.deepEqual([errors[0].error.code, /ask again/.test(errors[0].error.message)], [-32603, true]);
     await alive(client);
     await client.close();
 });
@@ -362,6 +364,7 @@ beside('the input ends while the client is asked: nothing is done, and the proxy
     }));
     const answer = client.call('append', { what: 'z' });
     await asked;
+    client.notify('notifications/roots/list_changed'); // as whoever pipes messages in, and reads on
     client.child.stdin.end();
     assertVerdict(await within(3000, 'an answer', answer), 'AWAITING_APPROVAL');
     assert.deepEqual(await within(3000, 'its end', client.exit), { code: 0, signal: null });
@@ -405,7 +408,6 @@ for (const [what, say] of Object.entries(unsaid)) {
         await eventually('it was started again', () => place.received('initialize').length === 2);
         const before = place.file('received').length;
         const answer = say(client);
-        await sleep(50);
         client.child.stdin.end();
         if (answer) {
             const { error, result } = await within(3000, 'an answer', answer);
@@ -497,8 +499,8 @@ beside('what a model is told are sentences', async () => {
     await client.close();
 });
 
-beside('the command that approves works as it is told', async () => {
-    const place = onFile({ put: { class: 'write', approval: { expires: '1h' } } });
+beside('where the user may approve, the command for that works as it is told', async () => {
+    const place = onFile({ put: { class: 'write', approval: { expires: '1h', self_approval: true } } });
     const client = await place.open();
     const answer = await client.call('put', { what: 'p' });
     assertVerdict(answer, 'AWAITING_APPROVAL');
@@ -509,17 +511,38 @@ beside('the command that approves works as it is told', async () => {
     await client.close();
 });
 
-beside('a doubt that is in the way of another call is named, and the command that resolves it works', async () => {
+// A model with a shell would run a command that it reads.
+const command = /semel +(approve|deny|resolve|forget|cancel)|curl|\/v1\//;
+
+beside('no text for a model has a command by which it could decide itself', async () => {
+    const place = onFile({
+        put: { class: 'write', approval: { expires: '1h' } },
+        append: { class: 'write', approval: { expires: '1h', via: 'gateway', self_approval: true } },
+        wipe: { class: 'irreversible', key: { fields: ['/what'] } },
+    });
+    const client = await place.open();
+    const waits = await client.call('put', { what: 'p' });
+    const { request } = assertVerdict(waits, 'AWAITING_APPROVAL', /an operator of the ledger/);
+    assert.match(textOf(waits), new RegExp(`Do not call this tool again .* request ${request} is waiting`));
+    assertVerdict(await client.call('append', { what: 'a' }), 'AWAITING_APPROVAL', /an approver of the gateway/);
+    const doubt = await client.call('wipe', { what: 'one', script: 'effect exit:3' });
+    const { effect } = assertVerdict(doubt, 'IN_DOUBT', /an operator of the ledger has to find out/);
+    assert.match(textOf(doubt), new RegExp(`Do not call this tool again with these arguments, .* effect ${effect} is in doubt`));
+    assertVerdict(await client.call('wipe', { what: 'one' }), 'IN_DOUBT');
+    for (const line of client.lines) assert.doesNotMatch(line, command);
+    await client.close();
+});
+
+beside('a doubt that is in the way of another call is named', async () => {
     const place = onFile({ wipe: { class: 'irreversible', key: { fields: ['/what'] } } });
     const client = await place.open();
     const first = assertVerdict(await client.call('wipe', { what: 'one', script: 'effect exit:3' }), 'IN_DOUBT');
     const answer = await client.call('wipe', { what: 'two' });
-    const verdict = assertVerdict(answer, 'IN_DOUBT');
+    const verdict = assertVerdict(answer, 'IN_DOUBT', /before that is resolved/);
     assert.equal(verdict.blocked_by, first.effect);
     assertSentences(answer);
-    assert.ok(textOf(answer).split('\n')[0].includes(`semel resolve ${first.effect}`), textOf(answer));
-    const done = paste(place, textOf(answer), /semel resolve ef_\S+( --ledger \S+)? --not-applied --evidence '...'/);
-    assert.equal(done.status, 0, done.stderr);
+    assert.ok(textOf(answer).split('\n')[0].includes(first.effect), textOf(answer));
+    place.json('resolve', first.effect, '--not-applied', '--evidence', 'looked');
     assertFresh(await client.call('wipe', { what: 'two' }), 'two: 1');
     await client.close();
 });

@@ -90,6 +90,11 @@ export class HttpClient {
         this.handlers.set(method, handler);
     }
 
+    // The server's own name of the session, where a gateway is in front of a server over HTTP.
+    get serverSession() {
+        return this.session.slice(this.session.indexOf('.') + 1);
+    }
+
     headersOf(message) {
         const own = { ...this.headers };
         if (this.session) own['mcp-session-id'] = this.session;

@@ -73,10 +73,12 @@ export class WebServer {
         const pieces = [];
         for await (const piece of request) pieces.push(piece);
         const text = Buffer.concat(pieces).toString();
-        const entry = { verb: request.method, headers: request.headers, text, message: text === '' ? null : JSON.parse(text) };
+        // Of a header that is there twice servers of Go and Python take the first.
+        const session = request.headersDistinct['mcp-session-id']?.[0];
+        const headers = { ...request.headers, 'mcp-session-id': session };
+        const entry = { verb: request.method, url: request.url, headers, raw: request.rawHeaders, text, message: text === '' ? null : JSON.parse(text) };
         this.received.push(entry);
         response.on('close', () => (entry.hungUp = !response.writableFinished));
-        const session = request.headers['mcp-session-id'];
         const modern = request.headers['mcp-protocol-version'] === modernVersion;
         const begins = entry.message?.method === 'initialize';
         if (this.options.sessions && !modern && !begins) {
@@ -86,6 +88,7 @@ export class WebServer {
         if (request.method === 'POST') return this.post(entry, response, modern);
         if (modern || !this.options.sessions) return refuse(response, 405, 'Method not allowed.');
         if (request.method === 'DELETE') {
+            await this.options.holdDelete;
             this.sessions.delete(session);
             return response.writeHead(200).end();
         }
@@ -126,6 +129,7 @@ export class WebServer {
         const call = { web: this, entry, response, modern, id: message.id, params: message.params ?? {}, result: { content: [] } };
         call.stream = new Stream(this, response);
         const method = methods[message.method];
+        if (message.method === 'tools/list' && this.options.holdList) return this.options.holdList.then(() => method(call));
         if (!method) return answer(call, { error: { code: -32601, message: 'Method not found' } });
         return method(call);
     }
@@ -150,6 +154,7 @@ class Stream {
         this.events = [];
         this.begun = false;
         this.over = false;
+        this.asked = 0; // how often for the rest
     }
 
     begin(ids) {
@@ -162,6 +167,7 @@ class Stream {
     }
 
     attach(response, from) {
+        this.asked++;
         response.writeHead(200, { 'content-type': 'text/event-stream' });
         response.flushHeaders();
         this.response = response;
@@ -214,6 +220,9 @@ const words = {
     },
     break: (call) => call.stream.response.destroy(),
     close: (call) => call.stream.response.end(),
+    async asked(call, times) {
+        while (call.stream.asked < Number(times)) await sleep(5);
+    },
 
     progress(call) {
         const progressToken = call.params._meta?.progressToken;

@@ -2,17 +2,18 @@
 // `semel mcp --upstream` for clients over stdio. Whatever they do, a write is done once, and who asks is
 // told the truth.
 
+import fs from 'node:fs';
 import http from 'node:http';
 import { Site, UpstreamPlace } from './http_harness.mjs';
 import { WebServer } from './http_server.mjs';
 import {
-    assert, assertDone, assertFresh, assertReplayed, assertVerdict, textOf,
+    assert, assertDone, assertFresh, assertReplayed, assertVerdict, effectOf, textOf,
 } from './harness.mjs';
 import { eventually, run, sleep, test } from '../gateway/tap.mjs';
 
 const tools = {
     append: { class: 'write' }, look: { class: 'read' }, region: { class: 'write' },
-    put: { class: 'write', on_repeat: 'run' }, secret: { class: 'write', approval: { self_approval: true } },
+    put: { class: 'write', on_repeat: 'run', repeat_after: '300ms' }, secret: { class: 'write', approval: { self_approval: true } },
 };
 const contract = { tools };
 const [web, plain] = [await WebServer.start({ sessions: true }), await WebServer.start()];
@@ -77,7 +78,7 @@ for (const [front, { open }] of Object.entries(fronts)) {
 
     test(`${front}: a server that closes its stream and wants to be asked for the rest`, async () => {
         const client = await open();
-        const args = { what: name('polled'), script: 'ids:20 close wait:60 effect progress close wait:60 answer' };
+        const args = { what: name('polled'), script: 'ids:20 close asked:1 effect progress close asked:2 answer' };
         const before = web.received.length;
         assertFresh(await client.call('append', args, { _meta: { progressToken: 'p' } }), `${args.what}: 1`);
         const gets = web.received.slice(before).filter((one) => one.headers['last-event-id']);
@@ -214,7 +215,7 @@ test('gateway: what is no call of a tool passes as it is: status, headers and bo
     const odd = { date: 0, connection: 0, 'keep-alive': 0, 'x-content-type-options': 0, 'cache-control': 0, server: 0, 'transfer-encoding': 0, 'content-length': 0, traceparent: 0, 'x-request-id': 0 };
     const shown = (answer) => [answer.status, answer.text, Object.fromEntries([...answer.headers].filter(([name]) => !(name in odd)))];
     const direct = site.client({ name: 'web' });
-    Object.assign(direct, { url: web.url, headers: {}, session: client.session, agreed: client.agreed, place: null });
+    Object.assign(direct, { url: web.url, headers: {}, session: client.serverSession, agreed: client.agreed, place: null });
     for (const message of [
         { jsonrpc: '2.0', id: 'a', method: 'ping' },
         '{ "jsonrpc":"2.0","id": "\\u0061b" ,"method":"example/echo", "params":{"n":1.50e+2,"big":12345678901234567890}}',
@@ -268,11 +269,11 @@ test('gateway: what could be read in two ways reaches no server', async () => {
 test('gateway: the stream of a session, and its end, are the server\'s', async () => {
     const client = await site.open({ name: 'web' });
     client.listen();
-    await eventually('the server has a stream', () => web.sessions.get(client.session).stream);
-    web.tell(client.session, 'notifications/tools/list_changed');
+    await eventually('the server has a stream', () => web.sessions.get(client.serverSession).stream);
+    web.tell(client.serverSession, 'notifications/tools/list_changed');
     await eventually('it is told', () => client.notes.length === 1);
     assert.equal((await client.end()).status, 200);
-    assert.ok(!web.sessions.has(client.session));
+    assert.ok(!web.sessions.has(client.serverSession));
     assert.equal((await client.request('ping')).status, 404);
 });
 
@@ -336,7 +337,7 @@ test('gateway: a batch for a server over HTTP goes as it is, unless it calls a t
     assert.deepEqual(answer.messages.map((one) => one.id).sort(), ['a', 'b']);
     assert.equal(web.effects('in-batch'), 1);
     const notice = await eventually('the notice has come', () => web.received.slice(before).find((one) => one.message?.method === 'notifications/x'));
-    assert.equal(notice.headers['mcp-session-id'], client.session, 'in its session');
+    assert.equal(notice.headers['mcp-session-id'], client.serverSession, 'in its session');
 });
 
 test('gateway: two of them on one ledger and server', async () => {
@@ -376,7 +377,7 @@ test('gateway: it is told to end, and streams for what may happen end at once', 
     const other = await site.gateway();
     const client = await site.open({ name: 'web', gw: other });
     const stream = client.listen();
-    await eventually('the server has a stream', () => web.sessions.get(client.session).stream);
+    await eventually('the server has a stream', () => web.sessions.get(client.serverSession).stream);
     const young = site.client({ name: 'plain', modern: true, gw: other });
     const listening = young.request('subscriptions/listen', { notifications: { toolsListChanged: true } });
     await plain.passed('listening');
@@ -397,18 +398,25 @@ test('gateway: modern headers go with the call, and the server\'s own key of arg
     assert.equal(one.headers['mcp-session-id'], undefined);
 });
 
-test('gateway: on_repeat run: the session of the server that has the answer, later; no other', async () => {
-    const [one, two] = [await site.open({ name: 'web' }), await site.open({ name: 'web' })];
-    const young = site.client({ name: 'web', modern: true });
-    one.connection = new http.Agent({ keepAlive: true, maxSockets: 1 });
-    const args = { what: 'again' };
-    assertFresh(await one.call('put', args), 'again: 1');
-    for (const other of [one, two, young]) assertReplayed(await other.call('put', args), 'again: 1');
-    await sleep(2200);
-    assertReplayed(await young.call('put', args), 'again: 1');
-    assertFresh(await one.call('put', args), 'again: 2');
-    assert.equal(web.effects('again'), 2);
-});
+// An answer that is streamed costs the connection and a replay does not: equal calls must not run by turns.
+test('gateway: on_repeat run: equal calls to a server over HTTP run once, on whatever connection, unless one says that it is meant', async () => {
+    const args = { what: 'again', script: 'stream effect answer' };
+    for (const modern of [false, true]) {
+        const client = await site.open({ name: 'web', modern });
+        const before = web.effects('again');
+        client.connection = new http.Agent({ keepAlive: true, maxSockets: 1 });
+        for (let i = 0; i < 4; i++) {
+            const answer = await client.call('put', args);
+            if (i === 0 && !modern) assertFresh(answer, 'again: 1');
+            else assertReplayed(answer, 'again: 1');
+            await sleep(400);
+        }
+        assert.equal(web.effects('again'), modern ? before : before + 1);
+    }
+    const client = await site.open({ name: 'web' });
+    const effect = effectOf(await client.call('put', args));
+    assertFresh(await client.call('put', args, { _meta: { 'semel/after': effect } }), 'again: 2');
+}, { limitMs: 30_000 });
 
 test('gateway: approvals of calls to a server over HTTP', async () => {
     const verdict = assertVerdict(await (await site.open({ name: 'web' })).call('secret', { what: 'approved' }), 'AWAITING_APPROVAL');
@@ -438,6 +446,71 @@ test('gateway: a session of a server over HTTP is of the token that began it', a
     assert.equal((await client.request('ping')).status, 200);
 });
 
+// Whether somebody with this token can use a session, in any way.
+async function assertRefused(options, session) {
+    const other = site.client({ name: 'web', ...options });
+    other.session = session;
+    assert.equal((await other.request('ping')).status, 404);
+    assert.equal((await other.call('append', { what: 'taken' })).status, 404);
+    assert.equal((await other.listen()).status, 404);
+    assert.equal((await other.end()).status, 404);
+    assert.equal(web.effects('taken'), 0);
+}
+
+test('gateway: a session stays its token\'s in a gateway that is started anew, and in another one', async () => {
+    const begun = await site.gateway();
+    const client = await site.open({ name: 'web', gw: begun, capabilities: { elicitation: {} } });
+    const asked = [];
+    client.on('elicitation/create', (params) => {
+        asked.push(params);
+        return { action: 'accept', content: { approve: true } };
+    });
+    await begun.kill();
+    await begun.up();
+    for (const gw of [begun, site.gw]) {
+        for (const token of ['agent2', 'stranger']) {
+            await assertRefused({ gw, token }, client.session);
+            await assertRefused({ gw, token }, client.serverSession);
+        }
+        client.url = `http://127.0.0.1:${gw.port}/mcp/web`;
+        assert.equal((await client.request('ping')).status, 200);
+        assertFresh(await client.call('append', { what: `kept-${gw.port}` }));
+        assertFresh(await client.call('secret', { what: `asked-${gw.port}` }), `asked-${gw.port}: 1`);
+    }
+    assert.equal(asked.length, 2, 'what its client can do is known too');
+    assert.equal((await client.end()).status, 200);
+    assert.ok(!web.sessions.has(client.serverSession));
+});
+
+test('gateway: a session that no gateway has given out is nobody\'s', async () => {
+    const client = await site.open({ name: 'web' });
+    const [proof, ...rest] = client.session.split('.');
+    const forged = [
+        client.serverSession, `.${client.serverSession}`, `${proof}.`, proof, rest.join('.'), `${proof}.another`,
+        `${proof.replace(/^./, (c) => (c === 'e' ? 'n' : 'e'))}.${client.serverSession}`,
+        `${proof.slice(0, -1)}${proof.endsWith('A') ? 'B' : 'A'}.${client.serverSession}`, `${proof}..${client.serverSession}`,
+        `${proof.toLowerCase()}.${client.serverSession}`, `${proof}.${client.serverSession.toUpperCase()}`,
+    ];
+    for (const session of forged) if (session !== client.session) await assertRefused({}, session);
+    assert.equal((await client.request('ping')).status, 200);
+});
+
+test('gateway: tokens without a key for sessions: nobody has those of before the restart', async () => {
+    const gw = await site.gateway();
+    const { session_key: key, ...rest } = JSON.parse(fs.readFileSync(gw.tokens, 'utf8'));
+    assert.match(key, /^[\w-]{43}$/);
+    fs.writeFileSync(gw.tokens, JSON.stringify(rest));
+    await gw.stop();
+    await gw.up();
+    const client = await site.open({ name: 'web', gw });
+    assertFresh(await client.call('append', { what: 'without' }));
+    await gw.kill();
+    await gw.up();
+    for (const token of ['agent2', 'agent']) await assertRefused({ gw, token }, client.session);
+    const again = await site.open({ name: 'web', gw });
+    assertReplayed(await again.call('append', { what: 'without' }));
+});
+
 test('gateway: a server that cannot be reached: nothing was done, and it may be tried again', async () => {
     const gone = await WebServer.start();
     const away = await Site.start({ contract, servers: { gone: { url: gone.url } } });
@@ -459,6 +532,22 @@ test('gateway: tools that a contract hides are taken out of the list of a server
         assertVerdict(await client.call('secret', { what: 'hidden' }), 'UNKNOWN_TOOL');
     }
     assert.equal(web.effects('hidden'), 0);
+});
+
+test('gateway: headers that disagree are told on the stream too, if the client was told of progress', async () => {
+    const slow = await WebServer.start();
+    const own = await Site.start({ contract, servers: { slow: { url: slow.url } } });
+    const client = await own.open({ name: 'slow', modern: true });
+    const held = Promise.withResolvers();
+    slow.options.holdList = held.promise;
+    const args = { what: 'disagree', region: 'us' };
+    const answer = client.call('region', args, { _meta: { progressToken: 't' } }, { headers: { 'mcp-param-region': 'eu' } });
+    await eventually('it is told that the tools are listed', () => client.progress('t').length > 0);
+    held.resolve();
+    const { error } = await answer;
+    assert.equal(error.code, -32020, JSON.stringify(error));
+    assert.match(error.message, /disagree/);
+    assert.equal(slow.effects('disagree'), 0);
 });
 
 // ---- the proxy on stdio alone

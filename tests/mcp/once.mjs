@@ -1,6 +1,7 @@
 // What the proxy makes of calls that write: one effect, whoever asks again, and in whatever way the
 // first answer was lost. The server is the scripted one, so that every moment can be chosen.
 
+import { execFileSync } from 'node:child_process';
 import {
     Place, assert, assertDone, assertFresh, assertReplayed, assertVerdict, effectOf, textOf,
 } from './harness.mjs';
@@ -41,6 +42,31 @@ test('equal is what is equal by value: blanks, order and numbers do not matter',
     assertFresh(await client.call('append', { what: 'equal', n: 101, m: { a: 1, b: 2 } }));
     assert.equal(place.effects('equal'), 2);
     await client.close();
+});
+
+test('a state that is set: A, B, A runs three times, by two tools too', async () => {
+    const resource = { kind: 'ticket', fields: ['/id'] };
+    const setting = new Place({
+        contract: { tools: { append: { class: 'write', resource }, put: { class: 'write', resource } } },
+    });
+    const client = await setting.open();
+    const status = (to) => ({ what: 'status', id: 7, to });
+    assertFresh(await client.call('append', status('open')));
+    assertReplayed(await client.call('append', status('open')));
+    assertFresh(await client.call('append', status('closed')));
+    assertFresh(await client.call('append', { what: 'status', id: 8, to: 'closed' }));
+    assertReplayed(await client.call('append', status('closed')));
+    assertFresh(await client.call('append', status('open')));
+    assertReplayed(await client.call('append', status('open')));
+    assert.equal(setting.effects('status'), 4);
+    assertFresh(await client.call('put', status('gone')));
+    await client.close();
+    // Another proxy of the same ledger.
+    const second = await setting.open();
+    assertFresh(await second.call('append', status('open')));
+    assertReplayed(await second.call('append', status('open')));
+    assert.equal(setting.effects('status'), 6);
+    await second.close();
 });
 
 test('an argument that is left out equals the default of the schema, at any depth', async () => {
@@ -160,6 +186,24 @@ test('a cancelled write goes on, and the retry gets its late answer', async () =
     assert.equal(place.effects('cancel'), 1);
     assert.deepEqual(place.file('cancelled'), [], 'the server is not told');
     assert.ok(!answered, 'what was cancelled is not answered');
+    await client.close();
+});
+
+test('a cancel that names a write in another form is absorbed, too', async () => {
+    const client = await open();
+    const args = { what: 'formed', script: 'mark:formed gate:formed-go effect answer' };
+    const id = client.nextId;
+    const answer = client.call('append', args);
+    await place.passed('formed');
+    for (const form of [`${id}.0`, `${id}e0`, `[${id}]`, `{"id":${id}}`])
+        client.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":${form}}}`);
+    for (const name of ['RequestId', 'request_id'])
+        client.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"${name}":${id}}}`);
+    client.send(`{"jsonrpc":"2.0","method":"Notifications/Cancelled","params":{"requestId":${id}}}`);
+    assert.deepEqual((await client.request('ping')).result, {});
+    place.mark('formed-go');
+    assertFresh(await answer, 'formed: 1');
+    assert.deepEqual(place.received('notifications/cancelled'), []);
     await client.close();
 });
 
@@ -375,6 +419,25 @@ test('every effect is shown with its scope, which is the name of the server', ()
     for (const one of effects) assert.equal(one.scope, place.name);
     assert.ok(effects.some((one) => one.tool === 'append'));
     assert.equal(place.semel('audit', 'verify').status, 0);
+});
+
+// ---- a ledger that forgets
+
+test('the ledger loses the record of a call while the server has it: it is put back, and runs once', async () => {
+    const forgetful = new Place({ contract: { tools }, ledger: `sqlite:${place.directory}/forgetful.db` });
+    const client = await forgetful.open();
+    const args = { what: 'forgotten', script: 'effect mark:begun gate:lost answer' };
+    const calling = client.call('wipe', args);
+    await forgetful.passed('begun');
+    execFileSync('sqlite3', [`${place.directory}/forgetful.db`,
+        'PRAGMA busy_timeout=20000; DELETE FROM name; DELETE FROM effect']);
+    forgetful.mark('lost');
+    const answer = await calling;
+    assertDone(answer, 'forgotten: 1');
+    assert.equal(answer.result._meta['semel/doubt'], 'put_back');
+    assertReplayed(await client.call('wipe', args), 'forgotten: 1');
+    assert.equal(forgetful.effects('forgotten'), 1);
+    await client.close();
 });
 
 await run();

@@ -3,7 +3,7 @@
 
 import fs from 'node:fs';
 import {
-    Place, assert, assertDone, assertFresh, assertReplayed, assertVerdict, textOf,
+    Place, assert, assertDone, assertFresh, assertReplayed, assertVerdict, modernVersion, textOf,
 } from './harness.mjs';
 import { eventually, run, sleep, test } from '../gateway/tap.mjs';
 
@@ -56,6 +56,28 @@ test('the user of a legacy client is asked, and then it is done, once', async ()
     await client.close();
 });
 
+test('what the user is shown hides nothing, and can be read wherever it is cut', async () => {
+    const client = await asked('decline');
+    // A line that is not UTF-8 ends the session of some clients; here it would have such a character.
+    for (const what of ['cut', 'cut-1', 'cut-22'])
+        assertVerdict(await client.call('append', { what, long: '\u20ac'.repeat(3000) }), 'DENIED');
+    for (const form of client.forms) assert.match(form.message, /\u20ac\.\.\. \(90\d\d bytes in all; semel show ef_/);
+    client.forms = [];
+    client.send(`{"jsonrpc":"2.0","id":"spaced","method":"tools/call","params":{"name":"append","arguments":{"what":"spaced",${' '.repeat(5000)}"to":"\u202e1\u009b"}}}`);
+    await eventually('it is asked', () => client.forms.length === 1);
+    assert.ok(client.forms[0].message.endsWith('{"to":"\\u202E1\\xC2\\x9B","what":"spaced"}'), client.forms[0].message);
+    await client.close();
+});
+
+test('a refusal that names an argument can be read, however long that is', async () => {
+    const client = await place.open();
+    for (let n = 1; n < 100; n += 7) {
+        const answer = await client.call('wipe', { what: 'w', amount: 1, [`amount${'\u200b'.repeat(n)}`]: 2 });
+        assertVerdict(answer, 'BAD_ARGUMENTS');
+    }
+    await client.close();
+});
+
 for (const action of ['decline', 'cancel']) {
     test(`a user who says ${action} is heard: nothing is done`, async () => {
         const client = await asked(action);
@@ -67,6 +89,45 @@ for (const action of ['decline', 'cancel']) {
         await client.close();
     });
 }
+
+// Ways to say yes and something else at once.
+const unclear = {
+    'two actions': '{"action":"accept","Action":"decline","content":{"approve":true}}',
+    'an action that is there twice': '{"action":"decline","action":"accept","content":{"approve":true}}',
+    'an action in capitals': '{"ACTION":"accept","content":{"approve":true}}',
+    'two contents': '{"action":"accept","content":{"approve":true},"Content":{"approve":false}}',
+    'two boxes': '{"action":"accept","content":{"approve":true,"Approve":false}}',
+    'a box that is there twice': '{"action":"accept","content":{"approve":false,"approve":true}}',
+    'a box in another spelling': '{"action":"accept","content":{"_approve":true}}',
+};
+
+test('an answer that can be read in two ways approves nothing', async () => {
+    const client = await place.open({ capabilities });
+    let said;
+    client.on('elicitation/create', (params, message) => {
+        client.send(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":${said}}`);
+    });
+    const modern = await place.open({ modern: true, capabilities });
+    let n = 0;
+    for (const [what, text] of Object.entries(unclear)) {
+        said = text;
+        const args = { what: `unclear-${n}`, amount: n++ };
+        assertVerdict(await client.call('append', args), 'AWAITING_APPROVAL');
+        const later = { what: `unclear-modern-${n}`, amount: n };
+        const { result: { requestState, inputRequests } } = await modern.call('append', later);
+        const [name] = Object.keys(inputRequests);
+        const id = `raw-${n}`;
+        const _meta = { 'io.modelcontextprotocol/protocolVersion': modernVersion, 'io.modelcontextprotocol/clientCapabilities': capabilities };
+        const params = { name: 'append', arguments: later, requestState, inputResponses: 'HERE', _meta };
+        const answer = modern.answer(id);
+        modern.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params }).replace('"HERE"', `{${JSON.stringify(name)}:${text}}`));
+        const { error } = await answer;
+        assert.match(error.message, /some servers take it for that|is there twice/, what);
+        assert.equal(place.effects(args.what) + place.effects(later.what), 0, what);
+    }
+    await client.close();
+    await modern.close();
+});
 
 test('a condition decides whether anybody is asked', async () => {
     const client = await asked('accept');
@@ -128,8 +189,16 @@ test('a client that cannot ask, and a contract that lets nobody approve himself:
         // It may be answered at once, or wait for a while.
         const early = await Promise.race([answer, sleep(300)]);
         if (early) {
-            const verdict = assertVerdict(early, 'AWAITING_APPROVAL', /semel approve ap_/);
+            const verdict = assertVerdict(early, 'AWAITING_APPROVAL', /Do not call this tool again with these arguments before it is approved.*Once it is approved, make the same call again/);
+            // Retriable when it is approved, and not after a time: a model would come back then.
             assert.equal(verdict.retriable, true);
+            assert.equal(verdict.retry_after_ms, undefined);
+            assert.ok(!/retry_after/.test(early.line), early.line);
+            assert.equal(verdict.request, request);
+            assert.ok(verdict.corrective_action.includes(request), verdict.corrective_action);
+            assert.match(verdict.corrective_action, /an operator of the ledger/);
+            // Only a contract that lets the one who asks approve gives a command for that.
+            assert.equal(/semel approve/.test(early.line), tool === 'append', early.line);
         }
         place.json('approve', request);
         const done = early ? await client.call(tool, args) : await answer;

@@ -12,11 +12,12 @@
 //     effects    one line for each effect: its `what`
 //     received   every line that came in, as it came
 //     starts     one line for each beginning: "PID what"
+//     pid        one line for each process
 //     keys       one line for each key under which something was done (once)
 //     and the files by which scripts and tests wait for each other (mark:NAME, gate:NAME)
 //
 // Options:
-//     hints      a file: { TOOL: { annotations?, inputSchema?, gone? } }, read whenever tools are
+//     hints      a file: { TOOL: { annotations?, inputSchema?, outputSchema?, gone? } }, read whenever tools are
 //                listed, so that a list can change
 //     page       tools on a page of tools/list
 //     more       so many more tools of no use
@@ -25,6 +26,9 @@
 //     first      a line to print before anything else
 //     exit       the status to exit with when standard input ends
 //     linger     goes on for so many ms when standard input ends
+//     stubborn   ignores SIGTERM
+//     shut       closes its standard input when it has said who it is
+//     full       reads nothing more when it has said who it is
 //     quiet      keeps no `received`
 //     deaf       answers nothing, ever
 
@@ -191,6 +195,8 @@ const words = {
             });
         }
     },
+    // The largest number that there is, or a larger one: no value can grow after it.
+    leap: (call, value) => send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${JSON.stringify(call.token)},"progress":${value}}}`),
     log: (call) => notify('notifications/message', { level: 'info', data: call.what }),
     changed: () => notify('notifications/tools/list_changed'),
     stderr: (call, text) => fs.writeSync(2, `${text}\n`),
@@ -215,6 +221,7 @@ const words = {
     },
     odd: (call) => (call.odd = true), // blanks, escapes and numbers that no writer of ours would choose
     fail: (call) => (call.result.isError = true),
+    many: (call, count) => (call.result.many = new Array(Number(count)).fill(0)),
     big: (call, bytes) => call.result.content.push({ type: 'text', text: 'x'.repeat(Number(bytes)) }),
 
     // It asks the client, in the way of the client's era.
@@ -255,6 +262,13 @@ const words = {
         }
         call.over = true;
     },
+    // A response, a result, or an error, that readers who ignore case read differently; TEXT is more of it.
+    unclear: (call, text) => send(`{"jsonrpc":"2.0","id":${call.id},"result":{"content":[],"isError":false}${text}}`),
+    unsure: (call, text) => send(`{"jsonrpc":"2.0","id":${call.id},"result":{"content":[],"isError":true${text}}}`),
+    mistaken: (call, text) => send(`{"jsonrpc":"2.0","id":${call.id},"error":{"code":-32600,"message":"no"${text}}}`),
+    extra: (call, text) => send(`{"jsonrpc":"2.0","id":${call.id},"result":{"content":[],"isError":false${text}}}`), // plain
+    // A response that says neither what came of it nor that it failed.
+    mute: (call, text = '') => send(`{"jsonrpc":"2.0","id":${call.id}${text}}`),
     again: (call) => complete(call, call.result), // a second time
     tell(call) { // with nothing but what was put in
         complete(call, call.result);
@@ -302,6 +316,8 @@ const methods = {
         const wanted = call.params.protocolVersion;
         const protocolVersion = legacy.includes(wanted) ? wanted : legacy[0];
         complete(call, { protocolVersion, capabilities, serverInfo: info });
+        if (options.full) process.stdin.pause();
+        if (options.shut) fs.closeSync(0);
     },
     'server/discover': (call) => complete(call, {
         supportedVersions: [modern], capabilities, ttlMs: 0, cacheScope: 'private',
@@ -352,6 +368,9 @@ function take(message, line) {
     methods[call.method](call);
 }
 
+append('pid', process.pid);
+if (options.stubborn) process.on('SIGTERM', () => {});
+if (options.shut || options.full) setInterval(() => {}, 3_600_000);
 if (options.first) put(`${options.first}\n`);
 let rest = '';
 process.stdin.setEncoding('utf8');

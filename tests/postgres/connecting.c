@@ -21,11 +21,12 @@ static void a_host_that_is_silent_is_passed_over(void **state)
     place *p = *state;
     ledger_close(&p->ledger);
     proxy_hold(p->proxy, true);
-    three_hosts(p, "&timeout=1500");
+    /* The silent one costs a third of the time. */
+    three_hosts(p, "&timeout=6000");
     int64_t began = monotonic_ns();
     must_open(p);
     settled(&p->ledger, 1);
-    expect(monotonic_ns() - began < 3 * SECOND / 2, "it took %.1f s",
+    expect(monotonic_ns() - began < 6 * SECOND, "it took %.1f s",
            (double)(monotonic_ns() - began) / 1e9);
     /* The one that worked comes first from now on. */
     for (uint64_t n = 2; n <= 4; n++) {
@@ -33,7 +34,7 @@ static void a_host_that_is_silent_is_passed_over(void **state)
                    " WHERE application_name || '.' = '@'");
         began = monotonic_ns();
         settled(&p->ledger, n);
-        expect(monotonic_ns() - began < SECOND / 3, "it took %.1f s",
+        expect(monotonic_ns() - began < 3 * SECOND / 2, "it took %.1f s",
                (double)(monotonic_ns() - began) / 1e9);
     }
     proxy_hold(p->proxy, false);

@@ -313,6 +313,29 @@ static void everything_works_behind_a_pooler(void **state)
     p->ledger.ops->close(straight.ledger.st);
 }
 
+/* A pooler keeps our connection over a failover: what is behind it is looked at with each write. */
+static void a_server_that_was_replaced_behind_a_pooler_is_noticed_by_the_first_write(void **state)
+{
+    place *p = *state;
+    ledger *l = &p->ledger;
+    semel_record cur;
+    semel_fault fault = {0};
+    bool inserted;
+    int64_t now;
+    pooler_url(p, "&pooler=transaction");
+    must_open(p);
+    if ((l->caps & SEMEL_STORE_DURABLE) == 0)
+        skip();
+    semel_write w = fresh(1);
+    claim_new(l, &w);
+    sql_run(p, "DELETE FROM @effect; DELETE FROM @event");
+    w = fresh(1);
+    expect_error(l->ops->claim(l->st, &w, &l->desk.room, &cur, &now, &inserted, &fault),
+                 SEMEL_E_UNAVAILABLE);
+    expect(strstr(fault.text, "has lost effects") != NULL, "it says: %s", fault.text);
+    assert_int_equal(sql_number(p, "SELECT count(*) FROM @effect"), 0);
+}
+
 int keeping_up_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +351,7 @@ int keeping_up_tests(void)
         on_open(health_names_the_place_and_no_secret),
         on_place(a_pooler_that_the_url_does_not_mention_is_refused),
         on_place(everything_works_behind_a_pooler),
+        on_place(a_server_that_was_replaced_behind_a_pooler_is_noticed_by_the_first_write),
     };
     return cmocka_run_group_tests_name("keeping up", tests, NULL, NULL);
 }

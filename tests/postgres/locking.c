@@ -2,6 +2,9 @@
  * is left alone. */
 #include "postgres.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #define SECOND 1000000000ll
 
 /* ---- the lock of a group ---------------------------------------------------------------------*/
@@ -77,6 +80,72 @@ static void an_end_waits_for_nobody(void **state)
     sql_run(p, "ROLLBACK");
 }
 
+/* ---- what is lost ----------------------------------------------------------------------------*/
+
+typedef struct claiming {
+    place *p;
+    semel_write w;
+    semel_err err;
+    bool inserted;
+} claiming;
+
+static void *claim_counted(void *context)
+{
+    claiming *c = context;
+    const ledger *l = &c->p->ledger;
+    semel_record cur;
+    int64_t now;
+    desk d;
+    desk_init(&d);
+    c->err = l->ops->claim(l->st, &c->w, &d.room, &cur, &now, &c->inserted, NULL);
+    desk_fini(&d);
+    return NULL;
+}
+
+/* A transaction that began first may commit last. A standby that has all but the last commit then
+ * has the event with the largest number: that it is there proves nothing about the others. */
+static void an_event_that_was_committed_last_is_missed_whatever_its_number(void **state)
+{
+    place *p = *state;
+    ledger *l = &p->ledger;
+    semel_counter counter = {SM_STR("calls"), 1, INT64_MAX, 0};
+    claiming slow = {.p = p, .w = fresh(1)};
+    pthread_t thread;
+    semel_record cur;
+    bool inserted;
+    if ((l->caps & SEMEL_STORE_DURABLE) == 0)
+        skip();
+    slow.w.counters = &counter;
+    slow.w.n_counters = 1;
+    sql_run(p, "BEGIN; INSERT INTO @counter(name, value, cap) VALUES('calls', 1, 100)");
+    assert_int_equal(pthread_create(&thread, NULL, claim_counted, &slow), 0);
+    while (sql_number(p, "SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid'"
+                         " AND NOT granted") == 0)
+        usleep(5000);
+    semel_write w = fresh(2);
+    claim_new(l, &w);
+    sql_run(p, "COMMIT");
+    pthread_join(thread, NULL);
+    expect_error(slow.err, SEMEL_OK);
+    assert_true(slow.inserted);
+    char text[160];
+    snprintf(text, sizeof text,
+             "SELECT max(seq) - min(seq) FROM @event WHERE seq >="
+             " (SELECT seq FROM @event WHERE id = %lld)",
+             (long long)slow.w.next.id);
+    assert_true(sql_number(p, text) > 0);
+    snprintf(text, sizeof text,
+             "DELETE FROM @effect WHERE id = %lld; DELETE FROM @event"
+             " WHERE id = %lld",
+             (long long)slow.w.next.id, (long long)slow.w.next.id);
+    sql_run(p, text);
+    sql_run(p, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+               " WHERE application_name || '.' = '@'");
+    w = fresh(1);
+    expect_error(try_claim(l, &w, &cur, &inserted), SEMEL_E_UNAVAILABLE);
+    assert_int_equal(sql_number(p, "SELECT count(*) FROM @effect"), 1);
+}
+
 /* ---- waiters and purge -----------------------------------------------------------------------*/
 
 /* The mark of a waiter comes too late for a write that is under way, which then does not notify. */
@@ -129,6 +198,7 @@ int locking_tests(void)
         on_proxy(a_lease_that_is_over_waits_as_a_doubt_does),
         on_proxy(an_end_waits_for_nobody),
         on_open(who_waits_while_somebody_writes_looks_again),
+        on_open(an_event_that_was_committed_last_is_missed_whatever_its_number),
         on_open(purge_leaves_events_that_nobody_could_follow_yet),
     };
     return cmocka_run_group_tests_name("locking", tests, NULL, NULL);

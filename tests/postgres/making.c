@@ -101,9 +101,38 @@ static void a_newer_ledger_is_left_alone(void **state)
     sql_run(p, "UPDATE @meta SET schema = 99");
     expect_refused(p, "newer");
     sql_run(p, "DROP VIEW @history; DROP TABLE @event");
-    sql_run(p, "UPDATE @meta SET schema = 1");
+    sql_run(p, "UPDATE @meta SET schema = 3");
     expect_refused(p, "not a whole one");
     expect_told(p, true, SEMEL_E_BAD_ARGUMENTS, "not a whole one");
+}
+
+/* Tables as the version before made them: counters had no end. */
+static void an_older_ledger_is_upgraded_by_a_migration(void **state)
+{
+    place *p = *state;
+    must_open(p);
+    semel_counter counter = {SM_STR("spent"), 5, INT64_MAX, 0};
+    semel_write w = fresh(1);
+    w.counters = &counter;
+    w.n_counters = 1;
+    semel_record one = claim_new(&p->ledger, &w);
+    ledger_close(&p->ledger);
+    sql_run(p, "ALTER TABLE @counter DROP COLUMN until");
+    sql_run(p, "UPDATE @meta SET schema = 2");
+    expect_refused(p, "run `semel store migrate` once");
+    semel_store_env env = env_of(true, 0);
+    expect_error(place_open(p, &env, NULL), SEMEL_OK);
+    semel_record got = get_key(&p->ledger, 1);
+    expect_record(&got, &one);
+    uint64_t done = 0;
+    bool left;
+    expect_error(p->ledger.ops->purge(p->ledger.st, 100, 0, 0, &done, &left, NULL), SEMEL_OK);
+    assert_int_equal(counter_of(&p->ledger, "spent"), 5); /* it has no end */
+    ledger_close(&p->ledger);
+    must_open(p);
+    sql_run(p, "UPDATE @meta SET schema = 1");
+    ledger_close(&p->ledger);
+    expect_told(p, true, SEMEL_E_BAD_ARGUMENTS, "start a new ledger");
 }
 
 static void a_schema_of_something_else_is_left_alone(void **state)
@@ -320,6 +349,7 @@ int making_tests(void)
         on_place(a_migration_of_what_is_there_changes_nothing),
         on_place(a_ledger_from_another_server_goes_on_after_a_migration),
         on_place(a_newer_ledger_is_left_alone),
+        on_place(an_older_ledger_is_upgraded_by_a_migration),
         on_place(a_schema_of_something_else_is_left_alone),
         on_place(a_role_that_may_make_nothing_is_told_who_can),
         on_place(a_session_that_cannot_write_is_refused),

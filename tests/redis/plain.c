@@ -1,6 +1,7 @@
 /* One plain server: lost answers, lost scripts, settings, expiry, and a server in trouble. */
 #include "server.h"
 
+#include "store/redis.h"
 #include "store/stores.h"
 
 /* ---- ledgers ---------------------------------------------------------------------------------*/
@@ -122,7 +123,7 @@ static void a_lost_answer_is_no_lost_write(void **state)
     place through = {.port = x.port};
     snprintf(through.host, sizeof through.host, "127.0.0.1");
     reopen(l, &through, "");
-    semel_counter counter = {SM_STR("spent"), 5, 1000};
+    semel_counter counter = {SM_STR("spent"), 5, 1000, 0};
     for (uint64_t n = 1; n <= 10; n++) {
         semel_write w = fresh(n);
         w.counters = &counter;
@@ -200,6 +201,20 @@ static void settings_are_told_in_plain_words(void **state)
     redisFree(c);
 }
 
+static void expect_unavailable(ledger *l, uint64_t n, const char *says)
+{
+    semel_write w = fresh(n);
+    semel_record cur;
+    int64_t now, began = monotonic_ns();
+    bool inserted = true;
+    semel_fault fault = {0};
+    semel_err e = l->ops->claim(l->st, &w, &l->desk.room, &cur, &now, &inserted, &fault);
+    expect(e == SEMEL_E_UNAVAILABLE, "got %s", semel_err_name(e));
+    assert_false(inserted);
+    expect(strstr(fault.text, says) != NULL, "it says: %s", fault.text);
+    assert_true(monotonic_ns() - began < 2000000000);
+}
+
 static void a_failover_to_a_replica_may_lose_what_was_acknowledged(void **state)
 {
     needs_server();
@@ -212,6 +227,10 @@ static void a_failover_to_a_replica_may_lose_what_was_acknowledged(void **state)
         for (int done = 0; done == 0;)
             assert_int_equal(redisBufferWrite(replica, &done), REDIS_OK);
         pause_ms(50);
+        if (port != 0) { /* the handle that is open is durable, and looks again after a second */
+            atomic_store(&sm_rd_node_at(l->st, 0)->judged_ns, 1);
+            expect_unavailable(l, 1, "the server has replicas");
+        }
         reopen(l, &the_server, "");
         assert_int_equal((l->caps & SEMEL_STORE_DURABLE) != 0, port == 0);
         assert_int_equal((l->caps & SEMEL_STORE_LOSSY) != 0, port != 0);
@@ -277,6 +296,102 @@ static void payloads_of_what_is_settled_are_removed_by_the_server(void **state)
     redisFree(c);
 }
 
+/* Somebody may set a time to live on any key. Verifying reports it before the key expires. */
+static void a_record_that_the_server_is_to_remove_shows(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    semel_write w = fresh(1);
+    semel_record cur = claim_new(l, &w);
+    semel_health h;
+    static const char *const sets[] = {"all", "open"};
+    char name[256];
+    expect_error(l->ops->health(l->st, true, &h, NULL), SEMEL_OK);
+    key_name(l, name, "r:", cur.id);
+    tell_server(c, "PEXPIRE %s 100000", name);
+    expect_error(l->ops->health(l->st, true, &h, NULL), SEMEL_E_CORRUPT);
+    tell_server(c, "PERSIST %s", name);
+    expect_error(l->ops->health(l->st, true, &h, NULL), SEMEL_OK);
+    for (size_t i = 0; i < COUNT(sets); i++) {
+        snprintf(strchr(name, '}') + 1, 8, "%s", sets[i]);
+        tell_server(c, "PEXPIRE %s 100000", name);
+        expect_error(l->ops->health(l->st, true, &h, NULL), SEMEL_E_CORRUPT);
+        tell_server(c, "PERSIST %s", name);
+    }
+    expect_error(l->ops->health(l->st, true, &h, NULL), SEMEL_OK);
+    redisFree(c);
+}
+
+/* So is who looks at what the history needs. Arguments and outcomes may leave: their hashes stay.
+ */
+static void a_history_that_the_server_is_to_remove_shows(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    semel_record one = settled(l, 1);
+    semel_event seal = {.at = 1000, .what = SM_STR("sealed")};
+    semel_health h;
+    char name[256];
+    last_seq(l); /* numbers them */
+    expect_error(l->ops->seal(l->st, &seal, 0, NULL), SEMEL_OK);
+    static const char *const whole[] = {"meta", "seq", "log", "sealed", "seals"};
+    for (size_t i = 0; i < 2 + COUNT(whole); i++) {
+        key_name(l, name, "h:", one.id);
+        if (i == 1)
+            snprintf(strchr(name, '}') + 1, 8, "tick");
+        else if (i > 1)
+            snprintf(strchr(name, '{'), 32, "{semel}%s", whole[i - 2]);
+        redisReply *r = redisCommand(c, "PEXPIRE %s 100000", name);
+        expect(r != NULL && r->integer == 1, "there is no %s", name);
+        freeReplyObject(r);
+        semel_err e = l->ops->health(l->st, true, &h, NULL);
+        expect(e == SEMEL_E_CORRUPT, "%s: %s", name, semel_err_name(e));
+        tell_server(c, "PERSIST %s", name);
+    }
+    key_name(l, name, "a:", one.id);
+    tell_server(c, "PEXPIRE %s 100000", name);
+    expect_error(l->ops->health(l->st, true, &h, NULL), SEMEL_OK);
+    redisFree(c);
+}
+
+/* What only makes calls fail shows too, before somebody meets it. */
+static void a_key_that_cannot_be_read_shows(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    semel_record one = settled(l, 1);
+    semel_health h;
+    static const char *const types[] = {"due", "gone", "tick", "v:", "n:"};
+    static const char *const ticks[] = {"", "1", "1 2", "x 1", "2 1x"};
+    for (size_t i = 0; i < COUNT(types) + COUNT(ticks); i++) {
+        bool typed = i < COUNT(types);
+        char name[256];
+        key_name(l, name, "", one.id);
+        char *kind = strchr(name, '}') + 1;
+        if (typed && strcmp(types[i], "n:") == 0) /* which is where the id says */
+            snprintf(kind - 3, 8, "%02x}", (unsigned)(one.id & 0xFF));
+        if (typed && types[i][1] == ':')
+            snprintf(kind, 32, "%s%016llx", types[i], (unsigned long long)one.id);
+        else
+            snprintf(kind, 32, "%s", typed ? types[i] : "tick");
+        expect_error(l->ops->health(l->st, true, &h, NULL), SEMEL_OK);
+        redisReply *was = ask_server(c, "DUMP %s", name);
+        tell_server(c, "DEL %s", name);
+        freeReplyObject(typed ? ask_server(c, "SADD %s x", name)
+                              : ask_server(c, "SET %s %s", name, ticks[i - COUNT(types)]));
+        semel_err e = l->ops->health(l->st, true, &h, NULL);
+        expect(e == SEMEL_E_CORRUPT, "%s: %s", name, semel_err_name(e));
+        tell_server(c, "DEL %s", name);
+        if (was->type == REDIS_REPLY_STRING)
+            freeReplyObject(redisCommand(c, "RESTORE %s 0 %b", name, was->str, was->len));
+        freeReplyObject(was);
+    }
+    redisFree(c);
+}
+
 static void an_older_generation_comes_up_when_the_newest_goes(void **state)
 {
     needs_server();
@@ -322,20 +437,6 @@ static void the_memory_of_the_ledger_is_its_own(void **state)
 
 /* ---- a server in trouble ---------------------------------------------------------------------*/
 
-static void expect_unavailable(ledger *l, uint64_t n, const char *says)
-{
-    semel_write w = fresh(n);
-    semel_record cur;
-    int64_t now, began = monotonic_ns();
-    bool inserted = true;
-    semel_fault fault = {0};
-    semel_err e = l->ops->claim(l->st, &w, &l->desk.room, &cur, &now, &inserted, &fault);
-    expect(e == SEMEL_E_UNAVAILABLE, "got %s", semel_err_name(e));
-    assert_false(inserted);
-    expect(strstr(fault.text, says) != NULL, "it says: %s", fault.text);
-    assert_true(monotonic_ns() - began < 2000000000);
-}
-
 /* What runs already ends in good order: else it would be in doubt. */
 static void without_memory_nothing_new_is_begun(void **state)
 {
@@ -349,6 +450,7 @@ static void without_memory_nothing_new_is_begun(void **state)
     tell_server(c, "SCRIPT FLUSH");
     tell_server(c, "CONFIG SET maxmemory 1");
     expect_unavailable(l, 2, "out of memory");
+    semel_err tried = l->ops->try_write(l->st, NULL);
     w = repeat(&one);
     semel_err again = try_apply(l, &w, &got);
     w = change(&running, SEMEL_S_SUCCEEDED);
@@ -361,6 +463,8 @@ static void without_memory_nothing_new_is_begun(void **state)
         ledger_close(&other);
     tell_server(c, "CONFIG SET maxmemory 0");
     expect_error(opens, SEMEL_OK);
+    expect_error(tried, SEMEL_E_UNAVAILABLE);
+    expect_error(l->ops->try_write(l->st, NULL), SEMEL_OK);
     expect_error(again, SEMEL_E_UNAVAILABLE);
     expect_error(e, SEMEL_OK);
     expect_written(&done, &w, 2);
@@ -560,6 +664,9 @@ int plain_tests(void)
         on_server(settings_are_told_in_plain_words),
         on_server(a_failover_to_a_replica_may_lose_what_was_acknowledged),
         on_server(payloads_of_what_is_settled_are_removed_by_the_server),
+        on_server(a_record_that_the_server_is_to_remove_shows),
+        on_server(a_history_that_the_server_is_to_remove_shows),
+        on_server(a_key_that_cannot_be_read_shows),
         on_server(an_older_generation_comes_up_when_the_newest_goes),
         on_server(the_memory_of_the_ledger_is_its_own),
         on_server(without_memory_nothing_new_is_begun),

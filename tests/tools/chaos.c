@@ -232,6 +232,13 @@ static void work(void *context, const semel_answer *execute, semel_outcome *outc
     usleep((useconds_t)below(w, 20000));
 }
 
+/* A begin that takes longer than its lease runs nothing, and a busy machine is slow. */
+static bool took_too_long(const worker *w)
+{
+    return w->a->code == SEMEL_C_LEDGER_UNAVAILABLE &&
+           now_ns() - w->asked_at > LEASE_MS * UINT64_C(1000000);
+}
+
 static void take_answer(worker *w)
 {
     const semel_answer *a = w->a;
@@ -250,7 +257,7 @@ static void take_answer(worker *w)
         note(w, H_doubt, 0, w->asked_at, 0);
         if (below(w, 100) < 30)
             resolve(w);
-    } else if (a->code != SEMEL_C_RETRY_IN_FLIGHT) {
+    } else if (a->code != SEMEL_C_RETRY_IN_FLIGHT && !took_too_long(w)) {
         broken(w, "begin");
     }
 }

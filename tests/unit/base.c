@@ -3,6 +3,7 @@
 
 #include "base/digest.h"
 #include "base/duration.h"
+#include "base/limits.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
 
@@ -164,6 +165,25 @@ static void an_arena_over_its_bound_says_so_and_stays_usable(void **state)
     assert_true(a.held <= 10000);
     assert_null(sm_arena_text(&a, SM_STR("no room")).p);
     assert_null(sm_arena_printf(&a, "no %s", "room").p);
+    sm_arena_fini(&a);
+}
+
+static void a_reset_arena_keeps_no_large_memory(void **state)
+{
+    (void)state;
+    sm_arena a;
+    sm_arena_init(&a, SM_ARENA_MAX);
+    assert_non_null(sm_arena_alloc(&a, 100));
+    assert_non_null(sm_arena_alloc(&a, (size_t)16 << 20));
+    sm_arena_reset(&a);
+    assert_true(a.held > 0 && a.held <= SM_KEPT_BYTES);
+    assert_non_null(sm_arena_alloc(&a, 100));
+    sm_arena_fini(&a);
+    sm_arena_init(&a, SM_ARENA_MAX);
+    assert_non_null(sm_arena_alloc(&a, (size_t)16 << 20));
+    sm_arena_reset(&a);
+    assert_int_equal(a.held, 0);
+    memset(sm_arena_alloc(&a, 100), 1, 100);
     sm_arena_fini(&a);
 }
 
@@ -458,6 +478,7 @@ int main(void)
         with_arena(an_arena_has_a_piece_of_no_bytes),
         cmocka_unit_test(an_arena_over_its_bound_says_so_and_stays_usable),
         cmocka_unit_test(a_reset_arena_gives_the_same_room_again),
+        cmocka_unit_test(a_reset_arena_keeps_no_large_memory),
         with_arena(an_arena_zeroes_and_pads),
         cmocka_unit_test(a_digest_is_sha_256_and_can_be_used_again),
         cmocka_unit_test(a_hash_survives_its_text_form),

@@ -48,7 +48,9 @@ static void each_class_brings_its_defaults(void **state)
         expect(c->on_in_doubt.steps[0] == rows[i].lost, "%s", rows[i].name);
         expect(sm_contract_exception(c) == rows[i].exception, "%s", rows[i].name);
         expect(c->barrier == rows[i].barrier, "%s", rows[i].name);
-        expect(c->lease_ms == 300000 && c->repeat_after_ms == 2000, "%s", rows[i].name);
+        expect(c->lease_ms == 300000 && c->repeat_after_ms == 2000 &&
+                   c->delivered_within_ms == 1000,
+               "%s", rows[i].name);
         expect(c->mode == SM_MODE_ENFORCE && c->on_hit == SM_HIT_REPLAY, "%s", rows[i].name);
         expect(c->on_repeat == SM_REPEAT_REPLAY && !c->approval.on, "%s", rows[i].name);
     }
@@ -68,6 +70,7 @@ static void every_field_is_read(void **state)
         "    version: 2.1\n"
         "    mode: observe\n"
         "    key: {strategy: hash, ignore: [/a], match: [/b]}\n"
+        "    resource: {kind: file, fields: [/path]}\n"
         "    on_drift: conflict\n"
         "    step: required\n"
         "    window: forever\n"
@@ -77,6 +80,7 @@ static void every_field_is_read(void **state)
         "    failures: replay\n"
         "    on_repeat: run\n"
         "    repeat_after: 0s\n"
+        "    delivered_within: 500ms\n"
         "    approval: {quorum: 3, expires: 5m, via: gateway, self_approval: true}\n"
         "    on_in_doubt: [probe]\n"
         "    probe: {tool: p, args: {/x: /y}, applied: {when: [{field: /a, exists: true}], "
@@ -102,6 +106,8 @@ static void every_field_is_read(void **state)
     assert_int_equal(c->mode, SM_MODE_OBSERVE);
     assert_int_equal(c->key.ignore.n, 1);
     assert_int_equal(c->key.match.n, 1);
+    expect_text(c->resource.kind, "file");
+    assert_int_equal(c->resource.fields.n, 1);
     assert_int_equal(c->on_drift, SM_DRIFT_CONFLICT);
     assert_int_equal(c->step, SM_NEED_REQUIRED);
     assert_int_equal(c->window_ms, SM_FOREVER);
@@ -111,6 +117,7 @@ static void every_field_is_read(void **state)
     assert_int_equal(c->failures, SM_FAILURES_REPLAY);
     assert_int_equal(c->on_repeat, SM_REPEAT_RUN);
     assert_int_equal(c->repeat_after_ms, 0);
+    assert_int_equal(c->delivered_within_ms, 500);
     assert_true(c->approval.on && c->approval.quorum == 3 && c->approval.expires_ms == 300000);
     assert_true(c->approval.via == 1 && c->approval.self_approval && c->approval.when.n == 0);
     assert_int_equal(c->on_in_doubt.count, 2); /* hold is always last */
@@ -357,6 +364,17 @@ static void an_unlisted_tool_is_treated_as_the_file_says(void **state)
     assert_int_equal(c->window_ms, 600000);
     assert_int_equal(c->on_repeat, SM_REPEAT_RUN);
     assert_false(c->approval.on);
+    sm_contracts_free(set);
+    set = contracts(
+        "version: 1\n"
+        "defaults: {repeat_after: 9s, delivered_within: 0s, window: 1d, failures: replay}\n"
+        "tools: {}\n");
+    c = tool(set, "x");
+    assert_int_equal(c->repeat_after_ms, 9000);
+    assert_int_equal(c->delivered_within_ms, 0);
+    assert_int_equal(c->origin[SM_F_DELIVERED_WITHIN].layer, SM_FROM_DEFAULTS);
+    assert_int_equal(c->window_ms, 600000); /* no other of the defaults is theirs */
+    assert_int_equal(c->failures, SM_FAILURES_RETRY);
     sm_contracts_free(set);
     set = contracts("version: 1\nunlisted: hold\ntools: {}\n");
     assert_true(tool(set, "x")->approval.on);

@@ -217,6 +217,11 @@ static void impossible_combinations_are_refused(void **state)
         {ONE_TOOL("{ key: { strategy: explicit, ignore: [/b] } }"), "3:43", "not explicit"},
         {ONE_TOOL("{ key: { strategy: unique, match: [/b] } }"), "3:40", "remove match"},
         {ONE_TOOL("{ key: { fields: [/a], match: [/a/b] } }"), "3:36", "part of the identity"},
+        {ONE_TOOL("{ resource: [/a], key: { ignore: [/a/b] } }"), "3:18", "under key.ignore"},
+        {ONE_TOOL("{ resource: [] }"), "3:18", "name the arguments"},
+        {ONE_TOOL("{ resource: [path] }"), "3:19", "JSON Pointer starts"},
+        {ONE_TOOL("{ resource: { kind: file } }"), "3:18", "needs the field \"fields\""},
+        {ONE_TOOL("{ resource: /path }"), "3:18", "expected"},
         {ONE_TOOL("{ key: step, step: optional }"), "3:25", "write step: required"},
         {ONE_TOOL("{ class: read, approval: { quorum: 1 } }"), "3:31", "nobody can approve it"},
         {ONE_TOOL("{ redact: [/card], on_in_doubt: [resend], upstream: { url: 'http://x', "
@@ -397,13 +402,25 @@ static void lints_say_what_probably_goes_wrong(void **state)
         {"version: 1\ndefaults: {window: 1h}\ntools:\n  t: {class: irreversible, key: {fields: "
          "[/id]}}\n",
          "4:3", "shorten the window of this irreversible tool to 1h"},
+        {"version: 1\ndefaults: {on_repeat: run}\ntools:\n  t: {class: irreversible, key: {fields: "
+         "[/id]}}\n",
+         "4:3", "let repeats of this irreversible tool run"},
+        {ONE_TOOL("{ on_repeat: run, delivered_within: 10s }"), "3:42", "their retry runs again"},
+        {"version: 1\ndefaults: {delivered_within: 1m}\ntools: {}\n", "2:30",
+         "that took 1m counts"},
         {ONE_TOOL("{ on_in_doubt: rerun }"), "3:21", "rerun repeats the effect"},
         {ONE_TOOL("{ class: read, window: 1h }"), "3:29", "has no effect on a read"},
+        {ONE_TOOL("{ class: read, resource: [/a] }"), "3:31", "has no effect on a read"},
+        {ONE_TOOL("{ resource: [/a], key: { fields: [/b] } }"), "3:18", "not part of the identity"},
+        {ONE_TOOL("{ resource: [/a], key: none }"), "3:18", "are not recorded"},
         {ONE_TOOL("{ compensate: { tool: undo } }"), "3:28", "not listed in this file"},
         {ONE_TOOL("{ probe: { tool: p, applied: { when: [{field: /a, exists: true}] } } }"), "3:15",
          "never used"},
         {ONE_TOOL("{ upstream: { url: 'http://x', headers: { Authorization: Bearer abc } } }"),
          "3:63", "looks like a secret"},
+        {ONE_TOOL("{ input: { properties: { user: {}, newPassword: {} } } }"), "3:41",
+         "write redact: [/newPassword]"},
+        {ONE_TOOL("{ input: { properties: { api_key: {} } } }"), "3:31", "looks like a secret"},
     };
     expect_mistakes(*state, rows, COUNT(rows), SM_WARNING);
 }
@@ -421,6 +438,17 @@ static void what_is_fine_is_not_linted(void **state)
         /* An MCP tool is given its key without an upstream. */
         ONE_TOOL("{ on_in_doubt: [resend], idempotency: { meta: k, window: 24h } }"),
         ONE_TOOL("{ class: write_idempotent, on_in_doubt: rerun }"),
+        ONE_TOOL("{ on_repeat: run, delivered_within: 4s }"),
+        ONE_TOOL("{ delivered_within: 10s }"),
+        ONE_TOOL("{ input: { properties: { password: {}, tokens: {} } }, redact: [/password] }"),
+        ONE_TOOL(
+            "{ window: 1h, variants: [{ when: [{ field: /a, exists: true }], class: read }] }"),
+        /* The proxy's configuration says how its API takes a key. */
+        "version: 1\ntools: { proxy.shop: { on_in_doubt: [resend], redact: [/body/card] } }\n",
+        "version: 1\ntools: { proxy.shop: { resource: [/path], key: { fields: [/body/id] } } }\n",
+        ONE_TOOL("{ class: irreversible, key: { fields: [/id] }, on_repeat: run }"),
+        "version: 1\ndefaults: { on_repeat: run }\ntools: { w: {}, i: { class: irreversible, "
+        "key: { fields: [/id] }, on_repeat: replay } }\n",
         ONE_TOOL("{ upstream: { url: 'http://x', headers: { Authorization: 'Bearer ${K}' } } }"),
         "version: 1\ndefaults: { window: 1h }\ntools: { 'get_*': { class: read }, w: {} }\n",
     };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "gateway/problem.h"
+#include "gateway/returned.h"
 #include "gateway/server.h"
 #include "gateway/trace.h"
 
@@ -85,7 +86,7 @@ static void roles_are_as_they_must_be(void **state)
 static void hosts_are_names_of_ours_or_none(void **state)
 {
     (void)state;
-    static gw_server s;
+    static gw_mount s;
     s.names[0] = SM_STR("127.0.0.1");
     s.names[1] = SM_STR("127.0.0.1:8787");
     s.names[2] = SM_STR("[::1]:8787");
@@ -257,6 +258,118 @@ static void a_refusal_is_told_with_all_that_is_known(void **state)
     sm_buf_fini(&text);
 }
 
+static void under_a_proxy_a_refusal_has_no_status_of_success(void **state)
+{
+    (void)state;
+    for (int code = 0; code < SEMEL_C_COUNT; code++) {
+        int status = gw_status_of((semel_code)code), proxied = gw_proxied_status(status);
+        expect(proxied >= 400 && (status < 400 || proxied == status), "%s",
+               semel_code_name((semel_code)code));
+    }
+    assert_int_equal(gw_proxied_status(202), 403);
+    assert_true(gw_route_proxied(SM_STR("/proxy/x")) && gw_route_proxied(SM_STR("/proxy/x/y")));
+    assert_false(gw_route_proxied(SM_STR("/v1/call")) || gw_route_proxied(SM_STR("/proxyx")));
+}
+
+static void a_problem_can_have_an_error_object(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *code, *message, *advice, *type, *whole;
+    } rows[] = {
+        {"KEY_CONFLICT", "It differs.", "Change it.", "idempotency_error",
+         "It differs. Change it."},
+        {"IN_DOUBT", "who knows", "Look.", "semel_error", "who knows. Look."},
+        {"OVERLOADED", "\"a\"\n", NULL, "semel_error", "\"a\"\n"},
+    };
+    sm_buf text;
+    sm_arena arena;
+    sm_buf_init(&text, 4096);
+    sm_arena_init(&arena, SM_ARENA_MAX);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const sm_json *o, *error;
+        sm_str message = sm_str_from(rows[i].message), advice = sm_str_from(rows[i].advice);
+        sm_buf_clear(&text);
+        gw_problem_put(&text, 409, rows[i].code, false, 0, message, advice);
+        gw_problem_add_error(&text, rows[i].code, message, advice);
+        assert_int_equal(
+            sm_json_read(&arena, sm_buf_view(&text), &sm_json_default_limits, &o, NULL), SM_OK);
+        error = sm_json_find(o, SM_STR("error"));
+        assert_true(sm_str_is(member(o, "code"), rows[i].code));
+        assert_true(sm_str_is(member(error, "code"), rows[i].code));
+        assert_true(sm_str_is(member(error, "type"), rows[i].type));
+        assert_true(sm_str_is(member(error, "message"), rows[i].whole));
+    }
+    sm_arena_fini(&arena);
+    sm_buf_fini(&text);
+}
+
+/* ---- headers of an upstream's answer ---------------------------------------------------------*/
+
+static void expect_recorded(const sm_http_field *fields, size_t n, const char *expected)
+{
+    sm_buf text;
+    sm_buf_init(&text, 1u << 20);
+    gw_returned_record(&(sm_http_result){.headers = fields, .header_count = n}, &text);
+    expect(sm_str_is(sm_buf_view(&text), expected), "%.*s", SM_FMT(sm_buf_view(&text)));
+    sm_buf_fini(&text);
+}
+
+#define FIELD(name, value)                                                                         \
+    {                                                                                              \
+        SM_STR(name), SM_STR(value)                                                                \
+    }
+
+static void cookies_and_credentials_are_not_recorded(void **state)
+{
+    (void)state;
+    const sm_http_field fields[] = {
+        FIELD("Content-Type", "a/b"),
+        FIELD("Set-Cookie", "x"),
+        FIELD("set-cookie2", "x"),
+        FIELD("Authorization", "x"),
+        FIELD("X-Api-Key", "x"),
+        FIELD("x-csrf-token", "x"),
+        FIELD("X-Secret", "x"),
+        FIELD("WWW-Authenticate", "x"),
+        FIELD("Date", "x"),
+        FIELD("Authentication-Info", "x"),
+        FIELD("Connection", "close, x-hop"),
+        FIELD("X-Hop", "x"),
+        FIELD("Transfer-Encoding", "chunked"),
+        FIELD("Content-Length", "1"),
+        FIELD("Semel-Effect", "x"),
+        FIELD("Idempotent-Replayed", "true"),
+        FIELD("Cache-Control", "x"),
+        FIELD("X-Bytes", "\xFF"),
+        FIELD("Warning", "1"),
+        FIELD("ETag", "\"e\""),
+        FIELD("warning", "2"),
+    };
+    expect_recorded(fields, COUNT(fields),
+                    "{\"Content-Type\":\"a/b\",\"Warning\":[\"1\",\"2\"],\"ETag\":\"\\\"e\\\"\"}");
+    expect_recorded(fields, 0, "{}");
+}
+
+static void the_longest_headers_are_not_recorded_if_there_are_too_many(void **state)
+{
+    (void)state;
+    char long_text[SM_ANSWER_HEADERS_MAX];
+    memset(long_text, 'v', sizeof long_text);
+    const sm_http_field fields[] = {{SM_STR("A"), {long_text, sizeof long_text - 1}},
+                                    FIELD("B", "1"),
+                                    {SM_STR("C"), {long_text, sizeof long_text / 2}},
+                                    {SM_STR("b"), {long_text, sizeof long_text / 2 + 9}},
+                                    FIELD("D", "2")};
+    sm_buf text;
+    sm_buf_init(&text, 1u << 20);
+    sm_buf_printf(&text, "{\"B\":\"1\",\"C\":\"%.*s\",\"D\":\"2\"}", (int)(sizeof long_text / 2),
+                  long_text);
+    sm_buf_byte(&text, '\0');
+    expect_recorded(fields, COUNT(fields), text.p);
+    sm_buf_fini(&text);
+}
+
 /* ---- decoding --------------------------------------------------------------------------------*/
 
 static void percent_encoding_is_taken_off(void **state)
@@ -416,6 +529,10 @@ int main(void)
         cmocka_unit_test(traces_that_begin_here_differ),
         cmocka_unit_test(every_code_has_its_status),
         cmocka_unit_test(a_refusal_is_told_with_all_that_is_known),
+        cmocka_unit_test(under_a_proxy_a_refusal_has_no_status_of_success),
+        cmocka_unit_test(a_problem_can_have_an_error_object),
+        cmocka_unit_test(cookies_and_credentials_are_not_recorded),
+        cmocka_unit_test(the_longest_headers_are_not_recorded_if_there_are_too_many),
         cmocka_unit_test(percent_encoding_is_taken_off),
         cmocka_unit_test(all_jobs_run_and_no_more_than_allowed_at_once),
         cmocka_unit_test(what_settles_finds_a_thread_however_much_is_read),

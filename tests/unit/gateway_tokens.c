@@ -196,6 +196,20 @@ static void a_file_that_vanishes_leaves_its_tokens_in_force(void **state)
     gw_tokens_close(t);
 }
 
+static void a_file_that_comes_and_vanishes_between_two_looks_is_told(void **state)
+{
+    const place *p = *state;
+    char text[GW_TOKEN_TEXT];
+    gw_tokens *t = open_tokens(p->file); /* which is not there yet */
+    create(p->file, GW_AGENT, "a", 0, text);
+    assert_true(known(t, text));
+    assert_int_equal(unlink(p->file), 0);
+    assert_true(gw_tokens_changed(t));
+    assert_int_equal(gw_tokens_refresh(t, NULL), SEMEL_E_IO);
+    assert_true(known(t, text));
+    gw_tokens_close(t);
+}
+
 static void a_file_that_is_not_there_yet_has_no_tokens(void **state)
 {
     const place *p = *state;
@@ -301,6 +315,50 @@ static void the_file_is_its_owners_and_holds_no_secret(void **state)
     "\",\"sha256\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\",\"made_at_ms\":1" rest "}"
 #define FILE_OF(entries) "{\"version\":1,\"tokens\":[" entries "]}"
 
+#define NO_KEY "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+static sm_hash key_of(gw_tokens *t)
+{
+    sm_hash key;
+    gw_tokens_session_key(t, &key);
+    return key;
+}
+
+#define assert_key(t, key, same)                                                                   \
+    do {                                                                                           \
+        sm_hash now_ = key_of(t);                                                                  \
+        assert_true((memcmp(&now_, &(key), sizeof now_) == 0) == (same));                          \
+    } while (0)
+
+static void the_key_for_sessions_is_the_files_and_stays(void **state)
+{
+    const place *p = *state;
+    char text[GW_TOKEN_TEXT];
+    gw_token made = create(p->file, GW_AGENT, "a", 0, text);
+    gw_tokens *one = open_tokens(p->file), *two = open_tokens(p->file);
+    sm_hash key = key_of(one);
+    assert_key(two, key, true);
+    create(p->file, GW_AGENT, "a", 0, text);
+    assert_int_equal(gw_token_revoke(p->file, sm_str_from(made.id), NULL), SM_OK);
+    assert_int_equal(gw_tokens_refresh(one, NULL), SM_OK);
+    assert_key(one, key, true);
+    /* A file of before there were keys: each process has one of its own until the next change. */
+    write_file(p->file, FILE_OF(ENTRY("k3v9x2ma", "n", "agent", "")));
+    assert_int_equal(gw_tokens_refresh(one, NULL), SM_OK);
+    assert_int_equal(gw_tokens_refresh(two, NULL), SM_OK);
+    assert_key(one, key, false);
+    key = key_of(one);
+    assert_key(one, key, true);
+    assert_key(two, key, false);
+    create(p->file, GW_AGENT, "a", 0, text);
+    assert_int_equal(gw_tokens_refresh(one, NULL), SM_OK);
+    assert_int_equal(gw_tokens_refresh(two, NULL), SM_OK);
+    key = key_of(one);
+    assert_key(two, key, true);
+    gw_tokens_close(one);
+    gw_tokens_close(two);
+}
+
 static void a_bad_file_leaves_the_old_tokens_in_force(void **state)
 {
     const place *p = *state;
@@ -312,6 +370,8 @@ static void a_bad_file_leaves_the_old_tokens_in_force(void **state)
         {"[]", "expected an object"},
         {"{\"version\":1}", "needs the field \"tokens\""},
         {"{\"version\":2,\"tokens\":[]}", "version: expected 1"},
+        {"{\"version\":1,\"session_key\":\"short\",\"tokens\":[]}", "session_key: expected"},
+        {"{\"version\":1,\"session_key\":\"" NO_KEY "\",\"tokens\":[]}", "session_key: expected"},
         {FILE_OF("5"), "a token is an object"},
         {FILE_OF(ENTRY("K3v9x2ma", "n", "agent", "")), "small letters and digits"},
         {FILE_OF(ENTRY("k3v9", "n", "agent", "")), "small letters and digits"},
@@ -361,6 +421,13 @@ static void a_file_that_others_may_write_to_is_refused(void **state)
         chmod(p->file, bad[i]);
         assert_int_equal(gw_tokens_open(p->file, &t, &fault), SEMEL_E_INVALID);
         assert_non_null(strstr(fault.text, "chmod 600"));
+    }
+    if (geteuid() == 0) {
+        chmod(p->file, 0600);
+        assert_int_equal(chown(p->file, SOMEBODY, SOMEBODY), 0); /* in a directory of ours */
+        assert_int_equal(gw_tokens_open(p->file, &t, &fault), SEMEL_E_INVALID);
+        assert_non_null(strstr(fault.text, "belongs to 12345"));
+        assert_int_equal(chown(p->file, 0, 0), 0);
     }
     chmod(p->file, 0640); /* reading does no harm: it holds hashes */
     gw_tokens_close(open_tokens(p->file));
@@ -504,11 +571,13 @@ int main(void)
         with_place(a_token_ends),
         with_place(a_revoked_token_is_nobodys),
         with_place(a_file_that_vanishes_leaves_its_tokens_in_force),
+        with_place(a_file_that_comes_and_vanishes_between_two_looks_is_told),
         with_place(a_file_that_is_not_there_yet_has_no_tokens),
         with_place(root_takes_nothing_away),
         with_place(a_lock_that_cannot_be_had_is_named),
         cmocka_unit_test(a_scope_is_owned_by_whole_segments),
         with_place(the_file_is_its_owners_and_holds_no_secret),
+        with_place(the_key_for_sessions_is_the_files_and_stays),
         with_place(a_bad_file_leaves_the_old_tokens_in_force),
         with_place(a_file_that_others_may_write_to_is_refused),
         with_place(wishes_are_checked),

@@ -38,11 +38,11 @@ static void in_killed_process(const char *url, const char *contract, void (*work
 static void hole_01_a_worker_that_was_taken_over_overwrites_the_new_owner(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write_idempotent, lease: 100ms}}}");
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write_idempotent, " SHORT_LEASE "}}}");
     begin(&l, "t", "{}");
     char loser[128], owner[128];
     strcpy(loser, l.claim);
-    usleep(110000);
+    outlive_lease();
     begin(&l, "t", "{}");
     expect_execute(&l);
     strcpy(owner, l.claim);
@@ -59,9 +59,9 @@ static void hole_01_a_worker_that_was_taken_over_overwrites_the_new_owner(void *
 static void hole_02_retries_put_off_the_moment_at_which_an_attempt_counts_as_lost(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 200ms}}}");
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, " SHORT_LEASE "}}}");
     begin(&l, "t", "{}");
-    int64_t end = sm_clock_deadline_ns(260);
+    int64_t end = sm_clock_deadline_ns(1100);
     while (sm_clock_mono_ns() < end) {
         begin(&l, "t", "{}");
         usleep(20000);
@@ -341,18 +341,18 @@ static void hole_12_an_approval_notice_that_fails_is_never_given_again(void **st
 static void hole_13_there_is_no_heartbeat(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 150ms}}}");
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 2s}}}");
     begin(&l, "t", "{}");
     char claim[128];
     strcpy(claim, l.claim);
     for (int i = 0; i < 4; i++) {
-        usleep(70000);
+        usleep(700000);
         semel_renew(l.s, sm_str_from(claim), 0, l.a);
         expect_verdict(&l, SEMEL_DONE, SEMEL_C_NONE);
         begin(&l, "t", "{}");
         expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
     }
-    usleep(200000);
+    usleep(2050000);
     begin(&l, "t", "{}");
     expect_refused(&l, SEMEL_C_IN_DOUBT);
     semel_renew(l.s, sm_str_from(claim), 0, l.a);
@@ -446,13 +446,13 @@ static void hole_14_replays_write_and_nothing_is_purged_and_lists_are_unbounded(
 static void hole_15_there_is_no_history_of_attempts_and_people(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write, approval: {expires: 1h}, "
-                          "lease: 50ms}}}");
+    ledger l = new_ledger(
+        "{version: 1, tools: {t: {class: write, approval: {expires: 1h}, " SHORT_LEASE "}}}");
     begin(&l, "t", "{}");
     semel_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
     begin(&l, "t", "{}");
     expect_execute(&l);
-    usleep(60000);
+    outlive_lease();
     begin(&l, "t", "{}");
     semel_resolve(l.s, sm_str_from(l.effect), SEMEL_RESOLVE_APPLIED, NULL, SM_STR("receipt 17"),
                   SM_STR("dave"), l.a);
@@ -504,7 +504,8 @@ static void hole_16_a_second_caller_learns_late_because_it_polls(void **state)
     for (int i = 0; i < 8; i++) {
         pthread_join(threads[i], NULL);
         assert_true(waiters[i].good);
-        expect(waiters[i].at - done < 50000000, "learned %lld us late",
+        /* Far below the half second of those who poll, and enough for a busy machine. */
+        expect(waiters[i].at - done < 250000000, "learned %lld us late",
                (long long)(waiters[i].at - done) / 1000);
     }
     end_ledger(&l);

@@ -289,9 +289,114 @@ static void a_call_that_cannot_be_identified_is_refused(void **state)
     bench_fini(&b);
 }
 
+/* A server that ignores case runs get_and_delete when it is asked for get_and_Delete. */
+static void a_tool_that_others_take_for_a_listed_one_is_refused_under_any_pattern(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b, "version: 1\ntools:\n"
+                   "  \"*\": {class: read}\n"
+                   "  \"get_*\": {class: read}\n"
+                   "  get_and_delete: {class: irreversible, approval: {expires: 1h}}\n"
+                   "  \"pay_*\": {class: irreversible, approval: {expires: 1h}}\n"
+                   "  \"Put_*\": {class: write}\n"
+                   "  \"put_*\": {class: read}\n");
+    static const char *const refused[] = {"get_and_Delete",
+                                          "get_and_delete ",
+                                          "get_and_delete\xE2\x80\x8B",
+                                          "Get_and_delete",
+                                          "Pay_rent",
+                                          "\xE2\x80\x8Bpay_rent",
+                                          "PAY_",
+                                          "GET_x"};
+    sm_identity id;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        sm_fault fault = {0};
+        sm_err e = identify(&b, (sm_call){.tool = sm_str_from(refused[i])}, "{}", &id, &fault);
+        expect(e == SEMEL_E_BAD_ARGUMENTS && strstr(fault.text, "take") != NULL, "%s: %d %s",
+               refused[i], e, fault.text);
+    }
+    static const char *const good[] = {"get_and_delete", "get_and_deletes", "get_X", "pay_Rent",
+                                       "Put_x",          "put_x",           "Other", "payroll"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        sm_fault fault = {0};
+        sm_err e = identify(&b, (sm_call){.tool = sm_str_from(good[i])}, "{}", &id, &fault);
+        expect(e == SM_OK, "%s: %d %s", good[i], e, fault.text);
+    }
+    bench_fini(&b);
+}
+
+/* {"amount":1,"Amount":99999} is two amounts to readers that ignore case. */
+static void an_argument_that_others_take_for_a_deciding_one_is_refused(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b,
+               "version: 1\ntools:\n"
+               "  pay: {key: {fields: [/o/id], match: [/currency]}, redact: [/token],"
+               " approval: {when: [{field: /amount, over: 100}]}}\n"
+               "  keyed: {class: write_idempotent, idempotency: {argument: request_id, window: 1h},"
+               " on_in_doubt: [resend, hold]}\n"
+               "  deep: {class: write_idempotent, idempotency: {argument: /o/key, window: 1h},"
+               " on_in_doubt: [resend, hold]}\n"
+               "  crm: {variants: [{when: [{field: /action, equals: list}], class: read}]}\n"
+               "  in: {input: {properties: {n: {maximum: 5}, _n: {}}}}\n");
+    static const char *const refused[][2] = {
+        {"pay", "{\"o\":{\"id\":1},\"amount\":1,\"Amount\":99999}"},
+        {"pay", "{\"o\":{\"id\":1},\"AMOUNT\":99999}"},
+        {"pay", "{\"o\":{\"id\":1},\"amount\":1,\"amount\\u0000\":99999}"},
+        {"pay", "{\"o\":{\"id\":1,\"ID\":2}}"},
+        {"pay", "{\"o\":{\"id\":1},\"O\":{\"id\":2}}"},
+        {"pay", "{\"o\":{\"id\":1},\"\\u0063urrency \":\"eur\"}"},
+        {"pay", "{\"o\":{\"id\":1},\"to\\u212aen\":\"secret\"}"},
+        {"crm", "{\"action\":\"list\",\"Action\":\"delete\"}"},
+        {"in", "{\"n\":1,\"N\":99}"},
+        {"keyed", "{\"Request_id\":\"mine\"}"},
+        {"deep", "{\"o\":{\"key\":\"a\",\"\u212aey\":\"mine\"}}"},
+        {"PAY", "{\"o\":{\"id\":1},\"amount\":99999}"},
+        {"pay ", "{\"o\":{\"id\":1},\"amount\":99999}"},
+    };
+    sm_identity id;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        sm_fault fault = {0};
+        sm_call call = {.tool = sm_str_from(refused[i][0])};
+        sm_err e = identify(&b, call, refused[i][1], &id, &fault);
+        expect(e == SEMEL_E_BAD_ARGUMENTS && strstr(fault.text, "take") != NULL, "%s %s: %d %s",
+               refused[i][0], refused[i][1], e, fault.text);
+    }
+    key_of(&b, TOOL("pay"), "{\"o\":{\"id\":1},\"_amount\":1,\"note\":\"\",\"Note\":\"\"}");
+    key_of(&b, TOOL("pay"),
+           "{\"o\":{\"id\":1,\"_id\":2},\"amount\":1,\"amounts\":1,\"x\":{\"ID\":1}}");
+    key_of(&b, TOOL("in"), "{\"n\":1,\"_n\":99,\"m\":{\"N\":1}}");
+    key_of(&b, TOOL("pays"), "{}");
+    bench_fini(&b);
+}
+
+static void a_pattern_does_not_make_a_name_another_tools(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(
+        &b,
+        "version: 1\ntools: {pay: {approval: {quorum: 1}}, ls: {}, LS: {}, \"*\": {class: read}}\n");
+    sm_identity id;
+    sm_fault fault = {0};
+    assert_int_equal(identify(&b, TOOL("Pay"), "{}", &id, &fault), SEMEL_E_BAD_ARGUMENTS);
+    expect(strstr(fault.text, "list both") != NULL, "%s", fault.text);
+    static const char *const right[] = {"pay", "pays", "ls", "LS"};
+    for (size_t i = 0; i < COUNT(right); i++) {
+        sm_err e = identify(&b, (sm_call){.tool = sm_str_from(right[i])}, "{}", &id, &fault);
+        expect(e == SM_OK, "%s: %s", right[i], fault.text);
+    }
+    bench_fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_argument_that_others_take_for_a_deciding_one_is_refused),
+        cmocka_unit_test(a_pattern_does_not_make_a_name_another_tools),
+        cmocka_unit_test(a_tool_that_others_take_for_a_listed_one_is_refused_under_any_pattern),
         cmocka_unit_test(spelling_does_not_change_a_key),
         cmocka_unit_test(omitted_equals_the_explicit_default),
         cmocka_unit_test(only_what_the_contract_names_counts),

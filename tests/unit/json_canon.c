@@ -248,6 +248,19 @@ static void a_string_literal_is_written_alone(void **state)
     sm_buf_fini(&out);
 }
 
+static void a_text_that_was_cut_inside_of_a_character_is_written_as_a_valid_literal(void **state)
+{
+    (void)state;
+    sm_buf out;
+    sm_buf_init(&out, 100);
+    sm_json_put_string(&out, SM_STR("\xE2\x82\xAC\"\xE2\x82"));
+    expect_text(sm_buf_view(&out), "\"\xE2\x82\xAC\\\"\xEF\xBF\xBD\xEF\xBF\xBD\"");
+    sm_buf_clear(&out);
+    sm_json_put_string(&out, SM_STR("\xC3(\n"));
+    expect_text(sm_buf_view(&out), "\"\xEF\xBF\xBD(\\n\"");
+    sm_buf_fini(&out);
+}
+
 /*
  * One random document written twice. What it says comes from one seed; how it is written (space,
  * escapes, spellings of numbers, the order of members) comes from another.
@@ -419,6 +432,7 @@ int main(void)
         with_arena(a_bounded_buffer_bounds_the_form),
         with_arena(the_deepest_document_has_a_form),
         cmocka_unit_test(a_string_literal_is_written_alone),
+        cmocka_unit_test(a_text_that_was_cut_inside_of_a_character_is_written_as_a_valid_literal),
         with_arena(documents_that_say_the_same_have_one_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -500,6 +500,31 @@ static void the_length_of_each_part_is_bounded(void **state)
     }
 }
 
+static void resource_is(fixture *f, const char *scope, const char *const *values, size_t n,
+                        const char *expected)
+{
+    const sm_json *documents[4];
+    for (size_t i = 0; i < n; i++)
+        documents[i] = values[i] == NULL ? NULL : document(&f->arena, values[i]);
+    sm_resource r;
+    assert_int_equal(
+        sm_resource_make(&f->keyer, sm_str_from(scope), SM_STR("file"), documents, n, &r, NULL),
+        SM_OK);
+    char text[SM_HASH_TEXT + 1];
+    sm_hash_text(&r.hash, text);
+    assert_string_equal(text, expected);
+}
+
+static void resources_are_the_tenants_and_of_values(void **state)
+{
+    fixture *f = *state;
+    static const char one[] = "ba9lsUAZyzHQPj9_WDbe3OPtOah4463s1vLr2qfgbR8",
+                      three[] = "y_-EvCRSC1tVSsky2QXmPMXUSyblbf8mwCb3YJC9xPo";
+    resource_is(f, "acme", (const char *[]){"\"/a\""}, 1, one);
+    resource_is(f, "acme/agent/run", (const char *[]){" \"\\u002fa\""}, 1, one);
+    resource_is(f, "acme", (const char *[]){"\"/a\"", NULL, "{\"b\":2,\"a\":1.0}"}, 3, three);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -519,6 +544,7 @@ int main(void)
         cmocka_unit_test(calls_are_checked_part_by_part),
         cmocka_unit_test(every_byte_is_judged_the_same_at_every_place),
         cmocka_unit_test(the_length_of_each_part_is_bounded),
+        with_keyer(resources_are_the_tenants_and_of_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,7 +128,7 @@ static void bad_calls_are_refused_and_nothing_is_recorded(void **state)
 static void a_running_call_is_in_flight_and_then_in_doubt(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 400ms}}}");
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, " SHORT_LEASE "}}}");
     begin(&l, "t", "{}");
     expect_execute(&l);
     char claim[128];
@@ -136,7 +136,7 @@ static void a_running_call_is_in_flight_and_then_in_doubt(void **state)
     begin(&l, "t", "{}");
     expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
     assert_true(l.a->retriable && l.a->retry_after_ms > 0);
-    usleep(420000);
+    outlive_lease();
     begin(&l, "t", "{}");
     expect_refused(&l, SEMEL_C_IN_DOUBT);
     assert_int_equal(l.a->state, SEMEL_S_IN_DOUBT);
@@ -151,9 +151,9 @@ static void a_running_call_is_in_flight_and_then_in_doubt(void **state)
 static void a_commit_after_the_lease_is_in_time_while_nobody_has_looked(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 100ms}}}");
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, " SHORT_LEASE "}}}");
     begin(&l, "t", "{}");
-    usleep(120000);
+    outlive_lease();
     commit(&l, "1");
     expect_text(l.a->result, "committed");
     end_ledger(&l);
@@ -241,9 +241,9 @@ static void a_person_resolves_what_is_in_doubt(void **state)
 {
     (void)state;
     for (int how = 0; how < 3; how++) {
-        ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 200ms}}}");
+        ledger l = new_ledger("{version: 1, tools: {t: {class: write, " SHORT_LEASE "}}}");
         begin(&l, "t", "{}");
-        usleep(250000);
+        outlive_lease();
         begin(&l, "t", "{}");
         expect_refused(&l, SEMEL_C_IN_DOUBT);
         semel_outcome o = {.size = sizeof o, .value = SM_STR("{\"found\": 1}")};
@@ -269,13 +269,14 @@ static void a_person_resolves_what_is_in_doubt(void **state)
 static void the_doubt_barrier_holds_other_keys_of_the_tool(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {wire: {class: irreversible, key: {fields: [/to]}, "
-                          "lease: 200ms}, mail: {class: write}}}");
+    ledger l = new_ledger(
+        "{version: 1, tools: {wire: {class: irreversible, key: {fields: [/to]}, " SHORT_LEASE
+        "}, mail: {class: write}}}");
     begin(&l, "wire", "{\"to\": \"ann\"}");
     expect_execute(&l);
     char effect[128];
     strcpy(effect, l.effect);
-    usleep(250000);
+    outlive_lease();
     begin(&l, "wire", "{\"to\": \"anne\"}");
     expect_refused(&l, SEMEL_C_IN_DOUBT);
     expect_text(l.a->blocked_by, effect);
@@ -443,11 +444,11 @@ static void a_partial_outcome_is_replayed_with_what_is_left_to_do(void **state)
 static void a_late_success_wins_over_an_attempt_that_did_nothing(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write_idempotent, lease: 150ms}}}");
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write_idempotent, " SHORT_LEASE "}}}");
     begin(&l, "t", "{}");
     char old[128];
     strcpy(old, l.claim);
-    usleep(160000);
+    outlive_lease();
     begin(&l, "t", "{}");
     expect_execute(&l);
     assert_int_equal(l.a->fence, 2);
@@ -561,13 +562,13 @@ static bool count_flaws(void *context, semel_str text)
 static void the_trail_of_all_this_verifies(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write_idempotent, lease: 100ms}}}");
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write_idempotent, " SHORT_LEASE "}}}");
     for (int i = 0; i < 50; i++) {
         char args[32];
         snprintf(args, sizeof args, "{\"i\": %d}", i);
         begin(&l, "t", args);
-        if (i % 7 == 0) {
-            usleep(130000);
+        if (i % 20 == 7) {
+            outlive_lease();
             begin(&l, "t", args);
         }
         if (i % 5 != 4)

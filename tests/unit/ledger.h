@@ -161,6 +161,14 @@ static inline semel_err commit(ledger *l, const char *value)
     return commit_as(l, l->claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, value);
 }
 
+/* A lease to outlive. A begin that takes longer than its lease runs nothing, so it is not shorter.
+ */
+#define SHORT_LEASE "lease: 1s"
+static inline void outlive_lease(void)
+{
+    usleep(1020000);
+}
+
 #define expect_verdict(l, verdict_, code_)                                                         \
     do {                                                                                           \
         const semel_answer *a_ = (l)->a;                                                           \

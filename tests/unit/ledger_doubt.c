@@ -8,7 +8,7 @@
 
 #include "store/stores.h"
 
-#define RERUN "{version: 1, tools: {t: {class: write_idempotent, lease: 200ms}}}"
+#define RERUN "{version: 1, tools: {t: {class: write_idempotent, " SHORT_LEASE "}}}"
 
 /* Two attempts, the first in doubt and the second running. */
 static ledger two_attempts(char first[128], char second[128])
@@ -17,7 +17,7 @@ static ledger two_attempts(char first[128], char second[128])
     begin(&l, "t", "{}");
     expect_execute(&l);
     strcpy(first, l.claim);
-    usleep(210000);
+    outlive_lease();
     begin(&l, "t", "{}");
     expect_execute(&l);
     strcpy(second, l.claim);
@@ -52,11 +52,11 @@ static void what_is_known_to_be_applied_is_held_while_another_attempt_is_in_doub
 static void an_attempt_that_was_applied_after_all_settles_what_was_resolved(void **state)
 {
     (void)state;
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write, lease: 50ms}}}");
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, " SHORT_LEASE "}}}");
     begin(&l, "t", "{}");
     char claim[128];
     strcpy(claim, l.claim);
-    usleep(60000);
+    outlive_lease();
     begin(&l, "t", "{}");
     semel_resolve(l.s, sm_str_from(l.effect), SEMEL_RESOLVE_NOT_APPLIED, NULL, SM_STR("no"),
                   (sm_str){0}, l.a);

@@ -4,6 +4,8 @@
 
 #include <stdatomic.h>
 
+#include "base/buf.h"
+#include "base/limits.h"
 #include "ledger/service.h"
 
 #define UPSTREAM                                                                                   \
@@ -218,6 +220,33 @@ static void whoever_asked_cannot_approve_where_both_are_known(void **state)
     expect_refused(&l, SEMEL_C_FORBIDDEN);
     sm_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
     assert_int_equal(l.a->state, SEMEL_S_READY);
+    end_ledger(&l);
+}
+
+static void everybody_who_asked_is_kept_from_approving(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, approval: {quorum: 1}}}}");
+    sm_asking first = asking("{}"), second = asking("{}");
+    first.actor = SM_STR("bot");
+    second.actor = SM_STR("dora");
+    ask(&l, &first);
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    char request[sizeof l.request];
+    snprintf(request, sizeof request, "%s", l.request);
+    ask(&l, &second);
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    assert_string_equal(l.request, request); /* the same one */
+    sm_approve(l.s, sm_str_from(request), SM_STR("dora"), l.a);
+    expect_refused(&l, SEMEL_C_FORBIDDEN);
+    sm_approve(l.s, sm_str_from(request), SM_STR("carol"), l.a);
+    assert_int_equal(l.a->state, SEMEL_S_READY);
+    sm_asking approver = asking("{}");
+    approver.actor = SM_STR("carol");
+    ask(&l, &approver);
+    expect_refused(&l, SEMEL_C_FORBIDDEN);
+    ask(&l, &second);
+    expect_execute(&l);
     end_ledger(&l);
 }
 
@@ -493,6 +522,53 @@ static void what_was_approved_is_told_of_and_what_was_resolved_is_not(void **sta
     end_ledger(&l);
 }
 
+static bool keep_line(void *context, semel_str line)
+{
+    return sm_buf_str(context, line), true;
+}
+
+/* Calls through MCP have arguments and results of up to 16 MiB. */
+static void the_largest_call_can_be_moved_to_another_ledger(void **state)
+{
+    (void)state;
+    static const char contract[] = "{version: 1, tools: {t: {class: write}}}";
+    size_t n = SM_LARGE_OUTCOME_MAX;
+    char *args = malloc(n + 1), *value = malloc(n + 1);
+    assert_true(args != NULL && value != NULL);
+    memset(args, 'a', n);
+    memset(value, '9', n);
+    memcpy(args, "{\"a\":\"", 6);
+    memcpy(args + n - 2, "\"}", 3);
+    value[n] = '\0';
+    ledger l = new_ledger(contract), m = new_ledger(contract);
+    sm_asking q = asking(args);
+    q.large = true;
+    ask(&l, &q);
+    expect_execute(&l);
+    semel_outcome o = {.size = sizeof o, .value = {value, n}};
+    assert_int_equal(
+        sm_commit_as(l.s, sm_str_from(l.claim), &o, SM_LARGE_OUTCOME_MAX, (sm_str){0}, l.a), SM_OK);
+    sm_buf line;
+    sm_buf_init(&line, SM_LINE_MAX);
+    semel_fault fault = {0};
+    semel_imported count = {0};
+    expect(semel_export(l.s, (sm_str){0}, keep_line, &line, &fault) == SM_OK, "%s", fault.text);
+    assert_int_equal(line.err, SM_OK);
+    expect(semel_import_line(m.s, sm_buf_view(&line), &count, &fault) == SM_OK, "%s", fault.text);
+    assert_int_equal(count.added, 1);
+    q = asking(args);
+    q.large = true;
+    ask(&m, &q);
+    expect(m.a->verdict == SEMEL_REPLAY && m.a->outcome.kept && m.a->outcome.value.n == n &&
+               memcmp(m.a->outcome.value.p, value, n) == 0,
+           "%zu bytes of the outcome are there", m.a->outcome.value.n);
+    sm_buf_fini(&line);
+    end_ledger(&m);
+    end_ledger(&l);
+    free(args);
+    free(value);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -505,6 +581,7 @@ int main(void)
         cmocka_unit_test(contracts_are_replaced_whole_or_not_at_all),
         cmocka_unit_test(a_new_identity_is_warned_of),
         cmocka_unit_test(whoever_asked_cannot_approve_where_both_are_known),
+        cmocka_unit_test(everybody_who_asked_is_kept_from_approving),
         cmocka_unit_test(self_approval_is_for_those_whom_the_contract_lets),
         cmocka_unit_test(a_resend_has_the_same_key_and_settles_the_doubt),
         cmocka_unit_test(a_resend_that_was_given_back_is_tried_again),
@@ -517,6 +594,7 @@ int main(void)
         cmocka_unit_test(doubts_that_can_be_settled_are_told_of_until_they_are_put_off),
         cmocka_unit_test(held_doubts_and_those_of_others_are_not_told_of),
         cmocka_unit_test(what_was_approved_is_told_of_and_what_was_resolved_is_not),
+        cmocka_unit_test(the_largest_call_can_be_moved_to_another_ledger),
     };
     return run_on_stores(tests, COUNT(tests), NULL, 0, NULL, 0);
 }

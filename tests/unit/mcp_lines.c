@@ -262,9 +262,58 @@ static void memory_of_a_large_line_is_given_back(void **state)
     mcp_lines_free(l);
 }
 
+static const char *told_result;
+
+static bool result_sink(void *context, const mcp_line *line)
+{
+    (void)context;
+    assert_true(line->too_long);
+    told_result = !line->result ? "none" : line->failed ? "failed" : "done";
+    return true;
+}
+
+static void of_a_long_answer_is_told_whether_it_says_done(void **state)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"{'id':1,'result':{'content':[{'text':'isError'}]}}", "done"},
+        {"{'result':{'a':{'isError':true},'isError':false},'id':1}", "done"},
+        {"{'result':{'content':[1,2],'isError' : true},'id':1}", "failed"},
+        {"{'result':{'isError':true,'content':[',']},'id':1}", "failed"},
+        {"{'result':{'resultType':'complete','b':'x'},'id':1}", "done"},
+        {"{'result':{'resultType':'input_required'},'id':1}", "none"},
+        {"{'result':{'resultType':'\\u0069nput_required'},'id':1}", "none"},
+        {"{'result':{'isError':true,'isError':false},'id':1}", "none"},
+        {"{'result':{'is\\u0045rror':true},'id':1}", "none"},
+        {"{'result':{'a':1},'result':{'a':1},'id':1}", "none"},
+        {"{'result':{'a':1},'error':{'code':1},'id':1}", "none"},
+        {"{'error':{'result':{'a':1},'code':1},'id':1}", "none"},
+        {"{'method':'a','result':{'a':1},'id':1}", "none"},
+        {"{'result':['isError',1,2,3,4,5],'id':1}", "none"},
+        {"{'result':'isError and more','id':1}", "none"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[128];
+        size_t n = (size_t)snprintf(text, sizeof text, "%s\n", cases[i].text);
+        for (size_t at = 0; at < n; at++)
+            text[at] = text[at] == '\'' ? '"' : text[at];
+        for (size_t piece = 1; piece <= n; piece += n - 1) {
+            mcp_lines *l = mcp_lines_new(16);
+            told_result = "nothing";
+            for (size_t at = 0; at < n; at += piece)
+                assert_true(mcp_lines_add(l, (sm_str){text + at, piece}, result_sink, NULL, NULL));
+            mcp_lines_free(l);
+            assert_string_equal(told_result, cases[i].want);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(of_a_long_answer_is_told_whether_it_says_done),
         cmocka_unit_test(lines_are_the_same_in_pieces_of_any_size),
         cmocka_unit_test(a_stop_loses_nothing),
         cmocka_unit_test(what_comes_after_a_stop_is_held_in_order),

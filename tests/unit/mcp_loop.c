@@ -556,6 +556,29 @@ static void a_post_may_be_posted_again_when_it_is_taken(void **state)
     assert_true(letters_in_order);
 }
 
+static void a_post_that_is_taken_out_is_not_given_out(void **state)
+{
+    (void)state;
+    letter letters[4] = {0};
+    letters_taken = 0;
+    letters_in_order = true;
+    for (unsigned i = 0; i < 3; i++) {
+        letters[i] = (letter){.post = {.take = take_letter}, .number = i == 2 ? 0 : 9};
+        mcp_loop_post(loop, &letters[i].post);
+    }
+    mcp_loop_unpost(loop, &letters[0].post);
+    mcp_loop_unpost(loop, &letters[1].post);
+    mcp_loop_unpost(loop, &letters[1].post); /* it is not there any more */
+    letters[3] = (letter){.post = {.take = take_letter}, .number = 9};
+    mcp_loop_post(loop, &letters[3].post);
+    mcp_loop_unpost(loop, &letters[3].post); /* the last one */
+    letters[3] = (letter){.post = {.take = take_letter}, .number = 1, .last = true};
+    mcp_loop_post(loop, &letters[3].post);
+    assert_true(run_for(5000));
+    assert_int_equal(letters_taken, 2);
+    assert_true(letters_in_order);
+}
+
 static void what_is_in_the_mailbox_is_given_out_at_the_end(void **state)
 {
     (void)state;
@@ -658,6 +681,7 @@ int main(void)
         with_loop(a_timer_without_memory_is_late_and_not_lost),
         with_loop(posts_are_taken_in_their_order),
         with_loop(a_post_may_be_posted_again_when_it_is_taken),
+        with_loop(a_post_that_is_taken_out_is_not_given_out),
         with_loop(what_is_in_the_mailbox_is_given_out_at_the_end),
         with_loop(posts_of_many_threads_all_arrive),
         with_loop(it_runs_on_any_thread_and_is_stopped_from_any),

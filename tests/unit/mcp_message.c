@@ -61,8 +61,8 @@ static void messages_are_what_their_members_say(void **state)
          "m", 0, 0, 0},
         {"{\"jsonrp\\u0063\":\"\\u0032.0\",\"m\\u0065thod\":\"tools\\/c\\u0061ll\",\"\\u0069d\":3}",
          MCP_REQUEST, "3", "tools/call", 0, 0, 0},
-        {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"x\":1,\"x\":2,\"Id\":5,\"ids\":6}",
-         MCP_REQUEST, "1", "m", 0, 0, 0},
+        {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"x\":1,\"x\":2,\"ids\":6}", MCP_REQUEST,
+         "1", "m", 0, 0, 0},
         {"{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{\"id\":1,\"id\":2,\"method\":0}}",
          MCP_NOTIFICATION, 0, "m", "{\"id\":1,\"id\":2,\"method\":0}", 0, 0},
         {"[{\"jsonrpc\":\"2.0\",\"method\":\"m\"}]", MCP_BATCH, 0, "", 0, 0, 0},
@@ -76,7 +76,7 @@ static void messages_are_what_their_members_say(void **state)
         expect_part(m.result, rows[i].result, rows[i].text);
         expect_part(m.error, rows[i].error, rows[i].text);
         assert_string_equal(m.method, rows[i].method);
-        assert_false(m.junk);
+        assert_true(m.code != MCP_E_JUNK);
     }
 }
 
@@ -139,7 +139,7 @@ static void what_is_no_message_is_refused_with_its_id(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         mcp_message m = read_as(sm_str_from(rows[i].text));
-        expect(m.kind == MCP_INVALID && !m.junk, "%s: kind %d", rows[i].text, m.kind);
+        expect(m.kind == MCP_INVALID && m.code != MCP_E_JUNK, "%s: kind %d", rows[i].text, m.kind);
         expect_part(m.id, rows[i].id, rows[i].text);
     }
 }
@@ -224,7 +224,7 @@ static void text_that_is_no_json_is_junk(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         mcp_message m = read_as(rows[i]);
-        expect(m.kind == MCP_INVALID && m.junk, "<%.*s> passed", SM_FMT(rows[i]));
+        expect(m.kind == MCP_INVALID && m.code == MCP_E_JUNK, "<%.*s> passed", SM_FMT(rows[i]));
         expect(m.id.p == NULL, "<%.*s> has an id", SM_FMT(rows[i]));
         assert_memory_equal(m.flaw, "not JSON: ", 10);
     }
@@ -238,7 +238,7 @@ static void no_beginning_of_a_message_is_one(void **state)
         "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{\"a\":[1.5e+3,true,null,"
         "\"\xE4\xB8\xAD\\u00e9\\n\"],\"b\":{}}}";
     for (size_t n = 0; n < sizeof whole - 1; n++)
-        expect(read_as((sm_str){whole, n}).junk, "%zu bytes passed", n);
+        expect(read_as((sm_str){whole, n}).code == MCP_E_JUNK, "%zu bytes passed", n);
     assert_int_equal(read_as(SM_STR(whole)).kind, MCP_REQUEST);
 }
 
@@ -313,13 +313,13 @@ static void depth_is_bounded_and_can_be_answered(void **state)
     m = read_as(nested(&b, "{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":", MCP_DEPTH_MAX,
                        ",\"id\":7}"));
     assert_int_equal(m.kind, MCP_INVALID);
-    assert_false(m.junk);
+    assert_true(m.code != MCP_E_JUNK);
     expect_text(m.id, "7");
     assert_non_null(strstr(m.flaw, "1024"));
     sm_buf_fini(&b);
     m = read_as(
         nested(&b, "{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":", 20000, ",\"id\":7"));
-    assert_true(m.junk);
+    assert_true(m.code == MCP_E_JUNK);
     sm_buf_fini(&b);
 
     m = read_as(nested(&b, "[", MCP_DEPTH_MAX - 1, "]"));
@@ -327,7 +327,7 @@ static void depth_is_bounded_and_can_be_answered(void **state)
     sm_buf_fini(&b);
     m = read_as(nested(&b, "[", MCP_DEPTH_MAX, "]"));
     assert_int_equal(m.kind, MCP_INVALID);
-    assert_false(m.junk);
+    assert_true(m.code != MCP_E_JUNK);
     sm_buf_fini(&b);
 }
 
@@ -437,26 +437,29 @@ static void members_are_found_by_what_their_names_mean(void **state)
     (void)state;
     static const struct {
         const char *object, *name, *value;
-        bool twice;
+        bool plain; /* and nothing else could be taken for it */
     } rows[] = {
-        {"{\"a\":1,\"b\":2}", "b", "2", false},
+        {"{\"a\":1,\"b\":2}", "b", "2", true},
         {"{\"a\":1,\"b\":2}", "c", NULL, false},
-        {"{\"a\":{\"b\":1},\"b\":2}", "b", "2", false},
-        {"{\"a\":1,\"a\":2}", "a", "1", true},
-        {"{\"\\u0061\":1,\"a\":2}", "a", "1", true},
-        {"{\"\\u0061\":1}", "a", "1", false},
-        {"{\"\\u00e9\":1}", "\xC3\xA9", "1", false},
-        {"{\"\xC3\xA9\":1}", "\xC3\xA9", "1", false},
-        {"{\"\\ud83d\\ude00\":1}", "\xF0\x9F\x98\x80", "1", false},
+        {"{\"a\":{\"b\":1},\"b\":2}", "b", "2", true},
+        {"{\"a\":1,\"a\":2}", "a", "1", false},
+        {"{\"\\u0061\":1,\"a\":2}", "a", "1", false},
+        {"{\"\\u0061\":1}", "a", "1", true},
+        {"{\"\\u00e9\":1}", "\xC3\xA9", "1", true},
+        {"{\"\xC3\xA9\":1}", "\xC3\xA9", "1", true},
+        {"{\"\\ud83d\\ude00\":1}", "\xF0\x9F\x98\x80", "1", true},
         {"{\"\\ud83d\":1}", "\xEF\xBF\xBD", NULL, false},
         {"{\"a\\u0000\":1}", "a", NULL, false},
         {"{\"\\u0000\":1}", "", NULL, false},
-        {"{\"\":1}", "", "1", false},
-        {"{\"a\\/b\":1}", "a/b", "1", false},
+        {"{\"\":1}", "", "1", true},
+        {"{\"a\\/b\":1}", "a/b", "1", true},
         {"{\"a\\n\":1}", "a", NULL, false},
         {"{\"a\":1}", "ab", NULL, false},
         {"{\"ab\":1}", "a", NULL, false},
         {"{\"A\":1}", "a", NULL, false},
+        {"{\"a\":1,\"A\":2}", "a", "1", false},
+        {"{\"_a\":1,\"a\":2}", "a", "2", false},
+        {"{\"a\\u0000\":1,\"a\":2}", "a", "2", false},
         {"[\"a\",1]", "a", NULL, false},
         {"\"a\"", "a", NULL, false},
         {"{}", "a", NULL, false},
@@ -466,8 +469,8 @@ static void members_are_found_by_what_their_names_mean(void **state)
         bool found = mcp_find(sm_str_from(rows[i].object), rows[i].name, &value);
         assert_true(found == (rows[i].value != NULL));
         expect_part(value, rows[i].value, rows[i].object);
-        expect(mcp_twice(sm_str_from(rows[i].object), rows[i].name) == rows[i].twice, "%s",
-               rows[i].object);
+        found = mcp_find_plain(sm_str_from(rows[i].object), rows[i].name, &value);
+        expect(found == rows[i].plain, "%s", rows[i].object);
     }
 }
 
@@ -505,6 +508,217 @@ static void strings_are_decoded_whole_or_not_at_all(void **state)
     assert_false(mcp_is(SM_STR("a"), "a"));
     assert_false(mcp_is(SM_STR("\"a\\u0000\""), "a"));
     assert_false(mcp_is((sm_str){0}, ""));
+}
+
+/* ---- what servers may read differently -------------------------------------------------------*/
+
+/* Other spellings of a name, of which lenient readers take each for it. */
+static void spell(sm_buf *out, const char *name, unsigned how)
+{
+    sm_buf_clear(out);
+    for (const char *p = name; *p != '\0'; p++) {
+        bool last = p[1] == '\0';
+        char upper = *p >= 'a' && *p <= 'z' ? (char)(*p - 32) : *p;
+        switch (how) {
+        case 0: sm_buf_byte(out, p == name || p[-1] == '/' || p[-1] == '_' ? upper : *p); break;
+        case 1: sm_buf_byte(out, upper); break;
+        case 2: sm_buf_printf(out, "\\u%04x", upper); break;
+        case 3: sm_buf_printf(out, last ? "%c\\u0000" : "%c", *p); break;
+        case 4: sm_buf_printf(out, last ? "%c_" : "%c", *p); break;
+        case 5: sm_buf_printf(out, last ? "-%c" : "%c", *p); break;
+        case 6: sm_buf_text(out, *p == 's' ? "\xC5\xBF" : *p == 'k' ? "\xE2\x84\xAA" : ""); break;
+        case 7: sm_buf_printf(out, last ? "%c\\ud800" : "%c", *p); break;
+        case 8: sm_buf_printf(out, last ? "\\ufeff%c" : "%c", *p); break;
+        case 9: sm_buf_text(out, *p == 'i' ? "\\u0131" : ""); break;
+        }
+        if ((how == 6 && *p != 's' && *p != 'k') || (how == 9 && *p != 'i'))
+            sm_buf_byte(out, *p);
+    }
+    sm_buf_byte(out, '\0');
+}
+
+/* The names that decide, each in a message with %s where another spelling of it is added. */
+static const struct {
+    const char *name, *text;
+} deciding[] = {
+    {"jsonrpc", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"%s\":\"2.0\"}"},
+    {"id", "{\"jsonrpc\":\"2.0\",\"%s\":2,\"id\":1,\"method\":\"ping\"}"},
+    {"method", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"%s\":\"tools/call\"}"},
+    {"method", "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"%s\":\"tools/call\"}"},
+    {"params", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"%s\":{}}"},
+    {"result", "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{},\"%s\":{}}"},
+    {"error", "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"%s\":{}}"},
+#define ASKED(method, params)                                                                      \
+    "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"" method "\",\"params\":" params "}"
+    {"name", ASKED("tools/call", "{\"name\":\"look\",\"%s\":\"pay\"}")},
+    {"arguments", ASKED("tools/call", "{\"name\":\"pay\",\"%s\":{\"a\":1}}")},
+    {"_meta", ASKED("tools/call", "{\"name\":\"pay\",\"%s\":{}}")},
+    {"task", ASKED("tools/call", "{\"name\":\"pay\",\"%s\":{}}")},
+    {"idempotencyKey", ASKED("tools/call", "{\"name\":\"pay\",\"%s\":\"k\"}")},
+    {"inputResponses", ASKED("tools/call", "{\"name\":\"pay\",\"%s\":{}}")},
+    {"requestState", ASKED("tools/call", "{\"name\":\"pay\",\"%s\":\"x\"}")},
+    {"semel-approval",
+     ASKED("tools/call", "{\"name\":\"pay\",\"inputResponses\":{\"%s\":{\"action\":\"accept\"}}}")},
+    {"action",
+     ASKED("tools/call", "{\"name\":\"pay\",\"inputResponses\":{\"semel-approval\":{\"%s\":1}}}")},
+    {"approve", ASKED("tools/call", "{\"name\":\"pay\",\"inputResponses\":{\"semel-approval\":{"
+                                    "\"content\":{\"%s\":true}}}}")},
+    {"semel/scope", ASKED("tools/call", "{\"name\":\"pay\",\"_meta\":{\"%s\":\"x\"}}")},
+    {"semel/step", ASKED("tools/call", "{\"name\":\"pay\",\"_meta\":{\"%s\":\"x\"}}")},
+    {"semel/after", ASKED("tools/call", "{\"name\":\"pay\",\"_meta\":{\"%s\":\"x\"}}")},
+    {"progressToken", ASKED("any/method", "{\"_meta\":{\"%s\":\"x\"}}")},
+    {"io.modelcontextprotocol/protocolVersion",
+     ASKED("any/method", "{\"_meta\":{\"%s\":\"2026-07-28\"}}")},
+    {"io.modelcontextprotocol/clientCapabilities",
+     ASKED("tools/call", "{\"name\":\"pay\",\"_meta\":{\"%s\":{}}}")},
+    {"requestId", ASKED("notifications/cancelled", "{\"requestId\":1,\"%s\":2}")},
+    {"capabilities", ASKED("initialize", "{\"%s\":{\"elicitation\":{}}}")},
+    {"elicitation", ASKED("initialize", "{\"capabilities\":{\"%s\":{}}}")},
+    {"cursor", ASKED("tools/list", "{\"%s\":\"x\"}")},
+    {"uri", ASKED("resources/read", "{\"%s\":\"x\"}")},
+    {"taskId", ASKED("tasks/cancel", "{\"%s\":\"x\"}")},
+    {"tools/call", ASKED("%s", "{\"name\":\"pay\"}")},
+    {"notifications/cancelled", ASKED("%s", "{\"requestId\":1}")},
+};
+
+static sm_str written(sm_buf *out, const char *text, const char *name)
+{
+    const char *at = strstr(text, "%s");
+    sm_buf_clear(out);
+    sm_buf_bytes(out, text, (size_t)(at - text));
+    sm_buf_text(out, name);
+    sm_buf_text(out, at + 2);
+    return sm_buf_view(out);
+}
+
+static void no_name_is_one_that_others_take_for_a_deciding_name(void **state)
+{
+    (void)state;
+    sm_buf name, text;
+    mcp_message m;
+    sm_buf_init(&name, 1000);
+    sm_buf_init(&text, 4000);
+    for (size_t i = 0; i < COUNT(deciding); i++) {
+        for (unsigned how = 0; how < 10; how++) {
+            spell(&name, deciding[i].name, how);
+            if (strcmp(name.p, deciding[i].name) == 0)
+                continue;
+            written(&text, deciding[i].text, name.p);
+            expect(!mcp_read_client(sm_buf_view(&text), &m) && m.flaw[0] != '\0' &&
+                       m.code != MCP_E_JUNK,
+                   "%.*s passed", SM_FMT(sm_buf_view(&text)));
+        }
+        /* Names that only resemble it are anybody's. */
+        char other[64];
+        snprintf(other, sizeof other, "%sx", deciding[i].name);
+        written(&text, deciding[i].text, other);
+        expect(mcp_read_client(sm_buf_view(&text), &m), "%.*s: %s", SM_FMT(sm_buf_view(&text)),
+               m.flaw);
+    }
+    sm_buf_fini(&text);
+    sm_buf_fini(&name);
+}
+
+static void a_deciding_name_is_there_once(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        ASKED("tools/call", "{\"name\":\"look\",\"name\":\"pay\"}"),
+        ASKED("tools/call", "{\"name\":\"look\",\"n\\u0061me\":\"look\"}"),
+        ASKED("tools/call", "{\"name\":\"pay\",\"_meta\":{\"semel/scope\":1,\"semel/scope\":1}}"),
+        ASKED("any/method", "{\"_meta\":{},\"_meta\":{}}"),
+        ASKED("notifications/cancelled", "{\"requestId\":1,\"requestId\":1}"),
+    };
+    mcp_message m;
+    for (size_t i = 0; i < COUNT(rows); i++)
+        expect(!mcp_read_client(sm_str_from(rows[i]), &m) && m.code == MCP_E_PARAMS, "%s", rows[i]);
+    /* What decides nothing may be there in any spelling: only the server reads it. */
+    assert_true(mcp_read_client(
+        SM_STR(ASKED("tools/call", "{\"name\":\"pay\",\"arguments\":{\"Name\":1,\"NAME\":2},"
+                                   "\"_meta\":{\"vendor\":1,\"Vendor\":2}}")),
+        &m));
+    assert_true(mcp_read_client(SM_STR(ASKED("vendor/method", "{\"Name\":1,\"name\":2}")), &m));
+}
+
+/* A client reads the server's answer too. The proxy does not look into its params. */
+static void an_answer_that_can_be_read_in_two_ways_is_told_apart(void **state)
+{
+    (void)state;
+    mcp_message m = read_as(SM_STR("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"Result\":{}}"));
+    assert_true(m.kind == MCP_INVALID && m.answer);
+    expect_text(m.id, "1");
+    m = read_as(SM_STR("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"Method\":\"b\"}"));
+    assert_true(m.kind == MCP_INVALID && !m.answer);
+    m = read_as(SM_STR(ASKED("tools/call", "{\"name\":\"a\",\"Name\":\"b\"}")));
+    assert_int_equal(m.kind, MCP_REQUEST);
+}
+
+/* Neither tells that the call failed. */
+static void an_answer_without_a_result_and_with_no_proper_error_is_told_apart(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":null}",
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":\"no\"}",
+        "{\"jsonrpc\":\"2.0\",\"id\":1}",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        mcp_message m = read_as(sm_str_from(texts[i]));
+        assert_true(m.kind == MCP_INVALID && m.answer);
+        expect_text(m.id, "1");
+    }
+    mcp_message m = read_as(SM_STR("{\"jsonrpc\":\"2.0\",\"id\":1,\"params\":{}}"));
+    assert_true(m.kind == MCP_INVALID && !m.answer);
+}
+
+static void a_message_is_one_line_for_every_reader(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *line;
+    } rows[] = {
+        {"{\"a\":\r\n[1,\r2]\n}", "{\"a\":  [1, 2] }"},
+        {"{\"a\":\"\xE2\x80\xA8|\xE2\x80\xA9|\xC2\x85\"}", "{\"a\":\"\\u2028|\\u2029|\\u0085\"}"},
+        {"{\"a\":\"\xE2\x80\xA7\xE2\x80\xAA\xC2\x84\xC2\xA8\xE2\x82\xAC\"}",
+         "{\"a\":\"\xE2\x80\xA7\xE2\x80\xAA\xC2\x84\xC2\xA8\xE2\x82\xAC\"}"},
+        {"\xE2\x80", "\xE2\x80"},
+        {"\xC2", "\xC2"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        sm_buf b;
+        sm_buf_init(&b, 1000);
+        mcp_put_line(&b, sm_str_from(rows[i].text));
+        expect_text(sm_buf_view(&b), rows[i].line);
+        sm_buf_fini(&b);
+    }
+}
+
+static void ids_that_a_server_cannot_tell_apart_are_the_same(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        bool same;
+    } rows[] = {
+        {"1", "1", true},
+        {"1", "\"1\"", false},
+        {"0", "-0", true},
+        {"9007199254740992", "9007199254740993", true},
+        {"9007199254740991", "9007199254740992", false},
+        {"-9007199254740993", "-9007199254740992", true},
+        {"100000000000000000000", "100000000000000000001", true},
+        {"\"a\\/b\"", "\"a/b\"", true},
+        {"\"\\ud800\"", "\"\\udfff\"", true},
+        {"\"\\ud800\"", "\"\xEF\xBF\xBD\"", true},
+        {"\"a\"", "\"b\"", false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char one[MCP_ID_MAX + 2], other[MCP_ID_MAX + 2];
+        bool same = sm_str_eq(mcp_id_key(sm_str_from(rows[i].a), one),
+                              mcp_id_key(sm_str_from(rows[i].b), other));
+        expect(same == rows[i].same, "%s, %s", rows[i].a, rows[i].b);
+    }
 }
 
 /* ---- changing --------------------------------------------------------------------------------*/
@@ -558,6 +772,12 @@ static void a_member_is_set_or_taken_out(void **state)
          "{\"a\":2,\"b\":4}"},
         {"{\"\\u006b\":1,\"k\":2}", "{\"\\u006b\":[9]}", "{}"},
         {"{\"a\":{\"k\":1}}", "{\"k\":[9],\"a\":{\"k\":1}}", "{\"a\":{\"k\":1}}"},
+        /* Those that some readers take for it. */
+        {"{\"K\":1}", "{\"k\":[9]}", "{}"},
+        {"{\"K\":1,\"a\":2}", "{\"k\":[9],\"a\":2}", "{\"a\":2}"},
+        {"{\"\xE2\x84\xAA\":1,\"k\":2,\"k\\u0000\":3}", "{\"k\":[9]}", "{}"},
+        {"{\"k\":1,\"_k\":2}", "{\"k\":[9],\"_k\":2}", "{\"_k\":2}"},
+        {"{\"a\":1,\"k\":2,\"\\u004b\":3}", "{\"a\":1,\"k\":[9]}", "{\"a\":1}"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         sm_buf b;
@@ -599,6 +819,12 @@ int main(void)
         cmocka_unit_test(members_and_elements_come_in_order_as_written),
         cmocka_unit_test(members_are_found_by_what_their_names_mean),
         cmocka_unit_test(strings_are_decoded_whole_or_not_at_all),
+        cmocka_unit_test(no_name_is_one_that_others_take_for_a_deciding_name),
+        cmocka_unit_test(a_deciding_name_is_there_once),
+        cmocka_unit_test(an_answer_that_can_be_read_in_two_ways_is_told_apart),
+        cmocka_unit_test(an_answer_without_a_result_and_with_no_proper_error_is_told_apart),
+        cmocka_unit_test(a_message_is_one_line_for_every_reader),
+        cmocka_unit_test(ids_that_a_server_cannot_tell_apart_are_the_same),
         cmocka_unit_test(edits_change_their_ranges_and_nothing_else),
         cmocka_unit_test(a_member_is_set_or_taken_out),
         cmocka_unit_test(a_name_that_is_put_in_is_escaped),

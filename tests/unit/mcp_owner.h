@@ -72,9 +72,9 @@ static inline void on_head(void *context, mcp_way *way, int status, const sm_htt
     }
 }
 
-static inline void on_too_long(void *context, sm_str id, uint64_t length)
+static inline void on_too_long(void *context, const mcp_line *line)
 {
-    (void)context, (void)id, (void)length;
+    (void)context, (void)line;
     too_longs++;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/contract.h"
+#include "mcp/reads.h"
 #include "mcp/suggest.h"
 #include "mcp/tools.h"
 #include "json/yaml.h"
@@ -807,6 +808,98 @@ static void a_suggestion_follows_the_hints_and_permits_nothing(void **state)
     sm_buf_fini(&out);
 }
 
+/* Names and descriptions of real servers: SQLite, Kubernetes, files, GitHub. */
+static void tools_that_sound_like_reads_are_known_by_their_words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *description;
+        bool reads;
+    } rows[] = {
+        {"read_query", "Execute a SELECT query on the SQLite database", true},
+        {"write_query", "Execute an INSERT, UPDATE, or DELETE query on the database", false},
+        {"create_table", "Create a new table in the SQLite database", false},
+        {"list_tables", "List all tables in the SQLite database", true},
+        {"describe_table", "Get the schema information for a specific table", true},
+        {"append_insight", "Add a business insight to the memo", false},
+        {"query", "Run a read-only SQL query", true},
+        {"query", "Execute any statement, also INSERT and UPDATE", false},
+        {"pods_list", "List all the Kubernetes pods in the current cluster", true},
+        {"pods_log", "Get the logs of a Kubernetes Pod", true},
+        {"pods_exec", "Execute a command in a Kubernetes Pod", false},
+        {"pods_delete", "Delete a Kubernetes Pod", false},
+        {"resources_create_or_update", "Create or update a resource", false},
+        {"configuration_view", "Get the current Kubernetes configuration", true},
+        {"kubectl_get", "Get or list resources", true},
+        {"kubectl_generic", "Execute any kubectl command", false},
+        {"listAllowedDirectories", "Returns the list of directories", true},
+        {"getFileInfo", "", true},
+        {"get_or_create_user", "Get a user", false},
+        {"HTTPGet", "", true},
+        {"forget", "", false},
+        {"budget", "Returns what is left this month. It can be changed.", true},
+        {"lister", "", false},
+        {"get_mail", "Deletes what it gets", false},
+        {"weather", "Gets the weather", true},
+        {"weather", "", false},
+        {"", "", false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        expect(mcp_sounds_like_read(sm_str_from(rows[i].name), sm_str_from(rows[i].description)) ==
+                   rows[i].reads,
+               "%s: %s", rows[i].name, rows[i].description);
+}
+
+static void what_sounds_like_a_read_is_marked_and_stays_unlisted(void **state)
+{
+    (void)state;
+    sm_buf out;
+    suggest("{\"tools\":[{\"name\":\"list_tables\",\"inputSchema\":{\"required\":[\"db\"]}},"
+            "{\"name\":\"drop_table\"}]}",
+            "s", NULL, &out);
+    sm_contracts *set = contracts(sm_buf_view(&out));
+    const sm_contract *c = sm_contracts_find(set, SM_STR("list_tables"));
+    assert_int_equal(c->class, SM_CLASS_WRITE);
+    assert_int_equal(c->origin[SM_F_WINDOW].layer, SM_FROM_UNLISTED);
+    assert_int_equal(set->tool_count, 1);
+    sm_contracts_free(set);
+    sm_buf_byte(&out, '\0');
+    char *mark = strstr(out.p, "\n  # list_tables: { class: read } # it sounds");
+    assert_non_null(mark);
+    assert_null(strstr(mark + 40, "{ class: read }"));
+    memmove(mark + 3, mark + 5, strlen(mark + 5) + 1); /* uncommented */
+    set = contracts(sm_str_from(out.p));
+    assert_int_equal(sm_contracts_find(set, SM_STR("list_tables"))->class, SM_CLASS_READ);
+    sm_contracts_free(set);
+    sm_buf_fini(&out);
+    suggest("{\"tools\":[{\"name\":\"list_tables\"}]}", "s", NULL, &out);
+    sm_contracts_free(contracts(sm_buf_view(&out)));
+    sm_buf_fini(&out);
+}
+
+/* Also once the user has made it irreversible, as the comment beside its class says. */
+static void no_repeat_runs_of_a_tool_that_a_suggestion_lists(void **state)
+{
+    (void)state;
+    sm_buf out;
+    suggest("{\"tools\":[{\"name\":\"pay\"}]}", "s", NULL, &out);
+    sm_buf_byte(&out, '\0');
+    char *pay = strstr(out.p, "  pay:\n    class: write ");
+    assert_non_null(pay);
+    sm_buf decided;
+    sm_buf_init(&decided, SM_ARENA_MAX);
+    sm_buf_printf(&decided, "%.*s  pay:\n    class: irreversible\n    key: {fields: [/id]} %s",
+                  (int)(pay - out.p), out.p, pay + strlen("  pay:\n    class: write "));
+    sm_contracts *set = contracts(sm_buf_view(&decided));
+    const sm_contract *c = sm_contracts_find(set, SM_STR("pay"));
+    assert_int_equal(c->class, SM_CLASS_IRREVERSIBLE);
+    assert_int_equal(c->on_repeat, SM_REPEAT_REPLAY);
+    assert_int_equal(c->window_ms, 7 * 86400000);
+    sm_contracts_free(set);
+    sm_buf_fini(&decided);
+    sm_buf_fini(&out);
+}
+
 /* What is suggested in comments is right as soon as they are taken away. */
 static void the_comments_of_a_suggestion_can_be_taken_at_their_word(void **state)
 {
@@ -948,6 +1041,9 @@ int main(void)
         with_place(an_entry_that_lacks_something_counts_as_the_stricter),
         with_place(several_processes_pin_at_once),
         cmocka_unit_test(a_suggestion_follows_the_hints_and_permits_nothing),
+        cmocka_unit_test(tools_that_sound_like_reads_are_known_by_their_words),
+        cmocka_unit_test(what_sounds_like_a_read_is_marked_and_stays_unlisted),
+        cmocka_unit_test(no_repeat_runs_of_a_tool_that_a_suggestion_lists),
         cmocka_unit_test(the_comments_of_a_suggestion_can_be_taken_at_their_word),
         cmocka_unit_test(hostile_names_and_descriptions_break_nothing),
         cmocka_unit_test(a_long_list_still_makes_a_contract),

@@ -12,6 +12,8 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -32,6 +34,15 @@ typedef struct desk {
 static char dir[64];
 static desk the_desk;
 
+/* How the disk behaves: see "disks that fail". */
+static _Atomic int fail_sync, fail_write; /* the result codes that log files give */
+static _Atomic bool die_at_sync;          /* of a log file, before anything is synced */
+typedef void hook(void);
+static hook *_Atomic at_write; /* called before the next write to a log file */
+static hook *_Atomic at_sync;  /* and before its next sync */
+static _Atomic int64_t log_written,
+    log_unsynced; /* bytes of log files, of all and since the last sync */
+
 static void *desk_alloc(semel_room *room, size_t n)
 {
     return sm_arena_alloc(&((desk *)(void *)room)->arena, n);
@@ -48,6 +59,8 @@ static int remove_one(const char *path, const struct stat *about, int flag, stru
 static int setup(void **state)
 {
     (void)state;
+    fail_sync = fail_write = 0;
+    at_write = at_sync = (hook *)0;
     snprintf(dir, sizeof dir, "%s", "/tmp/semel-sqlite-XXXXXX");
     the_desk.room.alloc = desk_alloc;
     sm_arena_init(&the_desk.arena, SM_ARENA_MAX);
@@ -71,15 +84,21 @@ static const char *path_of(const char *name)
     return path;
 }
 
-static semel_err try_open(const char *name, size_t cache_bytes, bool must_exist, semel_store **st,
-                          semel_fault *fault)
+static semel_err open_with(const char *name, const semel_store_env *env, semel_store **st,
+                           semel_fault *fault)
 {
     char url[160];
     uint32_t caps;
+    snprintf(url, sizeof url, "sqlite:%s", path_of(name));
+    return OPS->open(sm_str_from(url), env, st, &caps, fault);
+}
+
+static semel_err try_open(const char *name, size_t cache_bytes, bool must_exist, semel_store **st,
+                          semel_fault *fault)
+{
     semel_store_env env = {
         .size = sizeof env, .cache_bytes = cache_bytes, .must_exist = must_exist};
-    snprintf(url, sizeof url, "sqlite:%s", path_of(name));
-    return OPS->open(sm_str_from(url), &env, st, &caps, fault);
+    return open_with(name, &env, st, fault);
 }
 
 static semel_store *open_ledger(const char *name)
@@ -253,6 +272,12 @@ static sm_str read_file(const char *name)
 
 /* ---- files -----------------------------------------------------------------------------------*/
 
+/* The members that a store compiled earlier reads stay where they were. */
+_Static_assert(offsetof(semel_store_env, migrate) == 2 * sizeof(size_t) + 1 &&
+                   offsetof(semel_store_env, partitions) == 2 * sizeof(size_t) + 4 &&
+                   offsetof(semel_store_env, default_place) == 2 * sizeof(size_t) + 8,
+               "semel_store_env only grows at its end");
+
 static unsigned mode_of(const char *name)
 {
     struct stat about;
@@ -264,7 +289,9 @@ static void files_are_their_owners_alone(void **state)
 {
     (void)state;
     mode_t before = umask(0);
-    semel_store *st = open_ledger("a/b/ledger.db");
+    semel_store_env env = {.size = sizeof env, .default_place = true};
+    semel_store *st = NULL;
+    assert_int_equal(open_with("a/b/ledger.db", &env, &st, NULL), SEMEL_OK);
     claim(st, 1);
     umask(before);
     assert_int_equal(mode_of("a"), 0700);
@@ -276,6 +303,103 @@ static void files_are_their_owners_alone(void **state)
     OPS->close(st);
     /* Closed, it is one file that can be copied: nothing is left in the log. */
     assert_int_equal(access(path_of("a/b/ledger.db-wal"), F_OK), -1);
+}
+
+/* What cannot be put right by trying again. */
+static void expect_wrong(const char *name, const char *words)
+{
+    semel_store *st = NULL;
+    semel_fault fault = {0};
+    semel_err e = try_open(name, 0, false, &st, &fault);
+    assert_null(st);
+    expect(e == SEMEL_E_BAD_ARGUMENTS && strstr(fault.text, words) != NULL, "%s: %s",
+           semel_err_name(e), fault.text);
+}
+
+static void a_named_ledger_without_a_directory_is_a_mistake(void **state)
+{
+    (void)state;
+    expect_wrong("typo/ledger.db", "there is no directory");
+    assert_int_equal(access(path_of("typo"), F_OK), -1);
+    write_file("plain", "x", 1);
+    expect_refused("plain/ledger.db", false, "there is no ledger");
+}
+
+static void a_ledger_that_others_can_change_is_refused(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger.db");
+    claim(st, 1);
+    OPS->close(st);
+    static const mode_t open_to_others[] = {0602, 0660, 0666};
+    for (size_t i = 0; i < COUNT(open_to_others); i++) {
+        assert_int_equal(chmod(path_of("ledger.db"), open_to_others[i]), 0);
+        expect_wrong("ledger.db", "chmod 600 ");
+    }
+    assert_int_equal(chmod(path_of("ledger.db"), 0600), 0);
+    assert_int_equal(chmod(dir, 0777), 0);
+    expect_wrong("ledger.db", "chmod o-w ");
+    assert_int_equal(chmod(dir, 0700), 0);
+    /* Files beside it from which SQLite or we would recover. */
+    static const char *const beside[] = {"ledger.db-wal", "ledger.db-shm", "ledger.db-journal",
+                                         "ledger.db-semel"};
+    for (size_t i = 0; i < COUNT(beside); i++) {
+        unlink(path_of(beside[i]));
+        write_file(beside[i], "x", 1);
+        assert_int_equal(chmod(path_of(beside[i]), 0666), 0);
+        expect_wrong("ledger.db", "chmod 600 ");
+        unlink(path_of(beside[i]));
+        assert_int_equal(symlink("/etc/hostname", path_of(beside[i])), 0);
+        expect_wrong("ledger.db", "is not a file");
+        unlink(path_of(beside[i]));
+    }
+    OPS->close(open_ledger("ledger.db"));
+}
+
+static void what_stands_beside_a_linked_ledger_must_be_right(void **state)
+{
+    (void)state;
+    OPS->close(open_ledger("ledger.db"));
+    assert_int_equal(mkdir(path_of("mine"), 0700), 0);
+    assert_int_equal(symlink("../ledger.db", path_of("mine/link")), 0);
+    static const char *const beside[] = {"ledger.db-wal", "ledger.db-shm", "ledger.db-journal"};
+    for (size_t i = 0; i < COUNT(beside); i++) {
+        write_file(beside[i], "x", 1);
+        assert_int_equal(chmod(path_of(beside[i]), 0666), 0);
+        expect_wrong("mine/link", "chmod 600 ");
+        unlink(path_of(beside[i]));
+    }
+    OPS->close(open_ledger("mine/link"));
+}
+
+#define SOMEBODY 12345u
+
+static uid_t owner_of(const char *name)
+{
+    struct stat about;
+    expect(stat(path_of(name), &about) == 0, "%s: %s", name, strerror(errno));
+    return about.st_uid;
+}
+
+static void root_gives_a_ledger_to_the_owner_of_its_directory(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(chown(dir, SOMEBODY, SOMEBODY), 0);
+    semel_store *st = open_ledger("ledger.db");
+    claim(st, 1);
+    static const char *const names[] = {"ledger.db", "ledger.db-wal", "ledger.db-shm",
+                                        "ledger.db-semel"};
+    for (size_t i = 0; i < COUNT(names); i++)
+        expect(owner_of(names[i]) == SOMEBODY, "%s belongs to %u", names[i], owner_of(names[i]));
+    OPS->close(st);
+    OPS->close(open_ledger("ledger.db")); /* root may use it again */
+    assert_int_equal(chown(path_of("ledger.db"), SOMEBODY + 1, SOMEBODY), 0);
+    expect_wrong("ledger.db", "chown root ");
+    assert_int_equal(chown(dir, 0, 0), 0);
+    assert_int_equal(chown(path_of("ledger.db"), SOMEBODY, SOMEBODY), 0);
+    expect_wrong("ledger.db", "belongs to 12345");
 }
 
 static void what_is_not_a_ledger_is_left_alone(void **state)
@@ -307,10 +431,23 @@ static void what_is_not_a_ledger_is_left_alone(void **state)
     sql("id", "PRAGMA application_id = 77");
     expect_refused("id", false, "another program");
     assert_int_equal(mkdir(path_of("d"), 0700), 0);
-    expect_refused("d", false, "not a file");
+    expect_wrong("d", "not a file");
     write_file("empty", "", 0);
     expect_refused("empty", true, "empty");
     OPS->close(open_ledger("empty")); /* but one may be made in it */
+}
+
+static void a_ledger_that_was_given_another_journal_opens_at_once(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    semel_record one = settle(st, 1), cur;
+    OPS->close(st);
+    sql("ledger", "PRAGMA journal_mode = delete");
+    st = open_ledger("ledger");
+    assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_OK);
+    settle(st, 2);
+    OPS->close(st);
 }
 
 static void a_newer_ledger_is_not_touched(void **state)
@@ -319,10 +456,47 @@ static void a_newer_ledger_is_not_touched(void **state)
     OPS->close(open_ledger("ledger"));
     sql("ledger", "PRAGMA user_version = 7");
     sm_str before = read_file("ledger");
-    expect_refused("ledger", false, "newer version of semel (schema 7; this one knows 1)");
+    expect_refused("ledger", false, "newer version of semel (schema 7; this one knows 3)");
     sm_str after = read_file("ledger");
     assert_int_equal(after.n, before.n);
     assert_memory_equal(after.p, before.p, before.n);
+    sql("ledger", "PRAGMA user_version = 1");
+    expect_refused("ledger", false, "older version of semel (schema 1; this one knows 3)");
+}
+
+static int64_t counter(semel_store *st, const char *name)
+{
+    int64_t value = -1;
+    semel_fault fault = {0};
+    semel_err e = OPS->counter(st, 0, sm_str_from(name), &value, &fault);
+    expect(e == SEMEL_OK, "%s", fault.text);
+    return value;
+}
+
+/* A file as the version before made it: counters had no end. */
+static void an_older_ledger_is_upgraded(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    semel_record one = settle(st, 1), cur;
+    OPS->close(st);
+    sql("ledger", "DROP TABLE counter");
+    sql("ledger", "CREATE TABLE counter(name TEXT PRIMARY KEY, value INTEGER NOT NULL)"
+                  " WITHOUT ROWID");
+    sql("ledger", "INSERT INTO counter VALUES('spent', 5)");
+    sql("ledger", "PRAGMA user_version = 2");
+    st = open_ledger("ledger");
+    assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_OK);
+    assert_int_equal(counter(st, "spent"), 5);
+    settle(st, 2);
+    uint64_t done = 0;
+    bool left = true;
+    assert_int_equal(OPS->purge(st, 100, 0, 0, &done, &left, NULL), SEMEL_OK);
+    assert_int_equal(counter(st, "spent"), 5); /* it has no end */
+    semel_health h;
+    assert_int_equal(OPS->health(st, true, &h, NULL), SEMEL_OK);
+    OPS->close(st);
+    OPS->close(open_ledger("ledger"));
 }
 
 /* Runs `work` in a process of its own; its status is what it returns. */
@@ -352,6 +526,7 @@ static int open_as_nobody(void *context)
 static void read_only_files_and_directories_are_told(void **state)
 {
     (void)state;
+    assert_int_equal(mkdir(path_of("sub"), 0700), 0);
     OPS->close(open_ledger("sub/ledger"));
     if (geteuid() == 0) {
         assert_int_equal(chown(path_of("sub/ledger"), 65534, 65534), 0);
@@ -384,6 +559,23 @@ static void a_moved_ledger_takes_no_writes(void **state)
     assert_int_equal(rename(away, path_of("ledger")), 0);
     claim(st, 2);
     OPS->close(st);
+}
+
+/* Each name would have a log of its own, and what is in one is not seen through the other. */
+static void a_ledger_with_two_names_is_refused(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    claim(st, 1);
+    char other[128];
+    snprintf(other, sizeof other, "%s", path_of("other"));
+    assert_int_equal(link(path_of("ledger"), other), 0);
+    expect_refused("other", false, "hard links");
+    claim(st, 2);
+    OPS->close(st);
+    expect_refused("ledger", false, "hard links");
+    assert_int_equal(unlink(other), 0);
+    OPS->close(open_ledger("ledger"));
 }
 
 static void a_deleted_side_file_is_made_anew(void **state)
@@ -491,8 +683,6 @@ static void damage_is_found_and_named(void **state)
 
 /* ---- disks that fail -------------------------------------------------------------------------*/
 
-static _Atomic int fail_sync, fail_write; /* the result codes that log files give */
-
 typedef struct shim {
     sqlite3_file base;
     bool is_log;
@@ -515,10 +705,22 @@ static int shim_read(sqlite3_file *f, void *p, int n, sqlite3_int64 at)
 {
     return real_of(f)->pMethods->xRead(real_of(f), p, n, at);
 }
+static void call_once(hook *_Atomic *work)
+{
+    hook *now = atomic_exchange(work, (hook *)0);
+    if (now != NULL)
+        now();
+}
 static int shim_write(sqlite3_file *f, const void *p, int n, sqlite3_int64 at)
 {
+    if (((shim *)(void *)f)->is_log)
+        call_once(&at_write);
     if (((shim *)(void *)f)->is_log && fail_write != 0)
         return fail_write;
+    if (((shim *)(void *)f)->is_log) {
+        log_written += n;
+        log_unsynced += n;
+    }
     return real_of(f)->pMethods->xWrite(real_of(f), p, n, at);
 }
 static int shim_truncate(sqlite3_file *f, sqlite3_int64 n)
@@ -527,8 +729,14 @@ static int shim_truncate(sqlite3_file *f, sqlite3_int64 n)
 }
 static int shim_sync(sqlite3_file *f, int flags)
 {
+    if (((shim *)(void *)f)->is_log)
+        call_once(&at_sync);
     if (((shim *)(void *)f)->is_log && fail_sync != 0)
         return fail_sync;
+    if (((shim *)(void *)f)->is_log && die_at_sync)
+        _exit(0);
+    if (((shim *)(void *)f)->is_log)
+        log_unsynced = 0;
     return real_of(f)->pMethods->xSync(real_of(f), flags);
 }
 static int shim_size(sqlite3_file *f, sqlite3_int64 *n)
@@ -627,7 +835,7 @@ static void a_full_disk_refuses_and_recovers(void **state)
     semel_write w = fresh(2);
     semel_fault fault = {0};
     assert_int_equal(try_claim(st, &w, &cur, &fault), SEMEL_E_UNAVAILABLE);
-    expect(strstr(fault.text, "no space left on the disk of") != NULL, "%s", fault.text);
+    expect(strstr(fault.text, "no space left for") != NULL, "%s", fault.text);
     assert_int_equal(get(st, &w.next.key, &cur, NULL), SEMEL_E_NOT_FOUND);
     assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_OK);
     fail_write = 0;
@@ -636,6 +844,159 @@ static void a_full_disk_refuses_and_recovers(void **state)
     semel_health health;
     assert_int_equal(OPS->health(st, true, &health, NULL), SEMEL_OK);
     assert_int_equal(health.records, 2);
+    OPS->close(st);
+}
+
+/* The soft limit can be raised again: the process has room again, as when a quota grows. */
+static void limit_files(rlim_t bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void a_limit_on_the_size_of_files_refuses_and_recovers(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    semel_record one = claim(st, 1), cur;
+    struct stat about;
+    semel_fault fault = {0};
+    assert_int_equal(stat(path_of("ledger-wal"), &about), 0);
+    limit_files((rlim_t)about.st_size + 100); /* the next page does not fit */
+    semel_write w = fresh(2);
+    semel_err e = try_claim(st, &w, &cur, &fault), tried = SEMEL_OK;
+    while (tried == SEMEL_OK) /* until the claim before no longer tells that one can write */
+        tried = OPS->try_write(st, NULL);
+    limit_files(RLIM_INFINITY);
+    assert_int_equal(e, SEMEL_E_UNAVAILABLE);
+    expect(strstr(fault.text, "no space left for") != NULL, "%s", fault.text);
+    assert_int_equal(tried, SEMEL_E_UNAVAILABLE);
+    assert_int_equal(get(st, &w.next.key, &cur, NULL), SEMEL_E_NOT_FOUND);
+    assert_int_equal(OPS->try_write(st, &fault), SEMEL_OK);
+    claim(st, 2);
+    apply(st, &one, SEMEL_S_SUCCEEDED);
+    OPS->close(st);
+}
+
+static void a_try_meets_what_a_write_meets(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    semel_fault fault = {0};
+    char aside[128];
+    claim(st, 1);
+    snprintf(aside, sizeof aside, "%s", path_of("aside"));
+    assert_int_equal(OPS->try_write(st, &fault), SEMEL_OK);
+    assert_int_equal(rename(path_of("ledger"), aside), 0);
+    assert_int_equal(OPS->try_write(st, &fault), SEMEL_E_UNAVAILABLE);
+    expect(strstr(fault.text, "moved, deleted, replaced or truncated") != NULL, "%s", fault.text);
+    write_file("ledger", "", 0);
+    assert_int_equal(OPS->try_write(st, &fault), SEMEL_E_UNAVAILABLE);
+    assert_int_equal(rename(aside, path_of("ledger")), 0);
+    assert_int_equal(OPS->try_write(st, &fault), SEMEL_OK);
+    semel_store *other = open_ledger("ledger"); /* which has written nothing yet */
+    fail_write = SQLITE_FULL;
+    assert_int_equal(OPS->try_write(other, &fault), SEMEL_E_UNAVAILABLE);
+    fail_write = 0;
+    assert_int_equal(OPS->try_write(other, &fault), SEMEL_OK);
+    OPS->close(other);
+    OPS->close(st);
+}
+
+static void expect_no_write(semel_store *st, uint64_t n, const char *words)
+{
+    semel_write w = fresh(n);
+    semel_record cur;
+    semel_fault fault = {0};
+    assert_int_equal(try_claim(st, &w, &cur, &fault), SEMEL_E_UNAVAILABLE);
+    expect(strstr(fault.text, words) != NULL, "%s", fault.text);
+}
+
+static void move_log(void)
+{
+    char aside[128];
+    snprintf(aside, sizeof aside, "%s", path_of("aside"));
+    rename(path_of("ledger-wal"), aside);
+}
+
+static void move_index(void)
+{
+    char aside[128];
+    snprintf(aside, sizeof aside, "%s", path_of("aside"));
+    rename(path_of("ledger-shm"), aside);
+}
+
+static void cut_log(void)
+{
+    int ignored = truncate(path_of("ledger-wal"), 0);
+    (void)ignored;
+}
+
+static void a_commit_is_not_acknowledged_if_its_log_is_gone_when_it_ends(void **state)
+{
+    (void)state;
+    static const struct {
+        hook *work;
+        const char *file;
+    } cases[] = {{move_log, "ledger-wal"}, {move_index, "ledger-shm"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char aside[128];
+        snprintf(aside, sizeof aside, "%s", path_of("aside"));
+        semel_store *st = open_ledger("ledger");
+        settle(st, 10 * i + 1);
+        at_sync = cases[i].work;
+        expect_no_write(st, 10 * i + 2, cases[i].file);
+        assert_int_equal(OPS->try_write(st, NULL), SEMEL_E_UNAVAILABLE);
+        assert_int_equal(rename(aside, path_of(cases[i].file)), 0);
+        assert_int_equal(OPS->try_write(st, NULL), SEMEL_OK);
+        claim(st, 10 * i + 3);
+        OPS->close(st);
+    }
+}
+
+static void a_log_that_was_cut_takes_no_writes(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    settle(st, 1);
+    cut_log();
+    expect_no_write(st, 2, "ledger-wal was moved, deleted, replaced or truncated");
+    assert_int_equal(OPS->try_write(st, NULL), SEMEL_E_UNAVAILABLE);
+    expect_refused("ledger", false, "ledger-wal was moved, deleted, replaced or truncated");
+    OPS->close(st);
+    expect_refused("ledger", false, "has lost effects");
+}
+
+/* SQLite goes on behind the hole, so the size is right again. */
+static void a_log_that_is_cut_during_a_commit_is_noticed(void **state)
+{
+    (void)state;
+    static hook *_Atomic *const when[] = {&at_write, &at_sync};
+    for (size_t i = 0; i < COUNT(when); i++) {
+        semel_store *st = open_ledger("ledger");
+        settle(st, 1);
+        *when[i] = cut_log;
+        expect_no_write(st, 2, "ledger-wal");
+        OPS->close(st);
+        expect_refused("ledger", false, "has lost effects");
+        assert_int_equal(unlink(path_of("ledger")), 0);
+    }
+}
+
+static void a_log_that_was_removed_is_saved_by_the_last_to_close(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    semel_record one = settle(st, 1), cur;
+    assert_int_equal(unlink(path_of("ledger-wal")), 0);
+    expect_refused("ledger", false, "ledger-wal was moved");
+    expect_no_write(st, 2, "ledger-wal was moved");
+    OPS->close(st);
+    st = open_ledger("ledger");
+    assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_OK);
+    assert_int_equal(cur.state, SEMEL_S_SUCCEEDED);
     OPS->close(st);
 }
 
@@ -652,17 +1013,113 @@ static void after_a_failed_sync_nothing_is_trusted(void **state)
         semel_fault fault = {0};
         assert_int_equal(try_claim(st, &w, &cur, &fault), SEMEL_E_UNAVAILABLE);
         expect(strstr(fault.text, "open it again") != NULL, "%s", fault.text);
+        sm_str log = read_file("ledger-wal"), file = read_file("ledger");
         fail_sync = fail_write = 0;
         fault = (semel_fault){0};
         assert_int_equal(try_claim(st, &w, &cur, &fault), SEMEL_E_UNAVAILABLE);
         expect(strstr(fault.text, "open it again") != NULL, "%s", fault.text);
         assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_E_UNAVAILABLE);
         assert_false(peek(st, &one.key, &cur));
-        OPS->close(st);
+        OPS->close(st); /* without a last word */
+        sm_str log_after = read_file("ledger-wal"), file_after = read_file("ledger");
+        assert_true(log_after.n == log.n && memcmp(log_after.p, log.p, log.n) == 0);
+        assert_true(file_after.n == file.n && memcmp(file_after.p, file.p, file.n) == 0);
         st = open_ledger("ledger");
         assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_OK);
         OPS->close(st);
     }
+}
+
+/* Records one effect, and dies between the writes of a second one and their sync. */
+static int die_unsynced(void *context)
+{
+    (void)context;
+    semel_store *st = open_ledger("ledger");
+    settle(st, 1);
+    die_at_sync = true;
+    claim(st, 2);
+    return 1;
+}
+
+/* The bytes of the log that somebody left behind who died before its sync. */
+static int64_t leave_unsynced(void)
+{
+    struct stat about;
+    assert_int_equal(in_process(die_unsynced, NULL), 0);
+    assert_int_equal(stat(path_of("ledger-wal"), &about), 0);
+    assert_true(about.st_size > 0);
+    log_written = log_unsynced = 0;
+    return about.st_size;
+}
+
+static void a_log_that_nobody_synced_is_made_durable_first(void **state)
+{
+    (void)state;
+    int64_t size = leave_unsynced();
+    semel_store *st = open_ledger("ledger");
+    expect(log_written >= size && log_unsynced == 0, "%d of %d bytes were written, %d not synced",
+           (int)log_written, (int)size, (int)log_unsynced);
+    assert_int_equal(read_file("ledger-wal").n, 0);
+    semel_record cur;
+    for (uint64_t n = 1; n <= 2; n++) {
+        semel_write w = fresh(n);
+        assert_int_equal(get(st, &w.next.key, &cur, NULL), SEMEL_OK);
+    }
+    log_written = 0; /* who comes later need not do it again */
+    semel_store *other = open_ledger("ledger");
+    assert_int_equal(log_written, 0);
+    OPS->close(other);
+    OPS->close(st);
+}
+
+static void a_log_that_cannot_be_made_durable_is_not_opened(void **state)
+{
+    (void)state;
+    leave_unsynced();
+    fail_sync = SQLITE_IOERR_FSYNC;
+    expect_refused("ledger", false, "cannot be made safe");
+    fail_sync = 0;
+    fail_write = SQLITE_IOERR_WRITE;
+    expect_refused("ledger", false, "cannot be made safe");
+    fail_write = 0;
+    semel_store *st = open_ledger("ledger");
+    semel_write w = fresh(1);
+    semel_record cur;
+    assert_int_equal(get(st, &w.next.key, &cur, NULL), SEMEL_OK);
+    OPS->close(st);
+}
+
+/* File systems reserve blocks for what is appended next, and call them unwritten. */
+static void blocks_behind_the_end_are_not_lost_ones(void **state)
+{
+    (void)state;
+    leave_unsynced();
+    struct stat about;
+    int fd = open(path_of("ledger"), O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0 && fstat(fd, &about) == 0);
+    int rc = fallocate(fd, FALLOC_FL_KEEP_SIZE, about.st_size, 1 << 20);
+    close(fd);
+    if (rc != 0)
+        skip(); /* not on this file system */
+    OPS->close(open_ledger("ledger"));
+}
+
+/* Somebody reads in a transaction, so that the log cannot be truncated. It is durable all the same.
+ */
+static void a_reader_of_another_program_is_not_in_the_way(void **state)
+{
+    (void)state;
+    int64_t size = leave_unsynced();
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(path_of("ledger"), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN; SELECT count(*) FROM effect", NULL, NULL, NULL),
+                     SQLITE_OK);
+    semel_store *st = open_ledger("ledger");
+    expect(log_written >= size && log_unsynced == 0, "%d of %d bytes were written, %d not synced",
+           (int)log_written, (int)size, (int)log_unsynced);
+    claim(st, 3);
+    sqlite3_close(db);
+    OPS->close(st);
 }
 
 /* ---- the cache -------------------------------------------------------------------------------*/
@@ -813,6 +1270,125 @@ static void what_another_process_forgot_is_not_answered(void **state)
     }
     OPS->close(st);
     peer_stop(&p);
+}
+
+/* Has the ledger open, and says whether it answers each time it is asked. */
+static void say_whether_it_answers(int in, int out)
+{
+    semel_store *st = open_ledger("ledger");
+    semel_write w = fresh(1);
+    semel_record cur;
+    char byte;
+    tell(out, "r", 1);
+    while (read(in, &byte, 1) == 1)
+        tell(out, get(st, &w.next.key, &cur, NULL) == SEMEL_OK ? "y" : "n", 1);
+    OPS->close(st);
+}
+
+static void a_failed_sync_is_everybodys(void **state)
+{
+    (void)state;
+    char byte;
+    OPS->close(open_ledger("ledger"));
+    peer p = peer_start(say_whether_it_answers);
+    hear(p.from, &byte, 1);
+    semel_store *a = open_ledger("ledger"), *b = open_ledger("ledger");
+    semel_record one = settle(a, 1), cur;
+    assert_int_equal(get(b, &one.key, &cur, NULL), SEMEL_OK);
+    tell(p.to, "?", 1);
+    hear(p.from, &byte, 1);
+    assert_int_equal(byte, 'y');
+    fail_sync = SQLITE_IOERR_FSYNC;
+    semel_write w = fresh(2);
+    assert_int_equal(try_claim(a, &w, &cur, NULL), SEMEL_E_UNAVAILABLE);
+    fail_sync = 0;
+    OPS->close(a);
+    assert_int_equal(try_claim(b, &w, &cur, NULL), SEMEL_E_UNAVAILABLE);
+    assert_int_equal(get(b, &one.key, &cur, NULL), SEMEL_E_UNAVAILABLE);
+    assert_false(peek(b, &one.key, &cur));
+    tell(p.to, "?", 1);
+    hear(p.from, &byte, 1);
+    assert_int_equal(byte, 'n');
+    expect_refused("ledger", false, "every process");
+    OPS->close(b);
+    expect_refused("ledger", false, "every process");
+    peer_stop(&p);
+    b = open_ledger("ledger");
+    assert_int_equal(get(b, &one.key, &cur, NULL), SEMEL_OK);
+    OPS->close(b);
+}
+
+/* Fills the log, and closes the ledger when it is stopped. */
+static void close_late(int in, int out)
+{
+    char byte;
+    semel_store *st = open_ledger("ledger");
+    for (uint64_t n = 100; n < 120; n++)
+        settle(st, n);
+    tell(out, "r", 1);
+    assert_int_equal(read(in, &byte, 1), 0);
+    OPS->close(st);
+}
+
+/* Another process has made a new index and used the log anew. */
+static void who_closes_with_an_old_index_damages_nothing(void **state)
+{
+    (void)state;
+    char byte;
+    OPS->close(open_ledger("ledger"));
+    peer p = peer_start(close_late);
+    hear(p.from, &byte, 1);
+    assert_int_equal(unlink(path_of("ledger-shm")), 0);
+    semel_store *st = open_ledger("ledger");
+    semel_record one = settle(st, 1), cur;
+    for (uint64_t n = 2; n <= 40; n++)
+        settle(st, n);
+    OPS->close(st);
+    peer_stop(&p);
+    st = open_ledger("ledger");
+    semel_health health;
+    semel_fault fault = {0};
+    semel_err e = OPS->health(st, true, &health, &fault);
+    expect(e == SEMEL_OK, "%s", fault.text);
+    assert_int_equal(health.records, 60);
+    assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_OK);
+    assert_int_equal(cur.state, SEMEL_S_SUCCEEDED);
+    OPS->close(st);
+}
+
+/* Dies while it writes, on command. */
+static void die_writing(int in, int out)
+{
+    char byte;
+    semel_store *st = open_ledger("ledger");
+    tell(out, "r", 1);
+    hear(in, &byte, 1);
+    die_at_sync = true;
+    claim(st, 2);
+}
+
+/* The next writer makes the log of one that died durable before it goes on: SQLite may recover from
+ * it at any time. */
+static void a_dead_writers_log_is_made_durable_first(void **state)
+{
+    (void)state;
+    char byte;
+    peer p = peer_start(die_writing);
+    hear(p.from, &byte, 1);
+    semel_store *st = open_ledger("ledger"); /* no thread of ours when it forks */
+    claim(st, 1);
+    tell(p.to, "!", 1);
+    peer_stop(&p);
+    struct stat about;
+    assert_int_equal(stat(path_of("ledger-wal"), &about), 0);
+    log_written = 0;
+    claim(st, 3);
+    expect(log_written > about.st_size, "%d of %d bytes were written", (int)log_written,
+           (int)about.st_size);
+    log_written = 0;
+    claim(st, 4);
+    assert_true(log_written < about.st_size);
+    OPS->close(st);
 }
 
 #define HAMMERS   4u
@@ -1089,19 +1665,39 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         with_dir(files_are_their_owners_alone),
+        with_dir(a_named_ledger_without_a_directory_is_a_mistake),
+        with_dir(a_ledger_that_others_can_change_is_refused),
+        with_dir(what_stands_beside_a_linked_ledger_must_be_right),
+        with_dir(root_gives_a_ledger_to_the_owner_of_its_directory),
         with_dir(what_is_not_a_ledger_is_left_alone),
+        with_dir(a_ledger_that_was_given_another_journal_opens_at_once),
         with_dir(a_newer_ledger_is_not_touched),
+        with_dir(an_older_ledger_is_upgraded),
         with_dir(read_only_files_and_directories_are_told),
         with_dir(a_moved_ledger_takes_no_writes),
+        with_dir(a_ledger_with_two_names_is_refused),
         with_dir(a_deleted_side_file_is_made_anew),
         with_dir(people_can_read_it),
         with_dir(damage_is_found_and_named),
         with_dir(a_full_disk_refuses_and_recovers),
+        with_dir(a_limit_on_the_size_of_files_refuses_and_recovers),
+        with_dir(a_try_meets_what_a_write_meets),
+        with_dir(a_commit_is_not_acknowledged_if_its_log_is_gone_when_it_ends),
+        with_dir(a_log_that_was_cut_takes_no_writes),
+        with_dir(a_log_that_is_cut_during_a_commit_is_noticed),
+        with_dir(a_log_that_was_removed_is_saved_by_the_last_to_close),
         with_dir(after_a_failed_sync_nothing_is_trusted),
+        with_dir(a_log_that_nobody_synced_is_made_durable_first),
+        with_dir(a_log_that_cannot_be_made_durable_is_not_opened),
+        with_dir(blocks_behind_the_end_are_not_lost_ones),
+        with_dir(a_reader_of_another_program_is_not_in_the_way),
         with_dir(the_cache_keeps_to_its_bound),
         with_dir(what_is_often_asked_for_stays),
         with_dir(a_change_from_outside_is_noticed),
         with_dir(what_another_process_forgot_is_not_answered),
+        with_dir(a_failed_sync_is_everybodys),
+        with_dir(who_closes_with_an_old_index_damages_nothing),
+        with_dir(a_dead_writers_log_is_made_durable_first),
         with_dir(processes_get_fair_shares),
         with_dir(another_process_wakes_a_waiter),
         with_dir(a_process_that_hangs_does_not_hang_the_others),

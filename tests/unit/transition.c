@@ -122,6 +122,13 @@ static void every_event_in_every_state(void **state)
           TO(FAILED, REFUSED, IN_DOUBT), TO(PARTIAL, REPLAY, PARTIAL_SUCCESS),
           TO(DENIED, REFUSED, DENIED), TO(EXPIRED, REFUSED, IN_DOUBT),
           TO(CANCELED, REFUSED, IN_DOUBT)}},
+        {{.kind = SM_EV_BEGIN, .digest = {{1}}, .lease_ms = MINUTE, .overwritten = true},
+         "begin of what was overwritten",
+         {TO(RUNNING, EXECUTE, NONE), TO(PENDING, WAIT, AWAITING_APPROVAL),
+          TO(RUNNING, EXECUTE, NONE), TO(RUNNING, WAIT, RETRY_IN_FLIGHT),
+          TO(IN_DOUBT, REFUSED, IN_DOUBT), TO(RUNNING, EXECUTE, NONE), TO(RUNNING, EXECUTE, NONE),
+          TO(RUNNING, EXECUTE, NONE), TO(DENIED, REFUSED, DENIED), TO(RUNNING, EXECUTE, NONE),
+          TO(RUNNING, EXECUTE, NONE)}},
         {{.kind = SM_EV_LOOK},
          "look",
          {TO(NONE, DONE, NONE), TO(PENDING, DONE, NONE), TO(READY, DONE, NONE),
@@ -221,6 +228,30 @@ static void every_event_in_every_state(void **state)
          {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING), ILLEGAL(IN_DOUBT),
           ILLEGAL(SUCCEEDED), ILLEGAL(FAILED), ILLEGAL(PARTIAL), ILLEGAL(DENIED), ILLEGAL(EXPIRED),
           ILLEGAL(CANCELED)}},
+        {{.kind = SM_EV_STRAY, .outcome = SEMEL_SUCCESS},
+         "success of a stray attempt",
+         {BAD_CLAIM(NONE), TO(SUCCEEDED, DONE, NONE), TO(SUCCEEDED, DONE, NONE),
+          TO(RUNNING, EVIDENCE, NONE), TO(SUCCEEDED, DONE, NONE), TO(SUCCEEDED, EVIDENCE, NONE),
+          TO(SUCCEEDED, DONE, NONE), TO(PARTIAL, EVIDENCE, NONE), TO(SUCCEEDED, DONE, NONE),
+          TO(SUCCEEDED, DONE, NONE), TO(SUCCEEDED, DONE, NONE)}},
+        {{.kind = SM_EV_STRAY, .outcome = SEMEL_FAILURE, .applied = SEMEL_APPLIED_YES},
+         "failure of a stray attempt, applied",
+         {BAD_CLAIM(NONE), TO(FAILED, DONE, NONE), TO(FAILED, DONE, NONE),
+          TO(RUNNING, EVIDENCE, NONE), TO(FAILED, DONE, NONE), TO(SUCCEEDED, EVIDENCE, NONE),
+          TO(FAILED, DONE, NONE), TO(PARTIAL, EVIDENCE, NONE), TO(FAILED, DONE, NONE),
+          TO(FAILED, DONE, NONE), TO(FAILED, DONE, NONE)}},
+        {{.kind = SM_EV_STRAY, .outcome = SEMEL_FAILURE, .applied = SEMEL_APPLIED_UNKNOWN},
+         "failure of a stray attempt, unknown",
+         {BAD_CLAIM(NONE), TO(IN_DOUBT, DONE, NONE), TO(IN_DOUBT, DONE, NONE),
+          TO(RUNNING, EVIDENCE, NONE), TO(IN_DOUBT, DONE, NONE), TO(SUCCEEDED, EVIDENCE, NONE),
+          TO(IN_DOUBT, DONE, NONE), TO(PARTIAL, EVIDENCE, NONE), TO(IN_DOUBT, DONE, NONE),
+          TO(IN_DOUBT, DONE, NONE), TO(IN_DOUBT, DONE, NONE)}},
+        {{.kind = SM_EV_STRAY, .outcome = SEMEL_FAILURE, .applied = SEMEL_APPLIED_NO},
+         "failure of a stray attempt, not applied",
+         {BAD_CLAIM(NONE), TO(PENDING, EVIDENCE, NONE), TO(READY, EVIDENCE, NONE),
+          TO(RUNNING, EVIDENCE, NONE), TO(IN_DOUBT, EVIDENCE, NONE), TO(SUCCEEDED, EVIDENCE, NONE),
+          TO(FAILED, EVIDENCE, NONE), TO(PARTIAL, EVIDENCE, NONE), TO(DENIED, EVIDENCE, NONE),
+          TO(EXPIRED, EVIDENCE, NONE), TO(CANCELED, EVIDENCE, NONE)}},
         {{.kind = SM_EV_FORGET},
          "forget",
          {ILLEGAL(NONE), ILLEGAL(PENDING), ILLEGAL(READY), ILLEGAL(RUNNING), ILLEGAL(IN_DOUBT),
@@ -359,6 +390,78 @@ static void a_stale_fence_never_decides(void **state)
     sm_contracts_free(t.set);
 }
 
+static void a_stray_success_is_not_lost_whatever_becomes_of_the_running_attempt(void **state)
+{
+    (void)state;
+    static const struct {
+        semel_kind outcome;
+        semel_applied applied;
+        bool both;
+    } ends[] = {{SEMEL_SUCCESS, SEMEL_APPLIED_YES, true},
+                {SEMEL_FAILURE, SEMEL_APPLIED_NO, false},
+                {SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, true}};
+    for (size_t i = 0; i < COUNT(ends); i++) {
+        story t;
+        tell(&t, "{class: write}");
+        happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
+        happens(&t, (sm_event){.kind = SM_EV_STRAY}, SM_EVIDENCE, SEMEL_S_RUNNING);
+        happens(&t, commits(1, ends[i].outcome, ends[i].applied), SM_DONE, SEMEL_S_SUCCEEDED);
+        expect(noted(&t, SM_N_DOUBLE_EFFECT) == ends[i].both, "end %zu", i);
+        happens(&t, begins(1), SM_REPLAY, SEMEL_S_SUCCEEDED);
+        sm_contracts_free(t.set);
+    }
+}
+
+static void a_stray_doubt_is_held_for_a_person(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write_idempotent}");
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
+    happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_NO), SM_DONE, SEMEL_S_FAILED);
+    happens(
+        &t,
+        (sm_event){.kind = SM_EV_STRAY, .outcome = SEMEL_FAILURE, .applied = SEMEL_APPLIED_UNKNOWN},
+        SM_DONE, SEMEL_S_IN_DOUBT);
+    expect(t.e.fence == 2 && t.e.doubt_count == 1, "fence %llu", (unsigned long long)t.e.fence);
+    sm_contracts_free(t.set);
+}
+
+static void a_stray_doubt_outlives_the_doubt_that_it_finds(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write_idempotent}");
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
+    t.now += 2 * MINUTE;
+    happens(
+        &t,
+        (sm_event){.kind = SM_EV_STRAY, .outcome = SEMEL_FAILURE, .applied = SEMEL_APPLIED_UNKNOWN},
+        SM_DONE, SEMEL_S_IN_DOUBT);
+    /* The recorded attempt surely failed, and the stray one may have been applied. */
+    happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_NO), SM_DONE, SEMEL_S_IN_DOUBT);
+    assert_int_equal(t.e.doubt_count, 1);
+    assert_int_equal(t.e.doubts[0], 2);
+    happens(&t, begins(1), SM_REFUSED, SEMEL_S_IN_DOUBT);
+    sm_contracts_free(t.set);
+}
+
+static void more_doubts_than_a_record_holds_are_held_for_a_person(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write_idempotent}");
+    for (uint64_t i = 1; i <= SM_DOUBTS_MAX + 1; i++) {
+        happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
+        happens(&t, commits(i, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
+    }
+    happens(&t, begins(1), SM_REFUSED, SEMEL_S_IN_DOUBT);
+    for (uint64_t i = 1; i <= SM_DOUBTS_MAX; i++) /* the last one is in no list, and in doubt */
+        happens(&t, commits(i, SEMEL_FAILURE, SEMEL_APPLIED_NO), SM_DONE, SEMEL_S_IN_DOUBT);
+    happens(&t, begins(1), SM_REFUSED, SEMEL_S_IN_DOUBT);
+    sm_contracts_free(t.set);
+}
+
 static void doubt_is_sticky(void **state)
 {
     (void)state;
@@ -463,6 +566,131 @@ static void an_approval_is_bound_used_once_and_expires(void **state)
     sm_contracts_free(t.set);
 }
 
+static sm_event asks_as(int actor, int digest)
+{
+    sm_event ev = begins(digest);
+    ev.needs_approval = ev.proven = true;
+    ev.actor = DIGEST(actor);
+    return ev;
+}
+
+static sm_event approves_as(int actor, uint64_t request)
+{
+    return (sm_event){
+        .kind = SM_EV_APPROVE, .request = request, .actor = DIGEST(actor), .proven = true};
+}
+
+static void forbidden(story *t, sm_event ev)
+{
+    semel_state before = t->e.state;
+    happens(t, ev, SM_REFUSED, before);
+    assert_int_equal(t->s.code, SEMEL_C_FORBIDDEN);
+    assert_false(t->s.changed);
+}
+
+static void nobody_who_asked_can_approve(void **state)
+{
+    (void)state;
+    enum { ANN = 1, BOB, CAROL, DAVE };
+    story t;
+    tell(&t, "{class: write, on_in_doubt: hold, approval: {quorum: 2, expires: 10m}}");
+    happens(&t, asks_as(ANN, 1), SM_WAIT, SEMEL_S_PENDING);
+    happens(&t, asks_as(BOB, 1), SM_WAIT, SEMEL_S_PENDING);
+    assert_true(noted(&t, SM_N_ASKED) && t.e.request == 1);
+    happens(&t, asks_as(BOB, 1), SM_WAIT, SEMEL_S_PENDING);
+    assert_false(t.s.changed); /* he is known */
+    forbidden(&t, approves_as(ANN, 1));
+    forbidden(&t, approves_as(BOB, 1));
+    /* Neither other arguments in between, nor an expiry, make him somebody else. */
+    happens(&t, asks_as(ANN, 2), SM_WAIT, SEMEL_S_PENDING);
+    forbidden(&t, approves_as(BOB, 2));
+    t.now += 10 * MINUTE;
+    happens(&t, look, SM_DONE, SEMEL_S_EXPIRED);
+    happens(&t, asks_as(ANN, 1), SM_WAIT, SEMEL_S_PENDING);
+    forbidden(&t, approves_as(BOB, 3));
+    /* The other order: one who has approved cannot ask, not even once the approval is used. */
+    happens(&t, approves_as(CAROL, 3), SM_DONE, SEMEL_S_PENDING);
+    forbidden(&t, asks_as(CAROL, 1));
+    happens(&t, approves_as(DAVE, 3), SM_DONE, SEMEL_S_READY);
+    forbidden(&t, asks_as(DAVE, 1));
+    happens(&t, asks_as(BOB, 1), SM_EXECUTE, SEMEL_S_RUNNING);
+    forbidden(&t, asks_as(DAVE, 1));
+    happens(&t, (sm_event){.kind = SM_EV_WITHDRAW, .fence = 1}, SM_DONE, SEMEL_S_READY);
+    forbidden(&t, asks_as(DAVE, 1));
+    happens(&t, asks_as(ANN, 1), SM_EXECUTE, SEMEL_S_RUNNING);
+    /* Those who ask while it runs, or is in doubt, have asked. */
+    happens(&t, asks_as(5, 1), SM_WAIT, SEMEL_S_RUNNING);
+    happens(&t, commits(2, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
+    happens(&t, asks_as(6, 1), SM_REFUSED, SEMEL_S_IN_DOUBT);
+    happens(&t,
+            (sm_event){.kind = SM_EV_RESOLVE,
+                       .resolution = SEMEL_RESOLVE_NOT_APPLIED,
+                       .needs_approval = true,
+                       .digest = DIGEST(1)},
+            SM_DONE, SEMEL_S_PENDING);
+    for (int actor = ANN; actor <= 6; actor++) {
+        if (actor != CAROL && actor != DAVE)
+            forbidden(&t, approves_as(actor, 4));
+    }
+    happens(&t, approves_as(CAROL, 4), SM_DONE, SEMEL_S_PENDING);
+    /* Who is not authenticated could be anybody: nothing is held against them. */
+    sm_event local = approves_as(ANN, 4);
+    local.proven = false;
+    happens(&t, local, SM_DONE, SEMEL_S_READY);
+    sm_contracts_free(t.set);
+}
+
+static void who_asked_cannot_approve_after_leaving_the_call(void **state)
+{
+    (void)state;
+    enum { ANN = 1, BOB, CAROL };
+    static const sm_event cancels = {.kind = SM_EV_CANCEL}, forgets = {.kind = SM_EV_FORGET};
+    story t;
+    tell(&t, "{class: write, window: 1h, approval: {quorum: 1, expires: 10m}}");
+    happens(&t, asks_as(ANN, 1), SM_WAIT, SEMEL_S_PENDING);
+    happens(&t, cancels, SM_DONE, SEMEL_S_CANCELED);
+    happens(&t, asks_as(BOB, 1), SM_WAIT, SEMEL_S_PENDING);
+    forbidden(&t, approves_as(ANN, 2));
+    happens(&t, cancels, SM_DONE, SEMEL_S_CANCELED);
+    happens(&t, forgets, SM_DONE, SEMEL_S_NONE);
+    happens(&t, asks_as(CAROL, 1), SM_WAIT, SEMEL_S_PENDING);
+    assert_int_equal(t.e.generation, 2);
+    forbidden(&t, approves_as(ANN, 3));
+    forbidden(&t, approves_as(BOB, 3));
+    /* After its window it is another call. */
+    happens(&t, cancels, SM_DONE, SEMEL_S_CANCELED);
+    t.now += 60 * MINUTE;
+    happens(&t, asks_as(CAROL, 1), SM_WAIT, SEMEL_S_PENDING);
+    forbidden(&t, approves_as(CAROL, 4));
+    happens(&t, approves_as(ANN, 4), SM_DONE, SEMEL_S_READY);
+    sm_contracts_free(t.set);
+}
+
+static void too_many_who_asked_leave_nobody_to_approve(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{class: write, window: 1h, approval: {quorum: 1}}");
+    for (int actor = 1; actor <= (int)SM_ASKERS_MAX; actor++)
+        happens(&t, asks_as(actor, 1), SM_WAIT, SEMEL_S_PENDING);
+    sm_effect full = t.e;
+    happens(&t, approves_as(200, 1), SM_DONE, SEMEL_S_READY);
+    t.e = full;
+    happens(&t, asks_as(100, 1), SM_WAIT, SEMEL_S_PENDING);
+    assert_true(t.e.crowded);
+    forbidden(&t, approves_as(100, 1));
+    forbidden(&t, approves_as(200, 1));
+    happens(&t, (sm_event){.kind = SM_EV_CANCEL}, SM_DONE, SEMEL_S_CANCELED);
+    happens(&t, asks_as(1, 1), SM_WAIT, SEMEL_S_PENDING);
+    forbidden(&t, approves_as(200, 2));
+    happens(&t, (sm_event){.kind = SM_EV_CANCEL}, SM_DONE, SEMEL_S_CANCELED);
+    t.now += 60 * MINUTE;
+    happens(&t, asks_as(1, 1), SM_WAIT, SEMEL_S_PENDING);
+    forbidden(&t, approves_as(1, 3));
+    happens(&t, approves_as(200, 3), SM_DONE, SEMEL_S_READY);
+    sm_contracts_free(t.set);
+}
+
 static void windows_start_when_an_effect_is_settled(void **state)
 {
     (void)state;
@@ -500,6 +728,46 @@ static void a_repeat_runs_only_if_it_is_meant(void **state)
     happens(&t, begins(1), SM_REPLAY, SEMEL_S_SUCCEEDED);
     happens(&t, meant, SM_EXECUTE, SEMEL_S_RUNNING);
     assert_int_equal(t.e.generation, 2);
+    sm_contracts_free(t.set);
+}
+
+static void what_is_overwritten_is_another_action(void **state)
+{
+    (void)state;
+    static const struct {
+        semel_kind kind;
+        semel_applied applied;
+        bool over;
+    } ends[] = {{SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, true},
+                {SEMEL_PARTIAL, SEMEL_APPLIED_DEFAULT, true},
+                {SEMEL_FAILURE, SEMEL_APPLIED_YES, true},
+                {SEMEL_FAILURE, SEMEL_APPLIED_NO, false}};
+    for (size_t i = 0; i < COUNT(ends); i++) {
+        story t;
+        tell(&t, "{class: write, failures: replay, on_hit: fail}");
+        happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
+        happens(&t, commits(1, ends[i].kind, ends[i].applied), SM_DONE,
+                ends[i].kind == SEMEL_SUCCESS   ? SEMEL_S_SUCCEEDED
+                : ends[i].kind == SEMEL_PARTIAL ? SEMEL_S_PARTIAL
+                                                : SEMEL_S_FAILED);
+        sm_event ev = begins(2); /* also if it conflicts: there is nothing left to conflict with */
+        ev.overwritten = true;
+        ev.drift = ends[i].over ? SM_CONFLICTS : SM_SAME;
+        happens(&t, ev, ends[i].over ? SM_EXECUTE : SM_REFUSED,
+                ends[i].over ? SEMEL_S_RUNNING : SEMEL_S_FAILED);
+        assert_int_equal(t.e.generation, ends[i].over ? 2 : 1);
+        assert_true(noted(&t, SM_N_OVERWRITTEN) == ends[i].over);
+        sm_contracts_free(t.set);
+    }
+    story t; /* a person gave up on it: nobody knows what others could have overwritten */
+    tell(&t, "{class: write}");
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
+    happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
+    happens(&t, (sm_event){.kind = SM_EV_RESOLVE, .resolution = SEMEL_RESOLVE_ABANDON}, SM_DONE,
+            SEMEL_S_FAILED);
+    sm_event ev = begins(1);
+    ev.overwritten = true;
+    happens(&t, ev, SM_REPLAY, SEMEL_S_FAILED);
     sm_contracts_free(t.set);
 }
 
@@ -588,6 +856,7 @@ typedef struct walk {
     attempt attempts[ATTEMPTS]; /* by fence */
     uint64_t steps_in[SEMEL_S_COUNT];
     uint64_t executions, replays, doubles;
+    bool asked[4]; /* by actor: whether they asked for what is to be approved */
 } walk;
 
 static sm_event random_event(walk *w)
@@ -602,24 +871,29 @@ static sm_event random_event(walk *w)
     ev.drift = (sm_drift)(random_below(&w->random, 8) == 0 ? random_below(&w->random, 3) : 0);
     ev.deliberate = random_below(&w->random, 4) == 0;
     ev.barred = random_below(&w->random, 16) == 0;
+    ev.overwritten = random_below(&w->random, 16) == 0;
     ev.lease_ms = 1000 + random_below(&w->random, 60000);
     ev.outcome = (semel_kind)random_below(&w->random, 3);
     ev.applied = (semel_applied)(SEMEL_APPLIED_NO + random_below(&w->random, 3));
     ev.gone = random_below(&w->random, 32) == 0;
     ev.request = w->e.request - (random_below(&w->random, 4) == 0);
     ev.actor = DIGEST(random_below(&w->random, 4));
+    ev.proven = true;
     ev.resolution = (semel_resolution)random_below(&w->random, 3);
     ev.found = (sm_found_kind)random_below(&w->random, 3);
     return ev;
 }
 
-/* The effect as the clock and what is known of its holder leave it, before the event itself. */
+/* The effect as the clock, what is known of its holder, and others who wrote what it acts on leave
+ * it, before the event itself. */
 static sm_effect at_rest(const walk *w, const sm_event *ev)
 {
     sm_step s;
     sm_event first = look;
     first.gone = ev->gone;
     sm_transition(&w->e, &first, w->c, w->now, &s);
+    if (ev->kind == SM_EV_BEGIN && ev->overwritten && sm_effect_applied(&s.next))
+        s.next.state = SEMEL_S_NONE;
     return s.next;
 }
 
@@ -675,6 +949,26 @@ static void learn(walk *w, const sm_effect *before, const sm_event *ev, const sm
     }
 }
 
+/* Nobody approves what they asked for, and nobody runs what they approved. */
+static void check_approval(walk *w, const sm_effect *before, const sm_event *ev, const sm_step *s)
+{
+    const sm_effect *after = &s->next;
+    uint8_t actor = ev->actor.b[0];
+    bool repeated = before->state == SEMEL_S_SUCCEEDED && after->generation != before->generation;
+    if (repeated || sm_step_noted(s, SM_N_WINDOW_OVER) || sm_step_noted(s, SM_N_OVERWRITTEN))
+        memset(w->asked, 0, sizeof w->asked);
+    expect(!sm_step_noted(s, SM_N_APPROVED) || !w->asked[actor],
+           "I7: approved by one who asked for it");
+    if (ev->kind != SM_EV_BEGIN || w->c->mode == SM_MODE_OBSERVE)
+        return;
+    for (uint32_t i = 0; i < before->approvals && s->answer == SM_EXECUTE; i++)
+        expect(before->approvers[i].b[0] != actor || before->state == SEMEL_S_NONE,
+               "I7: run by one who approved it");
+    if (ev->needs_approval && s->code != SEMEL_C_FORBIDDEN && s->code != SEMEL_C_KEY_CONFLICT &&
+        after->request != 0 && !semel_state_settled(after->state) && after->state != SEMEL_S_NONE)
+        w->asked[actor] = true;
+}
+
 static void check_step(walk *w, const sm_effect *before, const sm_event *ev, const sm_step *s)
 {
     const sm_effect *after = &s->next;
@@ -705,8 +999,11 @@ static void check_step(walk *w, const sm_effect *before, const sm_event *ev, con
             expect(before->doubts[i] == ev->fence, "I16: a doubt was dropped by withdrawing");
         expect(before->late == 0, "a success was dropped by withdrawing");
     }
+    expect(!sm_step_noted(s, SM_N_OVERWRITTEN) || s->answer != SM_REPLAY,
+           "what was overwritten was replayed");
     if (s->answer == SM_REPLAY)
         w->replays++;
+    check_approval(w, before, ev, s);
 }
 
 static void a_million_random_steps_keep_every_promise(void **state)
@@ -772,12 +1069,20 @@ int main(void)
         cmocka_unit_test(a_renewal_or_commit_comes_in_time_until_somebody_looks),
         cmocka_unit_test(a_late_success_settles_what_is_in_doubt),
         cmocka_unit_test(a_stale_fence_never_decides),
+        cmocka_unit_test(a_stray_success_is_not_lost_whatever_becomes_of_the_running_attempt),
+        cmocka_unit_test(a_stray_doubt_is_held_for_a_person),
+        cmocka_unit_test(a_stray_doubt_outlives_the_doubt_that_it_finds),
+        cmocka_unit_test(more_doubts_than_a_record_holds_are_held_for_a_person),
         cmocka_unit_test(doubt_is_sticky),
         cmocka_unit_test(the_chain_is_followed_to_its_end),
         cmocka_unit_test(an_absent_probe_is_not_the_last_word_on_an_irreversible_tool),
         cmocka_unit_test(an_approval_is_bound_used_once_and_expires),
+        cmocka_unit_test(nobody_who_asked_can_approve),
+        cmocka_unit_test(who_asked_cannot_approve_after_leaving_the_call),
+        cmocka_unit_test(too_many_who_asked_leave_nobody_to_approve),
         cmocka_unit_test(windows_start_when_an_effect_is_settled),
         cmocka_unit_test(a_repeat_runs_only_if_it_is_meant),
+        cmocka_unit_test(what_is_overwritten_is_another_action),
         cmocka_unit_test(failures_run_again_only_where_that_is_safe),
         cmocka_unit_test(a_success_after_not_applied_settles_before_it_runs_twice),
         cmocka_unit_test(observe_mode_executes_and_says_what_it_would_have_done),

@@ -1,0 +1,387 @@
+// Which requests to an API behind /proxy/ are the same action, and which never are.
+
+import zlib from 'node:zlib';
+import { Gateway, assert, assertProblem } from './harness.mjs';
+import { newOrder } from './shop.mjs';
+import { eventually, run, test } from './tap.mjs';
+import { Upstream } from './upstream.mjs';
+
+const up = await Upstream.start();
+const gw = await Gateway.start({
+    config: {
+        proxies: {
+            api: { url: up.url },
+            v1: { url: `${up.url}/v1` },
+            listed: { url: up.url, identity_headers: ['X-Branch'], ignore_headers: ['X-Noise', 'Authorization'] },
+            unkeyed: { url: up.url, client_key: 'ignore', idempotency: { header: 'Idempotency-Key', window: '24h' } },
+            keyed: { url: up.url, idempotency: { header: 'Idempotency-Key', window: '24h' } },
+            asked: { url: up.url, ignore_headers: ['X-Noise'] },
+            fields: { url: up.url },
+            hides: { url: up.url },
+            reads: { url: up.url },
+        },
+    },
+    contract: {
+        version: 1,
+        tools: {
+            'proxy.reads': { class: 'read' },
+            'proxy.hides': { class: 'write', key: { ignore: ['/body/at'] }, redact: ['/other_headers/x-branch'] },
+            'proxy.asked': { class: 'write', approval: {} },
+            'proxy.fields': { class: 'write', key: { fields: ['/body/order'] } },
+        },
+    },
+});
+
+// Sends a request, and says how often the API has been asked because of it.
+let path = 0;
+const fresh = () => `/ok/${++path}`;
+async function send(target, { method = 'POST', body, headers = {}, proxy = 'api', who = gw.agent } = {}) {
+    const before = up.seen.length;
+    const more = { 'semel-scope': 'shop/identity', ...headers };
+    if (headers.authorization) more['semel-token'] = gw.texts.agent;
+    const answer = await who.request(method, `/proxy/${proxy}${target}`, body, { headers: more });
+    return { answer, asked: up.seen.length - before, status: answer.status };
+}
+const replayed = ({ answer, asked }) => asked === 0 && answer.headers['idempotent-replayed'] === 'true';
+const ran = ({ answer, asked }) => asked === 1 && answer.status === 200 && !answer.headers['idempotent-replayed'];
+
+// One action twice with what differs: the second one's end.
+async function pair(first, second, more = {}) {
+    const target = fresh();
+    const one = await send(target, { body: { n: 1 }, ...more, ...first });
+    assert.ok(ran(one), one.answer.text);
+    const two = await send(target, { body: { n: 1 }, ...more, ...second });
+    return two;
+}
+
+test('another credential is another action, however it is shown', async () => {
+    for (const [one, two] of [
+        [{ authorization: 'Bearer user-1' }, { authorization: 'Bearer user-2' }],
+        [{ authorization: 'Basic YTpi' }, { authorization: 'Basic YTpj' }],
+        [{ authorization: 'Bearer user-1' }, {}],
+        [{ cookie: 'session=1' }, { cookie: 'session=2' }],
+        [{ 'x-api-key': 'one' }, { 'x-api-key': 'two' }],
+        [{ 'private-token': 'one' }, { 'private-token': 'two' }],
+    ]) {
+        assert.ok(ran(await pair({ headers: one }, { headers: two })), JSON.stringify(two));
+        assert.ok(replayed(await pair({ headers: one }, { headers: one })), JSON.stringify(one));
+    }
+});
+
+test('of a signed request access key, region and service count, not the signature', async () => {
+    const signed = (key, date, signature, place = 'eu-west-1/dynamodb') => ({
+        authorization: `AWS4-HMAC-SHA256 Credential=${key}/${date}/${place}/aws4_request, SignedHeaders=host;x-amz-date, Signature=${signature}`,
+        'x-amz-date': `${date}T120000Z`, 'x-amz-security-token': `session-${signature}`,
+        'amz-sdk-invocation-id': `i-${signature}`, 'amz-sdk-request': `attempt=${signature}`,
+    });
+    assert.ok(replayed(await pair({ headers: signed('AKIA1', '20261116', 'aa') }, { headers: signed('AKIA1', '20261117', 'bb') })));
+    assert.ok(ran(await pair({ headers: signed('AKIA1', '20261116', 'aa') }, { headers: signed('AKIA2', '20261116', 'aa') })));
+    for (const place of ['us-east-1/dynamodb', 'eu-west-1/sqs'])
+        assert.ok(ran(await pair({ headers: signed('AKIA1', '20261116', 'aa') }, { headers: signed('AKIA1', '20261116', 'aa', place) })), place);
+    const own = signed('AKIA2', '20261116', 'aa').authorization.slice('AWS4-HMAC-SHA256 '.length);
+    for (const before of ['XCredential=AKIA1/20261116/eu-west-1/dynamodb/aws4_request, ', 'Credential=AKIA1/20261116/eu-west-1/dynamodb/aws4_request, '])
+        assert.ok(ran(await pair({ headers: signed('AKIA1', '20261116', 'aa') },
+            { headers: { ...signed('AKIA1', '20261116', 'aa'), authorization: `AWS4-HMAC-SHA256 ${before}${own}` } })), before);
+});
+
+test('a header that names the account or the operation makes another action', async () => {
+    for (const [name, one, two] of [
+        ['stripe-account', 'acct_1', 'acct_2'], ['stripe-context', 'a', 'b'], ['x-amz-target', 'Db.PutItem', 'Db.DeleteItem'],
+        ['x-amz-acl', 'private', 'public-read'], ['x-http-method-override', 'DELETE', 'PATCH'], ['openai-organization', 'o1', 'o2'],
+        ['if-match', '"1"', '"2"'], ['content-type', 'application/json', 'application/merge-patch+json'], ['x-secret', 'a', 'b'],
+        ['x-forwarded-user', 'ann', 'bob'], ['x-forwarded-email', 'a@x', 'b@x'], ['x-forwarded-host', 'a.x', 'b.x'],
+    ]) {
+        assert.ok(ran(await pair({ headers: { [name]: one } }, { headers: { [name]: two } })), name);
+        assert.ok(replayed(await pair({ headers: { [name]: one } }, { headers: { [name]: one } })), name);
+        if (name !== 'content-type') assert.ok(ran(await pair({ headers: { [name]: one } }, {})), `${name} or not`);
+    }
+    assert.ok(ran(await pair({ headers: { 'stripe-account': 'acct_1' } }, { headers: { Stripe_Account: 'acct_1' } })), 'as CGI servers read it');
+});
+
+test('what clients and their retries add is the same action, always', async () => {
+    const names = ['user-agent', 'date', 'x-request-id', 'x-correlation-id', 'traceparent', 'tracestate', 'baggage', 'b3', 'x-b3-traceid',
+        'x-stainless-retry-count', 'x-stainless-read-timeout', 'amz-sdk-request', 'x-amz-date', 'x-amzn-trace-id', 'x-forwarded-for', 'forwarded',
+        'x-stripe-client-telemetry', 'x-stripe-client-user-agent', 'sec-fetch-mode', 'sentry-trace', 'x-datadog-trace-id', 'cache-control', 'accept-encoding'];
+    for (const name of names)
+        assert.ok(replayed(await pair({ headers: { [name]: 'one' } }, { headers: { [name]: 'two' } })), name);
+    const many = Object.fromEntries(names.map((name) => [name, 'x']));
+    assert.ok(replayed(await pair({}, { headers: many })), 'all of them, or none');
+});
+
+test('another value of any other header is a conflict that names it, and nothing runs', async () => {
+    for (const [one, two] of [[{ 'x-branch': 'a' }, { 'x-branch': 'b' }], [{ 'x-branch': 'a' }, {}], [{}, { 'x-branch': 'b' }],
+        [{ 'x-branch': ['a', 'b'] }, { 'x-branch': ['b', 'a'] }], [{ accept: 'text/csv' }, { accept: 'application/json' }]]) {
+        const { answer, asked } = await pair({ headers: one }, { headers: two });
+        assertProblem(answer, 422, 'KEY_CONFLICT', one.accept ? /the header accept/ : /the header x-branch/);
+        assert.match(answer.json.corrective_action, /identity_headers.*ignore_headers/);
+        assert.equal(asked, 0);
+        assert.ok(replayed(await pair({ headers: one }, { headers: one })));
+    }
+});
+
+test('a header that must match is compared or refused, also where the contract redacts it', async () => {
+    const of = (branch, at) => ({ headers: { 'x-branch': branch }, body: { n: 1, at }, proxy: 'hides' });
+    for (const at of [1, 2]) {
+        const { answer, asked } = await pair(of('a', 1), of('b', at));
+        assertProblem(answer, 422, 'KEY_CONFLICT', /./);
+        assert.equal(asked, 0);
+    }
+    assert.ok(replayed(await pair(of('a', 1), of('a', 1))));
+});
+
+test('identity_headers and ignore_headers decide', async () => {
+    const of = (headers) => ({ headers, proxy: 'listed' });
+    assert.ok(ran(await pair(of({ 'x-branch': 'a' }), of({ 'X-Branch': 'b' }))));
+    assert.ok(replayed(await pair(of({ 'x-noise': 'a' }), of({ 'x-noise': 'b' }))));
+    assert.ok(replayed(await pair(of({ authorization: 'Bearer 1' }), of({ authorization: 'Bearer 2' }))), 'a renewed token');
+    assert.equal((await send(fresh(), { ...of({ 'x-noise': 'kept' }), body: {} })).status, 200);
+    assert.equal(up.seen.at(-1).headers['x-noise'], 'kept', 'and are passed on');
+});
+
+test('JSON counts by value only if it is labelled as JSON', async () => {
+    const [one, two] = ['{"a":1,"b":2}', '{ "b":2.0, "a":1 }'];
+    const as = (type) => pair({ body: one, headers: { 'content-type': type } }, { body: two, headers: { 'content-type': type } });
+    for (const type of ['application/json', 'application/json; charset=UTF-8', 'application/vnd.api+json', 'application/x-amz-json-1.1'])
+        assert.ok(replayed(await as(type)), type);
+    for (const type of ['text/plain', 'application/octet-stream', 'application/json; charset=utf-16', 'text/json2'])
+        assert.ok(ran(await as(type)), type);
+});
+
+const urlencoded = { 'content-type': 'application/x-www-form-urlencoded' };
+test('a form counts by its fields', async () => {
+    const as = (one, two) => pair({ body: one, headers: urlencoded }, { body: two, headers: urlencoded });
+    for (const [one, two] of [['a=1&b=2', 'b=2&a=1'], ['a=x+y', 'a=x%20y'], ['a=%41', 'a=A'], ['a=1&&b=2', 'a=1&b=2']])
+        assert.ok(replayed(await as(one, two)), two);
+    for (const [one, two] of [['a=1', 'a=2'], ['a=1&a=2', 'a=2&a=1'], ['a=1&a=2', 'a=1'], ['a', 'a='], ['a=1', 'A=1'], ['a=%ff', 'a=%fe'], ['a=%zz', 'a=zz'], ['a[]=1', 'a=1']])
+        assert.ok(ran(await as(one, two)), two);
+});
+
+function multipart(boundary, parts) {
+    const pieces = parts.map(([name, value, more = '', head = '']) =>
+        Buffer.concat([Buffer.from(`--${boundary}\r\nContent-Disposition: form-data; name="${name}"${more}\r\n${head}\r\n`), Buffer.from(value), Buffer.from('\r\n')]));
+    return { body: Buffer.concat([...pieces, Buffer.from(`--${boundary}--\r\n`)]), headers: { 'content-type': `multipart/form-data; boundary=${boundary}` } };
+}
+
+test('multipart counts by its parts: a new boundary is nothing, a file counts by its bytes', async () => {
+    const file = (bytes, name = 'a.bin', type = 'application/octet-stream') =>
+        ['file', bytes, `; filename="${name}"`, `Content-Type: ${type}\r\n`];
+    const base = [['order', '7'], file(Buffer.from([1, 2, 3]))];
+    assert.ok(replayed(await pair(multipart('one', base), multipart('two', base))));
+    assert.ok(replayed(await pair(multipart('one', base), multipart('two', [base[1], base[0]]))), 'the order of names is nothing');
+    for (const other of [
+        [['order', '8'], base[1]], [base[0]], [base[0], file(Buffer.from([1, 2, 4]))], [base[0], file(Buffer.from([1, 2, 3]), 'b.bin')],
+        [base[0], file(Buffer.from([1, 2, 3]), 'a.bin', 'image/png')], [...base, base[0]], [['order', '7', '; x="1"'], base[1]],
+        [['order', '7', '', 'Content-Transfer-Encoding: base64\r\n'], base[1]],
+    ]) assert.ok(ran(await pair(multipart('one', base), multipart('two', other))), JSON.stringify(other));
+    // What cannot be read as multipart counts by its bytes.
+    const broken = (boundary) => ({ body: `--${boundary}\r\nno head`, headers: { 'content-type': `multipart/form-data; boundary=${boundary}` } });
+    assert.ok(replayed(await pair(broken('one'), broken('one'))));
+    assert.ok(ran(await pair(broken('one'), broken('two'))));
+});
+
+test('gzip counts by what it holds, and arrives as it was sent', async () => {
+    const pack = (text, level) => ({ body: zlib.gzipSync(text, { level }), headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' } });
+    const [one, two] = [pack('{"a":1,"b":2}', 9), pack('{"b":2,"a":1}', 0)];
+    assert.ok(replayed(await pair(one, two)));
+    assert.equal(up.seen.at(-1).headers['content-encoding'], 'gzip');
+    assert.ok(replayed(await pair(one, { body: '{"a":1,"b":2}' })), 'packed or not');
+    assert.ok(ran(await pair(one, pack('{"a":1,"b":3}', 9))));
+    const bomb = pack(Buffer.alloc(64 << 20, 0x20), 9);
+    assert.ok(ran(await pair(one, bomb)), 'a bomb counts by its bytes');
+    const torn = { ...one, body: one.body.subarray(0, one.body.length - 4) };
+    assert.ok(ran(await pair(one, torn)));
+});
+
+test('a proxy with and without a slash at its end is one path if the API gets the same bytes', async () => {
+    const order = newOrder();
+    assert.ok(ran(await send('', { body: { order } })));
+    assert.ok(replayed(await send('/', { body: { order } })), 'both are /');
+    assert.ok(ran(await send('', { body: { order }, proxy: 'v1' })));
+    assert.ok(ran(await send('/', { body: { order }, proxy: 'v1' })), '/v1 and /v1/ are two');
+});
+
+test("client_key: ignore takes the request's own identity; the API gets a key of ours", async () => {
+    const keyed = (key, proxy = 'unkeyed') => ({ headers: { 'idempotency-key': key }, proxy });
+    assert.ok(replayed(await pair(keyed('fresh-1'), keyed('fresh-2'))));
+    assert.match(up.seen.at(-1).headers['idempotency-key'], /^[A-Za-z0-9_-]{43}$/);
+    assert.ok(ran(await pair(keyed('fresh-1'), { ...keyed('fresh-1'), body: { n: 2 } })));
+    assert.ok(ran(await pair(keyed('fresh-1', 'api'), keyed('fresh-2', 'api'))), 'honoured by default');
+});
+
+test('a key of the client with another credential or header is a conflict', async () => {
+    const key = { 'idempotency-key': `own-${newOrder()}` };
+    const target = fresh();
+    assert.ok(ran(await send(target, { body: {}, headers: { ...key, authorization: 'Bearer 1' } })));
+    for (const more of [{ authorization: 'Bearer 2' }, { authorization: 'Bearer 1', 'x-branch': 'b' }, { authorization: 'Bearer 1', 'stripe-account': 'a' }])
+        assertProblem((await send(target, { body: {}, headers: { ...key, ...more } })).answer, 422, 'KEY_CONFLICT');
+    assert.ok(replayed(await send(target, { body: {}, headers: { ...key, authorization: 'Bearer 1', 'user-agent': 'other' } })));
+});
+
+test('fields of a contract choose among body and query; method, path and account always count', async () => {
+    const order = newOrder();
+    const of = (more = {}) => ({ proxy: 'fields', body: { order, note: 1 }, ...more });
+    const form = { ...of(), body: 'amount=5', headers: urlencoded };
+    const one = fresh();
+    assert.ok(ran(await send(one, of())));
+    assert.ok(replayed(await send(one, of({ body: { order, note: 2 } }))));
+    assert.ok(ran(await send(fresh(), of())), 'another path');
+    assert.ok(ran(await send(one, of({ method: 'PUT' }))), 'another method');
+    assert.ok(ran(await send(one, of({ headers: { 'stripe-account': 'acct_2' } }))), 'another account');
+    assertProblem((await send(one, of({ headers: { 'x-branch': 'b' } }))).answer, 422, 'KEY_CONFLICT');
+    assertProblem((await send(one, form)).answer, 400, 'BAD_ARGUMENTS');
+});
+
+test('an approval covers all that is sent, and the approver sees it', async () => {
+    const target = fresh();
+    const ask = (at, headers, options = {}) =>
+        gw.agent.post(`/proxy/asked${at}`, { amount: 1 }, { headers: { 'semel-scope': 'shop/identity', ...headers }, ...options });
+    const first = ask(`${target}?q=1`, { 'x-account': 'SAVINGS', 'x-noise': 'a', 'stripe-account': 'acct_1' });
+    const waits = (at, mark = '') => eventually('it waits', async () =>
+        (await gw.approver.get('/v1/approvals')).json.items.find((one) => {
+            const text = JSON.stringify(one);
+            return text.includes(`"${at}"`) && text.includes(mark);
+        }));
+    const item = await waits(target);
+    const text = JSON.stringify(item);
+    for (const word of ['SAVINGS', 'acct_1', '"q=1"', 'x-noise', '"POST"']) assert.ok(text.includes(word), `${word} in ${text}`);
+    const before = up.seen.length;
+    const approved = await gw.approver.post(`/v1/effects/${item.effect}/approve`, { request: item.request });
+    assert.equal(approved.status, 200, approved.text);
+    assert.equal((await first).status, 200);
+    assert.equal(up.seen.length, before + 1);
+    assert.equal(up.seen.at(-1).headers['x-account'], 'SAVINGS');
+
+    // Approved for one, asked with another: it does not run. Each is left once somebody is asked for it.
+    const second = fresh();
+    const leave = async (headers, mark) => {
+        const abort = new AbortController();
+        const request = ask(second, headers, { signal: abort.signal }).catch(() => null);
+        const found = await Promise.race([request, waits(second, mark)]);
+        abort.abort();
+        await eventually('the gateway knows that it is gone', async () => (await gw.metric(/^semel_requests_parked$/)) === 0);
+        return found;
+    };
+    const waiting = await leave({ 'x-account': 'A', 'x-noise': '1' }, '"x-noise":"1"');
+    assert.equal((await gw.approver.post(`/v1/effects/${waiting.effect}/approve`, { request: waiting.request })).status, 200);
+    const count = up.seen.length;
+    assertProblem(await leave({ 'x-account': 'TREASURY', 'x-noise': '1' }, 'TREASURY'), 422, 'KEY_CONFLICT', /x-account/);
+    assert.ok((await leave({ 'x-account': 'A', 'x-noise': '2' }, '"x-noise":"2"')).request);
+    assert.ok((await leave({ 'x-account': 'A', 'x-noise': '1', 'x-http-method-override': 'DELETE' }, '"DELETE"')).request);
+    assert.equal(up.seen.length, count);
+});
+
+test('a read that a header makes a write of is refused', async () => {
+    assert.equal((await send('/ok', { proxy: 'reads', body: {} })).answer.headers['semel-effect'], undefined);
+    for (const name of ['X-HTTP-Method-Override', 'X_Method_Override'])
+        assertProblem((await send('/ok', { proxy: 'reads', body: {}, headers: { [name]: 'DELETE' } })).answer, 400, 'BAD_ARGUMENTS');
+});
+
+test('secrets of a body, a form or a header are stored nowhere, and still count', async () => {
+    const secret = `hush-${newOrder()}`;
+    const body = { user: 'ann', password: secret, deep: [{ client_secret: secret, accessToken: secret }], tokens: 3 };
+    const { answer } = await send(fresh(), { body, headers: { authorization: `Bearer ${secret}`, 'x-api-key': secret } });
+    const effect = (await gw.admin.get(`/v1/effects/${answer.headers['semel-effect']}`)).json;
+    const text = JSON.stringify(effect);
+    assert.ok(!text.includes(secret), text);
+    assert.equal(effect.args.body.password, '[redacted]');
+    assert.deepEqual(effect.args.body.deep, [{ client_secret: '[redacted]', accessToken: '[redacted]' }]);
+    assert.equal(effect.args.body.tokens, 3);
+    assert.match(effect.args.headers.authorization, /^sha256:[0-9a-f]{64}$/);
+    assert.ok(ran(await pair({ body }, { body: { ...body, password: 'other' } })));
+    assert.ok(replayed(await pair({ body }, { body })));
+    const form = await send(fresh(), { body: `user%5Bpassword%5D=${secret}&a=1`, headers: urlencoded });
+    const kept = (await gw.admin.get(`/v1/effects/${form.answer.headers['semel-effect']}`)).json;
+    assert.deepEqual(kept.args.form, { a: '1', 'user[password]': '[redacted]' });
+});
+
+test("a lost answer: the client's own retry is sent with the same key, and settles it", async () => {
+    up.habit('lossy', (upstream, entry, response) => {
+        if (upstream.asked(entry.order).length === 1) {
+            upstream.did(entry);
+            response.destroy();
+        } else {
+            response.writeHead(200, { 'content-type': 'application/json' });
+            response.end(JSON.stringify({ replayed: true }));
+        }
+    });
+    const body = { order_id: newOrder() };
+    const at = (n) => ({ body, proxy: 'keyed', headers: { 'user-agent': `try-${n}` } });
+    const first = await send('/lossy', at(1));
+    assertProblem(first.answer, 504, 'UPSTREAM_TIMEOUT');
+    const other = await send('/lossy', { ...at(2), headers: { 'stripe-account': 'acct_9' } });
+    assert.equal(other.asked, 1, 'another action is not held up by it');
+    const again = await send('/lossy', at(2));
+    assert.equal(again.status, 200, again.answer.text);
+    const [one, , two] = up.asked(body.order_id);
+    assert.equal(one.key, two.key);
+    assert.match(one.key, /^[A-Za-z0-9_-]{43}$/);
+    assert.ok(replayed(await send('/lossy', at(3))));
+    // Without a declared key, nobody can tell: it is held.
+    const held = { order_id: newOrder() };
+    assertProblem((await send('/lossy', { body: held })).answer, 409, 'IN_DOUBT');
+    assertProblem((await send('/lossy', { body: held })).answer, 409, 'IN_DOUBT');
+    assert.equal(up.asked(held.order_id).length, 1);
+});
+
+test('many retries of a lost answer at once: one is sent', async () => {
+    up.habit('lost', async (upstream, entry, response) => {
+        if (upstream.asked(entry.order).length === 1) return response.destroy();
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        response.writeHead(200, { 'content-type': 'application/json' });
+        return response.end('{}');
+    });
+    const body = { order_id: newOrder() };
+    await send('/lost', { body, proxy: 'keyed' });
+    const all = await Promise.all(Array.from({ length: 20 }, () => send('/lost', { body, proxy: 'keyed' })));
+    for (const { answer } of all) assert.equal(answer.status, 200, answer.text);
+    assert.equal(up.asked(body.order_id).length, 2);
+});
+
+test('a state that is set: PUT A, PUT B, PUT A asks the API three times', async () => {
+    for (const [method, headers] of [['PUT', {}], ['PATCH', {}], ['POST', { 'x-http-method-override': 'put' }],
+        ['POST', { X_Method_Override: 'PATCH' }]]) {
+        const target = fresh();
+        const set = (to, more = {}) => send(target, { method, headers, body: { to }, ...more });
+        assert.ok(ran(await set('A')));
+        assert.ok(replayed(await set('A')));
+        assert.ok(ran(await send(fresh(), { method, headers, body: { to: 'B' } })));
+        assert.ok(replayed(await set('A')), 'another path does not matter');
+        assert.ok(ran(await set('B')));
+        assert.ok(ran(await set('A')));
+        assert.ok(replayed(await set('A')));
+        assert.ok(replayed(await set('A')), 'also from memory');
+        assert.ok(ran(await send(target, { method: 'DELETE' })));
+        assert.ok(replayed(await send(target, { method: 'DELETE' })));
+        assert.ok(ran(await set('A')));
+        assert.ok(ran(await send(target, { method: 'DELETE' })));
+    }
+});
+
+test('an upload in parts sets what its path names when it is completed', async () => {
+    const target = fresh();
+    const part = (n) => send(`${target}?partNumber=${n}&uploadId=u1`, { method: 'PUT', body: { part: n } });
+    const complete = () => send(`${target}?uploadId=u1`, { body: { parts: 2 } });
+    assert.ok(ran(await send(target, { method: 'PUT', body: { to: 'A' } })));
+    assert.ok(ran(await part(1)));
+    assert.ok(ran(await part(2)));
+    assert.ok(replayed(await part(1)));
+    assert.ok(replayed(await send(target, { method: 'PUT', body: { to: 'A' } })));
+    assert.ok(ran(await complete()));
+    assert.ok(replayed(await part(2)));
+    assert.ok(replayed(await complete()));
+    assert.ok(ran(await send(target, { method: 'PUT', body: { to: 'A' } })));
+    assert.ok(ran(await complete()));
+});
+
+test('a POST sets nothing, and a client that names its action is answered by it', async () => {
+    const target = fresh();
+    assert.ok(ran(await send(target, { body: { n: 1 } })));
+    assert.ok(ran(await send(target, { body: { n: 2 } })));
+    assert.ok(replayed(await send(target, { body: { n: 1 } })));
+    const put = (to, key) => send(target, { method: 'PUT', body: { to }, headers: { 'idempotency-key': key } });
+    assert.ok(ran(await put('A', `1 ${target}`)));
+    assert.ok(ran(await put('B', `2 ${target}`)));
+    assert.ok(replayed(await put('A', `1 ${target}`)));
+});
+
+await run();

@@ -1,0 +1,544 @@
+/*
+ * A ledger whose file somebody changes behind its back: verifying with the key tells. The suite
+ * `tamper` changes everything that there is; here are the changes that once went unseen.
+ */
+#include "ledger.h"
+
+#include <sqlite3.h>
+
+#include "base/clock.h"
+#include "core/record.h"
+
+#define CONTRACT                                                                                   \
+    "{version: 1, tools: {t: {class: write}, pay: {class: irreversible, key: {fields: [/n]}, "     \
+    "approval: {expires: 1h, quorum: 2}}, login: {class: write, key: {fields: [/user]}, "          \
+    "redact: [/password]}, once: {class: write, barrier: true}}}"
+
+typedef struct place {
+    char url[512], key[160];
+} place;
+
+static ledger reopen(const place *p)
+{
+    semel_fault fault = {0};
+    ledger l = {.a = semel_answer_new()};
+    semel_options o = {.size = sizeof o,
+                       .url = p->url,
+                       .contract = SM_STR(CONTRACT),
+                       .actor = SM_STR("tester"),
+                       .one_shot = true,
+                       .seal_key_path = p->key};
+    semel_err e = semel_open(&o, &l.s, &fault);
+    expect(e == SEMEL_OK, "%s", fault.text);
+    return l;
+}
+
+/* A ledger with two seals and a tail; all of it is sealed if `whole`. */
+static ledger populate(place *p, bool whole)
+{
+    strcpy(p->url, fresh_url());
+    snprintf(p->key, sizeof p->key, "%s/key", ledger_scratch());
+    FILE *f = fopen(p->key, "w");
+    fputs("0123456789abcdef0123456789abcdef", f);
+    fclose(f);
+    ledger l = reopen(p);
+    for (int i = 0; i < 12; i++) {
+        char args[32];
+        snprintf(args, sizeof args, "{\"i\": %d}", i);
+        begin(&l, "t", args);
+        commit(&l, "\"value\"");
+        if (i == 3 || i == 7)
+            assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
+    }
+    begin(&l, "login", "{\"user\": \"ann\", \"password\": \"secret\"}");
+    commit(&l, "\"in\"");
+    begin(&l, "pay", "{\"n\": 1}");
+    semel_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    if (whole)
+        assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
+    return l;
+}
+
+static void change(const place *p, const char *sql)
+{
+    sqlite3 *db = NULL;
+    char *error = NULL;
+    assert_int_equal(sqlite3_open(p->url + strlen("sqlite:"), &db), SQLITE_OK);
+    int before = sqlite3_total_changes(db);
+    expect(sqlite3_exec(db, sql, NULL, NULL, &error) == SQLITE_OK, "%s: %s", sql, error);
+    expect(sqlite3_total_changes(db) > before || strstr(sql, "CREATE") != NULL,
+           "%s changed nothing", sql);
+    sqlite3_close(db);
+}
+
+static bool remember_flaw(void *context, semel_str text)
+{
+    keep_text(context, text);
+    return true;
+}
+
+/* Whether verifying finds something; `text` is the last that it found. */
+static bool finds(semel *s, char text[128])
+{
+    semel_verified v;
+    semel_fault fault = {0};
+    semel_err e = semel_verify(s, remember_flaw, NULL, text, &v, &fault);
+    expect(e == SEMEL_OK || e == SEMEL_E_CORRUPT, "%s", fault.text);
+    if (e != SEMEL_OK)
+        snprintf(text, 128, "%.127s", fault.text);
+    return e != SEMEL_OK || v.flaws > 0;
+}
+
+static void tamper(const char *sql, bool shows, const char *what)
+{
+    char text[128] = "";
+    place p;
+    ledger l = populate(&p, false);
+    change(&p, sql);
+    expect(finds(l.s, text) == shows, "%s (%s)", what, text);
+    end_ledger(&l);
+}
+
+/* The same on a ledger that is sealed to its end. */
+static void shows(const char *sql)
+{
+    char text[128] = "";
+    place p;
+    ledger l = populate(&p, true);
+    expect(!finds(l.s, text), "%s", text);
+    change(&p, sql);
+    expect(finds(l.s, text), "%s", sql);
+    end_ledger(&l);
+}
+
+static void tampering_with_the_trail_shows(void **state)
+{
+    (void)state;
+    tamper("UPDATE event SET what = what WHERE seq = 1", false, "nothing changed, and it shows");
+    tamper("UPDATE event SET actor = 'mallory' WHERE seq = 3", true, "an altered event");
+    tamper("UPDATE event SET at = at + 1 WHERE seq = 24", true, "an altered unsealed event");
+    tamper("DELETE FROM event WHERE seq = 3", true, "a removed event");
+    tamper("DELETE FROM event WHERE seq IN (5, 6)", true, "a whole removed history");
+    tamper("DELETE FROM event WHERE seq = (SELECT max(seq) FROM event)", true,
+           "the last, unsealed event removed");
+    tamper("UPDATE event SET seq = CASE seq WHEN 1 THEN -2 WHEN 2 THEN -1 END WHERE seq < 3; "
+           "UPDATE event SET seq = -seq WHERE seq < 0",
+           true, "two events swapped");
+    tamper("DELETE FROM event WHERE what = 'sealed' AND seq = (SELECT min(seq) FROM event WHERE "
+           "what = 'sealed')",
+           true, "a removed seal");
+    tamper("UPDATE event SET body = replace(body, '\"events\":8', '\"events\":9') WHERE what = "
+           "'sealed'",
+           true, "an altered seal");
+    tamper("UPDATE outcome SET bytes = replace(bytes, 'value', 'VALUE') WHERE n = 2", true,
+           "an altered outcome");
+    tamper("UPDATE effect SET head = zeroblob(32) WHERE n = 2", true, "an altered record");
+    tamper("UPDATE effect SET state = 6 WHERE n = 2", true, "an altered state");
+    tamper("UPDATE effect SET window_end = 1 WHERE n = 2", true, "a window cut short");
+    tamper("UPDATE effect SET life = x'00' WHERE n = 2", true, "a life that makes no sense");
+    tamper("UPDATE effect SET scope = 'other' WHERE n = 2", true, "an altered scope");
+    tamper("DELETE FROM effect WHERE n = 2; DELETE FROM name WHERE n = 2", true,
+           "a record removed so that it runs again");
+    tamper("UPDATE args SET bytes = '{\"i\":999}' WHERE n = 2", true, "altered arguments");
+}
+
+/* ---- what once went unseen -------------------------------------------------------------------*/
+
+static void an_outcome_replaced_in_a_record_of_the_future_shows(void **state)
+{
+    (void)state;
+    shows("UPDATE effect SET updated_at = 32503680000000 WHERE n = 2; UPDATE outcome SET bytes ="
+          " replace(bytes, 'value', 'VALUE') WHERE n = 2");
+    shows("UPDATE effect SET updated_at = 32503680000000 WHERE n = 2");
+}
+
+/* Lowers the quorum of an approval from two to one. */
+static bool take_one_approval(void *context, const semel_answer *item, const semel_record *r)
+{
+    const place *p = context;
+    (void)item;
+    sm_memo m;
+    sm_buf life;
+    sqlite3 *db = NULL;
+    sqlite3_stmt *set = NULL;
+    semel_record copy = *r;
+    assert_int_equal(sm_memo_unpack(r, &m), SM_OK);
+    if (m.effect.approvals > 0) /* then it would make no sense any more */
+        return true;
+    assert_int_equal(m.effect.quorum, 2);
+    m.effect.quorum = 1;
+    sm_buf_init(&life, 4096);
+    assert_int_equal(sm_memo_pack(&m, &copy, &life), SM_OK);
+    assert_int_equal(sqlite3_open(p->url + strlen("sqlite:"), &db), SQLITE_OK);
+    sqlite3_prepare_v2(db, "UPDATE effect SET life = ?1 WHERE state = 1 AND life = ?2", -1, &set,
+                       NULL);
+    sqlite3_bind_blob(set, 1, life.p, (int)life.len, SQLITE_STATIC);
+    sqlite3_bind_blob(set, 2, r->life.p, (int)r->life.n, SQLITE_STATIC);
+    assert_int_equal(sqlite3_step(set), SQLITE_DONE);
+    assert_int_equal(sqlite3_changes(db), 1);
+    sqlite3_finalize(set);
+    sqlite3_close(db);
+    sm_buf_fini(&life);
+    return false;
+}
+
+static void a_smaller_quorum_shows(void **state)
+{
+    (void)state;
+    place p;
+    char text[128];
+    ledger l = populate(&p, false);
+    begin(&l, "pay", "{\"n\": 2}");
+    assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
+    expect(!finds(l.s, text), "%s", text);
+    semel_query q = {.size = sizeof q, .filter = {.states = 1u << SEMEL_S_PENDING}};
+    assert_int_equal(semel_list(l.s, &q, take_one_approval, &p, NULL), SEMEL_OK);
+    assert_true(finds(l.s, text));
+    semel_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    assert_int_equal(l.a->state, SEMEL_S_READY); /* so it matters */
+    end_ledger(&l);
+}
+
+static void another_status_of_an_outcome_shows(void **state)
+{
+    (void)state;
+    /* Version, kind, applied, status. */
+    shows(
+        "UPDATE outcome SET bytes = CAST(substr(bytes, 1, 3) || x'07' || substr(bytes, 5) AS BLOB)"
+        " WHERE n = 2");
+}
+
+static void a_name_that_is_gone_shows(void **state)
+{
+    (void)state;
+    shows("DELETE FROM name WHERE n = 2");
+    shows("UPDATE name SET generation = generation + 1 WHERE n = 2");
+    shows("UPDATE name SET n = 3 WHERE n = 2");
+    shows("INSERT INTO name SELECT id, generation + 1, n + 1 FROM name WHERE n = 2");
+}
+
+static void other_arguments_with_a_redacted_part_show(void **state)
+{
+    (void)state;
+    shows("UPDATE args SET bytes = '{\"password\":\"[redacted]\",\"user\":\"eve\"}' WHERE n = 13");
+    shows("UPDATE args SET bytes = '{\"i\":\"[redacted]\"}' WHERE n = 2");
+}
+
+/* ---- what leads to a record, and what would change it
+ * --------------------------------------------*/
+
+static void payloads_that_are_gone_before_their_time_show(void **state)
+{
+    (void)state;
+    shows("DELETE FROM outcome WHERE n = 2");
+    shows("DELETE FROM args WHERE n = 2");
+    shows("INSERT INTO outcome SELECT 99, bytes FROM outcome WHERE n = 2");
+    shows("INSERT INTO outcome SELECT 14, bytes FROM outcome WHERE n = 2");
+}
+
+static void triggers_and_other_tables_show_and_do_not_run(void **state)
+{
+    (void)state;
+    place p;
+    char text[128];
+    ledger l = populate(&p, true);
+    end_ledger(&l);
+    change(&p, "CREATE TRIGGER evil AFTER INSERT ON event BEGIN DELETE FROM effect; END");
+    l = reopen(&p);
+    begin(&l, "t", "{\"i\": 100}");
+    commit(&l, "1");
+    assert_true(finds(l.s, text));
+    change(&p, "DROP TRIGGER evil; UPDATE event SET what = what WHERE seq = 1");
+    expect(!finds(l.s, text), "%s", text);
+    change(&p, "CREATE VIEW mine AS SELECT 1");
+    assert_true(finds(l.s, text));
+    change(&p, "DROP VIEW mine; CREATE INDEX sqlitemine ON effect(tool)");
+    assert_true(finds(l.s, text));
+    end_ledger(&l);
+}
+
+/* A record that is altered, acted upon and put back: the event that came of it tells. */
+static void a_change_that_was_put_back_shows(void **state)
+{
+    (void)state;
+    place p;
+    char text[128];
+    ledger l = populate(&p, true);
+    change(&p, "CREATE TABLE aside AS SELECT * FROM effect WHERE n = 2");
+    change(&p, "UPDATE effect SET window_end = settled_at, result_end = settled_at WHERE n = 2");
+    end_ledger(&l);
+    l = reopen(&p);
+    begin(&l, "t", "{\"i\": 1}");
+    expect_execute(&l); /* the window seems to be over */
+    commit(&l, "\"again\"");
+    change(&p, "UPDATE effect SET window_end = (SELECT window_end FROM aside),"
+               " result_end = (SELECT result_end FROM aside) WHERE n = 2;"
+               "DROP TABLE aside");
+    assert_true(finds(l.s, text));
+    assert_non_null(strstr(text, "was altered before event"));
+    end_ledger(&l);
+}
+
+static void a_record_keeps_its_proof_when_its_history_leaves(void **state)
+{
+    (void)state;
+    place p;
+    char text[128];
+    ledger l = populate(&p, true);
+    end_ledger(&l);
+    usleep(5000);
+    semel_options o = {.size = sizeof o,
+                       .url = p.url,
+                       .one_shot = true,
+                       .audit_retention_ms = 1,
+                       .seal_key_path = p.key};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    l.a = semel_answer_new();
+    uint64_t done;
+    assert_int_equal(semel_purge(l.s, NULL, NULL, &done, NULL), SEMEL_OK);
+    assert_true(done > 0);
+    expect(!finds(l.s, text), "%s", text);
+    assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
+    change(&p, "UPDATE effect SET fence = fence + 1 WHERE n = 2");
+    assert_true(finds(l.s, text));
+    change(&p, "UPDATE effect SET fence = fence - 1 WHERE n = 2");
+    expect(!finds(l.s, text), "%s", text);
+    change(&p, "DELETE FROM effect WHERE n = 3; DELETE FROM args WHERE n = 3; DELETE FROM outcome"
+               " WHERE n = 3");
+    assert_true(finds(l.s, text));
+    end_ledger(&l);
+}
+
+/* Verifying counts events that are not sealed yet. Cutting off sealed events shows while their seal
+ * or record is there. */
+static void a_tail_that_is_cut_off_shows_while_a_seal_or_a_record_is_there(void **state)
+{
+    (void)state;
+    place p;
+    semel_verified v;
+    ledger l = populate(&p, false);
+    assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_true(v.flaws == 0 && v.unsealed > 0);
+    uint64_t before = v.unsealed;
+    change(&p, "DELETE FROM event WHERE seq = (SELECT max(seq) FROM event WHERE n = 0)");
+    assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_true(v.unsealed > before);
+    end_ledger(&l);
+    shows("DELETE FROM event WHERE seq > (SELECT max(seq) FROM event) - 3");
+    shows("DELETE FROM event WHERE seq > (SELECT max(seq) FROM event WHERE n = 0) - 4 AND n > 0");
+    shows("DELETE FROM effect WHERE n > 10; DELETE FROM name WHERE n > 10; DELETE FROM args WHERE"
+          " n > 10; DELETE FROM outcome WHERE n > 10; DELETE FROM event WHERE n > 10");
+}
+
+/* A populated ledger that has lost its history by right: everything old has only an event "kept".
+ */
+static ledger purged(place *p)
+{
+    char text[128];
+    uint64_t done;
+    ledger l = populate(p, true);
+    end_ledger(&l);
+    usleep(5000);
+    semel_options o = {.size = sizeof o,
+                       .url = p->url,
+                       .contract = SM_STR(CONTRACT),
+                       .one_shot = true,
+                       .audit_retention_ms = 1,
+                       .seal_key_path = p->key};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    l.a = semel_answer_new();
+    assert_int_equal(semel_purge(l.s, NULL, NULL, &done, NULL), SEMEL_OK);
+    assert_true(done > 0);
+    expect(!finds(l.s, text), "%s", text);
+    return l;
+}
+
+static void an_event_planted_among_purged_ones_shows(void **state)
+{
+    (void)state;
+    place p;
+    char text[128];
+    ledger l = purged(&p);
+    change(&p, "INSERT INTO event SELECT 1, n, id, generation, number, at, what, actor, body, prev,"
+               " hash, shard FROM event WHERE n = 2");
+    assert_true(finds(l.s, text));
+    end_ledger(&l);
+}
+
+/* A record that is over, as a newer generation of the second effect. */
+static void plant(const place *p, int generation)
+{
+    char sql[512];
+    snprintf(sql, sizeof sql,
+             "CREATE TEMP TABLE copy AS SELECT * FROM effect WHERE n = 2;"
+             "UPDATE copy SET n = 1000, generation = %d, window_end = settled_at,"
+             " result_end = settled_at, head = NULL, events = 0;"
+             "INSERT INTO effect SELECT * FROM copy;"
+             "INSERT INTO name SELECT id, generation, n FROM copy",
+             generation);
+    change(p, sql);
+}
+
+/* A record that is over needs no history in a ledger that was purged. One that is planted as the
+ * newest of its key must not hide what the key still stands for. */
+static void a_newer_generation_planted_after_a_purge_shows(void **state)
+{
+    (void)state;
+    place p;
+    char text[128];
+    ledger l = purged(&p);
+    plant(&p, 2);
+    assert_true(finds(l.s, text));
+    assert_non_null(strstr(text, "has no history"));
+    end_ledger(&l);
+    l = purged(&p);
+    plant(&p, 7);
+    assert_true(finds(l.s, text));
+    end_ledger(&l);
+}
+
+/* The same, used and taken away again: what came of it follows a generation that nobody knows. */
+static void a_newer_generation_planted_and_removed_after_its_use_shows(void **state)
+{
+    (void)state;
+    place p;
+    char text[128];
+    ledger l = populate(&p, true);
+    end_ledger(&l);
+    plant(&p, 2);
+    l = reopen(&p);
+    begin(&l, "t", "{\"i\": 1}");
+    expect_execute(&l);
+    commit(&l, "\"again\"");
+    change(&p, "DELETE FROM effect WHERE n = 1000; DELETE FROM name WHERE n = 1000");
+    assert_true(finds(l.s, text));
+    assert_non_null(strstr(text, "has no history"));
+    end_ledger(&l);
+}
+
+/* A number that is not whole is read as a whole one, and compared as what it is. */
+static void numbers_that_are_not_whole_show(void **state)
+{
+    (void)state;
+    shows("UPDATE effect SET state = state + 0.5 WHERE n = 2");
+    shows("UPDATE effect SET fence = fence + 0.5 WHERE n = 2");
+    shows("UPDATE event SET number = number + 0.5 WHERE n = 2");
+    shows("UPDATE meta SET value = value + 0.5");
+    shows("UPDATE effect SET tool = CAST(tool AS BLOB) WHERE n = 2");
+    shows("UPDATE event SET prev = CAST(prev AS TEXT) WHERE n = 2");
+}
+
+static void exchange(unsigned char a[4], unsigned char b[4])
+{
+    unsigned char aside[4];
+    memcpy(aside, a, 4);
+    memcpy(a, b, 4);
+    memcpy(b, aside, 4);
+}
+
+/* Exchanges the first two pages below the root of a table with the last two, so that the row after
+ * another one has a smaller number. */
+static void exchange_pages(const place *p, const char *table)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    unsigned char page[4096], *cells = page + 12; /* where each is; a cell begins with a page */
+    const char *path = p->url + strlen("sqlite:");
+    char note[600]; /* of the newest event, which cannot be found any more */
+    snprintf(note, sizeof note, "%s-semel", path);
+    unlink(note);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
+    sqlite3_prepare_v2(db, "SELECT rootpage FROM sqlite_schema WHERE name = ?1", -1, &stmt, NULL);
+    sqlite3_bind_text(stmt, 1, table, -1, SQLITE_STATIC);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    long at = (sqlite3_column_int(stmt, 0) - 1) * (long)sizeof page;
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    FILE *f = fopen(path, "r+b");
+    fseek(f, at, SEEK_SET);
+    assert_int_equal(fread(page, 1, sizeof page, f), sizeof page);
+    int n = page[3] << 8 | page[4];
+    assert_true(page[0] == 5 && n >= 3); /* not a leaf, and with enough below it */
+#define CELL(i) (page + (cells[2 * (i)] << 8 | cells[2 * (i) + 1]))
+    exchange(CELL(0), CELL(n - 1));
+    exchange(CELL(1), page + 8);
+#undef CELL
+    fseek(f, at, SEEK_SET);
+    assert_int_equal(fwrite(page, 1, sizeof page, f), sizeof page);
+    fclose(f);
+}
+
+static bool take_event(void *context, const semel_event *e)
+{
+    (void)context;
+    (void)e;
+    return true;
+}
+
+static bool take_item(void *context, const semel_answer *item, const semel_record *r)
+{
+    (void)context;
+    (void)item;
+    (void)r;
+    return true;
+}
+
+/* Reading page by page ends, with an error. */
+static void rows_that_are_out_of_order_are_read_once_and_told(void **state)
+{
+    (void)state;
+    static const char *const tables[] = {"event", "effect"};
+    for (size_t i = 0; i < COUNT(tables); i++) {
+        place p;
+        char text[128], args[32];
+        ledger l = populate(&p, true);
+        for (int k = 100; k < 160; k++) {
+            snprintf(args, sizeof args, "{\"i\": %d}", k);
+            begin(&l, "t", args);
+        }
+        end_ledger(&l);
+        exchange_pages(&p, tables[i]);
+        l = reopen(&p);
+        alarm(60); /* ends a reader that goes round in circles */
+        semel_err e = SEMEL_OK;
+        if (i == 0) {
+            for (uint64_t after = 0, before = 1; after != before && e == SEMEL_OK;) {
+                before = after;
+                e = semel_events(l.s, (sm_str){0}, &after, 10, take_event, NULL, NULL);
+            }
+        } else {
+            semel_query q = {.size = sizeof q, .limit = 1000};
+            do
+                e = semel_list(l.s, &q, take_item, NULL, NULL);
+            while (e == SEMEL_OK && q.cursor != 0);
+        }
+        assert_int_equal(e, SEMEL_E_CORRUPT);
+        assert_true(finds(l.s, text));
+        end_ledger(&l);
+        alarm(0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest filed[] = {
+        cmocka_unit_test(tampering_with_the_trail_shows),
+        cmocka_unit_test(an_outcome_replaced_in_a_record_of_the_future_shows),
+        cmocka_unit_test(a_smaller_quorum_shows),
+        cmocka_unit_test(another_status_of_an_outcome_shows),
+        cmocka_unit_test(a_name_that_is_gone_shows),
+        cmocka_unit_test(other_arguments_with_a_redacted_part_show),
+        cmocka_unit_test(payloads_that_are_gone_before_their_time_show),
+        cmocka_unit_test(triggers_and_other_tables_show_and_do_not_run),
+        cmocka_unit_test(a_change_that_was_put_back_shows),
+        cmocka_unit_test(a_record_keeps_its_proof_when_its_history_leaves),
+        cmocka_unit_test(a_tail_that_is_cut_off_shows_while_a_seal_or_a_record_is_there),
+        cmocka_unit_test(an_event_planted_among_purged_ones_shows),
+        cmocka_unit_test(a_newer_generation_planted_after_a_purge_shows),
+        cmocka_unit_test(a_newer_generation_planted_and_removed_after_its_use_shows),
+        cmocka_unit_test(rows_that_are_out_of_order_are_read_once_and_told),
+        cmocka_unit_test(numbers_that_are_not_whole_show),
+    };
+    return run_on_stores(NULL, 0, NULL, 0, filed, COUNT(filed));
+}
