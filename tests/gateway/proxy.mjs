@@ -356,12 +356,10 @@ test('a large read passes in bounded memory, also to one who reads slowly', asyn
             resolve(bytes);
         }).on('error', reject);
     });
-    const memory = () => gw.metric(/process_resident_memory_bytes$/);
-    const before = await memory();
+    const before = await gw.memory();
     const sizes = await Promise.all([count('/proxy/api/large', 0), count('/proxy/api/large', 5)]);
     assert.deepEqual(sizes, [800 * 65536, 800 * 65536]);
-    const grown = (await memory()) - before;
-    assert.ok(grown < 20e6, `${grown} bytes more`);
+    await gw.assertGrown(before, 20e6);
 });
 
 test('a reader who hangs up ends the read', async () => {

@@ -384,7 +384,7 @@ test('gateway: it is told to end, and streams for what may happen end at once', 
     const before = Date.now();
     assert.equal((await other.stop()).code, 0);
     await Promise.allSettled([stream, listening]);
-    assert.ok(Date.now() - before < 3000, 'it takes no long time');
+    assert.ok(Date.now() - before < 25_000, 'it does not wait for `drain`');
 });
 
 test('gateway: modern headers go with the call, and the server\'s own key of arguments', async () => {

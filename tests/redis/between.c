@@ -455,7 +455,7 @@ static void an_answer_that_claims_to_be_endless_is_none(void **state)
     atomic_store(&b->x.trap, &t);
     expect_error(try_get(b->l, &ref, &got), SEMEL_OK); /* asked again, elsewhere */
     assert_null(atomic_load(&b->x.trap));
-    assert_true(monotonic_ns() - began < 2000000000);
+    assert_true(monotonic_ns() - began < 8000000000);
 }
 
 static void what_is_due_has_a_time(void **state)

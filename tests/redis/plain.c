@@ -212,7 +212,7 @@ static void expect_unavailable(ledger *l, uint64_t n, const char *says)
     expect(e == SEMEL_E_UNAVAILABLE, "got %s", semel_err_name(e));
     assert_false(inserted);
     expect(strstr(fault.text, says) != NULL, "it says: %s", fault.text);
-    assert_true(monotonic_ns() - began < 2000000000);
+    assert_true(monotonic_ns() - began < 8000000000);
 }
 
 static void a_failover_to_a_replica_may_lose_what_was_acknowledged(void **state)
@@ -481,7 +481,7 @@ static void a_server_that_became_a_replica_is_not_written_to(void **state)
     needs_server();
     ledger *l = *state;
     redisContext *c = call_server(&the_server);
-    reopen(l, &the_server, "timeout=300");
+    reopen(l, &the_server, "timeout=1000");
     settled(l, 1);
     tell_server(c, "REPLICAOF 127.0.0.1 1");
     expect_unavailable(l, 2, "replica");
@@ -504,7 +504,7 @@ static void a_server_that_became_a_replica_is_not_read_either(void **state)
     needs_server();
     ledger *l = *state;
     redisContext *c = call_server(&the_server);
-    reopen(l, &the_server, "timeout=300");
+    reopen(l, &the_server, "timeout=1000");
     semel_record one = settled(l, 1), got;
     tell_server(c, "REPLICAOF 127.0.0.1 1");
     pause_ms(1100);
@@ -521,9 +521,9 @@ static void a_server_that_stalls_is_waited_for_no_longer_than_the_timeout(void *
     needs_server();
     ledger *l = *state;
     redisContext *c = call_server(&the_server);
-    reopen(l, &the_server, "timeout=300");
+    reopen(l, &the_server, "timeout=1000");
     settled(l, 1);
-    redisReply *r = ask_server(c, "CLIENT PAUSE 1500 ALL");
+    redisReply *r = ask_server(c, "CLIENT PAUSE 5000 ALL");
     freeReplyObject(r);
     for (uint64_t n = 2; n < 5; n++)
         expect_unavailable(l, n, "");

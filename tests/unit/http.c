@@ -17,13 +17,15 @@ static sm_http *http; /* trusts `secure`, not `foreign` */
 /* ---- names -----------------------------------------------------------------------------------*/
 
 static atomic_int lookups; /* of the slow name, under way */
+static atomic_bool known;  /* they end */
 
 /* Stands before the C library's: one name that is slow to look up, and one that does not exist. */
 int getaddrinfo(const char *restrict name, const char *restrict service,
                 const struct addrinfo *restrict hints, struct addrinfo **restrict out)
 {
     if (name != NULL && strcmp(name, "slow.invalid") == 0) {
-        usleep(1000000);
+        while (!atomic_load(&known))
+            usleep(1000);
         atomic_fetch_sub(&lookups, 1);
         return EAI_NONAME;
     }
@@ -237,16 +239,16 @@ static void a_slow_name_holds_nobody_up(void **state)
     q.timeout_ms = 200;
     atomic_store(&lookups, 1);
     begin(&q, 0, &slow);
-    int64_t began = sm_clock_mono_ns();
     while (slow.done == 0) {
         perform_on(plain.base, "/ok", &other);
-        assert_true(other.r.complete && other.r.took_ms < 500);
+        assert_true(other.r.complete);
         outcome_fini(&other);
     }
     wait_done(&slow);
-    assert_true((sm_clock_mono_ns() - began) / 1000000 < 800);
     assert_true(!slow.r.sent && slow.r.timed_out);
     outcome_fini(&slow);
+    assert_int_equal(atomic_load(&lookups), 1);
+    atomic_store(&known, true);
     while (atomic_load(&lookups) > 0)
         usleep(1000);
     usleep(20000); /* for the thread to end */
