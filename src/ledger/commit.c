@@ -39,12 +39,13 @@ static bool find_claim(void *context, const semel_event *ev)
     return false;
 }
 
-/* Loads the effect that a claim names, and checks that the claim is one. SEMEL_E_OK with
- * *good false if it is none. */
-static sm_err load_claim(semel *s, sm_work *w, const sm_handle *h, bool *good)
+/* Loads the effect that a claim names, and checks the claim: *good. Only the first try may start
+ * from the remembered record. If that turned out to be old, the ledger is read; and the workspace
+ * keeps the remembered record, with which the effect can be put back. */
+static sm_err load_claim(semel *s, sm_work *w, const sm_handle *h, bool first, bool *good)
 {
     *good = false;
-    sm_err e = sm_recollect(s, w, h) ? SM_OK : sm_load_handle(s, w, h, true);
+    sm_err e = first && sm_recollect(s, w, h) ? SM_OK : sm_load_handle(s, w, h, true);
     if (e != SM_OK)
         return e == SEMEL_E_NOT_FOUND ? SM_OK : e;
     search f = {.w = w, .fence = h->fence};
@@ -80,7 +81,7 @@ static sm_err renew(semel *s, const sm_handle *claim, int64_t lease_ms, sm_str a
     sm_work *w = sm_work_start(a);
     for (int races = 0; races < SM_RACES_MAX; races++) {
         bool good;
-        sm_err e = load_claim(s, w, claim, &good);
+        sm_err e = load_claim(s, w, claim, races == 0, &good);
         if (e != SM_OK)
             return sm_answer_error(w, a, e);
         if (!good)
@@ -141,7 +142,7 @@ sm_err sm_unclaim(semel *s, const sm_handle *claim, semel_answer *a, bool *absen
     *absent = false;
     for (int races = 0; races < SM_RACES_MAX; races++) {
         bool good;
-        sm_err e = load_claim(s, w, claim, &good);
+        sm_err e = load_claim(s, w, claim, races == 0, &good);
         if (e != SM_OK)
             return e;
         *absent = !good;
@@ -261,19 +262,19 @@ static sm_err check_outcome(sm_work *w, const semel_outcome *o)
     const sm_json *headers = NULL;
     const char *wrong = NULL;
     if (o->size < sizeof *o)
-        wrong = "its size is not set";
+        wrong = "size is not set";
     else if ((unsigned)o->kind > SEMEL_PARTIAL)
-        wrong = "its kind is none that there is";
+        wrong = "kind is not a valid semel_kind";
     else if ((unsigned)o->applied > SEMEL_APPLIED_UNKNOWN)
-        wrong = "whether it was applied is none of the answers that there are";
+        wrong = "applied is not a valid semel_applied";
     else if (o->status < 0)
-        wrong = "its status is negative";
+        wrong = "status is negative";
     else if (o->headers.p != NULL && (sm_json_read(&w->call, o->headers, &sm_json_default_limits,
                                                    &headers, NULL) != SM_OK ||
                                       headers->type != SM_JSON_OBJECT))
-        wrong = "its headers are not a JSON object";
+        wrong = "headers is not a JSON object";
     else if (o->corrective_action.n > SM_REASON_MAX || !sm_utf8_valid(o->corrective_action))
-        wrong = "its corrective action is not a text of at most 4096 bytes";
+        wrong = "corrective_action is not a text of at most 4096 bytes";
     return wrong == NULL ? SM_OK
                          : sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the outcome: %s", wrong);
 }
@@ -303,15 +304,16 @@ static sm_err end_blindly(semel *s, sm_work *w, const sm_ending *given, const sm
 }
 
 /* One try: under the attempt's own claim, or if the ledger has lost its record, by putting it back.
- */
+ * `seen` is the record as the attempt's owner knows it. Without that, the remembered one serves, once
+ * the claim was checked against it: that is in the first try, or there is no second one. */
 static sm_err end_once(semel *s, sm_work *w, const sm_ending *end, const sm_recalled *seen,
-                       const char **result, bool *known)
+                       bool first, const char **result, bool *known)
 {
-    sm_err e = load_claim(s, w, end->claim, known);
+    sm_err e = load_claim(s, w, end->claim, first, known);
     if (e == SM_OK && *known)
         e = commit(s, w, end, result);
     if (seen == NULL)
-        seen = *known ? w->recalled : NULL; /* the claim was checked against it */
+        seen = *known || !first ? w->recalled : NULL;
     if (e == SEMEL_E_UNAVAILABLE && seen != NULL && w->fault.code == SEMEL_E_CORRUPT) {
         *known = true;
         *result = SM_PUT_BACK;
@@ -337,7 +339,7 @@ sm_err sm_end_attempt(semel *s, const sm_handle *claim, const semel_outcome *out
     for (int races = 0; races < SM_RACES_MAX; races++) {
         bool known;
         const char *result = NULL;
-        sm_err e = end_once(s, w, &end, seen != NULL ? seen : w->recalled, &result, &known);
+        sm_err e = end_once(s, w, &end, seen, races == 0, &result, &known);
         if (e == SM_OK && !known)
             return bad_claim(w, a);
         if (e == SEMEL_E_STALE || e == SEMEL_E_NOT_FOUND) /* nothing was decided: look again */

@@ -1,11 +1,11 @@
 /*
  * The keeper: background threads of a ledger handle.
  *
- * One renews the leases of what semel_run has under way, and nothing else, so that nothing can make
- * it late. The other writes the journal, looks at what is due
- * (lost leases, expired requests, people who have not been told), seals the audit trail and purges
- * what its windows allow. Everything it does, another process could do instead: nothing depends on
- * it but promptness.
+ * One renews the leases of the attempts that this handle runs, and nothing else, so that nothing can
+ * make it late. The other writes the journal, takes back claims whose answers were lost, records ends
+ * that are owed (running.c), looks at what is due (lost leases, expired requests, people who have not
+ * been told), seals the audit trail and purges what its windows allow. Another process could do all of
+ * it, except for the claims and ends of this one.
  */
 #include <stdlib.h>
 
@@ -134,7 +134,7 @@ void sm_sweep(semel *s, semel_answer *a)
 
 /* ---- the thread ------------------------------------------------------------------------------*/
 
-static bool stopping(semel *s)
+bool sm_keeper_stopping(semel *s)
 {
     lock(&s->keeper);
     bool stop = s->keeper.stop;
@@ -154,7 +154,7 @@ static bool go_on(void *context, uint64_t done, uint64_t total)
     (void)done;
     (void)total;
     purging *p = context;
-    p->cut = stopping(p->s) || sm_clock_mono_ns() >= p->until_ns;
+    p->cut = sm_keeper_stopping(p->s) || sm_clock_mono_ns() >= p->until_ns;
     return !p->cut;
 }
 

@@ -84,6 +84,7 @@ struct semel {
     void *on_due_context;
     atomic_int_least64_t ahead_ms; /* the store's clock before ours, see time.c */
     atomic_uint_fast64_t written;  /* events since the last seal of this handle */
+    atomic_uint_fast64_t kept_to;  /* events up to here are the newest of no record that decides */
     atomic_uint_fast64_t begins, executes, replays, refused, waits, commits;
 };
 
@@ -287,6 +288,7 @@ sm_err sm_end_attempt(semel *s, const sm_handle *claim, const semel_outcome *out
 
 sm_err sm_keeper_start(semel *s, semel_fault *fault);
 void sm_keeper_stop(semel *s);
+bool sm_keeper_stopping(semel *s); /* its handle is being closed */
 void sm_keeper_stir(semel *s);
 void sm_keeper_renews(semel *s); /* something runs: its lease is to be renewed */
 

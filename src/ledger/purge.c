@@ -13,6 +13,13 @@
 #define PAGE        1000u
 #define PURGE_BATCH 200u /* records in one transaction: a few milliseconds */
 
+/* Whom a purge tells how far it is, and asks whether to go on. */
+typedef struct purge_progress {
+    semel_progress_fn *fn; /* or NULL */
+    void *context;
+    uint64_t *done;
+} purge_progress;
+
 /* ---- events ----------------------------------------------------------------------------------*/
 
 typedef struct old_events {
@@ -53,10 +60,13 @@ static bool collect(void *context, const semel_event *e)
     keeping *k = context;
     if (e->seq > k->to)
         return false;
-    if (e->id != 0) {
-        k->effects[k->n] = (sm_handle){.shard = e->shard, .id = e->id, .generation = e->generation};
-        k->heads[k->n++] = e->hash;
-    }
+    if (e->id == 0)
+        return true;
+    sm_handle *last = k->n == 0 ? NULL : &k->effects[k->n - 1];
+    if (last == NULL || last->id != e->id || last->generation != e->generation)
+        last = &k->effects[k->n++];
+    *last = (sm_handle){.shard = e->shard, .id = e->id, .generation = e->generation};
+    k->heads[k->n - 1] = e->hash;
     return k->n < PAGE;
 }
 
@@ -81,15 +91,18 @@ static sm_err keep(semel *s, sm_work *w, const sm_handle *effect, const sm_hash 
     return SEMEL_E_UNAVAILABLE;
 }
 
-/* Before events are removed, every record that an answer depends on gets a new one. */
-static sm_err keep_records(semel *s, sm_work *w, uint64_t to, semel_fault *fault)
+/* Before events are removed, every record that an answer depends on gets a new one. That may take
+ * long: if `progress` says stop, *enough is set, and the next purge of this handle goes on there. */
+static sm_err keep_records(semel *s, sm_work *w, uint64_t to, const purge_progress *p, bool *enough,
+                           semel_fault *fault)
 {
     keeping *k = malloc(sizeof *k);
     if (k == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     k->to = to;
     sm_err e = SM_OK;
-    for (uint64_t after = 0, before = 1; after != before && after < to && e == SM_OK;) {
+    uint64_t after = atomic_load(&s->kept_to);
+    for (uint64_t before = after + 1; after != before && after < to && e == SM_OK && !*enough;) {
         before = after;
         k->n = 0;
         e = s->ops->events(s->store, NULL, &after, PAGE, collect, k, fault);
@@ -99,13 +112,18 @@ static sm_err keep_records(semel *s, sm_work *w, uint64_t to, semel_fault *fault
                 sm_fault_set(fault, e, "%s",
                              w->fault.text[0] != '\0' ? w->fault.text : semel_err_text(e));
         }
+        if (e == SM_OK)
+            atomic_store(&s->kept_to, after < to ? after : to);
+        *enough = p->fn != NULL && !p->fn(p->context, *p->done, 0);
     }
+    *enough = *enough && after < to;
     free(k);
     return e;
 }
 
 /* Finds up to which number events may be removed, and writes the seal. *to is 0 if none may. */
-static sm_err retire_events(semel *s, sm_work *w, uint64_t *to, semel_fault *fault)
+static sm_err retire_events(semel *s, sm_work *w, const purge_progress *p, bool *enough, uint64_t *to,
+                            semel_fault *fault)
 {
     *to = 0;
     semel_health h;
@@ -131,7 +149,9 @@ static sm_err retire_events(semel *s, sm_work *w, uint64_t *to, semel_fault *fau
                     .sealed = covered_to,
                     .events = o.newest.events,
                     .digest = o.newest.digest};
-    e = keep_records(s, w, gone.to, fault);
+    e = keep_records(s, w, gone.to, p, enough, fault);
+    if (e == SM_OK && *enough)
+        return SM_OK;
     if (e == SM_OK)
         e = sm_seal_write(s, w, &h, &gone, fault);
     if (e == SM_OK)
@@ -140,14 +160,14 @@ static sm_err retire_events(semel *s, sm_work *w, uint64_t *to, semel_fault *fau
 }
 
 /* Purges up to an event's number, until nothing is left or `progress` says stop. */
-static sm_err purge_to(semel *s, uint64_t events_to, semel_progress_fn *progress, void *context,
-                       uint64_t *done, bool *enough, semel_fault *fault)
+static sm_err purge_to(semel *s, uint64_t events_to, const purge_progress *p, bool *enough,
+                       semel_fault *fault)
 {
     int64_t notes_before = sm_now(s) - s->o.audit_retention_ms;
     sm_err e = SM_OK;
     for (bool left = true; left && e == SM_OK && !*enough;) {
-        e = s->ops->purge(s->store, PURGE_BATCH, events_to, notes_before, done, &left, fault);
-        *enough = progress != NULL && !progress(context, *done, 0);
+        e = s->ops->purge(s->store, PURGE_BATCH, events_to, notes_before, p->done, &left, fault);
+        *enough = p->fn != NULL && !p->fn(p->context, *p->done, 0);
     }
     return e;
 }
@@ -157,17 +177,18 @@ semel_err semel_purge(semel *s, semel_progress_fn *progress, void *context, uint
                       semel_fault *fault)
 {
     *done = 0;
+    purge_progress p = {progress, context, done};
     bool enough = false;
     uint64_t events_to = 0;
-    sm_err e = purge_to(s, 0, progress, context, done, &enough, fault);
+    sm_err e = purge_to(s, 0, &p, &enough, fault);
     if (e != SM_OK || enough)
         return e;
     semel_answer *a = semel_answer_new();
     if (a == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
-    e = retire_events(s, sm_work_start(a), &events_to, fault);
+    e = retire_events(s, sm_work_start(a), &p, &enough, &events_to, fault);
     semel_answer_free(a);
     if (e == SM_OK && events_to > 0)
-        e = purge_to(s, events_to, progress, context, done, &enough, fault);
+        e = purge_to(s, events_to, &p, &enough, fault);
     return e;
 }

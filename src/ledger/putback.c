@@ -181,7 +181,7 @@ sm_err sm_put_back_running(semel *s, sm_work *w, const sm_recalled *seen, bool *
     w->step = (sm_step){.answer = SM_DONE};
     sm_effect_copy(&w->step.next, &w->memo.effect);
     if (r.over && renumber(&w->cur, &w->step.next))
-        return SM_OK; /* its claim would be useless; its end puts it back */
+        return sm_load_cur(w); /* its claim would be useless; its end puts it back */
     w->step.next.lease_end = w->now + SM_RUN_LEASE_MS;
     note_first(&w->step);
     sm_body_start(w);

@@ -5,8 +5,8 @@
  * here. If the ledger has lost a record, it is put back: while the attempt runs, by the renewal or
  * by a call of the same effect; afterwards by the attempt's end.
  *
- * An end that could not be recorded in time is owed: it stays here and is tried again about once a
- * second, as long as the process lives. Attempts of other handles are not in the table.
+ * An end that could not be recorded in time is owed: it stays here, and the keeper tries it again
+ * every few seconds, as long as the process lives. Attempts of other handles are not in the table.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 #include "base/limits.h"
 #include "ledger/commit.h"
 
-/* An end that is owed is tried about as often as its lease was renewed, so that others find it
- * running, or ended, once the ledger is back. */
+/* The pauses between tries to record an end that is owed. The longest is as long as between two
+ * renewals of a lease, so that others find it running, or ended, once the ledger is back. */
 #define OWED_PAUSE_MIN_MS 500
 #define OWED_PAUSE_MAX_MS SM_RUN_RENEW_MS
 
@@ -318,16 +318,15 @@ static void forget(semel *s, owed *o)
     free(o);
 }
 
-/* An owed end that is due. Only the keeper removes such entries, so it stays valid without the
- * lock. */
-static owed *next_owed(semel *s, bool all)
+/* An owed end that is due by then. Only the keeper removes such entries, so it stays valid without
+ * the lock. */
+static owed *next_owed(semel *s, int64_t by_ns)
 {
-    int64_t now = sm_clock_mono_ns();
     sm_running *found = NULL;
     lock(s);
     for (size_t i = 0; found == NULL && i < SM_RUNNING_BUCKETS; i++) {
         for (sm_running *r = s->keeper.running[i]; r != NULL && found == NULL; r = r->next)
-            found = r->owed && (all || r->renew_ns <= now) ? r : NULL;
+            found = r->owed && r->renew_ns <= by_ns ? r : NULL;
     }
     unlock(s);
     return (owed *)(void *)found;
@@ -336,7 +335,9 @@ static owed *next_owed(semel *s, bool all)
 void sm_running_pay(semel *s, semel_answer *a)
 {
     owed *o;
-    while (atomic_load(&s->keeper.owed_bytes) > 0 && (o = next_owed(s, false)) != NULL) {
+    int64_t now = sm_clock_mono_ns(); /* each is tried once, however long that takes */
+    while (atomic_load(&s->keeper.owed_bytes) > 0 && !sm_keeper_stopping(s) &&
+           (o = next_owed(s, now)) != NULL) {
         sm_err e = sm_running_end(s, &o->running, &o->outcome, o->actor, a);
         if (e != SEMEL_E_UNAVAILABLE && e != SEMEL_E_NOMEM) {
             forget(s, o);
@@ -353,7 +354,7 @@ void sm_running_fini(semel *s)
 {
     semel_answer *a = semel_answer_new();
     sm_err e = SM_OK;
-    for (owed *o = next_owed(s, true); o != NULL; o = next_owed(s, true)) {
+    for (owed *o; (o = next_owed(s, INT64_MAX)) != NULL;) {
         if (a != NULL && e != SEMEL_E_UNAVAILABLE)
             e = sm_running_end(s, &o->running, &o->outcome, o->actor, a);
         forget(s, o);

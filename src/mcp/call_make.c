@@ -355,17 +355,11 @@ static const char *read_params(mcp_call *call, const mcp_message *m)
     return NULL;
 }
 
-/* Whether there are too many calls, of all clients or of this one. This call is already counted. */
-static bool is_crowded(const mcp_call *call)
-{
-    const mcp_hub *hub = call->server->hub;
-    return sm_shares_room(&hub->calls, call->session->actor, MCP_CALLS_MAX + 1) != SM_ROOM;
-}
-
 void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, const mcp_hop *hop)
 {
     mcp_hub *hub = s->server->hub;
     mcp_exchange *x = mcp_exchange_new(s, MCP_W_CALL, m->id, channel);
+    bool room = sm_shares_room(&hub->calls, s->actor, MCP_CALLS_MAX) == SM_ROOM;
     mcp_call *call = x == NULL ? NULL : mcp_call_new(s, m);
     if (call == NULL || call->text.err != SM_OK) {
         if (call != NULL)
@@ -409,7 +403,7 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
     } else if (sm_contracts_find(set, call->tool) == NULL) {
         mcp_call_refuse_with(call, SEMEL_C_UNKNOWN_TOOL, "Use a tool that is listed.",
                              "The contract does not allow the tool %.*s.", SM_FMT(call->tool));
-    } else if (is_crowded(call)) {
+    } else if (!room) {
         mcp_call_refuse_with(call, SEMEL_C_RETRY_IN_FLIGHT,
                              "Wait for some of them to end, then make the call again.",
                              "Nothing was done: too many calls are under way already.");

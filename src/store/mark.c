@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -41,6 +42,13 @@ bool sm_mark_read(const sm_mark *m, sm_seen *out)
     return good;
 }
 
+/* A new file beside it, which nobody else writes. */
+static int open_new(const sm_mark *m, char *path, size_t size)
+{
+    snprintf(path, size, "%s.XXXXXX", m->path);
+    return mkostemp(path, O_CLOEXEC);
+}
+
 void sm_mark_write(const sm_mark *m, const sm_seen *seen)
 {
     sm_seen known;
@@ -49,13 +57,12 @@ void sm_mark_write(const sm_mark *m, const sm_seen *seen)
         return;
     int n = snprintf(text, sizeof text, "%" PRId64 " %" PRId64 " %" PRIx64 "\n", seen->seq,
                      seen->id, seen->hash);
-    snprintf(new_path, sizeof new_path, "%s.%ld", m->path, (long)getpid());
-    int fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = open_new(m, new_path, sizeof new_path);
     if (fd < 0) {
         char parents[SM_PATH_MAX];
         memcpy(parents, m->path, sizeof parents);
         sm_make_parents(parents); /* if that fails, so does opening it */
-        fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+        fd = open_new(m, new_path, sizeof new_path);
     }
     if (fd < 0)
         return;
