@@ -140,6 +140,8 @@ static sm_err retire_events(semel *s, sm_work *w, const purge_progress *p, bool 
         before = after;
         e = s->ops->events(s->store, NULL, &after, PAGE, find_old, &o, fault);
     }
+    if (e == SM_OK)
+        *to = o.purged_to; /* an earlier purge may have sealed more than it removed */
     if (e != SM_OK || o.newest.to <= o.purged_to)
         return e;
     sm_seal gone = {.purged = true,

@@ -66,15 +66,16 @@ function onFile(tools) {
     return place;
 }
 
-async function within(ms, what, promise) {
+// What hangs, or waits for a lease, is not there in time. A busy machine takes seconds.
+async function soon(what, promise) {
     const late = Symbol('late');
-    const first = await Promise.race([promise, sleep(ms).then(() => late)]);
-    assert.notEqual(first, late, `not within ${ms} ms: ${what}`);
+    const first = await Promise.race([promise, sleep(25_000).then(() => late)]);
+    assert.notEqual(first, late, `not in time: ${what}`);
     return first;
 }
 
 async function alive(client) {
-    assert.deepEqual((await within(5000, 'an answer to ping', client.request('ping'))).result, {});
+    assert.deepEqual((await soon('an answer to ping', client.request('ping'))).result, {});
 }
 
 // The lines with this id.
@@ -174,7 +175,7 @@ beside('an answer to a call that was not sent yet is no answer', async () => {
     await eventually('the server is back', () => place.file('lives').length === 2);
     await sleep(100);
     place.mark('asked');
-    assertFresh(await within(10_000, 'the answer', answer), 'done b');
+    assertFresh(await soon('the answer', answer), 'done b');
     assert.equal(place.effects('b'), 1);
     assertReplayed(await client.call('append', { what: 'b' }), 'done b');
     await client.close();
@@ -194,7 +195,7 @@ beside('a line that is too long answers no call that waits for another one', asy
     await alive(client);
     place.mark('heard');
     assertFresh(await first, 'done L');
-    assertReplayed(await within(5000, 'the second answer', second), 'done L');
+    assertReplayed(await soon('the second answer', second), 'done L');
     assert.equal(place.effects('L'), 1);
     await client.close();
 });
@@ -209,7 +210,7 @@ beside("answers to a server's questions wait for no call", async () => {
         return { roots: [] };
     });
     const answer = client.call('append', { what: 'r' });
-    assertFresh(await within(5000, 'the answer', answer), 'done r');
+    assertFresh(await soon('the answer', answer), 'done r');
     assert.ok(asked);
     await client.close();
 });
@@ -220,7 +221,7 @@ beside('an id that the server spells otherwise is the same id', async () => {
     for (const id of ['req/1', 'e', 'a/e"\\/\u00e9']) {
         const answer = client.answer(id);
         client.send(callOf(id, 'append', { what: `of ${id}` }));
-        assertFresh(await within(5000, 'the answer', answer), `done of ${id}`);
+        assertFresh(await soon('the answer', answer), `done of ${id}`);
     }
     await eventually('all are recorded', () => place.list().every((one) => one.state === 'succeeded'));
     await client.close();
@@ -283,7 +284,7 @@ beside('a cancelled read leaves nothing behind: its id can be used again', async
         client.send(callOf('again', 'look', { what: `r${i}`, script: `mark:r${i} never` }));
         await place.passed(`r${i}`);
         client.cancel('again');
-        assert.deepEqual((await within(5000, 'an answer', client.request('ping', {}, 'again'))).result, {});
+        assert.deepEqual((await soon('an answer', client.request('ping', {}, 'again'))).result, {});
     }
     assert.equal(answersTo(client, 'again').length, 3);
     await eventually('the server was told', () => place.file('cancelled').length === 3);
@@ -324,7 +325,7 @@ beside('a batch whose answers are too large together: each that finds no room is
     const client = await place.open({ version: '2025-03-26' });
     const ids = Array.from({ length: 9 }, (_, i) => i + 10);
     client.send(ids.map((id) => callOf(id, 'look', { what: `B${id}`, script: 'big:16000000 answer' })));
-    const answer = await eventually('an answer', () => client.lines[1], 40_000);
+    const answer = await eventually('an answer', () => client.lines[1], 110_000);
     assert.deepEqual(client.junk, []);
     const all = JSON.parse(answer);
     assert.deepEqual(all.map((one) => one.id).sort(), ids);
@@ -349,7 +350,7 @@ beside('a client that goes while it is given the progress of a call that waits: 
     await sleep(100); // until it waits for the first
     client.child.stdout.destroy();
     place.mark('P-go');
-    const { code, signal } = await within(6000, 'its end', client.exit);
+    const { code, signal } = await soon('its end', client.exit);
     assert.deepEqual([code, signal], [0, null], client.stderr);
     assert.equal(place.list()[0].state, 'succeeded');
     assert.equal(place.effects('P'), 1);
@@ -366,8 +367,8 @@ beside('the input ends while the client is asked: nothing is done, and the proxy
     await asked;
     client.notify('notifications/roots/list_changed'); // as whoever pipes messages in, and reads on
     client.child.stdin.end();
-    assertVerdict(await within(3000, 'an answer', answer), 'AWAITING_APPROVAL');
-    assert.deepEqual(await within(3000, 'its end', client.exit), { code: 0, signal: null });
+    assertVerdict(await soon('an answer', answer), 'AWAITING_APPROVAL');
+    assert.deepEqual(await soon('its end', client.exit), { code: 0, signal: null });
     assert.equal(place.effects('z'), 0);
 });
 
@@ -380,7 +381,7 @@ async function endPaused(end) {
     for (let i = 0; i < crashes; i++)
         assertVerdict(await client.call('append', { what: `k${i}`, script: 'effect exit:3' }), 'IN_DOUBT');
     end(client.child);
-    const ended = await within(5000, 'its end', client.exit);
+    const ended = await soon('its end', client.exit);
     assert.equal(place.received('initialize').length, crashes);
     return ended;
 }
@@ -410,10 +411,10 @@ for (const [what, say] of Object.entries(unsaid)) {
         const answer = say(client);
         client.child.stdin.end();
         if (answer) {
-            const { error, result } = await within(3000, 'an answer', answer);
+            const { error, result } = await soon('an answer', answer);
             assert.ok(error ?? result.isError);
         }
-        assert.deepEqual(await within(3000, 'its end', client.exit), { code: 0, signal: null });
+        assert.deepEqual(await soon('its end', client.exit), { code: 0, signal: null });
         assert.equal(place.file('received').length, before, 'it was told nothing before it had answered');
         assert.equal(place.effects('b'), 0);
     });
@@ -433,8 +434,8 @@ beside('a read behind a write whose ledger is stuck is passed on; the write is r
     const write = client.call('append', { what: 'y' }).finally(() => (over = true));
     const read = client.call('look', { what: 'r' });
     const ping = client.request('ping');
-    assertDone(await within(2000, 'the read', read), 'r: 1');
-    await within(2000, 'the ping', ping);
+    assertDone(await soon('the read', read), 'r: 1');
+    await soon('the ping', ping);
     assert.ok(!over, 'the ledger is stuck');
     const verdict = assertVerdict(await write, 'LEDGER_UNAVAILABLE');
     assert.equal(verdict.message, 'The ledger cannot be used now, so nothing was done.');

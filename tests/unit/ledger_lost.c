@@ -4,6 +4,8 @@
 
 #include <sqlite3.h>
 
+#include "store/stores.h"
+
 static char url[512];
 static unsigned runs;
 
@@ -135,9 +137,65 @@ static void what_runs_here_is_not_begun_again_though_its_record_cannot_be_put_ba
     end_ledger(&l);
 }
 
+/* The memory store: a commit's first write is overtaken by a renewal of the same claim, and then the
+ * store turns out to have lost something. */
+static semel_store_ops racing;
+static semel *raced;
+static const char *raced_claim; /* NULL: nothing happens */
+static bool raced_lost;
+
+static semel_err race_apply(semel_store *st, const semel_write *w, semel_room *room,
+                            semel_record *cur, int64_t *now, semel_fault *fault)
+{
+    const char *claim = raced_claim;
+    if (claim != NULL) {
+        semel_answer *a = semel_answer_new();
+        raced_claim = NULL;
+        assert_int_equal(semel_renew(raced, sm_str_from(claim), 600000, a), SEMEL_OK);
+        assert_int_equal(a->verdict, SEMEL_DONE);
+        semel_answer_free(a);
+        raced_lost = true;
+    }
+    return sm_store_memory.apply(st, w, room, cur, now, fault);
+}
+
+static semel_err race_get(semel_store *st, const semel_ref *ref, semel_room *room,
+                          semel_record *cur, int64_t *now, semel_fault *fault)
+{
+    if (!raced_lost)
+        return sm_store_memory.get(st, ref, room, cur, now, fault);
+    sm_fault_set(fault, SEMEL_E_CORRUPT, "something was lost");
+    return SEMEL_E_UNAVAILABLE;
+}
+
+static void a_commit_that_a_renewal_overtook_is_evidence_though_the_store_has_lost_something(
+    void **state)
+{
+    (void)state;
+    racing = sm_store_memory;
+    racing.apply = race_apply;
+    racing.get = race_get;
+    racing.peek = NULL;
+    semel_options o = {.size = sizeof o, .url = "memory:", .store = &racing, .one_shot = true};
+    ledger l = {.a = semel_answer_new()};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    begin(&l, "t", "{}");
+    expect_execute(&l);
+    raced = l.s;
+    raced_claim = l.claim;
+    assert_int_equal(commit(&l, "\"done\""), SEMEL_OK);
+    expect_text(l.a->result, "put_back");
+    raced_lost = false;
+    begin(&l, "t", "{}");
+    expect_replay(&l, "\"done\"");
+    end_ledger(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest filed[] = {
+        cmocka_unit_test(
+            a_commit_that_a_renewal_overtook_is_evidence_though_the_store_has_lost_something),
         cmocka_unit_test(a_run_whose_record_is_gone_is_put_back),
         cmocka_unit_test(a_claim_whose_record_is_gone_is_put_back_by_the_handle_that_gave_it),
         cmocka_unit_test(
