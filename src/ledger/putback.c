@@ -53,16 +53,16 @@ static uint64_t take_doubts(sm_memo *to, const sm_effect *from)
 }
 
 /* What becomes of the record that is there. */
-typedef struct recalled {
+typedef struct replaced {
     bool over;         /* the lost record becomes a generation after it */
     uint64_t left_out; /* doubts of it that are in no list */
-} recalled;
+} replaced;
 
 /* Makes w->memo that of the lost record. */
-static sm_err recall(sm_work *w, const semel_record *seen, recalled *out)
+static sm_err recall(sm_work *w, const semel_record *seen, replaced *out)
 {
     sm_effect there = {0};
-    *out = (recalled){0};
+    *out = (replaced){0};
     if (w->cur.version != 0)
         sm_effect_copy(&there, &w->step.next);
     out->over = w->cur.version != 0 &&
@@ -96,7 +96,7 @@ static void note_first(sm_step *step)
     step->changed = true;
 }
 
-static void put_left_out(sm_work *w, const recalled *r)
+static void put_left_out(sm_work *w, const replaced *r)
 {
     if (r->left_out > 0)
         sm_body_number(w, "doubts_left_out", r->left_out);
@@ -113,7 +113,7 @@ static void put_claim(sm_work *w, const semel_record *seen)
 
 static sm_err put_lost(semel *s, sm_work *w, const sm_recalled *seen, const sm_ending *end)
 {
-    recalled r;
+    replaced r;
     sm_err e = recall(w, &seen->record, &r);
     if (e != SM_OK)
         return e;
@@ -169,9 +169,9 @@ sm_err sm_put_back(semel *s, sm_work *w, const sm_recalled *seen, const sm_endin
     return gives_way(s, w, &seen->record) ? put_lost(s, w, seen, end) : put_stray(s, w, seen, end);
 }
 
-sm_err sm_put_back_running(semel *s, sm_work *w, const sm_recalled *seen, bool *back)
+sm_err sm_put_back_running(semel *s, sm_work *w, const sm_recalled *seen, bool ours, bool *back)
 {
-    recalled r;
+    replaced r;
     *back = false;
     if (!gives_way(s, w, &seen->record))
         return SM_OK;
@@ -182,7 +182,8 @@ sm_err sm_put_back_running(semel *s, sm_work *w, const sm_recalled *seen, bool *
     sm_effect_copy(&w->step.next, &w->memo.effect);
     if (r.over && renumber(&w->cur, &w->step.next))
         return sm_load_cur(w); /* its claim would be useless; its end puts it back */
-    w->step.next.lease_end = w->now + SM_RUN_LEASE_MS;
+    if (ours)
+        w->step.next.lease_end = w->now + SM_RUN_LEASE_MS;
     note_first(&w->step);
     sm_body_start(w);
     sm_body_number(w, "fence", w->step.next.fence);

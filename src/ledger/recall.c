@@ -61,6 +61,19 @@ void sm_recall_put(sm_recall *m, const semel_record *r)
         free(atomic_exchange(slot_of(m, r->id), e));
 }
 
+sm_recalled *sm_recall_find(sm_recall *m, uint64_t id)
+{
+    _Atomic(sm_recalled *) *slot = slot_of(m, id);
+    sm_recalled *e = atomic_load(slot) == NULL ? NULL : atomic_exchange(slot, NULL);
+    if (e == NULL)
+        return NULL;
+    sm_recalled *found = e->record.id == id ? sm_recalled_copy(&e->record) : NULL;
+    sm_recalled *empty = NULL;
+    if (!atomic_compare_exchange_strong(slot, &empty, e))
+        free(e); /* a newer one has come */
+    return found;
+}
+
 sm_recalled *sm_recall_take(sm_recall *m, uint64_t id, uint64_t generation, uint64_t fence)
 {
     sm_recalled *e = atomic_exchange(slot_of(m, id), NULL);

@@ -7,7 +7,7 @@
  * the one in its place, and large records are not kept.
  *
  * An attempt that runs holds such a copy too: if the ledger loses the record, it is made again from
- * the copy (putback.c).
+ * the copy (putback.c). If others run it, under a claim that they were given, the copy is here.
  */
 #ifndef SM_LEDGER_RECALL_H
 #define SM_LEDGER_RECALL_H
@@ -39,5 +39,8 @@ void sm_recall_put(sm_recall *m, const semel_record *r);
 /* Gives the remembered record of an attempt to the caller, and forgets it. NULL if it is not there,
  * or if it is of another attempt. */
 sm_recalled *sm_recall_take(sm_recall *m, uint64_t id, uint64_t generation, uint64_t fence);
+
+/* A copy of the remembered record of an effect; NULL if it is not there. */
+sm_recalled *sm_recall_find(sm_recall *m, uint64_t id);
 
 #endif

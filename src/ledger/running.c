@@ -106,6 +106,13 @@ static void mark_lost(semel *s, const sm_handle *claim)
     unlock(s);
 }
 
+/* Whether the ledger's record is older than one that was seen. */
+static bool is_older(const semel_record *there, const semel_record *seen)
+{
+    return there->version == 0 || there->generation < seen->generation ||
+           (there->generation == seen->generation && there->fence < seen->fence);
+}
+
 /* If the table has an attempt of this effect that is newer than the ledger's record: a copy of its
  * record, and its claim; else NULL. With `this_one` only the attempt that has this claim counts. */
 static sm_recalled *find_lost(semel *s, uint64_t id, const semel_record *there, sm_handle *claim,
@@ -116,30 +123,42 @@ static sm_recalled *find_lost(semel *s, uint64_t id, const semel_record *there, 
     for (const sm_running *r = *bucket_of(s, id); r != NULL && found == NULL; r = r->next) {
         if (r->claim.id != id || r->seen == NULL || (this_one && !same_claim(&r->claim, claim)))
             continue;
-        const semel_record *seen = &r->seen->record;
-        bool older = there->version == 0 || there->generation < seen->generation ||
-                     (there->generation == seen->generation && there->fence < seen->fence);
-        if (!older)
+        if (!is_older(there, &r->seen->record))
             continue;
-        found = sm_recalled_copy(seen);
+        found = sm_recalled_copy(&r->seen->record);
         *claim = r->claim;
     }
     unlock(s);
     return found;
 }
 
+/* A claim that others run under is not in the table, but its record may be remembered. If it was
+ * settled long ago, the record may also have been purged. */
+static sm_recalled *find_given(semel *s, uint64_t id, const semel_record *there)
+{
+    sm_recalled *seen = sm_recall_find(&s->recall, id);
+    if (seen != NULL && is_older(there, &seen->record) &&
+        sm_now(s) - seen->record.due_at < s->o.audit_retention_ms)
+        return seen;
+    free(seen);
+    return NULL;
+}
+
 sm_err sm_running_return(semel *s, sm_work *w, uint64_t id, bool *runs, bool *back)
 {
+    sm_handle claim = {0};
+    sm_recalled *seen = NULL;
     *runs = *back = false;
-    if (atomic_load(&s->keeper.entered) == 0)
-        return SM_OK;
-    sm_handle claim;
-    sm_recalled *seen = find_lost(s, id, &w->cur, &claim, false);
+    if (atomic_load(&s->keeper.entered) > 0)
+        seen = find_lost(s, id, &w->cur, &claim, false);
+    bool ours = seen != NULL;
+    if (!ours)
+        seen = find_given(s, id, &w->cur);
     if (seen == NULL)
         return SM_OK;
     *runs = true;
-    sm_err e = sm_put_back_running(s, w, seen, back);
-    if (*back)
+    sm_err e = sm_put_back_running(s, w, seen, ours, back);
+    if (*back && ours)
         mark_lost(s, &claim);
     *back = *back || e == SEMEL_E_STALE;
     free(seen);
@@ -212,7 +231,7 @@ static void renew_one(semel *s, sm_handle *claim, semel_answer *a)
     sm_err e = sm_load_handle(s, w, claim, true);
     sm_recalled *seen =
         e == SM_OK || e == SEMEL_E_NOT_FOUND ? find_lost(s, claim->id, &w->cur, claim, true) : NULL;
-    if (seen != NULL && sm_put_back_running(s, w, seen, &back) == SM_OK && back)
+    if (seen != NULL && sm_put_back_running(s, w, seen, true, &back) == SM_OK && back)
         mark_lost(s, claim);
     free(seen);
 }

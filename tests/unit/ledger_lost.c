@@ -89,6 +89,27 @@ static void a_claim_whose_record_is_gone_is_put_back_by_the_handle_that_gave_it(
     end_ledger(&l);
 }
 
+static void a_claim_that_an_agent_has_is_not_given_to_another_when_its_record_is_lost(void **state)
+{
+    (void)state;
+    ledger l = start("{version: 1, tools: {t: {class: write}, u: {class: write, " SHORT_LEASE "}}}");
+    begin(&l, "t", "{}");
+    expect_execute(&l);
+    lose(RECORDS);
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+    begin(&l, "u", "{}");
+    expect_execute(&l);
+    lose(RECORDS);
+    outlive_lease();
+    begin(&l, "u", "{}");
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    commit(&l, "\"done\"");
+    begin(&l, "u", "{}");
+    expect_replay(&l, "\"done\"");
+    end_ledger(&l);
+}
+
 typedef struct asking {
     semel *s;
     unsigned lose_at; /* the run during which the ledger loses all but the first generation */
@@ -197,6 +218,8 @@ int main(void)
         cmocka_unit_test(
             a_commit_that_a_renewal_overtook_is_evidence_though_the_store_has_lost_something),
         cmocka_unit_test(a_run_whose_record_is_gone_is_put_back),
+        cmocka_unit_test(
+            a_claim_that_an_agent_has_is_not_given_to_another_when_its_record_is_lost),
         cmocka_unit_test(a_claim_whose_record_is_gone_is_put_back_by_the_handle_that_gave_it),
         cmocka_unit_test(
             what_runs_here_is_not_begun_again_though_its_record_cannot_be_put_back_yet),
