@@ -115,6 +115,9 @@ static void commit(gw_request *r, semel_answer *a)
     if (read_commit(r, &arena, &claim, &o) && may_use(r, a, claim)) {
         sm_commit_as(r->g->ledger, claim, &o, SM_OUTCOME_MAX, sm_str_from(r->who.actor), a);
         sm_waits_ring_handle(r->g->waits, a->effect);
+        if (a->verdict == SEMEL_DONE && sm_str_is(a->result, SM_PUT_BACK))
+            gw_say_fields(&r->g->log, GW_ERROR, GW_SAID_PUT_BACK,
+                          (gw_log_field[]){{"effect", a->effect, false}}, 1);
         gw_reply_answer(r, a);
     }
     sm_arena_fini(&arena);

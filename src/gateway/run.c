@@ -465,9 +465,7 @@ static const char *doubt_of(sm_err e, const semel_answer *a)
 {
     if (e != SM_OK || a->verdict != SEMEL_DONE)
         return "a call has run, and its outcome could not be recorded yet";
-    return sm_str_is(a->result, SM_PUT_BACK)
-               ? "the ledger had lost the record of a call that ran; it was put back"
-               : NULL;
+    return sm_str_is(a->result, SM_PUT_BACK) ? GW_SAID_PUT_BACK : NULL;
 }
 
 static void on_record_failure(void *context, sm_str reason)

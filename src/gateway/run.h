@@ -179,4 +179,7 @@ void gw_on_due(void *context, const sm_handle *effect);
 void gw_remedy_later(gateway *g, const sm_handle *effect, uint64_t attempt, int64_t least_ms,
                      semel_answer *a);
 
+/* What the log says if a ledger had lost the record of an attempt. */
+#define GW_SAID_PUT_BACK "the ledger had lost the record of a call that ran; it was put back"
+
 #endif

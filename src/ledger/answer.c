@@ -19,7 +19,7 @@
 #define WORDS(X)                                                                                   \
     X(RETRY_IN_FLIGHT, "The same call is running; its outcome is not known yet.",                  \
       "Ask again later with the same call; it will not run twice.")                                \
-    X(AWAITING_APPROVAL, "A person has to approve this call first.",                               \
+    X(AWAITING_APPROVAL, "A person has to approve this call first; nothing has been done.",        \
       "Do not make the same call again before it is approved, and do not try another way. Once "   \
       "it is approved, the same call runs.")                                                       \
     X(UPSTREAM_TIMEOUT,                                                                            \
@@ -64,14 +64,33 @@ static const char *const advices[SEMEL_C_COUNT] = {
 #undef X
 };
 
+/* If a person has to decide, the advice names what about. */
+static sm_str advice_about(sm_work *w, const semel_answer *a)
+{
+    if (a->code == SEMEL_C_AWAITING_APPROVAL && a->request.p != NULL)
+        return sm_arena_printf(&w->call,
+                               "Do not make the same call again before request %.*s is approved, "
+                               "and do not try another way. Once it is approved, the same call "
+                               "runs.",
+                               SM_FMT(a->request));
+    sm_str effect = a->blocked_by.p != NULL ? a->blocked_by : a->effect;
+    if (a->code == SEMEL_C_IN_DOUBT && effect.p != NULL)
+        return sm_arena_printf(&w->call,
+                               "Do not make this call again, and do not try another way. A person "
+                               "has to find out whether %.*s happened, and resolve it.",
+                               SM_FMT(effect));
+    return (sm_str){0};
+}
+
 void sm_answer_words(sm_work *w, semel_answer *a)
 {
-    (void)w;
     a->retriable = semel_code_retriable(a->code);
     if (messages[a->code] == NULL)
         return;
     if (a->message.p == NULL)
         a->message = sm_str_from(messages[a->code]);
+    if (a->corrective_action.p == NULL)
+        a->corrective_action = advice_about(w, a);
     if (a->corrective_action.p == NULL)
         a->corrective_action = sm_str_from(advices[a->code]);
 }

@@ -41,8 +41,8 @@ static sm_err refuse(sm_begun *b, semel_code code)
     if (code == SEMEL_C_RETRY_IN_FLIGHT && e->state == SEMEL_S_RUNNING) {
         int64_t left = e->lease_end - b->w->now;
         b->a->retry_after_ms = left < 1000 && left > 0 ? left : 1000;
-    } else if (semel_code_retriable(code)) {
-        b->a->retry_after_ms = code == SEMEL_C_AWAITING_APPROVAL ? 5000 : 1000;
+    } else if (semel_code_retriable(code) && code != SEMEL_C_AWAITING_APPROVAL) {
+        b->a->retry_after_ms = 1000; /* nobody knows when an approval comes */
     }
     return sm_answer_refuse(b->w, b->a, code, SM_OK);
 }

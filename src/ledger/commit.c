@@ -304,8 +304,8 @@ static sm_err end_blindly(semel *s, sm_work *w, const sm_ending *given, const sm
 }
 
 /* One try: under the attempt's own claim, or if the ledger has lost its record, by putting it back.
- * `seen` is the record as the attempt's owner knows it. Without that, the remembered one serves, once
- * the claim was checked against it: that is in the first try, or there is no second one. */
+ * `seen` is the record as the attempt's owner knows it. Without that, the remembered one serves,
+ * once the claim was checked against it: that is in the first try, or there is no second one. */
 static sm_err end_once(semel *s, sm_work *w, const sm_ending *end, const sm_recalled *seen,
                        bool first, const char **result, bool *known)
 {

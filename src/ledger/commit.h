@@ -30,8 +30,8 @@ sm_err sm_ending_body(sm_work *w, const sm_ending *end, const semel_outcome *o, 
  * be written, or not while another attempt runs. */
 sm_err sm_put_back(semel *s, sm_work *w, const sm_recalled *seen, const sm_ending *end);
 
-/* The same for an attempt that still runs. If it is of this handle, its lease is renewed. *back: the
- * record was put back; if not, it need not be. */
+/* The same for an attempt that still runs. If it is of this handle, its lease is renewed. *back:
+ * the record was put back; if not, it need not be. */
 sm_err sm_put_back_running(semel *s, sm_work *w, const sm_recalled *seen, bool ours, bool *back);
 
 #endif

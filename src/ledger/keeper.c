@@ -1,11 +1,11 @@
 /*
  * The keeper: background threads of a ledger handle.
  *
- * One renews the leases of the attempts that this handle runs, and nothing else, so that nothing can
- * make it late. The other writes the journal, takes back claims whose answers were lost, records ends
- * that are owed (running.c), looks at what is due (lost leases, expired requests, people who have not
- * been told), seals the audit trail and purges what its windows allow. Another process could do all of
- * it, except for the claims and ends of this one.
+ * One renews the leases of the attempts that this handle runs, and nothing else, so that nothing
+ * can make it late. The other writes the journal, takes back claims whose answers were lost,
+ * records ends that are owed (running.c), looks at what is due (lost leases, expired requests,
+ * people who have not been told), seals the audit trail and purges what its windows allow. Another
+ * process could do all of it, except for the claims and ends of this one.
  */
 #include <stdlib.h>
 

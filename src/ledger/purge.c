@@ -92,7 +92,8 @@ static sm_err keep(semel *s, sm_work *w, const sm_handle *effect, const sm_hash 
 }
 
 /* Before events are removed, every record that an answer depends on gets a new one. That may take
- * long: if `progress` says stop, *enough is set, and the next purge of this handle goes on there. */
+ * long: if `progress` says stop, *enough is set, and the next purge of this handle goes on there.
+ */
 static sm_err keep_records(semel *s, sm_work *w, uint64_t to, const purge_progress *p, bool *enough,
                            semel_fault *fault)
 {
@@ -122,8 +123,8 @@ static sm_err keep_records(semel *s, sm_work *w, uint64_t to, const purge_progre
 }
 
 /* Finds up to which number events may be removed, and writes the seal. *to is 0 if none may. */
-static sm_err retire_events(semel *s, sm_work *w, const purge_progress *p, bool *enough, uint64_t *to,
-                            semel_fault *fault)
+static sm_err retire_events(semel *s, sm_work *w, const purge_progress *p, bool *enough,
+                            uint64_t *to, semel_fault *fault)
 {
     *to = 0;
     semel_health h;

@@ -47,7 +47,7 @@ static bool by_gateway(const mcp_call *call)
 
 /* The text names the request and the role of who decides. It holds a command only if the contract
  * lets the user approve: a model with a shell would run it. The call is retriable, as the object
- * says, but once it is approved and not after a time: a model that reads a time would come back. */
+ * says, but once it is approved and not after a time. */
 static void advise_approval(mcp_call *call)
 {
     semel_answer *a = &call->a;
@@ -58,8 +58,6 @@ static void advise_approval(mcp_call *call)
         command =
             sm_arena_printf(&call->said, " The user may approve it with: semel approve %.*s%s .",
                             SM_FMT(a->request), call->server->hub->ledger_option);
-    a->retry_after_ms = 0;
-    a->message = SM_STR("A person has to approve this call first; nothing has been done.");
     a->corrective_action = sm_arena_printf(
         &call->said,
         "Do not call this tool again with these arguments before it is approved, and do not try "

@@ -155,6 +155,22 @@ if (!refuses) {
         assert.equal(up.times(order), 1);
     });
 
+    test('a claim that an agent has is not given to another, and its end is put back', async () => {
+        const claimed = [];
+        for (const n of [newOrder(), newOrder()]) {
+            const call = { scope: 'shop/1', tool: 'own', args: { n } };
+            claimed.push({ call, ...(await gw.agent.post('/v1/begin', call)).json });
+        }
+        await lose();
+        const [running, ended] = claimed;
+        assertProblem(await gw.agent2.post('/v1/begin', running.call), 409, 'RETRY_IN_FLIGHT');
+        const done = await gw.agent.post('/v1/commit', { claim: ended.claim, kind: 'success', value: 1 });
+        assert.equal(done.json.result, 'put_back', done.text);
+        const told = new RegExp(`"level":"error".*lost the record.*${ended.effect}`);
+        await eventually('the log tells', () => told.test(gw.log));
+        assert.equal((await gw.agent2.post('/v1/begin', ended.call)).json.outcome.value, 1);
+    });
+
     test('somebody else has begun it meanwhile: what ran is evidence, and both are told of', async () => {
         const order = newOrder();
         const other = await Gateway.start({ contract, env, ledger });

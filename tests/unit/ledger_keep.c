@@ -521,7 +521,8 @@ static bool stop_soon(void *context, uint64_t done, uint64_t total)
     return ++*(unsigned *)context < 2;
 }
 
-/* Records get a new event before their old ones go. That is done in parts, and each part is done once.
+/* Records get a new event before their old ones go. That is done in parts, and each part is done
+ * once.
  */
 static void a_purge_that_is_stopped_goes_on_where_it_was(void **state)
 {

@@ -92,7 +92,8 @@ static void a_claim_whose_record_is_gone_is_put_back_by_the_handle_that_gave_it(
 static void a_claim_that_an_agent_has_is_not_given_to_another_when_its_record_is_lost(void **state)
 {
     (void)state;
-    ledger l = start("{version: 1, tools: {t: {class: write}, u: {class: write, " SHORT_LEASE "}}}");
+    ledger l =
+        start("{version: 1, tools: {t: {class: write}, u: {class: write, " SHORT_LEASE "}}}");
     begin(&l, "t", "{}");
     expect_execute(&l);
     lose(RECORDS);
@@ -158,8 +159,8 @@ static void what_runs_here_is_not_begun_again_though_its_record_cannot_be_put_ba
     end_ledger(&l);
 }
 
-/* The memory store: a commit's first write is overtaken by a renewal of the same claim, and then the
- * store turns out to have lost something. */
+/* The memory store: a commit's first write is overtaken by a renewal of the same claim, and then
+ * the store turns out to have lost something. */
 static semel_store_ops racing;
 static semel *raced;
 static const char *raced_claim; /* NULL: nothing happens */
@@ -189,8 +190,8 @@ static semel_err race_get(semel_store *st, const semel_ref *ref, semel_room *roo
     return SEMEL_E_UNAVAILABLE;
 }
 
-static void a_commit_that_a_renewal_overtook_is_evidence_though_the_store_has_lost_something(
-    void **state)
+static void
+a_commit_that_a_renewal_overtook_is_evidence_though_the_store_has_lost_something(void **state)
 {
     (void)state;
     racing = sm_store_memory;
@@ -218,8 +219,7 @@ int main(void)
         cmocka_unit_test(
             a_commit_that_a_renewal_overtook_is_evidence_though_the_store_has_lost_something),
         cmocka_unit_test(a_run_whose_record_is_gone_is_put_back),
-        cmocka_unit_test(
-            a_claim_that_an_agent_has_is_not_given_to_another_when_its_record_is_lost),
+        cmocka_unit_test(a_claim_that_an_agent_has_is_not_given_to_another_when_its_record_is_lost),
         cmocka_unit_test(a_claim_whose_record_is_gone_is_put_back_by_the_handle_that_gave_it),
         cmocka_unit_test(
             what_runs_here_is_not_begun_again_though_its_record_cannot_be_put_back_yet),
