@@ -89,7 +89,7 @@ typedef struct semel_options {
     semel_approval_fn *on_approval;
     void *on_approval_context;
 
-    /* What says "purge me" and "this was long ago"; 0: the defaults (90 days each). */
+    /* How long audit events and tombstones are kept; 0: 90 days each. */
     int64_t audit_retention_ms;
     int64_t tombstone_ms;
 } semel_options;

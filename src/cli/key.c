@@ -95,7 +95,7 @@ static int make_key(const options *o, work *w)
         return cli_fail(cli_code(fault.code), "%s", fault.text);
     uint8_t nonce[SM_NONCE_BYTES];
     if (getrandom(nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
-        return cli_fail(CLI_INTERNAL, "no random bytes to be had");
+        return cli_fail(CLI_INTERNAL, "the system gives no random bytes");
     e = sm_identify(&w->arena, &w->keyer, w->contracts, &w->call, nonce, &w->identity, &fault);
     if (e == SM_OK && w->identity.strategy != SM_KEY_NONE) {
         sm_buf_str(&w->preimage, sm_buf_view(&w->keyer.preimage));

@@ -295,7 +295,7 @@ void sm_read_headers(sm_loader *l, const sm_json *value, void *out)
             if (sm_header_is(v[j].name, v[i].name))
                 sm_complain(l, name,
                             "\"%.*s\" is there already: header names are the same in "
-                            "capitals and small letters",
+                            "uppercase and lowercase letters",
                             SM_FMT(v[i].name));
         }
         check_header_name(l, name);

@@ -31,7 +31,7 @@ static void check_name(sm_loader *l, const char *whose, const sm_json *name, siz
         right =
             (s.p[i] >= 'a' && s.p[i] <= 'z') || (s.p[i] >= '0' && s.p[i] <= '9') || s.p[i] == '-';
     if (!right)
-        sm_complain(l, name, "%s name is a part of URLs: 1 to %zu small letters, digits and -",
+        sm_complain(l, name, "%s name is a part of URLs: 1 to %zu lowercase letters, digits and -",
                     whose, most);
 }
 

@@ -76,7 +76,7 @@ static bool name_character(char c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
 }
 
-/* A copy in small letters, for host names are the same in both. */
+/* A copy in lowercase: host names ignore case. */
 static sm_str lower(sm_loader *l, sm_str text)
 {
     char *p = sm_loader_alloc(l, text.n + 1, 1);

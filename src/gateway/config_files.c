@@ -65,7 +65,7 @@ static void check_readable(inspection *in, gw_named at, sm_str path)
 
 /* ---- TLS -------------------------------------------------------------------------------------*/
 
-/* A file's bytes for the readers of PEM; NULL, and told, if there are none to be had. */
+/* A file's bytes for the readers of PEM. NULL, with a complaint, if it cannot be read. */
 static BIO *open_pem(inspection *in, gw_named at, sm_str path)
 {
     char bytes[4096];

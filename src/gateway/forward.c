@@ -204,18 +204,6 @@ static sm_err add_configured(sm_arena *a, sm_upstream_call *up, const gw_upstrea
 }
 
 /* A run adds its own; what passes has no run. */
-static sm_err add_trace(sm_arena *a, sm_upstream_call *up, const gw_trace *trace)
-{
-    char text[GW_TRACEPARENT_TEXT];
-    gw_trace_parent(trace, text);
-    sm_str parent = sm_arena_text(a, sm_str_from(text));
-    sm_err e =
-        parent.p == NULL ? SEMEL_E_NOMEM : sm_upstream_header(a, up, SM_STR("traceparent"), parent);
-    return e == SM_OK && trace->state.p != NULL
-               ? sm_upstream_header(a, up, SM_STR("tracestate"), trace->state)
-               : e;
-}
-
 sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api *api, sm_str path,
                         bool write, sm_upstream_call *up, size_t *given, sm_fault *fault)
 {
@@ -255,5 +243,5 @@ sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api 
     sm_err e = c.err == SM_OK ? add_configured(a, up, api, fault) : c.err;
     if (e == SM_OK && api->mcp && q->body.p != NULL)
         e = sm_upstream_header(a, up, SM_STR("Content-Type"), SM_STR("application/json"));
-    return e == SM_OK && !write ? add_trace(a, up, &r->trace) : e;
+    return e == SM_OK && !write ? gw_trace_send(&r->trace, a, up) : e;
 }

@@ -24,7 +24,6 @@
 #include "gateway/server.h"
 
 #define BACKLOG   1024
-#define PAUSE_MS  100 /* when the system lets us accept no more */
 #define UNIX_MODE 0660
 #define FILES_MAX ((size_t)1 << 20) /* that the system lets a process have */
 

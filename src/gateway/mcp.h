@@ -75,7 +75,7 @@ struct mcp_channel {
     sm_buf body;
     sm_str id;                    /* of the request, in the body, as written; absent: none */
     sm_str session_id;            /* as sent; absent: none */
-    sm_str version, method, name; /* of the headers, likewise; empty: sent more than once */
+    sm_str version, method, name; /* of the headers, likewise */
     const sm_http_field *headers; /* for a server over HTTP; for a child, Mcp-Param-* alone */
     sm_str type;                  /* Content-Type of its answer */
     size_t header_count;

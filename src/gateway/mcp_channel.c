@@ -6,9 +6,8 @@
  * request that is under way, else the session's own stream; else it is lost, as it would be without
  * us.
  *
- * A channel belongs to the loop, but for two moments: its client hangs up (on_gone), and its answer
- * went out (on_sent). Those are posted; a channel that was answered stays until no such post can
- * come any more, which the lock decides.
+ * A channel belongs to the loop, except when its client hangs up (on_gone). That is posted. A
+ * channel that was answered stays until no such post can come any more, which the lock decides.
  */
 #include "gateway/mcp.h"
 

@@ -241,19 +241,6 @@ static void copy_text(char out[SM_HANDLE_TEXT], sm_str text)
     out[n] = '\0';
 }
 
-static sm_err add_trace(gw_run *run)
-{
-    char text[GW_TRACEPARENT_TEXT];
-    gw_trace_parent(&run->trace, text);
-    sm_str parent = sm_arena_text(&run->arena, sm_str_from(text));
-    sm_err e = parent.p == NULL
-                   ? SEMEL_E_NOMEM
-                   : sm_upstream_header(&run->arena, &run->up, SM_STR("traceparent"), parent);
-    if (e == SM_OK && run->trace.state.p != NULL)
-        e = sm_upstream_header(&run->arena, &run->up, SM_STR("tracestate"), run->trace.state);
-    return e;
-}
-
 /* The attempt is ours. If it cannot be sent after all, the claim is given back: nothing was done.
  * This is the only way to send, and a run passes it once: from here on the ledger begins nothing
  * for it. */
@@ -325,7 +312,8 @@ static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, s
         return SM_OK; /* it is asked again */
     sm_err e = run->ops->prepare == NULL ? SM_OK : run->ops->prepare(run, c, args, fault);
     run->prepared = e == SM_OK;
-    return e == SM_OK && !run->ops->hands_over ? add_trace(run) : e;
+    return e == SM_OK && !run->ops->hands_over ? gw_trace_send(&run->trace, &run->arena, &run->up)
+                                               : e;
 }
 
 /* Our attempt has ended in doubt: what is said of that says why. */
@@ -510,7 +498,8 @@ static void settle(gw_run *run, semel_answer *a)
 static void resend(gw_run *run, semel_answer *a)
 {
     sm_err e = sm_resend(run->g->ledger, &run->effect, SM_RUN_LEASE_MS, a);
-    if (e == SM_OK && a->verdict == SEMEL_EXECUTE && add_trace(run) == SM_OK)
+    if (e == SM_OK && a->verdict == SEMEL_EXECUTE &&
+        gw_trace_send(&run->trace, &run->arena, &run->up) == SM_OK)
         execute(run, a);
     else
         gw_run_end(run); /* somebody else was faster, or it is to be tried later */

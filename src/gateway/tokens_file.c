@@ -107,7 +107,7 @@ static void read_entry(sm_loader *l, const sm_json *value, gw_token *out)
     if (l->report->errors != errors)
         return;
     if (!right_id(e.id))
-        sm_complain(l, value, "an id has %u small letters and digits", GW_ID_TEXT);
+        sm_complain(l, value, "an id has %u lowercase letters and digits", GW_ID_TEXT);
     else if (gw_token_right(e.name, e.scope, &fault) != SM_OK)
         sm_complain(l, value, "%s", fault.text);
     else if (!sm_hash_parse(e.sha256, &out->hash))

@@ -73,3 +73,15 @@ void gw_trace_parent(const gw_trace *t, char out[GW_TRACEPARENT_TEXT])
 {
     snprintf(out, GW_TRACEPARENT_TEXT, "00-%.32s-%.16s-%02d", t->id, t->span, t->sampled);
 }
+
+sm_err gw_trace_send(const gw_trace *t, sm_arena *a, sm_upstream_call *up)
+{
+    char text[GW_TRACEPARENT_TEXT];
+    gw_trace_parent(t, text);
+    sm_str parent = sm_arena_text(a, sm_str_from(text));
+    sm_err e =
+        parent.p == NULL ? SEMEL_E_NOMEM : sm_upstream_header(a, up, SM_STR("traceparent"), parent);
+    return e == SM_OK && t->state.p != NULL
+               ? sm_upstream_header(a, up, SM_STR("tracestate"), t->state)
+               : e;
+}

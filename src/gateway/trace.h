@@ -7,6 +7,7 @@
 #ifndef SM_GATEWAY_TRACE_H
 #define SM_GATEWAY_TRACE_H
 
+#include "effect/upstream.h"
 #include "gateway/request.h"
 
 /* Room for a traceparent and its NUL. */
@@ -18,5 +19,8 @@ void gw_trace_start(gw_trace *t, sm_str parent, sm_str state);
 
 /* The header for a request of ours: the trace, and our span as its parent. */
 void gw_trace_parent(const gw_trace *t, char out[GW_TRACEPARENT_TEXT]);
+
+/* Adds the headers of the trace to a request. */
+sm_err gw_trace_send(const gw_trace *t, sm_arena *a, sm_upstream_call *up);
 
 #endif

@@ -54,7 +54,8 @@ typedef struct sm_keeper {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake; /* CLOCK_MONOTONIC */
-    pthread_t renewer;   /* started by the first semel_run; nothing else may delay a renewal */
+    pthread_t renewer; /* started by the first attempt that this handle runs; nothing else may delay
+                          a renewal */
     pthread_cond_t beat; /* CLOCK_MONOTONIC */
     bool started, renewing, stop;
     bool stir;                               /* something became due */
