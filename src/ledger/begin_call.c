@@ -196,7 +196,7 @@ sm_err sm_begun_compare(sm_begun *b, sm_drift *out)
 /* ---- what it acts on -------------------------------------------------------------------------*/
 
 /* Whether the recorded effect answers this call no more, because others have written the resource
- * since. */
+ * since, or may have. */
 static sm_err compare_resource(sm_begun *b, sm_drift drift, bool *overwritten)
 {
     sm_work *w = b->w;
