@@ -40,6 +40,16 @@ test('each preset has a contract without mistakes, which can be printed', () => 
     }
 });
 
+test('a preset is printed for one proxy, so that the presets of others stay in use', () => {
+    const print = (...args) => execFileSync(semel, ['contract', 'preset', ...args], { encoding: 'utf8' });
+    for (const name of names) {
+        assert.match(print(name), new RegExp(`^  proxy\\.${name}:$`, 'm'));
+        assert.match(print(name, 'pay-2'), /^  proxy\.pay-2:$/m);
+        assert.ok(!/proxy\.(\*|stripe)/.test(print(name, 'pay')));
+    }
+    assert.throws(() => print('stripe', '*'), /a proxy's name has lowercase letters/);
+});
+
 const form = { 'content-type': 'application/x-www-form-urlencoded' };
 test('stripe: fresh keys of the SDK are one action, a lost answer is asked for again, card numbers are not stored', async () => {
     const key = (n) => ({ headers: { ...form, 'idempotency-key': `fresh-${n}` } });
