@@ -142,6 +142,7 @@ typedef struct writing {
     sm_digest digest;
     sm_buf out;
     bool unpacked; /* the body was compared without its Content-Encoding */
+    bool parted;   /* it was read as multipart */
 } writing;
 
 /* The values of a header, of which there may be several, as servers join them. */
@@ -205,15 +206,6 @@ static sm_str signer(sm_arena *a, sm_str value)
                            place);
 }
 
-/* A Content-Type without its boundary, which is new for every request. */
-static sm_str without_boundary(sm_arena *a, sm_str value)
-{
-    const char *end = memchr(value.p, ';', value.n);
-    return gw_parameter(a, value, "boundary").p == NULL || end == NULL
-               ? value
-               : sm_header_trim((sm_str){value.p, (size_t)(end - value.p)});
-}
-
 static sm_err put_value(writing *w, sm_str name, sm_str value)
 {
     sm_header header = {.name = name, .value = SM_STR("")};
@@ -226,10 +218,11 @@ static sm_err put_value(writing *w, sm_str name, sm_str value)
     }
     if (sm_header_secret(&header) || !sm_utf8_valid(value))
         return put_hidden(w, name, value);
-    if (sm_header_is(name, SM_STR("content-type")))
-        value = without_boundary(w->arena, value);
+    /* A boundary is new for every request, and its form was read. */
+    if (w->parted && sm_header_is(name, SM_STR("content-type")))
+        value = gw_parameter_drop(w->arena, value, "boundary");
     sm_json_put_string(&w->out, value);
-    return SM_OK;
+    return value.p == NULL ? SEMEL_E_NOMEM : SM_OK;
 }
 
 static bool came_before(const writing *w, size_t at)
@@ -309,6 +302,14 @@ static bool put_json(writing *w, sm_str bytes)
            sm_json_canon(body, &w->out, bytes, NULL) == SM_OK;
 }
 
+static bool put_multipart(writing *w, sm_str type, sm_str bytes)
+{
+    sm_str charset = gw_parameter(w->arena, type, "charset");
+    return (charset.p == NULL || sm_header_is(charset, SM_STR("utf-8"))) &&
+           gw_form_multipart(w->arena, &w->digest, bytes, gw_parameter(w->arena, type, "boundary"),
+                             &w->out);
+}
+
 /* Appends the body as what its label says that it is. False: it cannot be read so. */
 static bool put_read(writing *w, sm_str type, sm_str bytes)
 {
@@ -322,10 +323,10 @@ static bool put_read(writing *w, sm_str type, sm_str bytes)
              sm_type_is_utf8(type))
         right = gw_form_urlencoded(w->arena, bytes, &w->out);
     else if (sm_header_is(media, SM_STR("multipart/form-data")))
-        right = gw_form_multipart(w->arena, &w->digest, bytes,
-                                  gw_parameter(w->arena, type, "boundary"), &w->out);
+        right = w->parted = put_multipart(w, type, bytes);
     if (right && w->out.err == SM_OK && w->out.len <= SM_JSON_BYTES_MAX - 1024)
         return true;
+    w->parted = false;
     w->out.len = before;
     w->out.err = SM_OK;
     return false;

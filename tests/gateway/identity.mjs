@@ -152,7 +152,8 @@ test('a form counts by its fields', async () => {
     const as = (one, two) => pair({ body: one, headers: urlencoded }, { body: two, headers: urlencoded });
     for (const [one, two] of [['a=1&b=2', 'b=2&a=1'], ['a=x+y', 'a=x%20y'], ['a=%41', 'a=A'], ['a=1&&b=2', 'a=1&b=2']])
         assert.ok(replayed(await as(one, two)), two);
-    for (const [one, two] of [['a=1', 'a=2'], ['a=1&a=2', 'a=2&a=1'], ['a=1&a=2', 'a=1'], ['a', 'a='], ['a=1', 'A=1'], ['a=%ff', 'a=%fe'], ['a=%zz', 'a=zz'], ['a[]=1', 'a=1']])
+    for (const [one, two] of [['a=1', 'a=2'], ['a=1&a=2', 'a=2&a=1'], ['a=1&a=2', 'a=1'], ['a', 'a='], ['a=1', 'A=1'], ['a=%ff', 'a=%fe'], ['a=%zz', 'a=zz'], ['a[]=1', 'a=1'],
+        ['a=1;b=2', 'b=2;a=1'], ['a=1;b=2', 'a=1;b=3'], ['a=1&a[]=2', 'a[]=2&a=1'], ['a=1&A=2', 'A=2&a=1'], ['i[][n]=1&i[][p]=2', 'i[][p]=2&i[][n]=1']])
         assert.ok(ran(await as(one, two)), two);
 });
 
@@ -173,6 +174,15 @@ test('multipart counts by its parts: a new boundary is nothing, a file counts by
         [base[0], file(Buffer.from([1, 2, 3]), 'a.bin', 'image/png')], [...base, base[0]], [['order', '7', '; x="1"'], base[1]],
         [['order', '7', '', 'Content-Transfer-Encoding: base64\r\n'], base[1]],
     ]) assert.ok(ran(await pair(multipart('one', base), multipart('two', other))), JSON.stringify(other));
+    assert.ok(ran(await pair(multipart('one', [['a', '1'], ['a[]', '2']]), multipart('two', [['a[]', '2'], ['a', '1']]))), 'names that some servers take for one');
+    // Other parameters of the type count, and the boundary does where the parts could not be read.
+    const typed = (boundary, more) => ({ ...multipart(boundary, base), headers: { 'content-type': `multipart/form-data; boundary=${boundary}${more}` } });
+    assert.ok(replayed(await pair(typed('one', '; charset=utf-8'), typed('two', '; charset=utf-8'))));
+    for (const more of ['; charset=utf-8', '; x=1']) assert.ok(ran(await pair(typed('one', ''), typed('one', more))), more);
+    assert.ok(ran(await pair(typed('one', '; charset=utf-8'), typed('one', '; charset=utf-7'))));
+    const both = Buffer.concat([multipart('one', base).body, multipart('two', [['order', '8']]).body]);
+    const as = (boundary) => ({ body: both, headers: { 'content-type': `multipart/form-data; boundary=${boundary}` } });
+    assert.ok(ran(await pair(as('one'), as('two'))), 'one body, two boundaries');
     // What cannot be read as multipart counts by its bytes.
     const broken = (boundary) => ({ body: `--${boundary}\r\nno head`, headers: { 'content-type': `multipart/form-data; boundary=${boundary}` } });
     assert.ok(replayed(await pair(broken('one'), broken('one'))));
@@ -355,6 +365,23 @@ test('a state that is set: PUT A, PUT B, PUT A asks the API three times', async 
         assert.ok(ran(await set('A')));
         assert.ok(ran(await send(target, { method: 'DELETE' })));
     }
+});
+
+test('a state that may have been set: PUT A, PUT B without an answer, PUT A asks the API again', async () => {
+    up.habit('half', (upstream, entry, response) => {
+        if (JSON.parse(entry.body).to === 'B') return response.destroy();
+        response.writeHead(200, { 'content-type': 'application/json' });
+        return response.end('{}');
+    });
+    const target = `/half/${newOrder()}`;
+    const set = (to) => send(target, { method: 'PUT', body: { to } });
+    assert.ok(ran(await set('A')));
+    assertProblem((await set('B')).answer, 409, 'IN_DOUBT');
+    assert.ok(ran(await set('A')));
+    assert.ok(replayed(await set('A')));
+    const held = await set('B');
+    assertProblem(held.answer, 409, 'IN_DOUBT');
+    assert.equal(held.asked, 0);
 });
 
 test('an upload in parts sets what its path names when it is completed', async () => {
