@@ -6,6 +6,7 @@
 
 #include "base/duration.h"
 #include "core/identity.h"
+#include "core/request.h"
 #include "core/wire.h"
 
 typedef struct check {

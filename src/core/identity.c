@@ -2,7 +2,8 @@
 #include "core/identity.h"
 
 #include "base/limits.h"
-#include "core/wire.h"
+#include "core/request.h"
+#include "json/canon.h"
 #include "json/diff.h"
 
 #define SECRETS_MAX 256u /* that are left out one by one */
@@ -132,57 +133,20 @@ static sm_err project(sm_arena *a, const sm_contract *c, sm_identity *out, sm_fa
     return e == SM_OK || e == SEMEL_E_BAD_ARGUMENTS ? e : out_of_memory(e, fault);
 }
 
-static bool is_method(const sm_json *value, const char *const *methods)
-{
-    bool is = false;
-    for (; value != NULL && value->type == SM_JSON_STRING && *methods != NULL && !is; methods++)
-        is = sm_header_is(sm_json_text(value), sm_str_from(*methods));
-    return is;
-}
-
-/* A request of S3 about an upload in parts, which has its id in the query. */
-static bool is_upload(const sm_json *query)
-{
-    static const char name[] = "uploadId=";
-    sm_str q = query != NULL && query->type == SM_JSON_STRING ? sm_json_text(query) : (sm_str){0};
-    for (size_t i = 0; i + sizeof name - 1 <= q.n; i++) {
-        if ((i == 0 || q.p[i - 1] == '&') && memcmp(q.p + i, name, sizeof name - 1) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Whether an HTTP request sets what its path names, by its method or by a header that some servers
- * take the method from. A part of an upload sets nothing; the POST that completes it does. */
-static bool sets_path(const sm_json *request)
-{
-    static const char *const setting[] = {"PUT", "PATCH", "DELETE", NULL};
-    static const char *const completing[] = {"POST", NULL};
-    bool upload = is_upload(sm_json_find(request, SM_STR("query")));
-    const char *const *methods = upload ? completing : setting;
-    const sm_json *headers = sm_json_find(request, SM_STR("headers"));
-    bool sets = is_method(sm_json_find(request, SM_STR("method")), methods);
-    if (headers == NULL || headers->type != SM_JSON_OBJECT)
-        return sets;
-    const sm_json *name = headers + 1;
-    for (uint32_t i = 0; i < headers->len; i++, name = sm_json_next(name + 1))
-        sets = sets || (sm_header_method(sm_json_text(name)) && is_method(name + 1, methods));
-    return sets;
-}
-
 /* The rule by which a call acts on a resource; NULL: it acts on none. */
-static const sm_resource_rule *resource_rule(const sm_identity *id)
+static const sm_resource_rule *resource_rule(sm_arena *a, const sm_identity *id)
 {
     static const sm_resource_rule path = {.fields = {.v = &http_named[1], .n = 1}};
     if (id->contract->resource.fields.n > 0)
         return &id->contract->resource;
-    return id->http && sets_path(id->filled) ? &path : NULL;
+    return id->http && sm_request_sets_path(a, id->filled) ? &path : NULL;
 }
 
 /* A call that has none of the fields acts on no resource. */
-static sm_err find_resource(sm_keyer *k, const sm_call *call, sm_identity *id, sm_fault *fault)
+static sm_err find_resource(sm_arena *a, sm_keyer *k, const sm_call *call, sm_identity *id,
+                            sm_fault *fault)
 {
-    const sm_resource_rule *rule = resource_rule(id);
+    const sm_resource_rule *rule = resource_rule(a, id);
     const sm_json *values[SM_POINTERS_MAX];
     bool any = false;
     for (uint32_t i = 0; rule != NULL && i < rule->fields.n; i++) {
@@ -222,15 +186,18 @@ static bool may_read(const sm_contract *c)
     return may;
 }
 
-bool sm_call_reads(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str args)
+bool sm_call_reads(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str text,
+                   const sm_json **args)
 {
     const sm_contract *c = sm_contracts_find(set, tool);
-    sm_call call = {.tool = tool, .args_text = args};
+    sm_call call = {.tool = tool, .args_text = text};
     sm_identity found = {0};
-    return c != NULL && may_read(c) &&
-           sm_json_read(a, args, &sm_json_default_limits, &call.args, NULL) == SM_OK &&
-           find_contract(a, set, &call, &found, NULL) == SM_OK &&
-           found.contract->class == SM_CLASS_READ;
+    bool reads = c != NULL && may_read(c) &&
+                 sm_json_read(a, text, &sm_json_default_limits, &call.args, NULL) == SM_OK &&
+                 find_contract(a, set, &call, &found, NULL) == SM_OK &&
+                 found.contract->class == SM_CLASS_READ;
+    *args = reads ? call.args : NULL;
+    return reads;
 }
 
 sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,
@@ -263,7 +230,7 @@ sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_c
         if (e != SM_OK)
             return e;
     }
-    e = find_resource(k, call, out, fault);
+    e = find_resource(a, k, call, out, fault);
     return e != SM_OK
                ? e
                : sm_key_make(k, out->strategy, call, out->projected, nonce, &out->key, fault);
@@ -330,24 +297,6 @@ sm_drift sm_identity_drift(const sm_identity *earlier, const sm_identity *later)
 
 /* ---- what is not stored ----------------------------------------------------------------------*/
 
-bool sm_name_secret(sm_str name)
-{
-    static const char *const ends[] = {"password", "passwd", "token", "secret", "apikey"};
-    char plain[16]; /* its end, letters alone */
-    size_t n = 0;
-    for (size_t i = name.n; i > 0 && n < sizeof plain; i--) {
-        char c = (char)(name.p[i - 1] | 0x20);
-        if (c >= 'a' && c <= 'z')
-            plain[sizeof plain - ++n] = c;
-    }
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        size_t length = strlen(ends[i]);
-        if (n >= length && memcmp(plain + sizeof plain - length, ends[i], length) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* The places where a mark stands. */
 typedef struct redaction {
     sm_arena *arena;
@@ -357,11 +306,16 @@ typedef struct redaction {
     sm_str way[SM_JSON_DEPTH_MAX]; /* to what is looked at */
 } redaction;
 
-static sm_err mark_place(redaction *r, const sm_pointer *p)
+static sm_err put_place(redaction *r, const sm_pointer *p, const sm_json *value)
 {
     r->found++;
     sm_err e = sm_places_add(r->gone, r->arena, p, NULL);
-    return e == SM_OK ? sm_places_add(r->marked, r->arena, p, r->mark) : e;
+    return e == SM_OK ? sm_places_add(r->marked, r->arena, p, value) : e;
+}
+
+static sm_err mark_place(redaction *r, const sm_pointer *p)
+{
+    return put_place(r, p, r->mark);
 }
 
 /* Marks the members below `v` whose names are those of secrets. */
@@ -410,6 +364,30 @@ static sm_err mark_body(redaction *r, const sm_json *args)
     return e;
 }
 
+/* Secrets in the query of an HTTP request. */
+static sm_err mark_query(redaction *r, const sm_contract *c, const sm_json *args)
+{
+    r->way[0] = SM_STR("query");
+    const sm_pointer place = {.tokens = r->way, .count = 1};
+    const sm_json *query = sm_json_find(args, r->way[0]), *text = NULL;
+    bool gone = query == NULL || query->type != SM_JSON_STRING;
+    for (uint32_t i = 0; i < c->redact.n && !gone; i++)
+        gone = sm_pointer_overlap(&c->redact.v[i], &place);
+    if (gone)
+        return SM_OK;
+    sm_str safe = sm_query_redact(r->arena, sm_json_text(query));
+    if (safe.p == sm_json_text(query).p)
+        return SM_OK;
+    sm_buf json;
+    sm_buf_init(&json, SM_ARENA_MAX);
+    sm_json_put_string(&json, safe);
+    sm_err e = safe.p == NULL ? SEMEL_E_NOMEM : json.err;
+    if (e == SM_OK)
+        e = sm_json_read(r->arena, sm_buf_view(&json), &sm_json_args_limits, &text, NULL);
+    sm_buf_fini(&json);
+    return e == SM_OK ? put_place(r, &place, text) : e;
+}
+
 sm_err sm_redact(sm_arena *a, const sm_identity *id, const sm_json **out)
 {
     const sm_contract *c = id->contract;
@@ -432,6 +410,8 @@ sm_err sm_redact(sm_arena *a, const sm_identity *id, const sm_json **out)
     }
     if (e == SM_OK && id->http)
         e = mark_body(&r, id->filled);
+    if (e == SM_OK && id->http)
+        e = mark_query(&r, c, id->filled);
     if (e == SM_OK && r.found > 0)
         e = sm_json_drop(a, id->filled, r.gone, out);
     if (e == SM_OK && r.found > 0)

@@ -286,6 +286,64 @@ test('a read that a header makes a write of is refused', async () => {
         assertProblem((await send('/ok', { proxy: 'reads', body: {}, headers: { [name]: 'DELETE' } })).answer, 400, 'BAD_ARGUMENTS');
 });
 
+test('a read that a field makes a write of is refused', async () => {
+    const refuses = async (target, options = {}) => {
+        const { answer, asked } = await send(target, { proxy: 'reads', ...options });
+        if (options.method !== 'HEAD') assertProblem(answer, 400, 'BAD_ARGUMENTS', /another method/);
+        assert.equal(answer.status, 400);
+        assert.equal(asked, 0);
+    };
+    for (const query of ['_method=DELETE', 'a=1&_method=put', '%5Fm%65thod=DELETE', 'a=1;_method=DELETE', '.method=DELETE', '+_method=DELETE', '_method%5B%5D=DELETE', 'X-HTTP-Method-Override=DELETE'])
+        for (const method of ['GET', 'HEAD', 'POST']) await refuses(`/ok?${query}`, { method });
+    const json = (body, type = 'application/json') => ({ body, headers: { 'content-type': type } });
+    const bodies = [
+        json('_method=DELETE', urlencoded['content-type']), json('a=1;_method=DELETE', urlencoded['content-type']), json('a=1&a[]=2&%5Fmethod=DELETE', urlencoded['content-type']),
+        json('{"_method":"DELETE"}'), json('{"a":1,"a":2,"\\u005fmethod":"DELETE"}'), json('{"_method":"DELETE"}', 'application/vnd.api+json'), json('{"_method":"DELETE"} '.padEnd(900_000)),
+        multipart('one', [['_method', 'DELETE']]), multipart('one', [['_method', 'DELETE'], ['a', '1'], ['a[]', '1']]),
+        { body: zlib.gzipSync('{"_method":"DELETE"}'), headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' } },
+        { body: zlib.deflateSync('{"_method":"DELETE"}'), headers: { 'content-type': 'application/json', 'content-encoding': 'deflate' } },
+        json(Buffer.from('{"_method":"DELETE"}', 'utf16le'), 'application/json; charset=utf-16'),
+    ];
+    for (const body of bodies) await refuses('/ok', body);
+    await refuses('/ok', { method: 'GET', ...bodies[0] });
+    // Other names pass, and so does what is said about the name.
+    for (const target of ['/ok?method=x', '/ok?payment_method=card&_methods=1'])
+        for (const method of ['GET', 'POST']) assert.equal((await send(target, { proxy: 'reads', method })).asked, 1, target);
+    const odd = (text) => json(`{"a":1,"a":2,"text":${JSON.stringify(text)}}`);
+    for (const body of [json('{"tools":[{"_method":"DELETE"}]}'), json('method=x&payment_method=y', urlencoded['content-type']), odd('the field "_method" is one'), json('_method=1', 'text/plain')])
+        assert.equal((await send('/ok', { proxy: 'reads', ...body })).asked, 1, String(body.body));
+});
+
+test('a secret in the query is stored nowhere, and still counts', async () => {
+    const secret = `hush-${newOrder()}`;
+    const names = ['access_token', 'api_key', 'password', 'key', 'sig', 'X-Amz-Signature', 'client%5Fsecret', 'user[password]'];
+    const target = `${fresh()}?page=2&${names.map((name) => `${name}=${secret}`).join('&')};auth=${secret}&empty`;
+    const first = await send(target, { body: { n: 1 } });
+    assert.ok(ran(first));
+    assert.ok(up.seen.at(-1).raw.includes(secret), 'the API gets it');
+    assert.ok(replayed(await send(target, { body: { n: 1 } })));
+    assert.ok(ran(await send(target.replace(secret, 'hush-other'), { body: { n: 1 } })), 'another secret is another action');
+    const effect = first.answer.headers['semel-effect'];
+    const shown = (await gw.admin.get(`/v1/effects/${effect}`)).json;
+    assert.equal(shown.args.query, `page=2&${names.map((name) => `${name}=[redacted]`).join('&')};auth=[redacted]&empty`);
+    const key = { 'idempotency-key': `query-${newOrder()}` };
+    const keyed = (value) => send(`${target}&token=${value}`, { body: { n: 1 }, headers: key });
+    assert.ok(ran(await keyed('one')));
+    assertProblem((await keyed('two')).answer, 422, 'KEY_CONFLICT');
+    // In doubt, awaiting approval, refused: nothing that anybody reads has it.
+    up.habit('gone', (upstream, entry, response) => response.destroy());
+    assertProblem((await send(`/gone/${newOrder()}?token=${secret}`, { body: {} })).answer, 409, 'IN_DOUBT');
+    const abort = new AbortController();
+    const asked = gw.agent.post(`/proxy/asked${fresh()}?token=${secret}`, {}, { headers: { 'semel-scope': 'shop/identity' }, signal: abort.signal }).catch(() => null);
+    await eventually('it waits', async () => (await gw.approver.get('/v1/approvals')).text.includes('token=[redacted]'));
+    abort.abort();
+    await asked;
+    for (const path of ['/v1/approvals', '/v1/effects?limit=500', `/v1/effects/${effect}/events`, `/v1/effects/${effect}`])
+        assert.ok(!(await gw.admin.get(path)).text.includes(secret), path);
+    await eventually('the log has come so far', () => gw.log.includes(effect));
+    assert.ok(!gw.log.includes(secret), 'nor has the log');
+});
+
 test('secrets of a body, a form or a header are stored nowhere, and still count', async () => {
     const secret = `hush-${newOrder()}`;
     const body = { user: 'ann', password: secret, deep: [{ client_secret: secret, accessToken: secret }], tokens: 3 };
@@ -348,10 +406,10 @@ test('many retries of a lost answer at once: one is sent', async () => {
 });
 
 test('a state that is set: PUT A, PUT B, PUT A asks the API three times', async () => {
-    for (const [method, headers] of [['PUT', {}], ['PATCH', {}], ['POST', { 'x-http-method-override': 'put' }],
-        ['POST', { X_Method_Override: 'PATCH' }]]) {
+    for (const [method, headers, query = '', field = {}] of [['PUT', {}], ['PATCH', {}], ['POST', { 'x-http-method-override': 'put' }],
+        ['POST', { X_Method_Override: 'PATCH' }], ['POST', {}, '?_method=put'], ['POST', {}, '', { _method: 'PUT' }]]) {
         const target = fresh();
-        const set = (to, more = {}) => send(target, { method, headers, body: { to }, ...more });
+        const set = (to, more = {}) => send(`${target}${query}`, { method, headers, body: { to, ...field }, ...more });
         assert.ok(ran(await set('A')));
         assert.ok(replayed(await set('A')));
         assert.ok(ran(await send(fresh(), { method, headers, body: { to: 'B' } })));
