@@ -178,26 +178,39 @@ static sm_err find_contract(sm_arena *a, const sm_contracts *set, const sm_call 
     return settle_arguments(a, c, call->args, out, fault);
 }
 
-static bool may_read(const sm_contract *c)
+static bool reads_or_asks(const sm_contract *c)
 {
-    bool may = c->class == SM_CLASS_READ;
+    return c->class == SM_CLASS_READ || c->approval.on;
+}
+
+/* Whether some call of the tool does. */
+static bool may_matter(const sm_contract *c)
+{
+    bool may = reads_or_asks(c);
     for (uint32_t i = 0; i < c->variant_count && !may; i++)
-        may = c->variants[i].contract.class == SM_CLASS_READ;
+        may = reads_or_asks(&c->variants[i].contract);
     return may;
 }
 
-bool sm_call_reads(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str text,
-                   const sm_json **args)
+void sm_call_look(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str args, sm_look *out)
 {
     const sm_contract *c = sm_contracts_find(set, tool);
-    sm_call call = {.tool = tool, .args_text = text};
+    sm_call call = {.tool = tool, .args_text = args};
     sm_identity found = {0};
-    bool reads = c != NULL && may_read(c) &&
-                 sm_json_read(a, text, &sm_json_default_limits, &call.args, NULL) == SM_OK &&
-                 find_contract(a, set, &call, &found, NULL) == SM_OK &&
-                 found.contract->class == SM_CLASS_READ;
-    *args = reads ? call.args : NULL;
-    return reads;
+    *out = (sm_look){0};
+    if (c == NULL || !may_matter(c) ||
+        sm_json_read(a, args, &sm_json_default_limits, &call.args, NULL) != SM_OK ||
+        find_contract(a, set, &call, &found, NULL) != SM_OK)
+        return;
+    out->args = call.args;
+    out->reads = found.contract->class == SM_CLASS_READ;
+    out->asks = !out->reads && sm_contract_asks(found.contract, found.filled);
+}
+
+bool sm_contract_asks(const sm_contract *c, const sm_json *filled)
+{
+    const sm_approval *ap = &c->approval;
+    return ap->on && (ap->when.n == 0 || sm_conditions_hold(&ap->when, filled, true));
 }
 
 sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,

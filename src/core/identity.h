@@ -42,10 +42,17 @@ typedef struct sm_identity {
 sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,
                    const uint8_t *nonce, sm_identity *out, sm_fault *fault);
 
-/* Whether the contract says that this call only reads: it needs no record. Then *args are its
- * arguments. False also if the contract refuses the call. */
-bool sm_call_reads(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str text,
-                   const sm_json **args);
+/* What a contract says of a call before it is asked for. All false if the contract refuses it. */
+typedef struct sm_look {
+    bool reads;          /* it only reads, and needs no record */
+    bool asks;           /* a person has to approve it */
+    const sm_json *args; /* its arguments, if either is set */
+} sm_look;
+
+void sm_call_look(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str args, sm_look *out);
+
+/* Whether a call with these full arguments needs approval. */
+bool sm_contract_asks(const sm_contract *c, const sm_json *filled);
 
 /* How a call compares with an earlier one of the same key. */
 typedef enum sm_drift {

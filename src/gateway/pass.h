@@ -15,6 +15,12 @@ sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api 
 /* The arguments of the call that it is (proxy_args.c); `n` headers of the client are passed on. */
 sm_err gw_proxy_args(const gw_request *r, sm_arena *a, const gw_upstream_api *api,
                      const sm_http_field *headers, size_t n, sm_str path, sm_str *out);
+
+/* Takes the headers out of a request that the configuration ignores, of the first *given: all but
+ * credentials, without which the API would refuse it. Cookies go. Whether there were any
+ * (proxy_args.c). */
+bool gw_proxy_leave(const gw_upstream_api *api, sm_upstream_call *up, size_t *given);
+
 void gw_proxy_refuse(gw_request *r, sm_err e, const sm_fault *fault);
 
 /* Whether the request asks for another path than its own, which no request may (override.c). */

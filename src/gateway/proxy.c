@@ -118,9 +118,8 @@ static void pass(gw_request *r, const gw_upstream_api *api, sm_str path, bool ju
 }
 
 /* Finds the contracts that the call comes under: those in use, if they list the proxy's tool, else
- * those of its preset. If they say that it reads, in spite of its method, *args are its arguments.
- */
-static sm_err choose_contracts(gw_run *run, const gw_upstream_api *api, const sm_json **args)
+ * those of its preset. And what they say of the call. */
+static sm_err choose_contracts(gw_run *run, const gw_upstream_api *api, sm_look *out)
 {
     gw_own *own = gw_own_get();
     const semel_call *call = &run->ask.call;
@@ -132,7 +131,7 @@ static sm_err choose_contracts(gw_run *run, const gw_upstream_api *api, const sm
         set = sm_contracts_hold(api->contracts);
     }
     run->ask.contracts = set;
-    sm_call_reads(&own->arena, set, call->tool, call->args, args);
+    sm_call_look(&own->arena, set, call->tool, call->args, out);
     return SM_OK;
 }
 
@@ -151,13 +150,16 @@ static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
     call->tool = sm_arena_printf(a, "proxy.%.*s", SM_FMT(api->name));
     run->ask.http = true;
     sm_err e = gw_proxy_request(r, a, api, path, true, &run->up, &given, &fault);
-    const sm_json *args = NULL;
+    sm_look look = {0};
     if (e == SM_OK)
         e = gw_proxy_args(r, a, api, run->up.headers, given, path, &call->args);
     if (e == SM_OK)
-        e = choose_contracts(run, api, &args);
-    if (e == SM_OK && args != NULL) {
-        bool other = gw_asks_other_method(r, a, args);
+        e = choose_contracts(run, api, &look);
+    /* An approval must cover all that is sent, and headers that vary would need one each. */
+    if (e == SM_OK && look.asks && gw_proxy_leave(api, &run->up, &given))
+        e = gw_proxy_args(r, a, api, run->up.headers, given, path, &call->args);
+    if (e == SM_OK && look.reads) {
+        bool other = gw_asks_other_method(r, a, look.args);
         gw_run_free(run);
         if (other)
             refuse_override(r);

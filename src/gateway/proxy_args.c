@@ -7,6 +7,9 @@
  * an equal request must have it with the same value (core/identity.c). Or the configuration says
  * that it does not matter: it is under `loose_headers`, which only an approval looks at. Or it is
  * known to say nothing about the action: it is in no argument.
+ *
+ * A call that a person has to approve is sent without those that do not matter (gw_proxy_leave):
+ * the approver sees all that is sent, and a header that varies does not make it another request.
  */
 #include <strings.h>
 
@@ -131,6 +134,21 @@ static kind kind_of(const gw_upstream_api *api, sm_str name)
     return listed(name, LIST(naming), true) || sm_header_method(name) || sm_header_secret(&header)
                ? NAMES
                : OTHER;
+}
+
+bool gw_proxy_leave(const gw_upstream_api *api, sm_upstream_call *up, size_t *given)
+{
+    size_t kept = 0, n = up->request.header_count;
+    for (size_t i = 0; i < n; i++) {
+        sm_http_field h = up->headers[i];
+        sm_header header = {.name = h.name, .value = SM_STR("")};
+        bool credential = sm_header_secret(&header) && !sm_header_alike(h.name, SM_STR("cookie"));
+        if (i >= *given || credential || kind_of(api, h.name) != LOOSE)
+            up->headers[kept++] = h;
+    }
+    up->request.header_count = kept;
+    *given -= n - kept;
+    return kept < n;
 }
 
 typedef struct writing {

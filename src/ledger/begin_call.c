@@ -71,8 +71,7 @@ sm_err sm_begun_read(sm_begun *b)
 
 bool sm_begun_asks(const sm_begun *b)
 {
-    const sm_approval *ap = &b->id.contract->approval;
-    return ap->on && (ap->when.n == 0 || sm_conditions_hold(&ap->when, b->id.filled, true));
+    return sm_contract_asks(b->id.contract, b->id.filled);
 }
 
 /* ---- drift -----------------------------------------------------------------------------------*/

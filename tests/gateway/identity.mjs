@@ -15,7 +15,7 @@ const gw = await Gateway.start({
             listed: { url: up.url, identity_headers: ['X-Branch'], ignore_headers: ['X-Noise', 'Authorization'] },
             unkeyed: { url: up.url, client_key: 'ignore', idempotency: { header: 'Idempotency-Key', window: '24h' } },
             keyed: { url: up.url, idempotency: { header: 'Idempotency-Key', window: '24h' } },
-            asked: { url: up.url, ignore_headers: ['X-Noise'] },
+            asked: { url: up.url, ignore_headers: ['X-Noise', 'Cookie', 'X-Api-Key'] },
             fields: { url: up.url },
             hides: { url: up.url },
             reads: { url: up.url },
@@ -253,13 +253,15 @@ test('an approval covers all that is sent, and the approver sees it', async () =
         }));
     const item = await waits(target);
     const text = JSON.stringify(item);
-    for (const word of ['SAVINGS', 'acct_1', '"q=1"', 'x-noise', '"POST"']) assert.ok(text.includes(word), `${word} in ${text}`);
+    for (const word of ['SAVINGS', 'acct_1', '"q=1"', '"POST"']) assert.ok(text.includes(word), `${word} in ${text}`);
+    assert.ok(!text.includes('x-noise'), 'what is ignored is not sent');
     const before = up.seen.length;
     const approved = await gw.approver.post(`/v1/effects/${item.effect}/approve`, { request: item.request });
     assert.equal(approved.status, 200, approved.text);
     assert.equal((await first).status, 200);
     assert.equal(up.seen.length, before + 1);
     assert.equal(up.seen.at(-1).headers['x-account'], 'SAVINGS');
+    assert.equal(up.seen.at(-1).headers['x-noise'], undefined);
 
     // Approved for one, asked with another: it does not run. Each is left once somebody is asked for it.
     const second = fresh();
@@ -271,13 +273,35 @@ test('an approval covers all that is sent, and the approver sees it', async () =
         await eventually('the gateway knows that it is gone', async () => (await gw.metric(/^semel_requests_parked$/)) === 0);
         return found;
     };
-    const waiting = await leave({ 'x-account': 'A', 'x-noise': '1' }, '"x-noise":"1"');
+    const waiting = await leave({ 'x-account': 'A', 'x-api-key': '1' }, '"x-account":"A"');
     assert.equal((await gw.approver.post(`/v1/effects/${waiting.effect}/approve`, { request: waiting.request })).status, 200);
     const count = up.seen.length;
-    assertProblem(await leave({ 'x-account': 'TREASURY', 'x-noise': '1' }, 'TREASURY'), 422, 'KEY_CONFLICT', /x-account/);
-    assert.ok((await leave({ 'x-account': 'A', 'x-noise': '2' }, '"x-noise":"2"')).request);
-    assert.ok((await leave({ 'x-account': 'A', 'x-noise': '1', 'x-http-method-override': 'DELETE' }, '"DELETE"')).request);
+    assertProblem(await leave({ 'x-account': 'TREASURY', 'x-api-key': '1' }, 'TREASURY'), 422, 'KEY_CONFLICT', /x-account/);
+    assert.ok((await leave({ 'x-account': 'A', 'x-api-key': '1', 'x-http-method-override': 'DELETE' }, '"DELETE"')).request);
+    const other = await leave({ 'x-account': 'A', 'x-api-key': '2' }, '"x-account":"A"');
+    assert.notEqual(other.request, waiting.request, 'an ignored credential is sent, so the approval is for it');
     assert.equal(up.seen.length, count);
+});
+
+test('an approval ends although ignored headers vary, for they are not sent', async () => {
+    const target = fresh();
+    const ask = (n, signal) => gw.agent.post(`/proxy/asked${target}`, { amount: 2 },
+        { headers: { 'semel-scope': 'shop/identity', 'x-noise': `n-${n}`, cookie: `sid=${n}`, 'x-api-key': 'same' }, signal });
+    const waits = () => eventually('it waits', async () =>
+        (await gw.approver.get('/v1/approvals')).json.items.find((one) => JSON.stringify(one).includes(`"${target}"`)));
+    const abort = new AbortController();
+    const left = ask(1, abort.signal).catch(() => null);
+    const item = await waits();
+    abort.abort();
+    await left;
+    assert.equal((await gw.approver.post(`/v1/effects/${item.effect}/approve`, { request: item.request })).status, 200);
+    const before = up.seen.length;
+    const done = await ask(2);
+    assert.equal(done.status, 200, done.text);
+    assert.equal(up.seen.length, before + 1);
+    const { headers } = up.seen.at(-1);
+    assert.deepEqual([headers['x-noise'], headers.cookie, headers['x-api-key']], [undefined, undefined, 'same']);
+    assert.equal((await ask(3)).headers['idempotent-replayed'], 'true');
 });
 
 test('a read that a header makes a write of is refused', async () => {
