@@ -366,9 +366,10 @@ static sm_err mark_body(redaction *r, const sm_json *args)
     static const char *const parts[] = {"body", "form"};
     sm_err e = SM_OK;
     for (size_t i = 0; e == SM_OK && i < sizeof parts / sizeof *parts; i++) {
-        r->way[0] = sm_str_from(parts[i]);
-        const sm_json *part = sm_json_find(args, r->way[0]);
+        const sm_json *part = sm_json_find(args, sm_str_from(parts[i]));
         uint32_t n = part == NULL ? 0 : count_secrets(part);
+        if (n > 0)
+            r->way[0] = sm_json_text(part - 1); /* its name: texts of a tree are padded */
         if (n > SECRETS_MAX)
             e = mark_place(r, &(sm_pointer){.tokens = r->way, .count = 1});
         else if (n > 0)
@@ -380,10 +381,11 @@ static sm_err mark_body(redaction *r, const sm_json *args)
 /* Secrets in the query of an HTTP request. */
 static sm_err mark_query(redaction *r, const sm_contract *c, const sm_json *args)
 {
-    r->way[0] = SM_STR("query");
+    const sm_json *query = sm_json_find(args, SM_STR("query")), *text = NULL;
     const sm_pointer place = {.tokens = r->way, .count = 1};
-    const sm_json *query = sm_json_find(args, r->way[0]), *text = NULL;
     bool gone = query == NULL || query->type != SM_JSON_STRING;
+    if (!gone)
+        r->way[0] = sm_json_text(query - 1); /* its name: texts of a tree are padded */
     for (uint32_t i = 0; i < c->redact.n && !gone; i++)
         gone = sm_pointer_overlap(&c->redact.v[i], &place);
     if (gone)
