@@ -347,6 +347,23 @@ static bool put_part(sm_digest *digest, const part *p, sm_str head, sm_str body,
     return right;
 }
 
+/* Whether a line begins like a boundary's, but does not follow CR LF. Some servers end a part
+ * there, too. */
+static bool has_loose_mark(sm_str text, sm_str mark)
+{
+    const char *line = mark.p + 2; /* without its CR LF */
+    size_t n = mark.n - 2;
+    for (size_t at = 0; text.n - at >= n;) {
+        const char *found = memmem(text.p + at, text.n - at, line, n);
+        if (found == NULL)
+            return false;
+        if (found == text.p || found[-1] == '\n' || found[-1] == '\r')
+            return true;
+        at = (size_t)(found - text.p) + 1;
+    }
+    return false;
+}
+
 /* Cuts one part off *rest, which begins behind a boundary's CR LF. *last if the closing boundary
  * follows. */
 static bool cut_part(sm_str *rest, sm_str mark, sm_str *head, sm_str *body, bool *last)
@@ -363,7 +380,7 @@ static bool cut_part(sm_str *rest, sm_str mark, sm_str *head, sm_str *body, bool
     if (!*last && (left < 2 || memcmp(behind, "\r\n", 2) != 0))
         return false;
     *rest = (sm_str){behind + 2, left - 2};
-    return true;
+    return !has_loose_mark(*head, mark) && !has_loose_mark(*body, mark);
 }
 
 bool gw_form_multipart(sm_arena *a, sm_digest *digest, sm_str body, sm_str boundary, sm_buf *out)

@@ -21,6 +21,10 @@ sm_err gw_proxy_args(const gw_request *r, sm_arena *a, const gw_upstream_api *ap
  * (proxy_args.c). */
 bool gw_proxy_leave(const gw_upstream_api *api, sm_upstream_call *up, size_t *given);
 
+/* Whether two headers have names that some servers take for one, such as X_A and X-A. Which of the
+ * two such a server reads depends on their order, which is not recorded (proxy_headers.c). */
+bool gw_proxy_twins(const sm_http_field *headers, size_t n);
+
 void gw_proxy_refuse(gw_request *r, sm_err e, const sm_fault *fault);
 
 /* Whether the request asks for another path than its own, which no request may (override.c). */

@@ -150,6 +150,12 @@ static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
     call->tool = sm_arena_printf(a, "proxy.%.*s", SM_FMT(api->name));
     run->ask.http = true;
     sm_err e = gw_proxy_request(r, a, api, path, true, &run->up, &given, &fault);
+    if (e == SM_OK && gw_proxy_twins(run->up.headers, given)) {
+        gw_run_free(run);
+        gw_problem(r, 400, "BAD_ARGUMENTS", "Send one of them.",
+                   "Two headers have names that some servers take for one.");
+        return;
+    }
     sm_look look = {0};
     if (e == SM_OK)
         e = gw_proxy_args(r, a, api, run->up.headers, given, path, &call->args);

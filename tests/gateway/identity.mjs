@@ -82,6 +82,9 @@ test('of a signed request access key, region and service count, not the signatur
     for (const before of ['XCredential=AKIA1/20261116/eu-west-1/dynamodb/aws4_request, ', 'Credential=AKIA1/20261116/eu-west-1/dynamodb/aws4_request, '])
         assert.ok(ran(await pair({ headers: signed('AKIA1', '20261116', 'aa') },
             { headers: { ...signed('AKIA1', '20261116', 'aa'), authorization: `AWS4-HMAC-SHA256 ${before}${own}` } })), before);
+    const more = (text) => ({ ...signed('AKIA1', '20261116', 'aa'), authorization: `${signed('AKIA1', '20261116', 'aa').authorization}${text}` });
+    assert.ok(ran(await pair({ headers: more('') }, { headers: more(', User=ann') })));
+    assert.ok(ran(await pair({ headers: more(', User=bob') }, { headers: more(', User=ann') })));
 });
 
 test('a header that names the account or the operation makes another action', async () => {
@@ -96,6 +99,26 @@ test('a header that names the account or the operation makes another action', as
         if (name !== 'content-type') assert.ok(ran(await pair({ headers: { [name]: one } }, {})), `${name} or not`);
     }
     assert.ok(ran(await pair({ headers: { 'stripe-account': 'acct_1' } }, { headers: { Stripe_Account: 'acct_1' } })), 'as CGI servers read it');
+});
+
+test('headers that only some servers tell apart never make one action of two', async () => {
+    const header = (name, value) => ({ headers: { [name]: value } });
+    // One value with a comma, or two headers: some servers read only one of two.
+    assert.ok(ran(await pair(header('stripe-account', 'a, b'), header('stripe-account', ['a', 'b']))));
+    assert.ok(replayed(await pair(header('stripe-account', ['a', 'b']), header('stripe-account', ['a', 'b']))));
+    assert.ok(ran(await pair(header('x-api-key', 'a, b'), header('x-api-key', ['a', 'b']))));
+    assertProblem((await pair(header('x-branch', 'a, b'), header('x-branch', ['a', 'b']))).answer, 422, 'KEY_CONFLICT', /x-branch/);
+    // The host of Forwarded may choose a site. Whose address it is for changes from try to try.
+    assert.ok(ran(await pair(header('forwarded', 'for=1.2.3.4;host=a.example'), header('forwarded', 'for=1.2.3.4;host=b.example'))));
+    assert.ok(ran(await pair({}, header('forwarded', ['for=1.2.3.4', 'HOST="b.example"']))));
+    assert.ok(replayed(await pair(header('forwarded', 'for=1.2.3.4'), header('forwarded', 'for=1.2.3.5;proto=https'))));
+    // A text that looks like the digest of another value.
+    const odd = '\xff';
+    const shown = await send(fresh(), { body: { n: 1 }, ...header('stripe-account', odd) });
+    const digest = (await gw.admin.get(`/v1/effects/${shown.answer.headers['semel-effect']}`)).json.args.headers['stripe-account'];
+    assert.match(digest, /^sha256:/);
+    assert.ok(ran(await pair(header('stripe-account', odd), header('stripe-account', digest))));
+    assertProblem((await send('/ok', { body: {}, headers: { 'X-Branch': 'a', X_Branch: 'b' } })).answer, 400, 'BAD_ARGUMENTS', /take for one/);
 });
 
 test('what clients and their retries add is the same action, always', async () => {
@@ -180,6 +203,10 @@ test('multipart counts by its parts: a new boundary is nothing, a file counts by
     assert.ok(replayed(await pair(typed('one', '; charset=utf-8'), typed('two', '; charset=utf-8'))));
     for (const more of ['; charset=utf-8', '; x=1']) assert.ok(ran(await pair(typed('one', ''), typed('one', more))), more);
     assert.ok(ran(await pair(typed('one', '; charset=utf-8'), typed('one', '; charset=utf-7'))));
+    const loose = (value) => multipart('one', [['a', `1\n--one\nContent-Disposition: form-data; name="b"\n\n${value}`]]);
+    const seen = await send(fresh(), loose('x'));
+    const args = (await gw.admin.get(`/v1/effects/${seen.answer.headers['semel-effect']}`)).json.args;
+    assert.ok(args.body_sha256 && !args.form, 'a boundary behind a bare line feed ends a part for some servers');
     const both = Buffer.concat([multipart('one', base).body, multipart('two', [['order', '8']]).body]);
     const as = (boundary) => ({ body: both, headers: { 'content-type': `multipart/form-data; boundary=${boundary}` } });
     assert.ok(ran(await pair(as('one'), as('two'))), 'one body, two boundaries');
@@ -200,6 +227,17 @@ test('gzip counts by what it holds, and arrives as it was sent', async () => {
     assert.ok(ran(await pair(one, bomb)), 'a bomb counts by its bytes');
     const torn = { ...one, body: one.body.subarray(0, one.body.length - 4) };
     assert.ok(ran(await pair(one, torn)));
+});
+
+test('signed pieces count by what they hold only if the request says that they are signed', async () => {
+    const pieces = (sizes, text, headers = {}) => ({
+        body: `${sizes.map((n, i) => `${n.toString(16)};chunk-signature=${i}\r\n${text.slice(0, n)}\r\n`).join('')}0;chunk-signature=x\r\n\r\n`,
+        headers: { 'content-encoding': 'aws-chunked', 'content-type': 'text/plain', ...headers },
+    });
+    const signed = { 'x-amz-content-sha256': 'STREAMING-AWS4-HMAC-SHA256-PAYLOAD' };
+    assert.ok(replayed(await pair(pieces([2, 2], 'aaaa', signed), pieces([1, 3], 'aaaa', signed))));
+    assert.ok(ran(await pair(pieces([2, 2], 'aaaa', signed), pieces([2, 3], 'aaaa', signed))));
+    assert.ok(ran(await pair(pieces([2, 2], 'aaaa'), pieces([1, 3], 'aaaa'))), 'others may read the bytes as they are');
 });
 
 test('a proxy with and without a slash at its end is one path if the API gets the same bytes', async () => {
