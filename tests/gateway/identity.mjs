@@ -32,6 +32,8 @@ const gw = await Gateway.start({
     },
 });
 
+const nobodyWaits = () => eventually('the gateway knows that the client is gone', async () => (await gw.metric(/^semel_requests_parked$/)) === 0);
+
 // Sends a request, and says how often the API has been asked because of it.
 let path = 0;
 const fresh = () => `/ok/${++path}`;
@@ -308,7 +310,7 @@ test('an approval covers all that is sent, and the approver sees it', async () =
         const request = ask(second, headers, { signal: abort.signal }).catch(() => null);
         const found = await Promise.race([request, waits(second, mark)]);
         abort.abort();
-        await eventually('the gateway knows that it is gone', async () => (await gw.metric(/^semel_requests_parked$/)) === 0);
+        await nobodyWaits();
         return found;
     };
     const waiting = await leave({ 'x-account': 'A', 'x-api-key': '1' }, '"x-account":"A"');
@@ -332,6 +334,7 @@ test('an approval ends although ignored headers vary, for they are not sent', as
     const item = await waits();
     abort.abort();
     await left;
+    await nobodyWaits();
     assert.equal((await gw.approver.post(`/v1/effects/${item.effect}/approve`, { request: item.request })).status, 200);
     const before = up.seen.length;
     const done = await ask(2);
@@ -400,6 +403,7 @@ test('a secret in the query is stored nowhere, and still counts', async () => {
     await eventually('it waits', async () => (await gw.approver.get('/v1/approvals')).text.includes('token=[redacted]'));
     abort.abort();
     await asked;
+    await nobodyWaits();
     for (const path of ['/v1/approvals', '/v1/effects?limit=500', `/v1/effects/${effect}/events`, `/v1/effects/${effect}`])
         assert.ok(!(await gw.admin.get(path)).text.includes(secret), path);
     await eventually('the log has come so far', () => gw.log.includes(effect));
