@@ -216,6 +216,13 @@ static bool secret_in_url(sm_str name)
     return is;
 }
 
+/* Where a value ends for servers that split at & only. */
+static const char *end_of_value(sm_str query, sm_str value)
+{
+    const char *end = query.p + query.n, *and = memchr(value.p, '&', (size_t)(end - value.p));
+    return and == NULL ? end : and;
+}
+
 sm_str sm_query_redact(sm_arena *a, sm_str query)
 {
     sm_str rest = query;
@@ -225,12 +232,15 @@ sm_str sm_query_redact(sm_arena *a, sm_str query)
     sm_buf_init(&out, SM_ARENA_MAX);
     while (next_pair(&rest, &p)) {
         sm_str name = decode(a, p.name);
-        bool secret = name.p != NULL && p.value.n > 0 && secret_in_url(name);
+        const char *end = p.value.p == NULL ? NULL : end_of_value(query, p.value);
+        bool secret = name.p != NULL && end > p.value.p && secret_in_url(name);
         const char *from = p.name.p;
         if (secret) {
             sm_buf_bytes(&out, from, p.name.n + 1);
             sm_buf_text(&out, MARK);
-            from = p.value.p + p.value.n;
+            from = end;
+            if (from > rest.p) /* a semicolon is part of the value for most servers */
+                rest = (sm_str){from, (size_t)(query.p + query.n - from)};
         }
         sm_buf_bytes(&out, from, (size_t)(rest.p - from)); /* what is between pairs, too */
         any = any || secret;

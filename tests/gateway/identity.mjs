@@ -390,7 +390,7 @@ test('a secret in the query is stored nowhere, and still counts', async () => {
     assert.ok(ran(await send(target.replace(secret, 'hush-other'), { body: { n: 1 } })), 'another secret is another action');
     const effect = first.answer.headers['semel-effect'];
     const shown = (await gw.admin.get(`/v1/effects/${effect}`)).json;
-    assert.equal(shown.args.query, `page=2&${names.map((name) => `${name}=[redacted]`).join('&')};auth=[redacted]&empty`);
+    assert.equal(shown.args.query, `page=2&${names.map((name) => `${name}=[redacted]`).join('&')}&empty`);
     const key = { 'idempotency-key': `query-${newOrder()}` };
     const keyed = (value) => send(`${target}&token=${value}`, { body: { n: 1 }, headers: key });
     assert.ok(ran(await keyed('one')));
