@@ -190,6 +190,16 @@ static bool condition_holds(const sm_condition *c, const sm_json *document, bool
     return true;
 }
 
+bool sm_conditions_doubtful(const sm_conditions *list, const sm_json *document)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        if (sm_pointer_get(&list->v[i].field, document) != NULL &&
+            condition_holds(&list->v[i], document, true))
+            return true;
+    }
+    return false;
+}
+
 bool sm_conditions_hold(const sm_conditions *list, const sm_json *document, bool unknown)
 {
     for (uint32_t i = 0; i < list->n; i++) {

@@ -29,6 +29,10 @@ bool sm_conditions_hold(const sm_conditions *list, const sm_json *document, bool
  * that would hold it does. What cannot be asked counts as false. */
 bool sm_conditions_prove(const sm_conditions *list, const sm_json *document);
 
+/* Whether any of the conditions would hold if every operator did that cannot be asked of the value
+ * that is there: it is of another type, or too long for a pattern. */
+bool sm_conditions_doubtful(const sm_conditions *list, const sm_json *document);
+
 /* The name of a member that some readers take for a field of a condition, or NULL. */
 const sm_json *sm_conditions_rival(const sm_conditions *list, const sm_json *document);
 

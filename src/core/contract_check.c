@@ -6,6 +6,7 @@
 
 #include "base/duration.h"
 #include "core/identity.h"
+#include "core/request.h"
 #include "core/wire.h"
 
 typedef struct check {
@@ -248,6 +249,11 @@ static void check_doubt(const check *k)
                         ? "upstream: { idempotency: { header: Idempotency-Key, window: 24h } }"
                         : "idempotency: { argument: NAME, window: 24h } (or meta: NAME) for an MCP "
                           "tool, under upstream for any other");
+    if (chain_has(k, SM_DOUBT_RESEND) && d == NULL && is_proxy(k))
+        sm_advise(k->l, at,
+                  "resend happens only if the proxy declares idempotency in the gateway's "
+                  "configuration, and is what happens then by itself; declare it there, and remove "
+                  "resend here");
     if (chain_has(k, SM_DOUBT_RESEND) && d != NULL && d->window_ms < c->lease_ms)
         sm_complain(k->l, at,
                     "resend: the downstream forgets a key after %s, before the lease (%s) is over; "

@@ -128,11 +128,17 @@ const sm_contract *sm_contracts_find(const sm_contracts *set, sm_str name)
 
 const sm_contract *sm_contract_variant(const sm_contract *c, const sm_json *args)
 {
-    for (uint32_t i = 0; i < c->variant_count; i++) {
-        if (sm_conditions_hold(&c->variants[i].when, args, false))
-            return &c->variants[i].contract;
+    const sm_contract *found = c, *doubted = NULL; /* the first that writes and may apply */
+    for (uint32_t i = 0; i < c->variant_count && found == c; i++) {
+        const sm_variant *v = &c->variants[i];
+        if (sm_conditions_hold(&v->when, args, false))
+            found = &v->contract;
+        else if (doubted == NULL && v->contract.class != SM_CLASS_READ &&
+                 sm_conditions_doubtful(&v->when, args))
+            doubted = &v->contract;
     }
-    return c;
+    /* A read is not recorded: nothing becomes one by being hard to judge. */
+    return doubted != NULL && found->class == SM_CLASS_READ ? doubted : found;
 }
 
 sm_exception sm_contract_exception(const sm_contract *c)

@@ -2,7 +2,8 @@
 #include "core/identity.h"
 
 #include "base/limits.h"
-#include "core/wire.h"
+#include "core/request.h"
+#include "json/canon.h"
 #include "json/diff.h"
 
 #define SECRETS_MAX 256u /* that are left out one by one */
@@ -132,57 +133,20 @@ static sm_err project(sm_arena *a, const sm_contract *c, sm_identity *out, sm_fa
     return e == SM_OK || e == SEMEL_E_BAD_ARGUMENTS ? e : out_of_memory(e, fault);
 }
 
-static bool is_method(const sm_json *value, const char *const *methods)
-{
-    bool is = false;
-    for (; value != NULL && value->type == SM_JSON_STRING && *methods != NULL && !is; methods++)
-        is = sm_header_is(sm_json_text(value), sm_str_from(*methods));
-    return is;
-}
-
-/* A request of S3 about an upload in parts, which has its id in the query. */
-static bool is_upload(const sm_json *query)
-{
-    static const char name[] = "uploadId=";
-    sm_str q = query != NULL && query->type == SM_JSON_STRING ? sm_json_text(query) : (sm_str){0};
-    for (size_t i = 0; i + sizeof name - 1 <= q.n; i++) {
-        if ((i == 0 || q.p[i - 1] == '&') && memcmp(q.p + i, name, sizeof name - 1) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Whether an HTTP request sets what its path names, by its method or by a header that some servers
- * take the method from. A part of an upload sets nothing; the POST that completes it does. */
-static bool sets_path(const sm_json *request)
-{
-    static const char *const setting[] = {"PUT", "PATCH", "DELETE", NULL};
-    static const char *const completing[] = {"POST", NULL};
-    bool upload = is_upload(sm_json_find(request, SM_STR("query")));
-    const char *const *methods = upload ? completing : setting;
-    const sm_json *headers = sm_json_find(request, SM_STR("headers"));
-    bool sets = is_method(sm_json_find(request, SM_STR("method")), methods);
-    if (headers == NULL || headers->type != SM_JSON_OBJECT)
-        return sets;
-    const sm_json *name = headers + 1;
-    for (uint32_t i = 0; i < headers->len; i++, name = sm_json_next(name + 1))
-        sets = sets || (sm_header_method(sm_json_text(name)) && is_method(name + 1, methods));
-    return sets;
-}
-
 /* The rule by which a call acts on a resource; NULL: it acts on none. */
-static const sm_resource_rule *resource_rule(const sm_identity *id)
+static const sm_resource_rule *resource_rule(sm_arena *a, const sm_identity *id)
 {
     static const sm_resource_rule path = {.fields = {.v = &http_named[1], .n = 1}};
     if (id->contract->resource.fields.n > 0)
         return &id->contract->resource;
-    return id->http && sets_path(id->filled) ? &path : NULL;
+    return id->http && sm_request_sets_path(a, id->filled) ? &path : NULL;
 }
 
 /* A call that has none of the fields acts on no resource. */
-static sm_err find_resource(sm_keyer *k, const sm_call *call, sm_identity *id, sm_fault *fault)
+static sm_err find_resource(sm_arena *a, sm_keyer *k, const sm_call *call, sm_identity *id,
+                            sm_fault *fault)
 {
-    const sm_resource_rule *rule = resource_rule(id);
+    const sm_resource_rule *rule = resource_rule(a, id);
     const sm_json *values[SM_POINTERS_MAX];
     bool any = false;
     for (uint32_t i = 0; rule != NULL && i < rule->fields.n; i++) {
@@ -214,23 +178,39 @@ static sm_err find_contract(sm_arena *a, const sm_contracts *set, const sm_call 
     return settle_arguments(a, c, call->args, out, fault);
 }
 
-static bool may_read(const sm_contract *c)
+static bool reads_or_asks(const sm_contract *c)
 {
-    bool may = c->class == SM_CLASS_READ;
+    return c->class == SM_CLASS_READ || c->approval.on;
+}
+
+/* Whether some call of the tool does. */
+static bool may_matter(const sm_contract *c)
+{
+    bool may = reads_or_asks(c);
     for (uint32_t i = 0; i < c->variant_count && !may; i++)
-        may = c->variants[i].contract.class == SM_CLASS_READ;
+        may = reads_or_asks(&c->variants[i].contract);
     return may;
 }
 
-bool sm_call_reads(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str args)
+void sm_call_look(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str args, sm_look *out)
 {
     const sm_contract *c = sm_contracts_find(set, tool);
     sm_call call = {.tool = tool, .args_text = args};
     sm_identity found = {0};
-    return c != NULL && may_read(c) &&
-           sm_json_read(a, args, &sm_json_default_limits, &call.args, NULL) == SM_OK &&
-           find_contract(a, set, &call, &found, NULL) == SM_OK &&
-           found.contract->class == SM_CLASS_READ;
+    *out = (sm_look){0};
+    if (c == NULL || !may_matter(c) ||
+        sm_json_read(a, args, &sm_json_default_limits, &call.args, NULL) != SM_OK ||
+        find_contract(a, set, &call, &found, NULL) != SM_OK)
+        return;
+    out->args = call.args;
+    out->reads = found.contract->class == SM_CLASS_READ;
+    out->asks = !out->reads && sm_contract_asks(found.contract, found.filled);
+}
+
+bool sm_contract_asks(const sm_contract *c, const sm_json *filled)
+{
+    const sm_approval *ap = &c->approval;
+    return ap->on && (ap->when.n == 0 || sm_conditions_hold(&ap->when, filled, true));
 }
 
 sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,
@@ -263,7 +243,7 @@ sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_c
         if (e != SM_OK)
             return e;
     }
-    e = find_resource(k, call, out, fault);
+    e = find_resource(a, k, call, out, fault);
     return e != SM_OK
                ? e
                : sm_key_make(k, out->strategy, call, out->projected, nonce, &out->key, fault);
@@ -330,24 +310,6 @@ sm_drift sm_identity_drift(const sm_identity *earlier, const sm_identity *later)
 
 /* ---- what is not stored ----------------------------------------------------------------------*/
 
-bool sm_name_secret(sm_str name)
-{
-    static const char *const ends[] = {"password", "passwd", "token", "secret", "apikey"};
-    char plain[16]; /* its end, letters alone */
-    size_t n = 0;
-    for (size_t i = name.n; i > 0 && n < sizeof plain; i--) {
-        char c = (char)(name.p[i - 1] | 0x20);
-        if (c >= 'a' && c <= 'z')
-            plain[sizeof plain - ++n] = c;
-    }
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        size_t length = strlen(ends[i]);
-        if (n >= length && memcmp(plain + sizeof plain - length, ends[i], length) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* The places where a mark stands. */
 typedef struct redaction {
     sm_arena *arena;
@@ -357,11 +319,16 @@ typedef struct redaction {
     sm_str way[SM_JSON_DEPTH_MAX]; /* to what is looked at */
 } redaction;
 
-static sm_err mark_place(redaction *r, const sm_pointer *p)
+static sm_err put_place(redaction *r, const sm_pointer *p, const sm_json *value)
 {
     r->found++;
     sm_err e = sm_places_add(r->gone, r->arena, p, NULL);
-    return e == SM_OK ? sm_places_add(r->marked, r->arena, p, r->mark) : e;
+    return e == SM_OK ? sm_places_add(r->marked, r->arena, p, value) : e;
+}
+
+static sm_err mark_place(redaction *r, const sm_pointer *p)
+{
+    return put_place(r, p, r->mark);
 }
 
 /* Marks the members below `v` whose names are those of secrets. */
@@ -399,15 +366,41 @@ static sm_err mark_body(redaction *r, const sm_json *args)
     static const char *const parts[] = {"body", "form"};
     sm_err e = SM_OK;
     for (size_t i = 0; e == SM_OK && i < sizeof parts / sizeof *parts; i++) {
-        r->way[0] = sm_str_from(parts[i]);
-        const sm_json *part = sm_json_find(args, r->way[0]);
+        const sm_json *part = sm_json_find(args, sm_str_from(parts[i]));
         uint32_t n = part == NULL ? 0 : count_secrets(part);
+        if (n > 0)
+            r->way[0] = sm_json_text(part - 1); /* its name: texts of a tree are padded */
         if (n > SECRETS_MAX)
             e = mark_place(r, &(sm_pointer){.tokens = r->way, .count = 1});
         else if (n > 0)
             e = mark_secrets(r, part, 1);
     }
     return e;
+}
+
+/* Secrets in the query of an HTTP request. */
+static sm_err mark_query(redaction *r, const sm_contract *c, const sm_json *args)
+{
+    const sm_json *query = sm_json_find(args, SM_STR("query")), *text = NULL;
+    const sm_pointer place = {.tokens = r->way, .count = 1};
+    bool gone = query == NULL || query->type != SM_JSON_STRING;
+    if (!gone)
+        r->way[0] = sm_json_text(query - 1); /* its name: texts of a tree are padded */
+    for (uint32_t i = 0; i < c->redact.n && !gone; i++)
+        gone = sm_pointer_overlap(&c->redact.v[i], &place);
+    if (gone)
+        return SM_OK;
+    sm_str safe = sm_query_redact(r->arena, sm_json_text(query));
+    if (safe.p == sm_json_text(query).p)
+        return SM_OK;
+    sm_buf json;
+    sm_buf_init(&json, SM_ARENA_MAX);
+    sm_json_put_string(&json, safe);
+    sm_err e = safe.p == NULL ? SEMEL_E_NOMEM : json.err;
+    if (e == SM_OK)
+        e = sm_json_read(r->arena, sm_buf_view(&json), &sm_json_args_limits, &text, NULL);
+    sm_buf_fini(&json);
+    return e == SM_OK ? put_place(r, &place, text) : e;
 }
 
 sm_err sm_redact(sm_arena *a, const sm_identity *id, const sm_json **out)
@@ -432,6 +425,8 @@ sm_err sm_redact(sm_arena *a, const sm_identity *id, const sm_json **out)
     }
     if (e == SM_OK && id->http)
         e = mark_body(&r, id->filled);
+    if (e == SM_OK && id->http)
+        e = mark_query(&r, c, id->filled);
     if (e == SM_OK && r.found > 0)
         e = sm_json_drop(a, id->filled, r.gone, out);
     if (e == SM_OK && r.found > 0)

@@ -42,9 +42,17 @@ typedef struct sm_identity {
 sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,
                    const uint8_t *nonce, sm_identity *out, sm_fault *fault);
 
-/* Whether the contract says that this call only reads: it needs no record. False also if the
- * contract refuses the call. */
-bool sm_call_reads(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str args);
+/* What a contract says of a call before it is asked for. All false if the contract refuses it. */
+typedef struct sm_look {
+    bool reads;          /* it only reads, and needs no record */
+    bool asks;           /* a person has to approve it */
+    const sm_json *args; /* its arguments, if either is set */
+} sm_look;
+
+void sm_call_look(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str args, sm_look *out);
+
+/* Whether a call with these full arguments needs approval. */
+bool sm_contract_asks(const sm_contract *c, const sm_json *filled);
 
 /* How a call compares with an earlier one of the same key. */
 typedef enum sm_drift {
@@ -61,12 +69,8 @@ sm_drift sm_identity_drift(const sm_identity *earlier, const sm_identity *later)
 bool sm_hides_header(const sm_identity *id);
 
 /* The arguments as they may be stored: where the contract redacts, a mark stands instead. In the
- * body or form of an HTTP request, it stands for every member whose name is that of a secret, too.
- */
+ * body, form or query of an HTTP request, it stands for every value whose name is that of a secret,
+ * too (core/request.h). */
 sm_err sm_redact(sm_arena *a, const sm_identity *id, const sm_json **out);
-
-/* Whether a name is that of a secret: it ends with password, passwd, token, secret or api_key,
- * however it is written. */
-bool sm_name_secret(sm_str name);
 
 #endif

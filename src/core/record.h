@@ -54,8 +54,8 @@ typedef struct sm_memo {
     uint64_t shape;               /* of what was sent, as its contract described it; 0: unknown */
     int64_t next_at; /* upstream: what is left over is looked at again then; 0: no time was set */
     sm_resource resource; /* what it acts on */
-    uint64_t written; /* applied: the resource's count of writes that this one made, or 0 if others
-                         wrote while it ran. Before that: the count when the attempt began */
+    uint64_t written; /* applied or in doubt: the resource's count of writes that this one made, or
+                         0 if others wrote while it ran. Before that: the count when it began */
     int64_t keep_until; /* an older generation stays so long: this one must not go first */
     sm_effect effect;   /* last, so that its lists are */
 } sm_memo;

@@ -193,8 +193,8 @@ static bool approves_own(const sm_making *m)
                                         : sm_life_approved(e, &m->ev->actor);
 }
 
-/* What the effect did is no longer so: who wants it now wants another action. What failed without
- * being applied, was denied, or was given up on did nothing that others could overwrite. */
+/* What the effect did may no longer be so: who wants it now wants another action. What failed
+ * without being applied, was denied, or was given up on did nothing that others could overwrite. */
 static void apply_overwriting(sm_making *m)
 {
     if (!m->ev->overwritten || !sm_effect_applied(m->e))

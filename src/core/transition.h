@@ -55,7 +55,7 @@ typedef struct sm_event {
     bool needs_approval; /* these arguments do, by the contract */
     sm_hash digest;      /* of key, tool, full arguments and contract (I7) */
     bool deliberate;     /* the front end has evidence that a repeat is meant */
-    bool overwritten;    /* another effect has written what this one acts on since it settled */
+    bool overwritten;    /* another effect has written what this one acts on, or may have */
     bool barred;         /* another effect of this tool and scope is in doubt */
     bool gone;           /* any event: whoever runs the attempt is known to be no more */
     int64_t lease_ms;    /* begin, renew, step */
@@ -107,7 +107,8 @@ typedef enum sm_answer {
     X(FORGOTTEN, "forgotten")                                                                      \
     X(KEPT, "kept") /* nothing changed; the events before it are about to be removed */            \
     X(WINDOW_OVER, "window_over")                                                                  \
-    X(OVERWRITTEN, "overwritten") /* others have written what it acts on: it answers no more */
+    X(OVERWRITTEN,                                                                                 \
+      "overwritten") /* others wrote what it acts on, or may have: it answers no more */
 
 typedef enum sm_note {
 #define X(code, text) SM_N_##code,

@@ -304,15 +304,19 @@ bool sm_header_method(sm_str name)
 
 /* ---- paths -----------------------------------------------------------------------------------*/
 
-/* Takes one character off, given as it is or percent-encoded. */
+/* Takes one character off, given as it is or percent-encoded. Some servers decode twice, so the
+ * percent sign may be encoded too, however often. */
 static bool take(sm_str *s, char plain, const char *code)
 {
     if (s->n > 0 && s->p[0] == plain) {
         *s = (sm_str){s->p + 1, s->n - 1};
         return true;
     }
-    if (s->n >= 3 && strncasecmp(s->p, code, 3) == 0) {
-        *s = (sm_str){s->p + 3, s->n - 3};
+    size_t n = 1;
+    while (s->n > n + 2 && s->p[0] == '%' && memcmp(s->p + n, "25", 2) == 0)
+        n += 2;
+    if (s->n >= n + 2 && s->p[0] == '%' && strncasecmp(s->p + n, code, 2) == 0) {
+        *s = (sm_str){s->p + n + 2, s->n - n - 2};
         return true;
     }
     return false;
@@ -321,7 +325,7 @@ static bool take(sm_str *s, char plain, const char *code)
 /* Some servers decode before they split. */
 static bool take_slash(sm_str *s)
 {
-    return take(s, '/', "%2f") || take(s, '\\', "%5c");
+    return take(s, '/', "2f") || take(s, '\\', "5c");
 }
 
 bool sm_path_stays(sm_str path)
@@ -338,9 +342,9 @@ bool sm_path_stays(sm_str path)
         }
         sm_str segment = rest;
         unsigned dots = 0;
-        while (dots < 3 && take(&segment, '.', "%2e"))
+        while (dots < 3 && take(&segment, '.', "2e"))
             dots++;
-        bool over = segment.n == 0 || take(&segment, ';', "%3b") || take_slash(&segment);
+        bool over = segment.n == 0 || take(&segment, ';', "3b") || take_slash(&segment);
         if ((dots == 1 || dots == 2) && over)
             return false;
     }

@@ -144,6 +144,13 @@ static void check_client(sm_loader *l, const sm_json *client, gw_upstream_api *a
         sm_complain(l, client, "client: %s", fault.text);
 }
 
+/* Whether a header decides how a request is read. */
+static bool decides(sm_str name)
+{
+    return sm_header_method(name) || sm_header_alike(name, SM_STR("content-type")) ||
+           sm_header_alike(name, SM_STR("content-encoding"));
+}
+
 static void check_proxy(sm_loader *l, const sm_json *mapping, const gw_upstream_api *api)
 {
     const sm_json *key = sm_json_find(mapping, SM_STR("idempotency"));
@@ -153,6 +160,11 @@ static void check_proxy(sm_loader *l, const sm_json *mapping, const gw_upstream_
         sm_complain(l, key,
                     "idempotency: an API behind the proxy is given its key in a header; write { "
                     "header: Idempotency-Key }");
+    for (uint32_t i = 0; i < api->ignore_headers.n; i++)
+        if (decides(api->ignore_headers.v[i]))
+            sm_complain(l, sm_json_find(mapping, SM_STR("ignore_headers")),
+                        "%.*s decides what a request does, so it cannot be ignored; remove it",
+                        SM_FMT(api->ignore_headers.v[i]));
     for (uint32_t i = 0; i < api->ignore_headers.n; i++)
         for (uint32_t k = 0; k < api->identity_headers.n; k++)
             if (sm_header_is(api->ignore_headers.v[i], api->identity_headers.v[k]))

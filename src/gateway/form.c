@@ -10,7 +10,7 @@
 #include "core/wire.h"
 #include "json/canon.h"
 
-#define FIELDS_MAX 4096u
+#define FIELDS_MAX 1000u              /* of more, some servers read only the first thousand */
 #define TEXT_MAX   ((size_t)64 << 10) /* of a field that is shown as it is */
 
 /* ---- fields ----------------------------------------------------------------------------------*/
@@ -47,10 +47,23 @@ static int by_name(const void *a, const void *b)
     return c != 0 ? c : (x->at > y->at) - (x->at < y->at);
 }
 
+/* Sorts the fields. False if servers disagree on their names. */
+static bool settle_fields(fields *f)
+{
+    sm_str *names = sm_arena_alloc(f->arena, f->n * sizeof *names + 1);
+    size_t n = 0;
+    if (names == NULL)
+        return false;
+    qsort(f->v, f->n, sizeof f->v[0], by_name);
+    for (unsigned i = 0; i < f->n; i++)
+        if (i == 0 || !sm_str_eq(f->v[i].name, f->v[i - 1].name))
+            names[n++] = f->v[i].name;
+    return gw_form_names_clear(f->arena, names, n);
+}
+
 /* Fields of one name are a list, in their order. */
 static void put_fields(fields *f, sm_buf *out)
 {
-    qsort(f->v, f->n, sizeof f->v[0], by_name);
     sm_buf_byte(out, '{');
     for (unsigned i = 0, next; i < f->n; i = next) {
         for (next = i + 1; next < f->n && sm_str_eq(f->v[i].name, f->v[next].name);)
@@ -84,6 +97,7 @@ static fields *fields_new(sm_arena *a)
 static bool finish(fields *f, bool right, sm_buf *out)
 {
     size_t before = out->len;
+    right = right && settle_fields(f);
     if (right)
         put_fields(f, out);
     if (right && out->err == SM_OK)
@@ -133,7 +147,8 @@ bool gw_form_urlencoded(sm_arena *a, sm_str body, sm_buf *out)
     fields *f = fields_new(a);
     sm_buf json;
     sm_buf_init(&json, TEXT_MAX * 2);
-    bool right = f != NULL;
+    /* Some servers split at a semicolon, too. */
+    bool right = f != NULL && memchr(body.p, ';', body.n) == NULL;
     for (size_t at = 0; right && at < body.n;) {
         const char *start = body.p + at, *and = memchr(start, '&', body.n - at);
         sm_str pair = {start, and == NULL ? body.n - at : (size_t)(and-start)};
@@ -217,6 +232,29 @@ sm_str gw_parameter(sm_arena *a, sm_str value, const char *name)
         found = text;
     }
     return odd || twice || found.p == NULL ? (sm_str){0} : sm_arena_text(a, found);
+}
+
+sm_str gw_parameter_drop(sm_arena *a, sm_str value, const char *name)
+{
+    const char *rest = value.p == NULL ? NULL : memchr(value.p, ';', value.n);
+    if (rest == NULL)
+        return value;
+    sm_str media = sm_header_trim((sm_str){value.p, (size_t)(rest - value.p)});
+    sm_str list = {rest, value.n - (size_t)(rest - value.p)}, one, text;
+    char *to = sm_arena_alloc(a, value.n + 1);
+    size_t n = media.n;
+    bool odd = false;
+    if (to == NULL)
+        return (sm_str){0};
+    memcpy(to, media.p, n);
+    for (size_t from = 0, at = 0; next_parameter(list, &at, &one, &text, &odd); from = at) {
+        if (sm_header_is(one, sm_str_from(name)))
+            continue;
+        memcpy(to + n, list.p + from, at - from);
+        n += at - from;
+    }
+    to[n] = '\0';
+    return odd ? value : (sm_str){to, n};
 }
 
 /* What the head of a part says. */
@@ -309,6 +347,23 @@ static bool put_part(sm_digest *digest, const part *p, sm_str head, sm_str body,
     return right;
 }
 
+/* Whether a line begins like a boundary's, but does not follow CR LF. Some servers end a part
+ * there, too. */
+static bool has_loose_mark(sm_str text, sm_str mark)
+{
+    const char *line = mark.p + 2; /* without its CR LF */
+    size_t n = mark.n - 2;
+    for (size_t at = 0; text.n - at >= n;) {
+        const char *found = memmem(text.p + at, text.n - at, line, n);
+        if (found == NULL)
+            return false;
+        if (found == text.p || found[-1] == '\n' || found[-1] == '\r')
+            return true;
+        at = (size_t)(found - text.p) + 1;
+    }
+    return false;
+}
+
 /* Cuts one part off *rest, which begins behind a boundary's CR LF. *last if the closing boundary
  * follows. */
 static bool cut_part(sm_str *rest, sm_str mark, sm_str *head, sm_str *body, bool *last)
@@ -325,7 +380,7 @@ static bool cut_part(sm_str *rest, sm_str mark, sm_str *head, sm_str *body, bool
     if (!*last && (left < 2 || memcmp(behind, "\r\n", 2) != 0))
         return false;
     *rest = (sm_str){behind + 2, left - 2};
-    return true;
+    return !has_loose_mark(*head, mark) && !has_loose_mark(*body, mark);
 }
 
 bool gw_form_multipart(sm_arena *a, sm_digest *digest, sm_str body, sm_str boundary, sm_buf *out)

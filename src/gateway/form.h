@@ -3,7 +3,9 @@
  *
  * A form counts by its fields, urlencoded or multipart: the order of different names and the
  * boundary say nothing. What is shown of a field is all that is sent of it, so two forms that
- * differ are never taken for one. A body that cannot be shown so counts by its bytes.
+ * differ are never taken for one. A body that cannot be shown so counts by its bytes. So does a
+ * form that servers do not all read in the same way: with a semicolon between fields, or with names
+ * that some of them take for one (form_name.c).
  */
 #ifndef SM_GATEWAY_FORM_H
 #define SM_GATEWAY_FORM_H
@@ -24,6 +26,14 @@ bool gw_form_multipart(sm_arena *a, sm_digest *digest, sm_str body, sm_str bound
 /* A parameter of a header's value, such as boundary in Content-Type: as it is, or without its
  * quotes. Absent if it is not there, or there twice, or not well formed. */
 sm_str gw_parameter(sm_arena *a, sm_str value, const char *name);
+
+/* The value without this parameter; as it is, if its parameters are not well formed. Absent if
+ * there is no memory. */
+sm_str gw_parameter_drop(sm_arena *a, sm_str value, const char *name);
+
+/* Whether all servers take these names, which are different and in UTF-8, for different ones, and
+ * none reads them by their order (form_name.c). */
+bool gw_form_names_clear(sm_arena *a, const sm_str *names, size_t n);
 
 /* What is packed in a body with Content-Encoding gzip, or signed piece by piece (aws-chunked).
  * False if it is not so, or more than `out` holds. */

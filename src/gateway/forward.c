@@ -109,29 +109,6 @@ bool gw_is_upgrade(const gw_request *r)
     return to.n > 0 && !sm_header_is(to, SM_STR("h2c"));
 }
 
-typedef struct overriding {
-    bool reads; /* the request */
-    bool found;
-} overriding;
-
-/* Some upstreams take the method or the path from a header. A request that may write is recorded
- * with such a method; an approver sees it, too. */
-static bool overrides(void *context, sm_str name, sm_str value)
-{
-    static const char *const paths[] = {"x-original-url", "x-rewrite-url", NULL};
-    (void)value;
-    overriding *o = context;
-    o->found = o->found || named(name, paths) || (o->reads && sm_header_method(name));
-    return !o->found;
-}
-
-bool gw_is_overridden(const gw_request *r, bool reads)
-{
-    overriding o = {.reads = reads};
-    gw_headers_each(r, overrides, &o);
-    return o.found;
-}
-
 /* The headers of a client that an MCP server gets. */
 static bool of_mcp(sm_str name)
 {

@@ -15,11 +15,24 @@ sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api 
 /* The arguments of the call that it is (proxy_args.c); `n` headers of the client are passed on. */
 sm_err gw_proxy_args(const gw_request *r, sm_arena *a, const gw_upstream_api *api,
                      const sm_http_field *headers, size_t n, sm_str path, sm_str *out);
+
+/* Takes the headers out of a request that the configuration ignores, of the first *given: all but
+ * credentials, without which the API would refuse it. Cookies go. Whether there were any
+ * (proxy_args.c). */
+bool gw_proxy_leave(const gw_upstream_api *api, sm_upstream_call *up, size_t *given);
+
+/* Whether two headers have names that some servers take for one, such as X_A and X-A. Which of the
+ * two such a server reads depends on their order, which is not recorded (proxy_headers.c). */
+bool gw_proxy_twins(const sm_http_field *headers, size_t n);
+
 void gw_proxy_refuse(gw_request *r, sm_err e, const sm_fault *fault);
 
-/* Whether a header asks for another path than the request has; or for another method, if it only
- * reads: it would go around the ledger (forward.c). */
-bool gw_is_overridden(const gw_request *r, bool reads);
+/* Whether the request asks for another path than its own, which no request may (override.c). */
+bool gw_asks_other_path(const gw_request *r);
+
+/* Whether a request that only reads asks for another method: it would go around the ledger. `args`
+ * are its arguments, for what its body says; NULL if it has no body (override.c). */
+bool gw_asks_other_method(const gw_request *r, sm_arena *a, const sm_json *args);
 
 /* Whether the request asks for another protocol than HTTP (forward.c). */
 bool gw_is_upgrade(const gw_request *r);

@@ -5,7 +5,8 @@
  * What can change the world is a call of the tool proxy.NAME (proxy_args.c): equal requests are one
  * action. An Idempotency-Key of the client's names the action instead, unless `client_key: ignore`,
  * and another request with the same key is a conflict. Safe methods (GET, HEAD, OPTIONS), and calls
- * that the contract declares to be of class read, pass as a stream and are not recorded.
+ * that the contract declares to be of class read, pass as a stream and are not recorded, unless
+ * they ask for another method (override.c): those are refused.
  *
  * The request is put together when it comes, with the exact bytes of its body; the client may be
  * gone by the time it is sent. Nothing is sent in the background, for the ledger has no exact
@@ -89,31 +90,36 @@ void gw_proxy_refuse(gw_request *r, sm_err e, const sm_fault *fault)
 static void refuse_override(gw_request *r)
 {
     gw_problem(r, 400, "BAD_ARGUMENTS", "Send the method and the path that are meant.",
-               "A header asks for another method or path than the request has.");
+               "A header or field asks for another method or path than the request has.");
 }
 
-/* Passes a request on that changes nothing. */
-static void pass(gw_request *r, const gw_upstream_api *api, sm_str path)
+/* Passes a request on that changes nothing. `judged`: it asks for no other method. */
+static void pass(gw_request *r, const gw_upstream_api *api, sm_str path, bool judged)
 {
-    if (gw_is_overridden(r, true)) {
-        refuse_override(r);
-        return;
-    }
     sm_arena a;
     sm_upstream_call up;
     sm_fault fault = {0};
+    sm_str text = {0};
+    const sm_json *args = NULL;
+    size_t given;
     sm_arena_init(&a, SM_ARENA_MAX);
-    sm_err e = gw_proxy_request(r, &a, api, path, false, &up, NULL, &fault);
-    if (e == SM_OK)
-        gw_pass(r, &up.request);
-    else
+    sm_err e = gw_proxy_request(r, &a, api, path, false, &up, &given, &fault);
+    if (e == SM_OK && !judged && r->body.len > 0)
+        e = gw_proxy_args(r, &a, api, up.headers, given, path, &text);
+    if (e == SM_OK && text.n > 0)
+        e = sm_json_read(&a, text, &sm_json_default_limits, &args, NULL);
+    if (e != SM_OK)
         gw_proxy_refuse(r, e, &fault);
+    else if (!judged && gw_asks_other_method(r, &a, args))
+        refuse_override(r);
+    else
+        gw_pass(r, &up.request);
     sm_arena_fini(&a);
 }
 
 /* Finds the contracts that the call comes under: those in use, if they list the proxy's tool, else
- * those of its preset. And whether they say that it reads, in spite of its method. */
-static sm_err choose_contracts(gw_run *run, const gw_upstream_api *api, bool *reads)
+ * those of its preset. And what they say of the call. */
+static sm_err choose_contracts(gw_run *run, const gw_upstream_api *api, sm_look *out)
 {
     gw_own *own = gw_own_get();
     const semel_call *call = &run->ask.call;
@@ -125,7 +131,7 @@ static sm_err choose_contracts(gw_run *run, const gw_upstream_api *api, bool *re
         set = sm_contracts_hold(api->contracts);
     }
     run->ask.contracts = set;
-    *reads = sm_call_reads(&own->arena, set, call->tool, call->args);
+    sm_call_look(&own->arena, set, call->tool, call->args, out);
     return SM_OK;
 }
 
@@ -144,14 +150,27 @@ static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
     call->tool = sm_arena_printf(a, "proxy.%.*s", SM_FMT(api->name));
     run->ask.http = true;
     sm_err e = gw_proxy_request(r, a, api, path, true, &run->up, &given, &fault);
+    if (e == SM_OK && gw_proxy_twins(run->up.headers, given)) {
+        gw_run_free(run);
+        gw_problem(r, 400, "BAD_ARGUMENTS", "Send one of them.",
+                   "Two headers have names that some servers take for one.");
+        return;
+    }
+    sm_look look = {0};
     if (e == SM_OK)
         e = gw_proxy_args(r, a, api, run->up.headers, given, path, &call->args);
-    bool reads = false;
     if (e == SM_OK)
-        e = choose_contracts(run, api, &reads);
-    if (e == SM_OK && reads) {
+        e = choose_contracts(run, api, &look);
+    /* An approval must cover all that is sent, and headers that vary would need one each. */
+    if (e == SM_OK && look.asks && gw_proxy_leave(api, &run->up, &given))
+        e = gw_proxy_args(r, a, api, run->up.headers, given, path, &call->args);
+    if (e == SM_OK && look.reads) {
+        bool other = gw_asks_other_method(r, a, look.args);
         gw_run_free(run);
-        pass(r, api, path);
+        if (other)
+            refuse_override(r);
+        else
+            pass(r, api, path, true);
         return;
     }
     if (e == SM_OK && (!find_scope(r, a, &call->scope) ||
@@ -209,7 +228,7 @@ void gw_on_proxy(gw_request *r)
     } else if (api == NULL) {
         gw_problem(r, 404, "NO_ROUTE", "Use one of the names under `proxies` in the configuration.",
                    "No API is configured under that name.");
-    } else if (gw_is_overridden(r, false)) {
+    } else if (gw_asks_other_path(r)) {
         refuse_override(r);
     } else if (gw_is_upgrade(r)) {
         gw_problem(r, 501, "UNSUPPORTED",
@@ -221,7 +240,7 @@ void gw_on_proxy(gw_request *r)
                    "Percent-encode what is not plain, and leave out \".\" and \"..\" segments.",
                    "The path or query cannot be passed on as it is.");
     } else if (r->method == GW_GET || r->method == GW_HEAD || r->method == GW_OPTIONS) {
-        pass(r, api, path);
+        pass(r, api, path, false);
     } else {
         run_once(r, api, path);
     }

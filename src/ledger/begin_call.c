@@ -71,8 +71,7 @@ sm_err sm_begun_read(sm_begun *b)
 
 bool sm_begun_asks(const sm_begun *b)
 {
-    const sm_approval *ap = &b->id.contract->approval;
-    return ap->on && (ap->when.n == 0 || sm_conditions_hold(&ap->when, b->id.filled, true));
+    return sm_contract_asks(b->id.contract, b->id.filled);
 }
 
 /* ---- drift -----------------------------------------------------------------------------------*/
@@ -196,7 +195,7 @@ sm_err sm_begun_compare(sm_begun *b, sm_drift *out)
 /* ---- what it acts on -------------------------------------------------------------------------*/
 
 /* Whether the recorded effect answers this call no more, because others have written the resource
- * since. */
+ * since, or may have. */
 static sm_err compare_resource(sm_begun *b, sm_drift drift, bool *overwritten)
 {
     sm_work *w = b->w;

@@ -6,6 +6,9 @@
  * compare-and-swap. The effect answers repeats as long as the counter has this value. If others
  * wrote while the attempt ran, nobody knows who was last: the record keeps 0, which no counter has.
  *
+ * An attempt that ends in doubt may have written the resource, so it counts at once. If it is
+ * found to have been applied, it counts once more: nobody knows when it was.
+ *
  * The counter outlasts the longest window of the effects that it counts. Once it is gone, no answer
  * depends on it.
  */
@@ -19,9 +22,10 @@
  * that purge removes at that very moment, and a doubt has time to be resolved. */
 #define LINGER_MS ((int64_t)86400000)
 
-static int64_t until(const sm_memo *m)
+static int64_t until(const sm_work *w)
 {
-    return sm_time_after(m->effect.window_end, LINGER_MS);
+    int64_t end = w->memo.effect.window_end; /* a doubt has none yet */
+    return sm_time_after(end != 0 ? end : w->now, LINGER_MS);
 }
 
 static sm_str name_of(const sm_resource *r, char text[SM_RESOURCE_NAME])
@@ -47,8 +51,15 @@ static void put_count(sm_work *w, const char *name, uint64_t count)
 {
     sm_body_hash(w, "resource", &w->memo.resource.hash);
     sm_body_number(w, name, count);
-    if (until(&w->memo) != INT64_MAX)
-        sm_body_number(w, "until", (uint64_t)until(&w->memo));
+    if (until(w) != INT64_MAX)
+        sm_body_number(w, "until", (uint64_t)until(w));
+}
+
+/* Whether the step ends an attempt in doubt. A full list does not grow. */
+static bool doubts_more(const sm_step *step, const sm_effect *before)
+{
+    return step->next.doubt_count > before->doubt_count ||
+           (step->next.doubt_count == SM_DOUBTS_MAX && sm_step_noted(step, SM_N_DOUBTED));
 }
 
 sm_counting sm_counting_of(const sm_work *w, const sm_change *change)
@@ -59,11 +70,13 @@ sm_counting sm_counting_of(const sm_work *w, const sm_change *change)
     bool asks = sm_step_noted(&w->step, SM_N_REQUESTED);
     bool starts = sm_step_noted(&w->step, SM_N_STARTED);
     sm_counting c = {.before = w->memo.written, .evidence = change->evidence, .moved = moved};
+    bool applied = sm_effect_applied(next);
     if (moved)
-        c.does = !sm_effect_applied(next) ? SM_COUNT_SEEN
-                 : w->memo.written != 0   ? SM_COUNT_WRITTEN
-                                          : SM_COUNT_NOTHING;
-    else if (sm_effect_applied(next) && !sm_effect_applied(&w->memo.effect))
+        c.does = (applied || next->doubt_count > 0) && w->memo.written != 0 ? SM_COUNT_WRITTEN
+                 : applied                                                  ? SM_COUNT_NOTHING
+                                                                            : SM_COUNT_SEEN;
+    else if ((applied && !sm_effect_applied(&w->memo.effect)) ||
+             doubts_more(&w->step, &w->memo.effect))
         c.does = SM_COUNT_WRITTEN;
     else if (change->identity != NULL && (asks || starts) && next->doubt_count == 0)
         c.does = SM_COUNT_SEEN;
@@ -90,7 +103,7 @@ sm_err sm_counting_take(semel *s, sm_work *w, sm_counting *c, uint8_t shard, sem
     c->counter = (semel_counter){.name = name_of(&m->resource, c->name),
                                  .delta = 1,
                                  .cap = blind ? INT64_MAX : (int64_t)count + 1,
-                                 .until = until(m)};
+                                 .until = until(w)};
     wr->counters = &c->counter;
     wr->n_counters = 1;
     put_count(w, "written", count + 1);

@@ -17,8 +17,8 @@ static inline bool sm_always_retry(sm_str key, sm_str step)
 sm_err sm_resource_count(semel *s, const sm_resource *r, uint8_t shard, uint64_t *count,
                          semel_fault *fault);
 
-/* Whether others have written the resource since the effect of w->cur, which is settled as applied.
- */
+/* Whether others have written the resource, or may have, since the effect of w->cur, which is
+ * settled as applied. */
 sm_err sm_resource_overwritten(semel *s, sm_work *w, const sm_resource *r, bool *out);
 
 /* The events that made the count are about to be purged: puts it into the body of the next one. */
@@ -29,7 +29,7 @@ typedef struct sm_counting {
     enum {
         SM_COUNT_NOTHING,
         SM_COUNT_SEEN,    /* notes the count: an attempt begins, or is asked about */
-        SM_COUNT_WRITTEN, /* adds one: the effect is settled as applied */
+        SM_COUNT_WRITTEN, /* adds one: the effect was applied, or may have been */
     } does;
     uint64_t before; /* the count that the record had noted */
     bool evidence;   /* see sm_change */

@@ -92,7 +92,7 @@ static void put_member(sm_buf *out, const char *name, sm_str text)
     sm_json_put_string(out, text);
 }
 
-/* What it acts on, and whether a repeat would run because others have written that since. */
+/* What it acts on, and whether a repeat would run because others wrote that, or may have. */
 static void put_resource(const sm_work *w, bool overwritten, sm_buf *out)
 {
     char text[SM_HASH_TEXT + 1];

@@ -15,7 +15,7 @@ const gw = await Gateway.start({
             listed: { url: up.url, identity_headers: ['X-Branch'], ignore_headers: ['X-Noise', 'Authorization'] },
             unkeyed: { url: up.url, client_key: 'ignore', idempotency: { header: 'Idempotency-Key', window: '24h' } },
             keyed: { url: up.url, idempotency: { header: 'Idempotency-Key', window: '24h' } },
-            asked: { url: up.url, ignore_headers: ['X-Noise'] },
+            asked: { url: up.url, ignore_headers: ['X-Noise', 'Cookie', 'X-Api-Key'] },
             fields: { url: up.url },
             hides: { url: up.url },
             reads: { url: up.url },
@@ -31,6 +31,8 @@ const gw = await Gateway.start({
         },
     },
 });
+
+const nobodyWaits = () => eventually('the gateway knows that the client is gone', async () => (await gw.metric(/^semel_requests_parked$/)) === 0);
 
 // Sends a request, and says how often the API has been asked because of it.
 let path = 0;
@@ -82,6 +84,9 @@ test('of a signed request access key, region and service count, not the signatur
     for (const before of ['XCredential=AKIA1/20261116/eu-west-1/dynamodb/aws4_request, ', 'Credential=AKIA1/20261116/eu-west-1/dynamodb/aws4_request, '])
         assert.ok(ran(await pair({ headers: signed('AKIA1', '20261116', 'aa') },
             { headers: { ...signed('AKIA1', '20261116', 'aa'), authorization: `AWS4-HMAC-SHA256 ${before}${own}` } })), before);
+    const more = (text) => ({ ...signed('AKIA1', '20261116', 'aa'), authorization: `${signed('AKIA1', '20261116', 'aa').authorization}${text}` });
+    assert.ok(ran(await pair({ headers: more('') }, { headers: more(', User=ann') })));
+    assert.ok(ran(await pair({ headers: more(', User=bob') }, { headers: more(', User=ann') })));
 });
 
 test('a header that names the account or the operation makes another action', async () => {
@@ -96,6 +101,26 @@ test('a header that names the account or the operation makes another action', as
         if (name !== 'content-type') assert.ok(ran(await pair({ headers: { [name]: one } }, {})), `${name} or not`);
     }
     assert.ok(ran(await pair({ headers: { 'stripe-account': 'acct_1' } }, { headers: { Stripe_Account: 'acct_1' } })), 'as CGI servers read it');
+});
+
+test('headers that only some servers tell apart never make one action of two', async () => {
+    const header = (name, value) => ({ headers: { [name]: value } });
+    // One value with a comma, or two headers: some servers read only one of two.
+    assert.ok(ran(await pair(header('stripe-account', 'a, b'), header('stripe-account', ['a', 'b']))));
+    assert.ok(replayed(await pair(header('stripe-account', ['a', 'b']), header('stripe-account', ['a', 'b']))));
+    assert.ok(ran(await pair(header('x-api-key', 'a, b'), header('x-api-key', ['a', 'b']))));
+    assertProblem((await pair(header('x-branch', 'a, b'), header('x-branch', ['a', 'b']))).answer, 422, 'KEY_CONFLICT', /x-branch/);
+    // The host of Forwarded may choose a site. Whose address it is for changes from try to try.
+    assert.ok(ran(await pair(header('forwarded', 'for=1.2.3.4;host=a.example'), header('forwarded', 'for=1.2.3.4;host=b.example'))));
+    assert.ok(ran(await pair({}, header('forwarded', ['for=1.2.3.4', 'HOST="b.example"']))));
+    assert.ok(replayed(await pair(header('forwarded', 'for=1.2.3.4'), header('forwarded', 'for=1.2.3.5;proto=https'))));
+    // A text that looks like the digest of another value.
+    const odd = '\xff';
+    const shown = await send(fresh(), { body: { n: 1 }, ...header('stripe-account', odd) });
+    const digest = (await gw.admin.get(`/v1/effects/${shown.answer.headers['semel-effect']}`)).json.args.headers['stripe-account'];
+    assert.match(digest, /^sha256:/);
+    assert.ok(ran(await pair(header('stripe-account', odd), header('stripe-account', digest))));
+    assertProblem((await send('/ok', { body: {}, headers: { 'X-Branch': 'a', X_Branch: 'b' } })).answer, 400, 'BAD_ARGUMENTS', /take for one/);
 });
 
 test('what clients and their retries add is the same action, always', async () => {
@@ -152,7 +177,8 @@ test('a form counts by its fields', async () => {
     const as = (one, two) => pair({ body: one, headers: urlencoded }, { body: two, headers: urlencoded });
     for (const [one, two] of [['a=1&b=2', 'b=2&a=1'], ['a=x+y', 'a=x%20y'], ['a=%41', 'a=A'], ['a=1&&b=2', 'a=1&b=2']])
         assert.ok(replayed(await as(one, two)), two);
-    for (const [one, two] of [['a=1', 'a=2'], ['a=1&a=2', 'a=2&a=1'], ['a=1&a=2', 'a=1'], ['a', 'a='], ['a=1', 'A=1'], ['a=%ff', 'a=%fe'], ['a=%zz', 'a=zz'], ['a[]=1', 'a=1']])
+    for (const [one, two] of [['a=1', 'a=2'], ['a=1&a=2', 'a=2&a=1'], ['a=1&a=2', 'a=1'], ['a', 'a='], ['a=1', 'A=1'], ['a=%ff', 'a=%fe'], ['a=%zz', 'a=zz'], ['a[]=1', 'a=1'],
+        ['a=1;b=2', 'b=2;a=1'], ['a=1;b=2', 'a=1;b=3'], ['a=1&a[]=2', 'a[]=2&a=1'], ['a=1&A=2', 'A=2&a=1'], ['i[][n]=1&i[][p]=2', 'i[][p]=2&i[][n]=1']])
         assert.ok(ran(await as(one, two)), two);
 });
 
@@ -173,6 +199,19 @@ test('multipart counts by its parts: a new boundary is nothing, a file counts by
         [base[0], file(Buffer.from([1, 2, 3]), 'a.bin', 'image/png')], [...base, base[0]], [['order', '7', '; x="1"'], base[1]],
         [['order', '7', '', 'Content-Transfer-Encoding: base64\r\n'], base[1]],
     ]) assert.ok(ran(await pair(multipart('one', base), multipart('two', other))), JSON.stringify(other));
+    assert.ok(ran(await pair(multipart('one', [['a', '1'], ['a[]', '2']]), multipart('two', [['a[]', '2'], ['a', '1']]))), 'names that some servers take for one');
+    // Other parameters of the type count, and the boundary does where the parts could not be read.
+    const typed = (boundary, more) => ({ ...multipart(boundary, base), headers: { 'content-type': `multipart/form-data; boundary=${boundary}${more}` } });
+    assert.ok(replayed(await pair(typed('one', '; charset=utf-8'), typed('two', '; charset=utf-8'))));
+    for (const more of ['; charset=utf-8', '; x=1']) assert.ok(ran(await pair(typed('one', ''), typed('one', more))), more);
+    assert.ok(ran(await pair(typed('one', '; charset=utf-8'), typed('one', '; charset=utf-7'))));
+    const loose = (value) => multipart('one', [['a', `1\n--one\nContent-Disposition: form-data; name="b"\n\n${value}`]]);
+    const seen = await send(fresh(), loose('x'));
+    const args = (await gw.admin.get(`/v1/effects/${seen.answer.headers['semel-effect']}`)).json.args;
+    assert.ok(args.body_sha256 && !args.form, 'a boundary behind a bare line feed ends a part for some servers');
+    const both = Buffer.concat([multipart('one', base).body, multipart('two', [['order', '8']]).body]);
+    const as = (boundary) => ({ body: both, headers: { 'content-type': `multipart/form-data; boundary=${boundary}` } });
+    assert.ok(ran(await pair(as('one'), as('two'))), 'one body, two boundaries');
     // What cannot be read as multipart counts by its bytes.
     const broken = (boundary) => ({ body: `--${boundary}\r\nno head`, headers: { 'content-type': `multipart/form-data; boundary=${boundary}` } });
     assert.ok(replayed(await pair(broken('one'), broken('one'))));
@@ -190,6 +229,17 @@ test('gzip counts by what it holds, and arrives as it was sent', async () => {
     assert.ok(ran(await pair(one, bomb)), 'a bomb counts by its bytes');
     const torn = { ...one, body: one.body.subarray(0, one.body.length - 4) };
     assert.ok(ran(await pair(one, torn)));
+});
+
+test('signed pieces count by what they hold only if the request says that they are signed', async () => {
+    const pieces = (sizes, text, headers = {}) => ({
+        body: `${sizes.map((n, i) => `${n.toString(16)};chunk-signature=${i}\r\n${text.slice(0, n)}\r\n`).join('')}0;chunk-signature=x\r\n\r\n`,
+        headers: { 'content-encoding': 'aws-chunked', 'content-type': 'text/plain', ...headers },
+    });
+    const signed = { 'x-amz-content-sha256': 'STREAMING-AWS4-HMAC-SHA256-PAYLOAD' };
+    assert.ok(replayed(await pair(pieces([2, 2], 'aaaa', signed), pieces([1, 3], 'aaaa', signed))));
+    assert.ok(ran(await pair(pieces([2, 2], 'aaaa', signed), pieces([2, 3], 'aaaa', signed))));
+    assert.ok(ran(await pair(pieces([2, 2], 'aaaa'), pieces([1, 3], 'aaaa'))), 'others may read the bytes as they are');
 });
 
 test('a proxy with and without a slash at its end is one path if the API gets the same bytes', async () => {
@@ -243,13 +293,15 @@ test('an approval covers all that is sent, and the approver sees it', async () =
         }));
     const item = await waits(target);
     const text = JSON.stringify(item);
-    for (const word of ['SAVINGS', 'acct_1', '"q=1"', 'x-noise', '"POST"']) assert.ok(text.includes(word), `${word} in ${text}`);
+    for (const word of ['SAVINGS', 'acct_1', '"q=1"', '"POST"']) assert.ok(text.includes(word), `${word} in ${text}`);
+    assert.ok(!text.includes('x-noise'), 'what is ignored is not sent');
     const before = up.seen.length;
     const approved = await gw.approver.post(`/v1/effects/${item.effect}/approve`, { request: item.request });
     assert.equal(approved.status, 200, approved.text);
     assert.equal((await first).status, 200);
     assert.equal(up.seen.length, before + 1);
     assert.equal(up.seen.at(-1).headers['x-account'], 'SAVINGS');
+    assert.equal(up.seen.at(-1).headers['x-noise'], undefined);
 
     // Approved for one, asked with another: it does not run. Each is left once somebody is asked for it.
     const second = fresh();
@@ -258,22 +310,104 @@ test('an approval covers all that is sent, and the approver sees it', async () =
         const request = ask(second, headers, { signal: abort.signal }).catch(() => null);
         const found = await Promise.race([request, waits(second, mark)]);
         abort.abort();
-        await eventually('the gateway knows that it is gone', async () => (await gw.metric(/^semel_requests_parked$/)) === 0);
+        await nobodyWaits();
         return found;
     };
-    const waiting = await leave({ 'x-account': 'A', 'x-noise': '1' }, '"x-noise":"1"');
+    const waiting = await leave({ 'x-account': 'A', 'x-api-key': '1' }, '"x-account":"A"');
     assert.equal((await gw.approver.post(`/v1/effects/${waiting.effect}/approve`, { request: waiting.request })).status, 200);
     const count = up.seen.length;
-    assertProblem(await leave({ 'x-account': 'TREASURY', 'x-noise': '1' }, 'TREASURY'), 422, 'KEY_CONFLICT', /x-account/);
-    assert.ok((await leave({ 'x-account': 'A', 'x-noise': '2' }, '"x-noise":"2"')).request);
-    assert.ok((await leave({ 'x-account': 'A', 'x-noise': '1', 'x-http-method-override': 'DELETE' }, '"DELETE"')).request);
+    assertProblem(await leave({ 'x-account': 'TREASURY', 'x-api-key': '1' }, 'TREASURY'), 422, 'KEY_CONFLICT', /x-account/);
+    assert.ok((await leave({ 'x-account': 'A', 'x-api-key': '1', 'x-http-method-override': 'DELETE' }, '"DELETE"')).request);
+    const other = await leave({ 'x-account': 'A', 'x-api-key': '2' }, '"x-account":"A"');
+    assert.notEqual(other.request, waiting.request, 'an ignored credential is sent, so the approval is for it');
     assert.equal(up.seen.length, count);
+});
+
+test('an approval ends although ignored headers vary, for they are not sent', async () => {
+    const target = fresh();
+    const ask = (n, signal) => gw.agent.post(`/proxy/asked${target}`, { amount: 2 },
+        { headers: { 'semel-scope': 'shop/identity', 'x-noise': `n-${n}`, cookie: `sid=${n}`, 'x-api-key': 'same' }, signal });
+    const waits = () => eventually('it waits', async () =>
+        (await gw.approver.get('/v1/approvals')).json.items.find((one) => JSON.stringify(one).includes(`"${target}"`)));
+    const abort = new AbortController();
+    const left = ask(1, abort.signal).catch(() => null);
+    const item = await waits();
+    abort.abort();
+    await left;
+    await nobodyWaits();
+    assert.equal((await gw.approver.post(`/v1/effects/${item.effect}/approve`, { request: item.request })).status, 200);
+    const before = up.seen.length;
+    const done = await ask(2);
+    assert.equal(done.status, 200, done.text);
+    assert.equal(up.seen.length, before + 1);
+    const { headers } = up.seen.at(-1);
+    assert.deepEqual([headers['x-noise'], headers.cookie, headers['x-api-key']], [undefined, undefined, 'same']);
+    assert.equal((await ask(3)).headers['idempotent-replayed'], 'true');
 });
 
 test('a read that a header makes a write of is refused', async () => {
     assert.equal((await send('/ok', { proxy: 'reads', body: {} })).answer.headers['semel-effect'], undefined);
     for (const name of ['X-HTTP-Method-Override', 'X_Method_Override'])
         assertProblem((await send('/ok', { proxy: 'reads', body: {}, headers: { [name]: 'DELETE' } })).answer, 400, 'BAD_ARGUMENTS');
+});
+
+test('a read that a field makes a write of is refused', async () => {
+    const refuses = async (target, options = {}) => {
+        const { answer, asked } = await send(target, { proxy: 'reads', ...options });
+        if (options.method !== 'HEAD') assertProblem(answer, 400, 'BAD_ARGUMENTS', /another method/);
+        assert.equal(answer.status, 400);
+        assert.equal(asked, 0);
+    };
+    for (const query of ['_method=DELETE', 'a=1&_method=put', '%5Fm%65thod=DELETE', 'a=1;_method=DELETE', '.method=DELETE', '+_method=DELETE', '_method%5B%5D=DELETE', 'X-HTTP-Method-Override=DELETE'])
+        for (const method of ['GET', 'HEAD', 'POST']) await refuses(`/ok?${query}`, { method });
+    const json = (body, type = 'application/json') => ({ body, headers: { 'content-type': type } });
+    const bodies = [
+        json('_method=DELETE', urlencoded['content-type']), json('a=1;_method=DELETE', urlencoded['content-type']), json('a=1&a[]=2&%5Fmethod=DELETE', urlencoded['content-type']),
+        json('{"_method":"DELETE"}'), json('{"a":1,"a":2,"\\u005fmethod":"DELETE"}'), json('{"_method":"DELETE"}', 'application/vnd.api+json'), json('{"_method":"DELETE"} '.padEnd(900_000)),
+        multipart('one', [['_method', 'DELETE']]), multipart('one', [['_method', 'DELETE'], ['a', '1'], ['a[]', '1']]),
+        { body: zlib.gzipSync('{"_method":"DELETE"}'), headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' } },
+        { body: zlib.deflateSync('{"_method":"DELETE"}'), headers: { 'content-type': 'application/json', 'content-encoding': 'deflate' } },
+        json(Buffer.from('{"_method":"DELETE"}', 'utf16le'), 'application/json; charset=utf-16'),
+    ];
+    for (const body of bodies) await refuses('/ok', body);
+    await refuses('/ok', { method: 'GET', ...bodies[0] });
+    // Other names pass, and so does what is said about the name.
+    for (const target of ['/ok?method=x', '/ok?payment_method=card&_methods=1'])
+        for (const method of ['GET', 'POST']) assert.equal((await send(target, { proxy: 'reads', method })).asked, 1, target);
+    const odd = (text) => json(`{"a":1,"a":2,"text":${JSON.stringify(text)}}`);
+    for (const body of [json('{"tools":[{"_method":"DELETE"}]}'), json('method=x&payment_method=y', urlencoded['content-type']), odd('the field "_method" is one'), json('_method=1', 'text/plain')])
+        assert.equal((await send('/ok', { proxy: 'reads', ...body })).asked, 1, String(body.body));
+});
+
+test('a secret in the query is stored nowhere, and still counts', async () => {
+    const secret = `hush-${newOrder()}`;
+    const names = ['access_token', 'api_key', 'password', 'key', 'sig', 'X-Amz-Signature', 'client%5Fsecret', 'user[password]'];
+    const target = `${fresh()}?page=2&${names.map((name) => `${name}=${secret}`).join('&')};auth=${secret}&empty`;
+    const first = await send(target, { body: { n: 1 } });
+    assert.ok(ran(first));
+    assert.ok(up.seen.at(-1).raw.includes(secret), 'the API gets it');
+    assert.ok(replayed(await send(target, { body: { n: 1 } })));
+    assert.ok(ran(await send(target.replace(secret, 'hush-other'), { body: { n: 1 } })), 'another secret is another action');
+    const effect = first.answer.headers['semel-effect'];
+    const shown = (await gw.admin.get(`/v1/effects/${effect}`)).json;
+    assert.equal(shown.args.query, `page=2&${names.map((name) => `${name}=[redacted]`).join('&')}&empty`);
+    const key = { 'idempotency-key': `query-${newOrder()}` };
+    const keyed = (value) => send(`${target}&token=${value}`, { body: { n: 1 }, headers: key });
+    assert.ok(ran(await keyed('one')));
+    assertProblem((await keyed('two')).answer, 422, 'KEY_CONFLICT');
+    // In doubt, awaiting approval, refused: nothing that anybody reads has it.
+    up.habit('gone', (upstream, entry, response) => response.destroy());
+    assertProblem((await send(`/gone/${newOrder()}?token=${secret}`, { body: {} })).answer, 409, 'IN_DOUBT');
+    const abort = new AbortController();
+    const asked = gw.agent.post(`/proxy/asked${fresh()}?token=${secret}`, {}, { headers: { 'semel-scope': 'shop/identity' }, signal: abort.signal }).catch(() => null);
+    await eventually('it waits', async () => (await gw.approver.get('/v1/approvals')).text.includes('token=[redacted]'));
+    abort.abort();
+    await asked;
+    await nobodyWaits();
+    for (const path of ['/v1/approvals', '/v1/effects?limit=500', `/v1/effects/${effect}/events`, `/v1/effects/${effect}`])
+        assert.ok(!(await gw.admin.get(path)).text.includes(secret), path);
+    await eventually('the log has come so far', () => gw.log.includes(effect));
+    assert.ok(!gw.log.includes(secret), 'nor has the log');
 });
 
 test('secrets of a body, a form or a header are stored nowhere, and still count', async () => {
@@ -338,10 +472,10 @@ test('many retries of a lost answer at once: one is sent', async () => {
 });
 
 test('a state that is set: PUT A, PUT B, PUT A asks the API three times', async () => {
-    for (const [method, headers] of [['PUT', {}], ['PATCH', {}], ['POST', { 'x-http-method-override': 'put' }],
-        ['POST', { X_Method_Override: 'PATCH' }]]) {
+    for (const [method, headers, query = '', field = {}] of [['PUT', {}], ['PATCH', {}], ['POST', { 'x-http-method-override': 'put' }],
+        ['POST', { X_Method_Override: 'PATCH' }], ['POST', {}, '?_method=put'], ['POST', {}, '', { _method: 'PUT' }]]) {
         const target = fresh();
-        const set = (to, more = {}) => send(target, { method, headers, body: { to }, ...more });
+        const set = (to, more = {}) => send(`${target}${query}`, { method, headers, body: { to, ...field }, ...more });
         assert.ok(ran(await set('A')));
         assert.ok(replayed(await set('A')));
         assert.ok(ran(await send(fresh(), { method, headers, body: { to: 'B' } })));
@@ -355,6 +489,23 @@ test('a state that is set: PUT A, PUT B, PUT A asks the API three times', async 
         assert.ok(ran(await set('A')));
         assert.ok(ran(await send(target, { method: 'DELETE' })));
     }
+});
+
+test('a state that may have been set: PUT A, PUT B without an answer, PUT A asks the API again', async () => {
+    up.habit('half', (upstream, entry, response) => {
+        if (JSON.parse(entry.body).to === 'B') return response.destroy();
+        response.writeHead(200, { 'content-type': 'application/json' });
+        return response.end('{}');
+    });
+    const target = `/half/${newOrder()}`;
+    const set = (to) => send(target, { method: 'PUT', body: { to } });
+    assert.ok(ran(await set('A')));
+    assertProblem((await set('B')).answer, 409, 'IN_DOUBT');
+    assert.ok(ran(await set('A')));
+    assert.ok(replayed(await set('A')));
+    const held = await set('B');
+    assertProblem(held.answer, 409, 'IN_DOUBT');
+    assert.equal(held.asked, 0);
 });
 
 test('an upload in parts sets what its path names when it is completed', async () => {

@@ -40,6 +40,16 @@ test('each preset has a contract without mistakes, which can be printed', () => 
     }
 });
 
+test('a preset is printed for one proxy, so that the presets of others stay in use', () => {
+    const print = (...args) => execFileSync(semel, ['contract', 'preset', ...args], { encoding: 'utf8' });
+    for (const name of names) {
+        assert.match(print(name), new RegExp(`^  proxy\\.${name}:$`, 'm'));
+        assert.match(print(name, 'pay-2'), /^  proxy\.pay-2:$/m);
+        assert.ok(!/proxy\.(\*|stripe)/.test(print(name, 'pay')));
+    }
+    assert.throws(() => print('stripe', '*'), /a proxy's name has lowercase letters/);
+});
+
 const form = { 'content-type': 'application/x-www-form-urlencoded' };
 test('stripe: fresh keys of the SDK are one action, a lost answer is asked for again, card numbers are not stored', async () => {
     const key = (n) => ({ headers: { ...form, 'idempotency-key': `fresh-${n}` } });
@@ -96,6 +106,14 @@ test('github: GraphQL queries pass, mutations and what could hide one happen onc
     for (const path of ['/repos/o/r/issues', '/repos/o/r/codeql', '/graphql?operationName=B'])
         assert.equal(await times('github', path, { query: `query { a(id: "${q}") }` }), 1, path);
     assert.equal(await times('github', '/markdown', { text: q }), 2);
+    // A file that is named like the endpoint, and a path that is too long for a pattern.
+    for (const path of ['/repos/o/r/contents/a.graphql', `/repos/o/r/contents/${'a'.repeat(5000)}.txt`]) {
+        const before = up.seen.length;
+        const put = () => gw.agent.request('PUT', `/proxy/github${path}`, { query: `query { a(id: "${q}") }` }, { headers: { 'semel-scope': 'shop/presets' } });
+        for (let n = 0; n < 2; n++) assert.equal((await put()).status, 200);
+        assert.equal(up.seen.length, before + 1, path.slice(0, 40));
+    }
+    assert.equal(await times('github', `/repos/o/r/${'a'.repeat(5000)}`, { query: `query { a(id: "${q}") }` }), 1);
 });
 
 test('a contract that lists the tool takes the place of the preset\'s', async () => {

@@ -243,6 +243,45 @@ static void the_first_matching_variant_applies(void **state)
     sm_contracts_free(set);
 }
 
+static void nothing_becomes_a_read_by_being_hard_to_judge(void **state)
+{
+    sm_arena *a = *state;
+    sm_contracts *set =
+        contracts("version: 1\ntools:\n"
+                  "  sql:\n    class: read\n    variants:\n"
+                  "      - {when: [{field: /text, matches: 'select.*'}], class: read}\n"
+                  "      - {when: [{field: /text, matches: '(insert|drop).*'}], class: write}\n"
+                  "  api:\n    class: write\n    variants:\n"
+                  "      - {when: [{field: /path, matches: '/admin.*'}], class: irreversible}\n"
+                  "      - {when: [{field: /kind, equals: look}], class: read}\n"
+                  "      - {when: [{field: /kind, equals: set}], class: write_idempotent}\n");
+    char *big = sm_arena_alloc(a, 6000);
+    snprintf(big, 6000, "%05000d", 1); /* too long for a pattern */
+    const struct {
+        const char *tool;
+        sm_str args;
+        uint32_t variant;
+    } rows[] = {
+        {"sql", SM_STR("{\"text\":\"select 1\"}"), 1},
+        {"sql", SM_STR("{\"text\":\"explain\"}"), 0},
+        {"sql", SM_STR("{\"text\":\"drop x\"}"), 2},
+        {"sql", SM_STR("{\"text\":[\"drop x\"]}"), 2},
+        {"sql", sm_arena_printf(a, "{\"text\":\"%s\"}", big), 2},
+        {"sql", SM_STR("{}"), 0},
+        {"api", SM_STR("{\"path\":\"/x\",\"kind\":\"look\"}"), 2},
+        {"api", SM_STR("{\"kind\":\"look\"}"), 2},
+        {"api", sm_arena_printf(a, "{\"path\":\"%s\",\"kind\":\"look\"}", big), 1},
+        {"api", sm_arena_printf(a, "{\"path\":\"%s\",\"kind\":\"set\"}", big), 3},
+        {"api", sm_arena_printf(a, "{\"path\":\"%s\"}", big), 0},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const sm_contract *v =
+            sm_contract_variant(tool(set, rows[i].tool), document(a, rows[i].args.p));
+        expect(v->variant == rows[i].variant, "row %zu gave %u", i, v->variant);
+    }
+    sm_contracts_free(set);
+}
+
 static void the_most_specific_pattern_wins(void **state)
 {
     (void)state;
@@ -509,6 +548,7 @@ int main(void)
         cmocka_unit_test(the_later_layer_wins_field_by_field),
         cmocka_unit_test(drift_and_step_follow_from_the_strategy),
         with_arena(the_first_matching_variant_applies),
+        with_arena(nothing_becomes_a_read_by_being_hard_to_judge),
         cmocka_unit_test(the_most_specific_pattern_wins),
         cmocka_unit_test(patterns_match_and_meet_as_defined),
         cmocka_unit_test(a_pattern_covers_another_only_if_it_surely_does),

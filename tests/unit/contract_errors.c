@@ -387,6 +387,8 @@ static void lints_say_what_probably_goes_wrong(void **state)
 {
     static const mistake rows[] = {
         {ONE_TOOL("{ key: { fields: [/timestamp] } }"), "3:23", "changes with every try"},
+        {"version: 1\ntools:\n  proxy.shop: { on_in_doubt: [resend, hold] }\n", "3:30",
+         "only if the proxy declares idempotency"},
         {ONE_TOOL("{ key: { fields: [/meta/requestId] } }"), "3:23", "changes with every try"},
         {ONE_TOOL("{ key: { fields: [/uuid] } }"), "3:23", "changes with every try"},
         {ONE_TOOL("{ key: { fields: [/event_timestamp] } }"), "3:23", "changes with every try"},
@@ -444,7 +446,7 @@ static void what_is_fine_is_not_linted(void **state)
         ONE_TOOL(
             "{ window: 1h, variants: [{ when: [{ field: /a, exists: true }], class: read }] }"),
         /* The proxy's configuration says how its API takes a key. */
-        "version: 1\ntools: { proxy.shop: { on_in_doubt: [resend], redact: [/body/card] } }\n",
+        "version: 1\ntools: { proxy.shop: { on_in_doubt: [hold], redact: [/body/card] } }\n",
         "version: 1\ntools: { proxy.shop: { resource: [/path], key: { fields: [/body/id] } } }\n",
         ONE_TOOL("{ class: irreversible, key: { fields: [/id] }, on_repeat: run }"),
         "version: 1\ndefaults: { on_repeat: run }\ntools: { w: {}, i: { class: irreversible, "

@@ -125,8 +125,6 @@ static void every_way_in_which_a_write_is_known_to_be_applied_counts(void **stat
             commit_as(&l, claim, SEMEL_FAILURE, SEMEL_APPLIED_YES, "2");
         else
             commit_as(&l, claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "2");
-        if (way >= 2)
-            expect_replays(&l, "set_status", A, "1"); /* in doubt: not known */
         begin(&l, "set_status", B);
         if (way == 2)
             semel_resolve(l.s, sm_str_from(l.effect), SEMEL_RESOLVE_APPLIED, NULL, SM_STR("seen"),
@@ -137,10 +135,82 @@ static void every_way_in_which_a_write_is_known_to_be_applied_counts(void **stat
             semel_resolve(l.s, sm_str_from(l.effect), SEMEL_RESOLVE_ABANDON, NULL, SM_STR("?"),
                           (sm_str){0}, l.a);
         begin(&l, "set_status", A);
-        expect(l.a->verdict == (way == 4 ? SEMEL_REPLAY : SEMEL_EXECUTE), "way %d: verdict %d", way,
-               (int)l.a->verdict);
+        expect(l.a->verdict == SEMEL_EXECUTE, "way %d: verdict %d", way, (int)l.a->verdict);
         end_ledger(&l);
     }
+}
+
+static void expect_doubts(ledger *l, const char *args)
+{
+    begin(l, "set_status", args);
+    expect_execute(l);
+    commit_as(l, l->claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "\"?\"");
+}
+
+/* Nobody knows whether B holds, so A is set again. The doubt about B stays. */
+static void a_write_in_doubt_ends_the_replay_of_others(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(ONE);
+    expect_runs(&l, "set_status", A, "1");
+    expect_doubts(&l, B);
+    expect_runs(&l, "set_status", A, "2");
+    assert_int_equal(l.a->generation, 2);
+    expect_replays(&l, "set_status", A, "2");
+    begin(&l, "set_status", B);
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    /* B was applied after all: before A was set again, or after that. */
+    semel_resolve(l.s, sm_str_from(l.effect), SEMEL_RESOLVE_APPLIED, NULL, SM_STR("seen"),
+                  (sm_str){0}, l.a);
+    expect_runs(&l, "set_status", B, "3");
+    expect_runs(&l, "set_status", A, "4");
+    end_ledger(&l);
+}
+
+static void a_doubt_that_others_did_not_overwrite_answers_once_it_is_resolved(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(ONE);
+    expect_runs(&l, "set_status", A, "1");
+    expect_doubts(&l, B);
+    begin(&l, "set_status", B);
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    semel_outcome o = {.size = sizeof o, .value = SM_STR("2")};
+    semel_resolve(l.s, sm_str_from(l.effect), SEMEL_RESOLVE_APPLIED, &o, SM_STR("seen"),
+                  (sm_str){0}, l.a);
+    expect_replays(&l, "set_status", B, "2");
+    expect_runs(&l, "set_status", A, "3");
+    end_ledger(&l);
+}
+
+static void every_attempt_in_doubt_ends_the_replay_of_others(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {set_status: {class: write, resource: [/id], "
+                          "on_in_doubt: [rerun]}}}");
+    expect_runs(&l, "set_status", A, "1");
+    expect_doubts(&l, B);
+    expect_runs(&l, "set_status", A, "2");
+    expect_doubts(&l, B); /* run again */
+    expect_runs(&l, "set_status", A, "3");
+    expect_replays(&l, "set_status", A, "3");
+    begin(&l, "set_status", B);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "\"no\"");
+    expect_replays(&l, "set_status", A, "3"); /* this attempt did nothing */
+    end_ledger(&l);
+}
+
+/* The barrier of a doubt comes first. */
+static void a_barrier_holds_the_repeat_of_what_a_doubt_may_have_overwritten(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {set_status: {class: irreversible, resource: [/id], "
+                          "barrier: true}}}");
+    expect_runs(&l, "set_status", A, "1");
+    expect_doubts(&l, B);
+    begin(&l, "set_status", A);
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    end_ledger(&l);
 }
 
 static void what_ended_badly_runs_again_once_it_is_overwritten(void **state)
@@ -324,6 +394,37 @@ static void an_import_knows_which_write_was_the_last(void **state)
         expect_replays(&m, "set_status", B, "2");
         expect_runs(&m, "set_status", A, "3");
         expect_runs(&m, "set_status", B, "4");
+        for (size_t i = 0; i < all.n; i++)
+            free(all.text[i]);
+        end_ledger(&m);
+        end_ledger(&l);
+    }
+}
+
+static void an_imported_doubt_ends_the_replay_of_what_it_may_have_overwritten(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        bool backwards = way & 1, again = way & 2; /* A was set again after the doubt */
+        ledger l = new_ledger(ONE);
+        expect_runs(&l, "set_status", A, "1");
+        expect_doubts(&l, B);
+        if (again)
+            expect_runs(&l, "set_status", A, "2");
+        lines all = {0};
+        assert_int_equal(semel_export(l.s, (sm_str){0}, keep_line, &all, NULL), SEMEL_OK);
+        ledger m = new_ledger(ONE);
+        for (size_t i = 0; i < all.n; i++) {
+            semel_imported count = {0};
+            char *line = all.text[backwards ? all.n - 1 - i : i];
+            assert_int_equal(semel_import_line(m.s, sm_str_from(line), &count, NULL), SEMEL_OK);
+        }
+        begin(&m, "set_status", B);
+        expect_refused(&m, SEMEL_C_IN_DOUBT);
+        if (again)
+            expect_replays(&m, "set_status", A, "2");
+        else
+            expect_runs(&m, "set_status", A, "3");
         for (size_t i = 0; i < all.n; i++)
             free(all.text[i]);
         end_ledger(&m);
@@ -520,6 +621,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(tools_of_one_kind_share_resources),
         cmocka_unit_test(what_was_not_applied_overwrites_nothing),
         cmocka_unit_test(every_way_in_which_a_write_is_known_to_be_applied_counts),
+        cmocka_unit_test(a_write_in_doubt_ends_the_replay_of_others),
+        cmocka_unit_test(a_doubt_that_others_did_not_overwrite_answers_once_it_is_resolved),
+        cmocka_unit_test(every_attempt_in_doubt_ends_the_replay_of_others),
+        cmocka_unit_test(a_barrier_holds_the_repeat_of_what_a_doubt_may_have_overwritten),
         cmocka_unit_test(what_ended_badly_runs_again_once_it_is_overwritten),
         cmocka_unit_test(of_writes_that_overlap_none_is_the_last),
         cmocka_unit_test(a_callers_key_or_step_is_always_a_retry),
@@ -529,6 +634,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_replay_from_memory_is_compared_too),
         cmocka_unit_test(whoever_has_run_it_learns_how_it_ended),
         cmocka_unit_test(an_import_knows_which_write_was_the_last),
+        cmocka_unit_test(an_imported_doubt_ends_the_replay_of_what_it_may_have_overwritten),
         cmocka_unit_test(an_imported_doubt_that_was_applied_is_the_last_write),
         cmocka_unit_test(writers_at_once_are_all_counted_and_the_last_answers),
     };

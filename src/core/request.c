@@ -1,0 +1,254 @@
+/* Fields of a request that decide more than others. */
+#include "core/request.h"
+
+#include <strings.h>
+
+#include "base/buf.h"
+#include "base/limits.h"
+#include "core/wire.h"
+
+#define MARK "[redacted]"
+
+/* ---- names and values of a query -------------------------------------------------------------*/
+
+typedef struct pair {
+    sm_str name, value; /* as they came; the value is absent if there is no = */
+} pair;
+
+/* Takes the next pair off a query. Some servers split at a semicolon, too. */
+static bool next_pair(sm_str *rest, pair *out)
+{
+    size_t n = 0;
+    if (rest->n == 0)
+        return false;
+    while (n < rest->n && rest->p[n] != '&' && rest->p[n] != ';')
+        n++;
+    const char *is = memchr(rest->p, '=', n);
+    size_t name = is == NULL ? n : (size_t)(is - rest->p);
+    *out = (pair){.name = {rest->p, name}};
+    if (is != NULL)
+        out->value = (sm_str){is + 1, n - name - 1};
+    n += n < rest->n;
+    *rest = (sm_str){rest->p + n, rest->n - n};
+    return true;
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9'                     ? c - '0'
+           : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                    : -1;
+}
+
+/* Decodes a name or value as lenient servers do: what is not an escape stays. Absent if there is no
+ * memory. */
+static sm_str decode(sm_arena *a, sm_str from)
+{
+    char *to = sm_arena_alloc(a, from.n + 1);
+    size_t n = 0;
+    for (size_t i = 0; to != NULL && i < from.n; i++) {
+        bool escape = from.p[i] == '%' && i + 2 < from.n && hex_digit(from.p[i + 1]) >= 0 &&
+                      hex_digit(from.p[i + 2]) >= 0;
+        to[n++] = escape ? (char)(hex_digit(from.p[i + 1]) * 16 + hex_digit(from.p[i + 2]))
+                  : from.p[i] == '+' ? ' '
+                                     : from.p[i];
+        i += escape ? 2 : 0;
+    }
+    return (sm_str){to, n};
+}
+
+/* ---- the method ------------------------------------------------------------------------------*/
+
+static bool is_word(char c)
+{
+    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+}
+
+bool sm_name_method(sm_str name)
+{
+    static const char word[] = "method";
+    const size_t n = sizeof word - 1;
+    size_t at = 0;
+    while (at < name.n && !is_word(name.p[at]))
+        at++;
+    return sm_header_method(name) ||
+           (at > 0 && name.n - at >= n && strncasecmp(name.p + at, word, n) == 0 &&
+            (name.n - at == n || !is_word(name.p[at + n])));
+}
+
+/* Whether a value is one of these methods. */
+static bool is_method(sm_str value, const char *const *methods)
+{
+    bool is = false;
+    for (; *methods != NULL && !is; methods++)
+        is = sm_header_is(value, sm_str_from(*methods));
+    return is;
+}
+
+/* A search for a method that is named beside that of the request. */
+typedef struct search {
+    sm_arena *arena;
+    const char *const *methods; /* that count; NULL: any */
+} search;
+
+static bool counts(const search *s, sm_str value)
+{
+    return s->methods == NULL || is_method(value, s->methods);
+}
+
+static bool in_query(const search *s, sm_str query)
+{
+    pair p;
+    while (next_pair(&query, &p)) {
+        sm_str name = decode(s->arena, p.name), value = decode(s->arena, p.value);
+        if (name.p == NULL || value.p == NULL || (sm_name_method(name) && counts(s, value)))
+            return true;
+    }
+    return false;
+}
+
+/* In the members of an object; of those that are lists, too. */
+static bool in_members(const search *s, const sm_json *object, bool (*named)(sm_str))
+{
+    if (object == NULL || object->type != SM_JSON_OBJECT)
+        return false;
+    const sm_json *name = object + 1;
+    for (uint32_t i = 0; i < object->len; i++, name = sm_json_next(name + 1)) {
+        bool list = name[1].type == SM_JSON_ARRAY;
+        const sm_json *value = list ? name + 2 : name + 1;
+        if (!named(sm_json_text(name)))
+            continue;
+        if (s->methods == NULL)
+            return true;
+        for (uint32_t k = 0; k < (list ? name[1].len : 1); k++, value = sm_json_next(value))
+            if (value->type == SM_JSON_STRING && counts(s, sm_json_text(value)))
+                return true;
+    }
+    return false;
+}
+
+static sm_str text_of(const sm_json *request, const char *member)
+{
+    const sm_json *v = sm_json_find(request, sm_str_from(member));
+    return v != NULL && v->type == SM_JSON_STRING ? sm_json_text(v) : (sm_str){0};
+}
+
+static bool names_method(const search *s, const sm_json *request)
+{
+    return in_members(s, sm_json_find(request, SM_STR("headers")), sm_header_method) ||
+           in_members(s, sm_json_find(request, SM_STR("form")), sm_name_method) ||
+           in_members(s, sm_json_find(request, SM_STR("body")), sm_name_method) ||
+           in_query(s, text_of(request, "query"));
+}
+
+bool sm_query_overrides(sm_arena *a, sm_str query)
+{
+    return in_query(&(search){.arena = a}, query);
+}
+
+bool sm_request_overrides(sm_arena *a, const sm_json *request)
+{
+    return names_method(&(search){.arena = a}, request);
+}
+
+/* A request of S3 about an upload in parts, which has its id in the query. */
+static bool is_upload(sm_str query)
+{
+    pair p;
+    while (next_pair(&query, &p))
+        if (sm_str_is(p.name, "uploadId") && p.value.p != NULL)
+            return true;
+    return false;
+}
+
+bool sm_request_sets_path(sm_arena *a, const sm_json *request)
+{
+    static const char *const setting[] = {"PUT", "PATCH", "DELETE", NULL};
+    static const char *const completing[] = {"POST", NULL};
+    bool upload = is_upload(text_of(request, "query"));
+    search s = {.arena = a, .methods = upload ? completing : setting};
+    return is_method(text_of(request, "method"), s.methods) || names_method(&s, request);
+}
+
+/* ---- secrets ---------------------------------------------------------------------------------*/
+
+/* The end of a name in lowercase, letters alone. */
+typedef struct ending {
+    char text[16];
+    size_t n;
+} ending;
+
+static ending end_of(sm_str name)
+{
+    ending e = {.n = 0};
+    for (size_t i = name.n; i > 0 && e.n < sizeof e.text; i--) {
+        char c = (char)(name.p[i - 1] | 0x20);
+        if (c >= 'a' && c <= 'z')
+            e.text[sizeof e.text - ++e.n] = c;
+    }
+    return e;
+}
+
+static bool ends_with(const ending *e, const char *word, bool whole)
+{
+    size_t n = strlen(word);
+    return (whole ? e->n == n : e->n >= n) && memcmp(e->text + sizeof e->text - n, word, n) == 0;
+}
+
+bool sm_name_secret(sm_str name)
+{
+    static const char *const ends[] = {"password", "passwd",    "passphrase", "token",    "secret",
+                                       "apikey",   "accesskey", "privatekey", "secretkey"};
+    ending e = end_of(name);
+    bool is = false;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !is; i++)
+        is = ends_with(&e, ends[i], false);
+    return is;
+}
+
+static bool secret_in_url(sm_str name)
+{
+    static const char *const whole[] = {"key", "auth", "sig", "pwd", "pass"};
+    ending e = end_of(name);
+    bool is = sm_name_secret(name) || ends_with(&e, "signature", false);
+    for (size_t i = 0; i < sizeof whole / sizeof *whole && !is; i++)
+        is = ends_with(&e, whole[i], true);
+    return is;
+}
+
+/* Where a value ends for servers that split at & only. */
+static const char *end_of_value(sm_str query, sm_str value)
+{
+    const char *end = query.p + query.n, *and = memchr(value.p, '&', (size_t)(end - value.p));
+    return and == NULL ? end : and;
+}
+
+sm_str sm_query_redact(sm_arena *a, sm_str query)
+{
+    sm_str rest = query;
+    sm_buf out;
+    pair p;
+    bool any = false, lost = false;
+    sm_buf_init(&out, SM_ARENA_MAX);
+    while (next_pair(&rest, &p)) {
+        sm_str name = decode(a, p.name);
+        const char *end = p.value.p == NULL ? NULL : end_of_value(query, p.value);
+        bool secret = name.p != NULL && end > p.value.p && secret_in_url(name);
+        const char *from = p.name.p;
+        if (secret) {
+            sm_buf_bytes(&out, from, p.name.n + 1);
+            sm_buf_text(&out, MARK);
+            from = end;
+            if (from > rest.p) /* a semicolon is part of the value for most servers */
+                rest = (sm_str){from, (size_t)(query.p + query.n - from)};
+        }
+        sm_buf_bytes(&out, from, (size_t)(rest.p - from)); /* what is between pairs, too */
+        any = any || secret;
+        lost = lost || name.p == NULL;
+    }
+    sm_str text = any ? sm_arena_text(a, sm_buf_view(&out)) : query;
+    if (lost || out.err != SM_OK)
+        text = (sm_str){0};
+    sm_buf_fini(&out);
+    return text;
+}

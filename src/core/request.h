@@ -1,0 +1,37 @@
+/*
+ * An HTTP request as the arguments of a call (docs/proxy.md): what it asks for beside its method,
+ * and the secrets in its query.
+ *
+ * Frameworks let a client name another method than that of the request line, for clients that know
+ * only GET and POST: in a header such as X-HTTP-Method-Override, or in a field `_method` of the
+ * query, the form or a JSON body.
+ */
+#ifndef SM_CORE_REQUEST_H
+#define SM_CORE_REQUEST_H
+
+#include "base/arena.h"
+#include "json/json.h"
+
+/* Whether some framework takes the method from a field of this name, in any spelling that some
+ * server takes for it: PHP reads .method as _method. */
+bool sm_name_method(sm_str name);
+
+/* Whether a query names a method; whether a request does, anywhere. True also if there is no memory
+ * to find out. */
+bool sm_query_overrides(sm_arena *a, sm_str query);
+bool sm_request_overrides(sm_arena *a, const sm_json *request);
+
+/* Whether a request sets what its path names, by its method or by one that it names beside it. A
+ * part of an upload (S3) sets nothing; the POST that completes it does. */
+bool sm_request_sets_path(sm_arena *a, const sm_json *request);
+
+/* Whether a name is that of a secret: it ends with password, passwd, passphrase, token, secret,
+ * api_key, access_key, private_key or secret_key, however it is written. */
+bool sm_name_secret(sm_str name);
+
+/* A query as it may be stored: a mark stands for each value whose name is that of a secret. In a
+ * URL, that is also a name that ends with signature, and key, auth, sig, pwd or pass. The query
+ * itself, if it has none; absent if there is no memory. */
+sm_str sm_query_redact(sm_arena *a, sm_str query);
+
+#endif

@@ -1,0 +1,97 @@
+/*
+ * The names of a form's fields, as servers read them.
+ *
+ * Many servers read `a[b]` as a place inside of `a`, and `a[]` as one more of `a`. PHP takes a dot
+ * or a blank for an underscore and drops blanks in front, others ignore case. Two different names
+ * that some server takes for one are a clash: the order of fields decides then what that server
+ * reads, and servers disagree.
+ */
+#include <stdlib.h>
+
+#include "base/fold.h"
+#include "base/utf8.h"
+#include "gateway/form.h"
+
+#define INTO 1u /* stands for one step into what is named; less than every character */
+
+/* A name in its most lenient reading: a, INTO, b for a[b]. */
+typedef struct reading {
+    uint32_t *v;
+    size_t n;
+} reading;
+
+static uint32_t fold_one(sm_str *rest)
+{
+    size_t step = sm_utf8_step((const unsigned char *)rest->p, rest->n);
+    sm_str one = {rest->p, step == 0 ? 1 : step};
+    *rest = (sm_str){rest->p + one.n, rest->n - one.n};
+    return one.p[0] == '.' || one.p[0] == ' ' ? '_' : sm_fold_next(&one, true);
+}
+
+/* False if the brackets are not plain, or fields are counted in their order: a[][b]. */
+static bool read_name(sm_arena *a, sm_str name, reading *out)
+{
+    enum { BEFORE, INSIDE, BEHIND } at = BEFORE;
+    bool several = false; /* it ended with [] */
+    size_t begin = 0;
+    while (name.n > 0 && name.p[0] == ' ')
+        name = (sm_str){name.p + 1, name.n - 1};
+    *out = (reading){.v = sm_arena_alloc(a, (name.n + 1) * sizeof *out->v)};
+    while (name.n > 0) {
+        char c = name.p[0];
+        if (out->v == NULL || several || c == '\0' || (at == BEHIND && c != '['))
+            return false;
+        if (c == '[') {
+            if (at == INSIDE || out->n == 0)
+                return false;
+            at = INSIDE;
+            out->v[out->n++] = INTO;
+            begin = out->n;
+        } else if (c == ']') {
+            if (at != INSIDE)
+                return false;
+            at = BEHIND;
+            several = out->n == begin;
+            out->n -= several;
+        }
+        if (c == '[' || c == ']') {
+            name = (sm_str){name.p + 1, name.n - 1};
+            continue;
+        }
+        uint32_t folded = fold_one(&name);
+        if (folded != 0)
+            out->v[out->n++] = folded;
+    }
+    return at != INSIDE && out->v != NULL;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const reading *x = a, *y = b;
+    for (size_t i = 0; i < x->n && i < y->n; i++)
+        if (x->v[i] != y->v[i])
+            return x->v[i] < y->v[i] ? -1 : 1;
+    return (x->n > y->n) - (x->n < y->n);
+}
+
+/* Whether `b` names the same as `a`, or a place inside of it. */
+static bool covers(const reading *a, const reading *b)
+{
+    return b->n >= a->n && memcmp(a->v, b->v, a->n * sizeof *a->v) == 0 &&
+           (b->n == a->n || b->v[a->n] == INTO);
+}
+
+bool gw_form_names_clear(sm_arena *a, const sm_str *names, size_t n)
+{
+    reading *all = sm_arena_alloc(a, n * sizeof *all + 1);
+    bool clear = all != NULL;
+    for (size_t i = 0; clear && i < n; i++)
+        clear = read_name(a, names[i], &all[i]);
+    if (!clear)
+        return false;
+    qsort(all, n, sizeof *all, compare);
+    /* What is inside of a name comes right behind it. */
+    for (size_t i = 0; clear && i + 1 < n; i++)
+        clear = !covers(&all[i], &all[i + 1]);
+    return clear;
+}

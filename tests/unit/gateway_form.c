@@ -1,0 +1,104 @@
+/* Forms of requests through the reverse proxy: which names are clear, which parameters count. */
+#include "gateway/form.h"
+
+#include "unit.h"
+
+static bool reads(sm_arena *a, const char *form)
+{
+    sm_buf out;
+    sm_buf_init(&out, SM_ARENA_MAX);
+    bool right = gw_form_urlencoded(a, sm_str_from(form), &out);
+    sm_buf_fini(&out);
+    return right;
+}
+
+static void names_that_all_servers_read_alike_are_fields(void **state)
+{
+    static const char *const forms[] = {
+        "",
+        "a=1&b=2",
+        "a=1&a=2",
+        "a[]=1&a[]=2",
+        "a[b]=1&a[c]=2&a[c]=3",
+        "a[b][]=1&a[b][]=2&a[c][d]=3",
+        "items[0][price]=1&items[1][price]=2",
+        "payment_method=1&payment_method_types[]=2&payment_method_options[card]=3",
+        "id=1&_id=2",
+        "a.b=1&a.c=2",
+        "a=%3B",
+    };
+    for (size_t i = 0; i < COUNT(forms); i++)
+        expect(reads(*state, forms[i]), "%s", forms[i]);
+}
+
+static void names_that_some_server_takes_for_one_are_not(void **state)
+{
+    static const char *const forms[] = {
+        "a=1;b=2",
+        "a=1&b=2;3",
+        "a=1&a[]=2",
+        "a=1&a[b]=2",
+        "a=1&b=2&a[b][c]=3",
+        "a[]=1&a[0]=2",
+        "a[b]=1&a[b][]=2",
+        "a[b]=1&a[b][c]=2",
+        "a[][b]=1&a[][c]=2",
+        "a=1&A=2",
+        "a.b=1&a_b=2",
+        "a+b=1&a_b=2",
+        "+a=1&a=2",
+        "a%E2%80%8B=1&a=2",
+        "a%00b=1",
+        "[a]=1",
+        "a]=1",
+        "a[b=1",
+        "a[b]c=1",
+        "a[[b]]=1",
+    };
+    for (size_t i = 0; i < COUNT(forms); i++)
+        expect(!reads(*state, forms[i]), "%s", forms[i]);
+}
+
+static void more_fields_than_some_servers_read_are_not_a_form(void **state)
+{
+    sm_buf body, out;
+    sm_buf_init(&body, SM_ARENA_MAX);
+    sm_buf_init(&out, SM_ARENA_MAX);
+    for (int i = 0; i < 1000; i++)
+        sm_buf_printf(&body, "f%d=1&", i);
+    assert_true(gw_form_urlencoded(*state, sm_buf_view(&body), &out));
+    sm_buf_text(&body, "one=1");
+    assert_false(gw_form_urlencoded(*state, sm_buf_view(&body), &out));
+    sm_buf_fini(&body);
+    sm_buf_fini(&out);
+}
+
+static void a_dropped_parameter_leaves_the_others(void **state)
+{
+    static const struct {
+        const char *value, *left;
+    } rows[] = {
+        {"multipart/form-data; boundary=x", "multipart/form-data"},
+        {"multipart/form-data; charset=utf-8; boundary=x", "multipart/form-data; charset=utf-8"},
+        {"multipart/form-data;boundary=\"x;y\" ; charset=utf-8",
+         "multipart/form-data; charset=utf-8"},
+        {"multipart/form-data ; a=1; BOUNDARY=x; b=2", "multipart/form-data; a=1; b=2"},
+        {"text/plain; charset=utf-8", "text/plain; charset=utf-8"},
+        {"text/plain", "text/plain"},
+        {"text/plain; odd; boundary=x", "text/plain; odd; boundary=x"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        expect_text(gw_parameter_drop(*state, sm_str_from(rows[i].value), "boundary"),
+                    rows[i].left);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        with_arena(names_that_all_servers_read_alike_are_fields),
+        with_arena(names_that_some_server_takes_for_one_are_not),
+        with_arena(more_fields_than_some_servers_read_are_not_a_form),
+        with_arena(a_dropped_parameter_leaves_the_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

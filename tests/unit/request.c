@@ -1,0 +1,89 @@
+/* HTTP requests as arguments: methods that are named beside their own, and secrets in a query. */
+#include "core/request.h"
+
+#include "unit.h"
+
+static void a_field_that_names_a_method_is_found_in_every_spelling(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "_method",          "_METHOD",   "__method",  " _method",
+        ".method",          "_method[]", "_method.x", "X-HTTP-Method-Override",
+        "x_method_override"};
+    static const char *const others[] = {"method", "payment_method", "_methods", "_methodx",     "",
+                                         "_",      "_meth",          "method_",  "http_method_x"};
+    for (size_t i = 0; i < COUNT(names); i++)
+        expect(sm_name_method(sm_str_from(names[i])), "%s", names[i]);
+    for (size_t i = 0; i < COUNT(others); i++)
+        expect(!sm_name_method(sm_str_from(others[i])), "%s", others[i]);
+}
+
+static void a_request_sets_its_path_by_any_method_that_it_names(void **state)
+{
+    static const struct {
+        const char *request;
+        bool overrides, sets;
+    } rows[] = {
+        {"{\"method\":\"PUT\"}", false, true},
+        {"{\"method\":\"POST\"}", false, false},
+        {"{\"method\":\"POST\",\"query\":\"_method=put\"}", true, true},
+        {"{\"method\":\"POST\",\"query\":\"a=1;%5Fmethod=DELETE\"}", true, true},
+        {"{\"method\":\"POST\",\"query\":\"_method=POST\"}", true, false},
+        {"{\"method\":\"POST\",\"form\":{\"_method\":\"PATCH\"}}", true, true},
+        {"{\"method\":\"POST\",\"form\":{\"a\":1,\"_method\":[\"POST\",\"PATCH\"]}}", true, true},
+        {"{\"method\":\"POST\",\"form\":{\"_method\":null}}", true, false},
+        {"{\"method\":\"POST\",\"body\":{\"_method\":\"PUT\"}}", true, true},
+        {"{\"method\":\"POST\",\"body\":{\"a\":{\"_method\":\"PUT\"}}}", false, false},
+        {"{\"method\":\"POST\",\"body\":[\"_method\"]}", false, false},
+        {"{\"method\":\"POST\",\"headers\":{\"x-http-method\":\"PUT\",\"_method\":\"x\"}}", true,
+         true},
+        {"{\"method\":\"PUT\",\"query\":\"partNumber=1&uploadId=u\"}", false, false},
+        {"{\"method\":\"POST\",\"query\":\"uploadId=u\"}", false, true},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const sm_json *v;
+        assert_int_equal(
+            sm_json_read(*state, sm_str_from(rows[i].request), &sm_json_default_limits, &v, NULL),
+            SM_OK);
+        expect(sm_request_overrides(*state, v) == rows[i].overrides, "%s", rows[i].request);
+        expect(sm_request_sets_path(*state, v) == rows[i].sets, "%s", rows[i].request);
+    }
+}
+
+static void secrets_in_a_query_are_marked_and_nothing_else_changes(void **state)
+{
+    static const struct {
+        const char *query, *stored;
+    } rows[] = {
+        {"", ""},
+        {"a=1&b", "a=1&b"},
+        {"token=x", "token=[redacted]"},
+        {"access_token=x&a=1", "access_token=[redacted]&a=1"},
+        {"a=1&accessToken=x=y;p=2", "a=1&accessToken=[redacted]"},
+        {"&&API-KEY=x&&", "&&API-KEY=[redacted]&&"},
+        {"pass%77ord=x", "pass%77ord=[redacted]"},
+        {"user[password]=x", "user[password]=[redacted]"},
+        {"key=x&sig=y&auth=z", "key=[redacted]&sig=[redacted]&auth=[redacted]"},
+        {"sort_key=x&design=y&author=z", "sort_key=x&design=y&author=z"},
+        {"X-Amz-Signature=x&X-Amz-Date=1", "X-Amz-Signature=[redacted]&X-Amz-Date=1"},
+        {"secret_key=x&tokens=3", "secret_key=[redacted]&tokens=3"},
+        {"token=&token", "token=&token"},
+        {"token=a;b;c&d=1", "token=[redacted]&d=1"},
+        {"token=;b&d=1", "token=[redacted]&d=1"},
+        {"a=1;token=b&d=1", "a=1;token=[redacted]&d=1"},
+        {"token=%zz%", "token=[redacted]"},
+        {"token%=x", "token%=[redacted]"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        expect_text(sm_query_redact(*state, sm_str_from(rows[i].query)), rows[i].stored);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_field_that_names_a_method_is_found_in_every_spelling),
+        with_arena(a_request_sets_its_path_by_any_method_that_it_names),
+        with_arena(secrets_in_a_query_are_marked_and_nothing_else_changes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
