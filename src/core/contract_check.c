@@ -70,6 +70,20 @@ static const char *duration(char text[SM_DURATION_TEXT], int64_t ms)
 
 /* ---- errors ----------------------------------------------------------------------------------*/
 
+/* An API behind the reverse proxy: the gateway's configuration says how it is given a key. */
+static bool is_proxy(const check *k)
+{
+    return k->tool->name.n > 6 && memcmp(k->tool->name.p, "proxy.", 6) == 0;
+}
+
+/* Method, path and headers of a request are part of its identity whatever the contract says. */
+static bool always_counts(const check *k, const sm_pointer *p)
+{
+    return is_proxy(k) && p->count > 0 &&
+           (sm_str_is(p->tokens[0], "method") || sm_str_is(p->tokens[0], "path") ||
+            sm_str_is(p->tokens[0], "headers"));
+}
+
 static void check_key(const check *k)
 {
     const sm_key_rule *key = &k->c->key;
@@ -90,6 +104,14 @@ static void check_key(const check *k)
         sm_complain(k->l, inner_place(k, SM_F_KEY, "ignore"),
                     "key: ignore belongs to the strategy hash, not %s; remove it",
                     sm_strategy_name(key->strategy));
+    for (uint32_t i = 0; i < key->ignore.n; i++) {
+        if (always_counts(k, &key->ignore.v[i]))
+            sm_advise(k->l, inner_place(k, SM_F_KEY, "ignore"),
+                      "key: %.*s of a request counts whatever the contract says; remove it from "
+                      "ignore. To ignore a header, write ignore_headers in the gateway's "
+                      "configuration",
+                      SM_FMT(key->ignore.v[i].text));
+    }
     if (key->match.n > 0 && (key->strategy == SM_KEY_UNIQUE || key->strategy == SM_KEY_NONE))
         sm_complain(k->l, inner_place(k, SM_F_KEY, "match"),
                     "key: with the strategy %s no call meets an earlier one to match; remove match",
@@ -116,20 +138,6 @@ static const sm_pointer *first_overlap(const sm_pointers *list, const sm_pointer
         }
     }
     return NULL;
-}
-
-/* An API behind the reverse proxy: the gateway's configuration says how it is given a key. */
-static bool is_proxy(const check *k)
-{
-    return k->tool->name.n > 6 && memcmp(k->tool->name.p, "proxy.", 6) == 0;
-}
-
-/* Method, path and headers of a request are part of its identity whatever the contract says. */
-static bool always_counts(const check *k, const sm_pointer *p)
-{
-    return is_proxy(k) && p->count > 0 &&
-           (sm_str_is(p->tokens[0], "method") || sm_str_is(p->tokens[0], "path") ||
-            sm_str_is(p->tokens[0], "headers"));
 }
 
 /* Calls with one key must act on one resource. */

@@ -83,14 +83,24 @@ static const sm_pointer http_named[] = {HTTP_PART("method"), HTTP_PART("path"),
 static const sm_pointer http_beside[] = {HTTP_PART("other_headers"), HTTP_PART("loose_headers")};
 static const sm_pointer http_matched[] = {HTTP_PART("headers"), HTTP_PART("other_headers")};
 
+/* Whether it is, or holds, or is in, a part that no contract takes out of a request's key. */
+static bool always_counts(const sm_pointer *p)
+{
+    bool counts = p->count == 0;
+    for (size_t i = 0; i < sizeof http_named / sizeof *http_named; i++)
+        counts = counts || sm_str_eq(p->tokens[0], http_named[i].tokens[0]);
+    return counts;
+}
+
 /* The places of a contract's key, with those of an HTTP request. */
-static sm_err http_places(sm_arena *a, const sm_pointers *given, const sm_pointer *more, size_t n,
-                          const sm_places **out)
+static sm_err http_places(sm_arena *a, const sm_pointers *given, bool dropped,
+                          const sm_pointer *more, size_t n, const sm_places **out)
 {
     sm_places *set = sm_places_new(a);
     sm_err e = set == NULL ? SEMEL_E_NOMEM : SM_OK;
     for (uint32_t i = 0; e == SM_OK && i < given->n; i++)
-        e = sm_places_add(set, a, &given->v[i], NULL);
+        e = dropped && always_counts(&given->v[i]) ? SM_OK
+                                                   : sm_places_add(set, a, &given->v[i], NULL);
     for (size_t i = 0; e == SM_OK && i < n; i++)
         e = sm_places_add(set, a, &more[i], NULL);
     *out = set;
@@ -102,7 +112,7 @@ static sm_err project_rest(sm_arena *a, const sm_contract *c, sm_identity *out)
 {
     const sm_places *dropped = c->key.places;
     sm_err e = !out->http ? SM_OK
-                          : http_places(a, &c->key.ignore, http_beside,
+                          : http_places(a, &c->key.ignore, true, http_beside,
                                         sizeof http_beside / sizeof *http_beside, &dropped);
     out->projected = out->filled;
     return e != SM_OK || (c->key.ignore.n == 0 && !out->http)
@@ -121,8 +131,8 @@ static sm_err project_fields(sm_arena *a, const sm_contract *c, sm_identity *out
                             SM_FMT(c->key.fields.v[0].text));
     const sm_places *kept = NULL;
     if (e == SM_OK && out->http)
-        e = http_places(a, &c->key.fields, http_named, sizeof http_named / sizeof *http_named,
-                        &kept);
+        e = http_places(a, &c->key.fields, false, http_named,
+                        sizeof http_named / sizeof *http_named, &kept);
     return e == SM_OK && kept != NULL ? sm_json_keep(a, out->filled, kept, &out->projected) : e;
 }
 

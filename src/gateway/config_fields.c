@@ -243,7 +243,7 @@ static const sm_field tls_fields[] = {
 static const sm_group tls_group = {tls_fields, COUNT(tls_fields), .size = sizeof(gw_tls)};
 
 static const sm_field limit_fields[] = {
-    {"body", SM_KIND_SIZE, SM_FIELD(gw_limits, body_bytes), .min = KIB, .max = 64 * MIB},
+    {"body", SM_KIND_SIZE, SM_FIELD(gw_limits, body_bytes), .min = KIB, .max = 32 * MIB},
     {"result", SM_KIND_SIZE, SM_FIELD(gw_limits, result_bytes), .min = KIB, .max = 1024 * MIB},
     {"connections", SM_KIND_COUNT, SM_FIELD(gw_limits, connections), .min = 1, .max = 1000000},
     {"connections_per_address", SM_KIND_COUNT, SM_FIELD(gw_limits, connections_per_address),

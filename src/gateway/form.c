@@ -429,6 +429,19 @@ bool gw_unpack_gzip(sm_str body, sm_buf *out)
 
 /* Pieces of "SIZE;chunk-signature=...", CR LF, bytes, CR LF; the last one has size 0, and trailers
  * may follow it. Trailers are sums of the bytes, and say nothing more. */
+/* Behind the last chunk: headers of AWS, if any, and an empty line. */
+static bool is_aws_trailer(sm_str rest)
+{
+    const char *end;
+    while ((end = memmem(rest.p, rest.n, "\r\n", 2)) != NULL && end != rest.p) {
+        size_t line = (size_t)(end - rest.p);
+        if (line < 6 || strncasecmp(rest.p, "x-amz-", 6) != 0)
+            return false;
+        rest = (sm_str){end + 2, rest.n - line - 2};
+    }
+    return end != NULL && rest.n == 2;
+}
+
 bool gw_unpack_aws(sm_str body, sm_buf *out)
 {
     for (;;) {
@@ -445,7 +458,7 @@ bool gw_unpack_aws(sm_str body, sm_buf *out)
             return false;
         body = (sm_str){end + 2, body.n - line - 2};
         if (size == 0)
-            return true;
+            return is_aws_trailer(body);
         if (body.n < 2 || size > body.n - 2 || memcmp(body.p + size, "\r\n", 2) != 0)
             return false;
         sm_buf_bytes(out, body.p, size);

@@ -197,9 +197,13 @@ sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api 
     q->write = write;
     q->body_max = (size_t)r->g->config->limits.result_bytes;
     q->trickle = !write;
-    if (r->body.len > 0 || r->method == GW_POST || r->method == GW_PUT || r->method == GW_PATCH)
-        q->body = sm_arena_text(a, r->body.len > 0 ? sm_buf_view(&r->body) : SM_STR(""));
-    if (method.p == NULL || q->url.p == NULL)
+    bool has_body =
+        r->body.len > 0 || r->method == GW_POST || r->method == GW_PUT || r->method == GW_PATCH;
+    bool own_body = api->mcp && write; /* a message of MCP, which its caller sends */
+    if (has_body)
+        q->body =
+            r->body.len == 0 || own_body ? SM_STR("") : sm_arena_text(a, sm_buf_view(&r->body));
+    if (method.p == NULL || q->url.p == NULL || (has_body && q->body.p == NULL))
         return SEMEL_E_NOMEM;
     sm_buf connection;
     sm_buf_init(&connection, SM_ARENA_MAX);

@@ -18,6 +18,7 @@ const gw = await Gateway.start({
             asked: { url: up.url, ignore_headers: ['X-Noise', 'Cookie', 'X-Api-Key'] },
             fields: { url: up.url },
             hides: { url: up.url },
+            blind: { url: up.url },
             reads: { url: up.url },
         },
     },
@@ -26,6 +27,7 @@ const gw = await Gateway.start({
         tools: {
             'proxy.reads': { class: 'read' },
             'proxy.hides': { class: 'write', key: { ignore: ['/body/at'] }, redact: ['/other_headers/x-branch'] },
+            'proxy.blind': { class: 'write', key: { ignore: ['/path', '/method', '/headers', '/query'] } },
             'proxy.asked': { class: 'write', approval: {} },
             'proxy.fields': { class: 'write', key: { fields: ['/body/order'] } },
         },
@@ -55,6 +57,15 @@ async function pair(first, second, more = {}) {
     const two = await send(target, { body: { n: 1 }, ...more, ...second });
     return two;
 }
+
+test('method, path and naming headers count, whatever a contract ignores', async () => {
+    const more = { proxy: 'blind', body: { order: newOrder() } };
+    assert.ok(ran(await send('/ok/charge', more)));
+    assert.ok(replayed(await send('/ok/charge?n=2', more)), 'a query may be ignored');
+    assert.ok(ran(await send('/ok/refund', more)));
+    assert.ok(ran(await send('/ok/charge', { ...more, method: 'PATCH' })));
+    assert.ok(ran(await send('/ok/charge', { ...more, headers: { authorization: 'Bearer other' } })));
+});
 
 test('another credential is another action, however it is shown', async () => {
     for (const [one, two] of [
@@ -239,6 +250,11 @@ test('signed pieces count by what they hold only if the request says that they a
     const signed = { 'x-amz-content-sha256': 'STREAMING-AWS4-HMAC-SHA256-PAYLOAD' };
     assert.ok(replayed(await pair(pieces([2, 2], 'aaaa', signed), pieces([1, 3], 'aaaa', signed))));
     assert.ok(ran(await pair(pieces([2, 2], 'aaaa', signed), pieces([2, 3], 'aaaa', signed))));
+    const one = pieces([2, 2], 'aaaa', signed);
+    const then = (rest) => ({ ...one, body: one.body + rest });
+    assert.ok(ran(await pair(then('b'), then('c'))), 'what follows them counts');
+    const trailer = (text) => ({ ...one, body: one.body.replace(/\r\n$/, `${text}\r\n\r\n`) });
+    assert.ok(replayed(await pair(trailer('x-amz-checksum-crc32:AAAA'), one)), 'a trailer of AWS does not');
     assert.ok(ran(await pair(pieces([2, 2], 'aaaa'), pieces([1, 3], 'aaaa'))), 'others may read the bytes as they are');
 });
 

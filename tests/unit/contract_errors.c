@@ -387,6 +387,8 @@ static void lints_say_what_probably_goes_wrong(void **state)
 {
     static const mistake rows[] = {
         {ONE_TOOL("{ key: { fields: [/timestamp] } }"), "3:23", "changes with every try"},
+        {"version: 1\ntools:\n  proxy.shop: { key: { ignore: [/path] } }\n", "3:32",
+         "key: /path of a request counts whatever the contract says"},
         {"version: 1\ntools:\n  proxy.shop: { on_in_doubt: [resend, hold] }\n", "3:30",
          "only if the proxy declares idempotency"},
         {ONE_TOOL("{ key: { fields: [/meta/requestId] } }"), "3:23", "changes with every try"},

@@ -303,7 +303,7 @@ static void mistakes_are_placed_and_told_with_what_is_right(void **state)
         {V "proxies: { a: { url: 'http://x', retry: { attempts: 0 } } }\n", "2:53",
          "whole number from 1"},
         {V "limits: { body: 1MB }\n", "2:17", "such as 64KiB, 1MiB or 1000000"},
-        {V "limits: { body: 1 }\n", "2:17", "a size from 1KiB to 64MiB"},
+        {V "limits: { body: 1 }\n", "2:17", "a size from 1KiB to 32MiB"},
         {V "limits: { body: 9999999999999999999GiB }\n", "2:17", "expected a size"},
         {V "limits: { request: 10 }\n", "2:20", "needs a unit"},
         {V "limits: { conections: 10 }\n", "2:11", "did you mean \"connections\"?"},
