@@ -164,6 +164,8 @@ typedef struct semel_health {
     char where[512];      /* for people: the file, or the server without its secrets */
     char server[128];     /* for people: what keeps it, such as "PostgreSQL 15.18" */
     char durability[512]; /* for people: what a crash of the machine may lose; empty: nothing */
+    uint64_t purged_to;   /* events up to this number count as purged; 0: the store keeps no such
+                             number */
 } semel_health;
 
 /* Sinks return false to stop. */
@@ -296,7 +298,8 @@ typedef struct semel_store_ops {
      * records, events, notes and counters: outcomes after result_end, arguments too after
      * window_end, records after purge_at (settled, or state none); events but not seals with seq <=
      * events_to; notes older than notes_before; counters whose `until` is over. *left says whether
-     * there is more to do; *done grows by what was removed. */
+     * there is more to do; *done grows by what was removed. There is a seal with seq > events_to:
+     * the newest event is never removed. */
     semel_err (*purge)(semel_store *st, size_t limit, uint64_t events_to, int64_t notes_before,
                        uint64_t *done, bool *left, semel_fault *fault);
 

@@ -64,16 +64,19 @@ static bool is_ours(uid_t owner)
     return owner == 0 || owner == geteuid();
 }
 
-/* `link`: the path is one, and is meant itself. */
-static sm_err foreign(const char *path, uid_t owner, bool link, sm_err code, sm_fault *fault)
+typedef enum kind { A_FILE, A_LINK, BESIDE } kind; /* BESIDE: beside a ledger */
+
+/* A link is meant itself, not what it leads to. */
+static sm_err foreign(const char *path, uid_t owner, kind what, sm_err code, sm_fault *fault)
 {
     char theirs[NAME_ROOM], ours[NAME_ROOM];
     name_of(owner, theirs);
     name_of(geteuid(), ours);
     return sm_fault_set(fault, code,
-                        "%.180s belongs to %s, who could put anything into it. If you trust what "
-                        "is in it now: chown %s%s %.180s",
-                        path, theirs, link ? "-h " : "", ours, path);
+                        "%.180s is owned by the user \"%s\", who could put anything into it%s. If "
+                        "you trust what is in it now: chown %s%s %.180s",
+                        path, theirs, what == BESIDE ? ": look at it, or move it away" : "",
+                        what == A_LINK ? "-h " : "", ours, path);
 }
 
 static sm_err open_to_others(const char *path, sm_err code, sm_fault *fault)
@@ -100,10 +103,11 @@ static sm_err check_directory(const char *path, uid_t *owner, sm_err code, sm_fa
                             path, directory);
     name_of(st.st_uid, name);
     if (!is_ours(st.st_uid) && geteuid() != 0)
-        return sm_fault_set(fault, code,
-                            "the directory of %.180s belongs to %s, who could replace it: move it "
-                            "into a directory of your own",
-                            path, name);
+        return sm_fault_set(
+            fault, code,
+            "the directory of %.180s is owned by the user \"%s\", who could replace "
+            "it: move it into a directory of your own",
+            path, name);
     return SM_OK;
 }
 
@@ -124,7 +128,7 @@ static sm_err check_link(const char *path, uid_t link, sm_err code, sm_fault *fa
         return SM_OK;
     sm_err e = check_directory(path, &owner, code, fault);
     if (e == SM_OK && !right_owner(link, owner))
-        e = foreign(path, link, true, code, fault);
+        e = foreign(path, link, A_LINK, code, fault);
     return e;
 }
 
@@ -179,7 +183,7 @@ sm_err sm_trust(const char *path, const struct stat *st, bool group, sm_err code
     if (e != SM_OK)
         return e;
     if (!right_owner(st->st_uid, owner))
-        return foreign(real, st->st_uid, false, code, fault);
+        return foreign(real, st->st_uid, A_FILE, code, fault);
     if ((st->st_mode & (S_IWGRP | S_IWOTH)) != 0 && !(group && is_shared(st)))
         return open_to_others(real, code, fault);
     return SM_OK;
@@ -206,7 +210,7 @@ sm_err sm_trust_beside(const char *path, const struct stat *st, const struct sta
     if (!S_ISREG(st->st_mode))
         return sm_fault_set(fault, code, "%.180s is not a file: remove it", path);
     if (!is_ours(st->st_uid) && st->st_uid != main->st_uid && !shared)
-        return foreign(path, st->st_uid, false, code, fault);
+        return foreign(path, st->st_uid, BESIDE, code, fault);
     if ((st->st_mode & S_IWOTH) != 0 || ((st->st_mode & S_IWGRP) != 0 && !shared))
         return open_to_others(path, code, fault);
     return SM_OK;

@@ -1,6 +1,8 @@
 /*
- * Verifying the audit trail: the store checks itself, then one pass over all events in order, then
- * one over all records (verify_record.c), then one over the counters (verify_resource.c).
+ * Verifying the audit trail: the store checks itself, then there are two passes over all events in
+ * order. The first finds how much was purged (find_purged): only later seals tell. The second
+ * checks each event (check_event). Then follow all records (verify_record.c) and the counters
+ * (verify_resource.c).
  *
  * For every effect the newest link is kept in a table. An event that is altered, missing or out of
  * order does not fit the one before it. Seals are checked against the hashes of the events that
@@ -334,6 +336,22 @@ static sm_err check_leftover(sm_check *c, semel_fault *fault)
     return e;
 }
 
+/* What the store says is purged must be what seals call purged. A purge leaves a newer seal, so the
+ * newest number that was ever given out belongs to an event that is there. */
+static void check_numbers(sm_check *c, const semel_health *h)
+{
+    if (h->purged_to > c->purged_to)
+        sm_check_tell(c,
+                      "the store says that events up to %llu were purged, and no seal says so "
+                      "beyond %llu",
+                      (unsigned long long)h->purged_to, (unsigned long long)c->purged_to);
+    if (h->last_seq > c->last_seq)
+        sm_check_tell(c,
+                      "the newest events are gone: numbers were given out up to %llu, and events "
+                      "are there up to %llu",
+                      (unsigned long long)h->last_seq, (unsigned long long)c->last_seq);
+}
+
 /* ---- all of it -------------------------------------------------------------------------------*/
 
 /* The store's own check: its structures lead to every record, and to nothing else. */
@@ -363,13 +381,15 @@ semel_err semel_verify(semel *s, semel_flaw_fn *flaw, semel_progress_fn *progres
                   .flaw = flaw,
                   .progress = progress,
                   .context = context};
-    semel_health h;
+    semel_health h = {0};
     sm_err e = check_store(&c, &h, fault);
     c.total = e == SM_OK ? h.last_seq : 0;
     if (e == SM_OK)
         e = each_event(&c, find_purged, fault);
     if (e == SM_OK)
         e = each_event(&c, check_event, fault);
+    if (e == SM_OK && !c.stopped)
+        check_numbers(&c, &h);
     if (e == SM_OK && c.orphans > 0 && c.purged_to == 0)
         sm_check_tell(&c, "the first events of %llu effects are gone, the first before event %llu",
                       (unsigned long long)c.orphans, (unsigned long long)c.first_orphan);

@@ -51,21 +51,25 @@ static sm_err catch_up(sm_check *c, const semel_record *r, sm_link *l)
 
 /* ---- one record ------------------------------------------------------------------------------*/
 
-/* Whether bytes are those that the record names. They may be gone from `end` on. */
-static void check_payload(sm_check *c, const char *what, sm_str bytes, const sm_hash *named,
+/* Whether bytes are those that the record names. */
+static void check_payload(sm_check *c, bool arguments, sm_str bytes, const sm_hash *named,
                           bool may_be_gone, const char *handle)
 {
+    const char *what = arguments ? "arguments" : "outcome";
     static const sm_hash none;
     bool names = memcmp(named, &none, sizeof none) != 0;
     sm_hash h = {{0}};
     if (bytes.p == NULL) {
         if (names && !may_be_gone)
-            sm_check_tell(c, "the %s of %s was removed before its time", what, handle);
+            sm_check_tell(c, "the %s of %s %s", what, handle,
+                          arguments ? "were removed before their time"
+                                    : "was removed before its time");
         return;
     }
     c->err = sm_digest_bytes(&c->w->keyer.digest, bytes.p, bytes.n, &h);
     if (c->err == SM_OK && memcmp(&h, named, sizeof h) != 0)
-        sm_check_tell(c, "the %s of %s is not what was recorded", what, handle);
+        sm_check_tell(c, "the %s of %s %s not what was recorded", what, handle,
+                      arguments ? "are" : "is");
 }
 
 static bool over(int64_t end, int64_t now)
@@ -93,9 +97,8 @@ static void check_content(sm_check *c, const semel_record *r, int64_t now, const
         return;
     }
     bool settled = semel_state_settled((semel_state)r->state);
-    check_payload(c, "arguments", r->args, &memo.args, settled && over(r->window_end, now), handle);
-    check_payload(c, "outcome", r->outcome, &memo.outcome, settled && over(r->result_end, now),
-                  handle);
+    check_payload(c, true, r->args, &memo.args, settled && over(r->window_end, now), handle);
+    check_payload(c, false, r->outcome, &memo.outcome, settled && over(r->result_end, now), handle);
     if (r->outcome.p != NULL && !sm_outcome_unpack(r->outcome, &outcome))
         sm_check_tell(c, "the outcome of %s cannot be read", handle);
 }

@@ -70,3 +70,9 @@ void sm_mark_write(const sm_mark *m, const sm_seen *seen)
     if (close(fd) != 0 || !good || rename(new_path, m->path) != 0)
         unlink(new_path);
 }
+
+void sm_mark_forget(const sm_mark *m)
+{
+    if (m->path[0] != '\0')
+        unlink(m->path);
+}

@@ -93,6 +93,7 @@ static void take_totals(const PGresult *r, semel_health *out)
     snprintf(out->server, sizeof out->server, "PostgreSQL %.*s",
              (int)(end == NULL ? version.n : (size_t)(end - version.p)), version.p);
     out->schema = (uint64_t)sm_pg_int(r, 0, 6);
+    out->purged_to = (uint64_t)sm_pg_int(r, 0, 7);
 }
 
 static void take_states(const PGresult *r, semel_health *out)

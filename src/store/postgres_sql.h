@@ -314,7 +314,7 @@
       " (SELECT sum(greatest(c.reltuples, 0))::bigint" SM_PG_TABLES                                \
       " AND c.relname ~ '^effect(_old)?(_[0-9]+)?$'),"                                             \
       " (SELECT sum(pg_total_relation_size(c.oid))::bigint" SM_PG_TABLES "),"                      \
-      " current_setting('server_version'), schema FROM @meta")                                     \
+      " current_setting('server_version'), schema, seq_floor FROM @meta")                                     \
     X(SEAL_LAST,                                                                                   \
       "SELECT seq, idx, at, hash FROM @event WHERE id = 0 AND seq < " SM_PG_CUT                    \
       " ORDER BY seq DESC LIMIT 1")

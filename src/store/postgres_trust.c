@@ -108,7 +108,9 @@ static bool is_due(sm_pg_trust *t, const sm_pg_conn *c)
     return now - last > JUDGE_NS && atomic_compare_exchange_strong(&t->judged_ns, &last, now);
 }
 
-/* Appends an expression: how many of the last events are missing. `m` is the row of meta. */
+/* Appends an expression: how many of the last events are missing. `m` is the row of meta. Its floor
+ * counts only while a newer event is there, as after every purge: the ledger seals before it
+ * purges, and seals stay. */
 static void put_missing(semel_store *st, sm_buf *b)
 {
     sm_pg_trust *t = &st->trust;
@@ -118,11 +120,13 @@ static void put_missing(semel_store *st, sm_buf *b)
         sm_buf_printf(b, ", (%" PRId64 ", %" PRId64 ", '%016" PRIx64 "')", t->last[i].seq,
                       t->last[i].id, t->last[i].hash);
     pthread_mutex_unlock(&t->lock);
-    sm_buf_printf(b,
-                  ") AS s(seq, id, hash) WHERE s.seq > m.seq_floor AND NOT EXISTS (SELECT FROM"
-                  " \"%s\".event AS e WHERE e.id = s.id AND e.seq = s.seq AND"
-                  " pg_catalog.encode(pg_catalog.substring(e.hash, 1, 8), 'hex') = s.hash))",
-                  st->settings.schema);
+    sm_buf_printf(
+        b,
+        ") AS s(seq, id, hash) WHERE s.seq > CASE WHEN EXISTS (SELECT FROM \"%s\".event AS"
+        " e WHERE e.seq > m.seq_floor) THEN m.seq_floor ELSE 0 END AND NOT EXISTS (SELECT"
+        " FROM \"%s\".event AS e WHERE e.id = s.id AND e.seq = s.seq AND"
+        " pg_catalog.encode(pg_catalog.substring(e.hash, 1, 8), 'hex') = s.hash))",
+        st->settings.schema, st->settings.schema);
 }
 
 /* The server divides by zero, which undoes the transaction. */

@@ -142,8 +142,8 @@ static sm_err take_schema(sm_pg_settings *s, const sm_url_option *o, semel_fault
     }
     if (!good)
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
-                            "the ledger's URL needs a schema of at most %u small letters, digits "
-                            "and _, which does not begin with a digit or with pg_",
+                            "the ledger's URL needs a schema of at most %u lowercase letters, "
+                            "digits and _, which does not begin with a digit or with pg_",
                             SM_PG_NAME_MAX);
     snprintf(s->schema, sizeof s->schema, "%.*s", SM_FMT(name));
     snprintf(s->channel, sizeof s->channel, "semel_%.*s", SM_FMT(name));

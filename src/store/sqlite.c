@@ -238,6 +238,7 @@ void sm_sq_dispose(semel_store *st)
         sm_sq_log_is_ours(st))
         sqlite3_db_config(st->writer.conn->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
     st->word = NULL;
+    sm_sq_seen_mark(st, true);
     sm_sq_conn_close(st->writer.conn);
     sm_sq_share_close(&st->share);
     if (st->log >= 0)
@@ -280,6 +281,7 @@ static semel_err store_open(semel_str url, const semel_store_env *env, semel_sto
     init_locks(st);
     int version = 0;
     semel_err e = find_file(url, env, st->path, fault);
+    sm_sq_seen_start(st);
     if (e == SEMEL_OK)
         e = open_file(st, env->must_exist, &version, fault);
     if (e == SEMEL_OK)

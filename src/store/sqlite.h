@@ -45,6 +45,7 @@
 #include "semel/store.h"
 #include "store/bell.h"
 #include "store/copy.h"
+#include "store/mark.h"
 #include "store/sqlite_sql.h"
 
 #define SM_SQ_SCHEMA         3          /* the version of the file that this code knows */
@@ -216,8 +217,11 @@ typedef struct sm_sq_writer {
     sm_sq_batch batches[2];
     sm_sq_batch *gather;
     uint64_t last_n, last_seq; /* within a transaction: the newest that exist */
+    uint64_t floor;            /* likewise: events up to here count as purged */
     sm_sq_seen newest;         /* likewise: the newest event that is there */
     sm_sq_seen seen;           /* the newest event that was there after a commit */
+    uint64_t marked;           /* the newest one that is in the user's note, and */
+    int64_t marked_ns;         /* when that was written */
     struct timespec file_at;   /* when the file itself was last written to, and */
     uint32_t file_counter;     /* SQLite's counter of changes in it then */
     int64_t data_version;      /* of this connection: changes when somebody else commits */
@@ -246,6 +250,7 @@ struct semel_store {
     atomic_bool lost;
     _Atomic uint32_t *word; /* sqlite_settle.c; NULL until it is found */
     sm_sq_share share;
+    sm_mark mark; /* sqlite_seen.c */
     sm_sq_pool pool;
     sm_sq_cache cache;
     sm_sq_waits waits;
@@ -419,7 +424,13 @@ int sm_sq_seen_file(semel_store *st);
 int sm_sq_seen_look(semel_store *st);
 void sm_sq_seen_note(semel_store *st);
 
-/* On opening: refuses a file that lacks what others have noted. */
+/* By the writer's thread, after its answers, and at the end: notes the newest event for the next
+ * process of this user. Once a second is enough, unless it is the end. */
+void sm_sq_seen_mark(semel_store *st, bool end);
+
+/* On opening: finds the user's note; then refuses a file that lacks what is noted there or by
+ * others in PATH-semel. */
+void sm_sq_seen_start(semel_store *st);
 semel_err sm_sq_seen_open(semel_store *st, semel_fault *fault);
 
 /* A new ledger is about to be made: what is noted was about another one. */

@@ -43,7 +43,7 @@ semel_err sm_sq_conn_new(semel_store *st, sm_sq_conn **out, semel_fault *fault)
     }
     semel_err e = rc == SQLITE_OK ? sm_digest_init(&c->digest) : sm_sq_fault(st, rc, fault);
     if (e == SEMEL_E_CRYPTO)
-        sm_fault_set(fault, e, "SHA-256 is not to be had from libcrypto");
+        sm_fault_set(fault, e, "libcrypto has no SHA-256");
     if (e == SEMEL_OK)
         *out = c;
     else

@@ -206,6 +206,7 @@ static void take_count(sqlite3_stmt *stmt, semel_health *out)
 static void take_last(sqlite3_stmt *stmt, semel_health *out)
 {
     out->last_seq = (uint64_t)sm_sq_int(stmt, 0);
+    out->purged_to = (uint64_t)sm_sq_int(stmt, 1);
 }
 
 static void take_seal(sqlite3_stmt *stmt, semel_health *out)

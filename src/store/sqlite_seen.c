@@ -6,14 +6,21 @@
  * in the handle, and in the page that all processes map, which stays behind in PATH-semel for those
  * who open the ledger next. Every transaction that may write first looks whether these events are
  * still there, with their hashes: others may have used their numbers again. An event that was
- * purged is not missed.
+ * purged is not missed. But the number up to which events are purged is not part of the chain. It
+ * counts only while a newer event is there, as after every purge: the ledger seals before it
+ * purges, and seals stay. Whether a seal covers the number is for semel_verify to say.
  *
  * A handle that misses one refuses everything but evidence from then on (I3, I8). So does every
  * other handle, old or new, until somebody removes PATH-semel. Nothing is noted meanwhile.
  *
- * The note never runs ahead of the file: an event is noted after its sync. After a crash or a loss
- * of power the note may be older than the file, or torn, which its sum tells; a torn one counts as
- * none.
+ * Who restores a whole directory or a whole disk also restores PATH-semel. So the newest event is
+ * noted a second time, once a second and when the handle is closed, in the user's state directory
+ * (store/mark.h). That note belongs to the path: ledgers have no names. Who makes a new ledger at
+ * the path removes it.
+ *
+ * A note never runs ahead of the file: an event is noted after its sync. After a crash or a loss of
+ * power a note may be older than the file, or torn, which the sum of the one in PATH-semel tells; a
+ * torn one counts as none.
  *
  * A file that somebody overwrites while it is open, as `cp` does, becomes a mixture: SQLite goes on
  * with its log and with the pages that it remembers. But the counter of changes in the file's
@@ -25,7 +32,12 @@
  */
 #include "store/sqlite.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 enum { COUNTER_AT = 24 }; /* in the file's header, four bytes, the highest first */
+
+#define MARK_NS INT64_C(1000000000)
 
 static uint64_t sum_of(const sm_sq_seen *s)
 {
@@ -75,18 +87,48 @@ static int read_event(sm_sq_conn *c, sm_sq_statement which, uint64_t seq, sm_sq_
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : reset;
 }
 
+/* A purge leaves a newer event than it removes. */
+static bool is_purged(const sm_sq_writer *w, uint64_t seq)
+{
+    return seq <= w->floor && w->floor < w->newest.seq;
+}
+
 /* Misses an event that is neither there nor purged. */
-static int look_for(semel_store *st, const sm_sq_seen *seen, uint64_t floor)
+static int look_for(semel_store *st, const sm_sq_seen *seen)
 {
     sm_sq_writer *w = &st->writer;
     sm_sq_seen there = w->newest;
     int rc = SQLITE_OK;
-    if (seen->seq <= floor || same(seen, &w->newest))
+    if (seen->seq == 0 || is_purged(w, seen->seq) || same(seen, &w->newest))
         return SQLITE_OK;
     if (seen->seq < w->newest.seq)
         rc = read_event(w->conn, SM_SQL_EVENT_HASH, seen->seq, &there);
     if (rc == SQLITE_OK && !same(seen, &there))
         atomic_store(&st->lost, true);
+    return rc;
+}
+
+/* An event as the user's note has it. */
+static sm_seen mark_of(const sm_sq_seen *s)
+{
+    sm_seen m = {.seq = (int64_t)s->seq};
+    memcpy(&m.hash, s->hash.b, sizeof m.hash);
+    return m;
+}
+
+/* Likewise for the event in the user's note. */
+static int look_for_mark(semel_store *st)
+{
+    sm_sq_writer *w = &st->writer;
+    sm_seen noted;
+    sm_sq_seen there;
+    if (!sm_mark_read(&st->mark, &noted) || noted.seq <= 0 || is_purged(w, (uint64_t)noted.seq))
+        return SQLITE_OK;
+    int rc = read_event(w->conn, SM_SQL_EVENT_HASH, (uint64_t)noted.seq, &there);
+    sm_seen found = mark_of(&there);
+    if (rc == SQLITE_OK && (found.seq != noted.seq || found.hash != noted.hash))
+        atomic_store(&st->lost, true);
+    w->marked = (uint64_t)noted.seq;
     return rc;
 }
 
@@ -119,7 +161,6 @@ int sm_sq_seen_file(semel_store *st)
 int sm_sq_seen_look(semel_store *st)
 {
     sm_sq_writer *w = &st->writer;
-    uint64_t floor = 0;
     sm_sq_seen in_page = noted(st);
     int rc;
     sqlite3_stmt *stmt = sm_sq_stmt(w->conn, SM_SQL_TOPS, &rc);
@@ -128,17 +169,17 @@ int sm_sq_seen_look(semel_store *st)
     rc = sqlite3_step(stmt);
     if (rc == SQLITE_ROW) {
         w->last_n = (uint64_t)sm_sq_int(stmt, 0);
-        floor = (uint64_t)sm_sq_int(stmt, 1);
+        w->floor = (uint64_t)sm_sq_int(stmt, 1);
     }
     int reset = sqlite3_reset(stmt);
     if (rc != SQLITE_ROW)
         return reset != SQLITE_OK ? reset : SQLITE_CORRUPT;
     rc = read_event(w->conn, SM_SQL_EVENT_LAST, 0, &w->newest);
-    w->last_seq = w->newest.seq > floor ? w->newest.seq : floor;
+    w->last_seq = w->newest.seq > w->floor ? w->newest.seq : w->floor;
     if (rc == SQLITE_OK)
-        rc = look_for(st, &in_page, floor);
+        rc = look_for(st, &in_page);
     if (rc == SQLITE_OK && !same(&w->seen, &in_page))
-        rc = look_for(st, &w->seen, floor);
+        rc = look_for(st, &w->seen);
     return rc;
 }
 
@@ -149,6 +190,28 @@ void sm_sq_seen_note(semel_store *st)
         return;
     w->seen = w->newest;
     put_note(st, &w->newest);
+}
+
+void sm_sq_seen_mark(semel_store *st, bool end)
+{
+    sm_sq_writer *w = &st->writer;
+    if (w->seen.seq <= w->marked || atomic_load(&st->lost))
+        return;
+    int64_t now = sm_clock_mono_ns();
+    if (!end && now - w->marked_ns < MARK_NS)
+        return;
+    sm_seen newest = mark_of(&w->seen);
+    sm_mark_write(&st->mark, &newest);
+    w->marked = w->seen.seq;
+    w->marked_ns = now;
+}
+
+void sm_sq_seen_start(semel_store *st)
+{
+    char ledger[sizeof st->path + 8];
+    snprintf(ledger, sizeof ledger, "sqlite %s", st->path);
+    sm_mark_init(&st->mark, ledger);
+    st->writer.marked_ns = sm_clock_mono_ns();
 }
 
 semel_err sm_sq_seen_open(semel_store *st, semel_fault *fault)
@@ -162,6 +225,8 @@ semel_err sm_sq_seen_open(semel_store *st, semel_fault *fault)
         rc = sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
     if (rc == SQLITE_OK)
         rc = sm_sq_seen_look(st);
+    if (rc == SQLITE_OK)
+        rc = look_for_mark(st);
     if (sqlite3_get_autocommit(db) == 0)
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);   /* nothing was changed */
     if (rc != SQLITE_OK && (rc & 0xFF) != SQLITE_CORRUPT) /* a damaged file is opened, to look */
@@ -172,16 +237,18 @@ semel_err sm_sq_seen_open(semel_store *st, semel_fault *fault)
 void sm_sq_seen_forget(semel_store *st)
 {
     put_note(st, &(sm_sq_seen){0});
+    sm_mark_forget(&st->mark);
 }
 
 bool sm_sq_lost(semel_store *st, semel_fault *fault)
 {
     if (!atomic_load_explicit(&st->lost, memory_order_relaxed))
         return false;
+    bool marked = st->mark.path[0] != '\0' && access(st->mark.path, F_OK) == 0;
     sm_fault_set(fault, SEMEL_E_CORRUPT,
-                 "%.200s has lost effects that it had acknowledged: it was restored from an older "
-                 "copy, or its log was removed. Find out what ran, then remove %.200s and open the "
-                 "ledger anew",
-                 st->path, st->share.path);
+                 "%.80s has lost effects that it had acknowledged: it was restored from an older "
+                 "copy, or its log was removed. Find out what ran, then remove %.120s%s%.140s and "
+                 "open the ledger anew",
+                 st->path, st->share.path, marked ? " and " : "", marked ? st->mark.path : "");
     return true;
 }

@@ -111,8 +111,8 @@
     X(NOTE_NEXT, "SELECT seq, id, generation, first_at, last_at, count, what, scope, tool"            \
                  " FROM note WHERE id = ?1 AND (?2 = 0 OR generation = ?2) AND seq >= ?3"             \
                  " ORDER BY seq LIMIT 1")                                                             \
-    X(LAST_SEQ, "SELECT max((SELECT ifnull(max(seq), 0) FROM event),"                                 \
-                " (SELECT value FROM meta WHERE name = 'seq_floor'))")                                \
+    X(LAST_SEQ, "SELECT max(ifnull((SELECT max(seq) FROM event), 0), value), value FROM meta"         \
+                " WHERE name = 'seq_floor'")                                                          \
     X(STATES, "SELECT state, count(*) FROM effect WHERE state < 5 GROUP BY state")                    \
     X(SPAN, "SELECT (SELECT min(n) FROM effect), (SELECT max(n) FROM effect)")                        \
     X(COUNT, "SELECT count(*) FROM effect")                                                           \

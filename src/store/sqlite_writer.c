@@ -368,6 +368,7 @@ static void run_batch(semel_store *st, sm_sq_batch *b)
         wake(st, &t);
     atomic_fetch_add_explicit(&b->word, 1, memory_order_release);
     futex_wake_all(&b->word); /* from here on the requests are gone */
+    sm_sq_seen_mark(st, false);
 }
 
 static void *writer_main(void *arg)

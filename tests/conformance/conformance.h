@@ -128,6 +128,9 @@ semel_err peek_truly(ledger *l, uint64_t n);
 
 /* The newest event's seq, the number of an effect's events (of all with id 0), a counter. */
 uint64_t last_seq(ledger *l);
+
+/* Writes a seal, as the ledger does before it purges events. Returns the newest seq before it. */
+uint64_t seal_before_purge(ledger *l);
 size_t events_of(ledger *l, uint64_t id, uint64_t generation);
 int64_t counter_of(ledger *l, const char *name);
 

@@ -81,7 +81,7 @@ static void a_key_that_was_purged_is_new_again(void **state)
 {
     ledger *l = *state;
     ended(l, 1, -3000, -2000, -1000);
-    purge_all(l, UINT64_MAX / 2, 0);
+    purge_all(l, seal_before_purge(l), 0);
     semel_write w = fresh(1);
     semel_record cur = claim_new(l, &w), got = get_key(l, 1);
     expect_written(&cur, &w, 1);
@@ -253,16 +253,18 @@ static void events_go_up_to_a_seq_and_seals_stay(void **state)
     semel_record got = get_key(l, 1); /* records go by their own times */
     expect_record(&got, &one);
 
+    assert_int_equal(seal_before_purge(l), last);
     purge_all(l, last, 0);
+    after = last = last_seq(l); /* of the seal */
     semel_write w = change(&one, SEMEL_S_FAILED);
     apply_to(l, &w);
-    after = last; /* no seq is given twice: who read up to the last one sees what came then */
+    /* No seq is given twice: who read up to the last one sees what came then. */
     seen_clear(s);
     expect_error(l->ops->events(l->st, NULL, &after, 100, see_event, s, NULL), SEMEL_OK);
     assert_int_equal(s->n, 1);
     assert_int_equal(events_of(l, one.id, 0), 1);
-    expect_error(l->ops->seal(l->st, &seal, 0, NULL), SEMEL_E_STALE);
-    expect_error(l->ops->seal(l->st, &seal, seal_seq, NULL), SEMEL_OK);
+    expect_error(l->ops->seal(l->st, &seal, seal_seq, NULL), SEMEL_E_STALE);
+    expect_error(l->ops->seal(l->st, &seal, last, NULL), SEMEL_OK);
     seen_free(s);
 }
 
@@ -271,8 +273,8 @@ static void events_go_in_bounded_batches(void **state)
     ledger *l = *state;
     for (uint64_t n = 1; n <= 15; n++)
         settled(l, n);
-    uint64_t done = 0, to = last_seq(l);
-    size_t there = 30, calls = 0;
+    uint64_t done = 0, to = seal_before_purge(l);
+    size_t there = 31, calls = 0;
     bool left = true;
     while (left) {
         expect(++calls < 100, "purge finds no end");
@@ -281,7 +283,7 @@ static void events_go_in_bounded_batches(void **state)
         assert_true(there - now <= 10);
         there = now;
     }
-    assert_int_equal(there, 0);
+    assert_int_equal(there, 1); /* the seal */
     assert_int_equal(done, 30);
 }
 
@@ -423,10 +425,14 @@ static void health_tells_what_is_there(void **state)
     purge_all(l, s->events[0].seq, 0);
     expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_OK);
     assert_int_equal(h.oldest_event_at, at + 1);
+    assert_true(h.purged_to == 0 || h.purged_to == s->events[0].seq);
+    assert_int_equal(seal_before_purge(l), after);
+    uint64_t last = last_seq(l);
     purge_all(l, after, 0);
     expect_error(l->ops->health(l->st, false, &h, NULL), SEMEL_OK);
     assert_int_equal(h.oldest_event_at, 0);
-    assert_int_equal(h.last_seq, after); /* it never falls */
+    assert_int_equal(h.last_seq, last); /* it never falls */
+    assert_true(h.purged_to == 0 || h.purged_to == after);
     seen_free(s);
 }
 

@@ -307,7 +307,8 @@ static void purge_or_write(worker *w)
         while (atomic_load(writing) > 0) {
             uint64_t done = 0;
             bool left;
-            if (l->ops->purge(l->st, 3, UINT64_MAX / 2, clock_ms(), &done, &left, NULL) != SEMEL_OK)
+            uint64_t to = seal_before_purge(l);
+            if (l->ops->purge(l->st, 3, to, clock_ms(), &done, &left, NULL) != SEMEL_OK)
                 w->wrong = "purge failed";
         }
         return;

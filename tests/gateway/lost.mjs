@@ -3,7 +3,7 @@
 //
 // SEMEL_TEST_LEDGER names the ledger, SEMEL_TEST_LOSE a program that takes all records from it.
 // SEMEL_TEST_REFUSES: the gateway's handle notices the loss by itself and answers nothing after it.
-// SEMEL_TEST_NOTES: so does the next one, by what is noted in this file or directory.
+// SEMEL_TEST_NOTES: so does the next one, by what is noted in these files and directories.
 
 import { execFile } from 'node:child_process';
 import fs from 'node:fs';
@@ -77,7 +77,8 @@ async function restart() {
     await gw.stop();
     if (process.env.SEMEL_TEST_NOTES) {
         await assert.rejects(gw.up(), /has lost effects.*remove/s);
-        fs.rmSync(process.env.SEMEL_TEST_NOTES, { recursive: true });
+        for (const note of process.env.SEMEL_TEST_NOTES.split(':'))
+            fs.rmSync(note, { recursive: true, force: true });
     }
     await gw.up();
 }

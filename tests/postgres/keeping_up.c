@@ -313,10 +313,10 @@ static void everything_works_behind_a_pooler(void **state)
     p->ledger.ops->close(straight.ledger.st);
 }
 
-/* A pooler keeps our connection over a failover: what is behind it is looked at with each write. */
-static void a_server_that_was_replaced_behind_a_pooler_is_noticed_by_the_first_write(void **state)
+/* A handle behind a pooler asks with each write whether its last events are there. `loss` removes
+ * them. */
+static void expect_noticed_behind_a_pooler(place *p, const char *loss)
 {
-    place *p = *state;
     ledger *l = &p->ledger;
     semel_record cur;
     semel_fault fault = {0};
@@ -328,12 +328,25 @@ static void a_server_that_was_replaced_behind_a_pooler_is_noticed_by_the_first_w
         skip();
     semel_write w = fresh(1);
     claim_new(l, &w);
-    sql_run(p, "DELETE FROM @effect; DELETE FROM @event");
+    sql_run(p, loss);
     w = fresh(1);
     expect_error(l->ops->claim(l->st, &w, &l->desk.room, &cur, &now, &inserted, &fault),
                  SEMEL_E_UNAVAILABLE);
     expect(strstr(fault.text, "has lost effects") != NULL, "it says: %s", fault.text);
     assert_int_equal(sql_number(p, "SELECT count(*) FROM @effect"), 0);
+}
+
+/* A pooler keeps our connection over a failover: what is behind it is looked at with each write. */
+static void a_server_that_was_replaced_behind_a_pooler_is_noticed_by_the_first_write(void **state)
+{
+    expect_noticed_behind_a_pooler(*state, "DELETE FROM @effect; DELETE FROM @event");
+}
+
+/* What counts as purged is a number that no event holds. A purge leaves a newer event. */
+static void events_that_are_called_purged_without_a_newer_one_are_missed(void **state)
+{
+    expect_noticed_behind_a_pooler(*state, "DELETE FROM @effect; DELETE FROM @event; UPDATE @meta"
+                                           " SET seq_floor = seq_floor + 1000000000");
 }
 
 int keeping_up_tests(void)
@@ -352,6 +365,7 @@ int keeping_up_tests(void)
         on_place(a_pooler_that_the_url_does_not_mention_is_refused),
         on_place(everything_works_behind_a_pooler),
         on_place(a_server_that_was_replaced_behind_a_pooler_is_noticed_by_the_first_write),
+        on_place(events_that_are_called_purged_without_a_newer_one_are_missed),
     };
     return cmocka_run_group_tests_name("keeping up", tests, NULL, NULL);
 }

@@ -1,7 +1,9 @@
 /*
- * tamper URL KEYFILE [--full]: runs the cases of that store, a sample by default. Prints one line
- * for each case that goes unnoticed and changes an answer, and for each that ends the program. Exit
- * code 0 if no case does.
+ * tamper URL KEYFILE [--full] [--part I/N]: runs the trials of that store, a sample by default.
+ * With
+ * --part only each Nth trial, from the Ith on, so that several runs share the work; each has a
+ * ledger of its own. Prints one line for each trial that goes unnoticed and changes an answer, and
+ * for each that ends the program. Exit code 0 if no trial does.
  */
 #include "tamper.h"
 
@@ -12,22 +14,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SAMPLE 120u /* cases by default, of each store */
+#define SAMPLE 120u /* changes by default, of each store, and half as many pairs */
+#define NONE   SIZE_MAX
 
 static const store_kind *const kinds[] = {&tamper_sqlite, &tamper_postgres, &tamper_redis};
+
+/* One change, or two: the second is one of meta. */
+typedef struct trial {
+    size_t change, meta;
+} trial;
 
 typedef struct run {
     const store_kind *kind;
     subject s;
     memory m;
     surface surface;
+    trial *trials;
+    size_t n, room;
     sm_buf expected;
     size_t told, same, refused, bad;
 } run;
 
-/* The result of a case, from the child that ran it. */
+/* The results so far, from the child that makes the trials. */
 typedef struct tally {
-    size_t at; /* the case that it is at */
+    size_t at; /* the trial that it is at */
     size_t told, same, refused, bad;
 } tally;
 
@@ -61,10 +71,19 @@ static void explain(const sm_buf *expected, const sm_buf *got)
     printf("#   is  %.*s\n", ends[1] == NULL ? 0 : (int)(ends[1] - got->p - line), got->p + line);
 }
 
-static void try_case(run *r, const tampering *one, tally *t, sm_buf *got)
+static void put_trial(const run *r, const trial *t, const char *what)
 {
-    r->kind->restore();
-    if (!r->kind->change(&r->surface, one)) {
+    printf("%s: %s", what, r->surface.all[t->change].what);
+    if (t->meta != NONE)
+        printf(" -- and -- %s", r->surface.all[t->meta].what);
+    putchar('\n');
+}
+
+static void make(run *r, const trial *one, tally *t, sm_buf *got)
+{
+    r->kind->restore(one->meta != NONE);
+    if (!r->kind->change(&r->surface, &r->surface.all[one->change]) ||
+        (one->meta != NONE && !r->kind->change(&r->surface, &r->surface.all[one->meta]))) {
         t->refused++;
         return;
     }
@@ -74,29 +93,29 @@ static void try_case(run *r, const tampering *one, tally *t, sm_buf *got)
         t->same++;
     } else {
         t->bad++;
-        printf("not noticed: %s\n", one->what);
+        put_trial(r, one, "not noticed");
         explain(&r->expected, got);
         fflush(stdout);
     }
 }
 
-/* Runs cases from `from` on in a child, which tells through the pipe how far it is. */
-static void work(run *r, size_t from, size_t step, int out)
+/* Makes trials from `from` on in a child, which tells through the pipe how far it is. */
+static void work(run *r, size_t from, int out)
 {
     tally t = {.at = from};
     sm_buf got;
     sm_buf_init(&got, (size_t)64 << 20);
-    for (; t.at < r->surface.n; t.at += step) {
+    for (; t.at < r->n; t.at++) {
         must(write(out, &t, sizeof t) == sizeof t, "the pipe is gone");
-        try_case(r, &r->surface.all[t.at], &t, &got);
+        make(r, &r->trials[t.at], &t, &got);
     }
     must(write(out, &t, sizeof t) == sizeof t, "the pipe is gone");
     _exit(0);
 }
 
-static void run_all(run *r, size_t step)
+static void run_all(run *r)
 {
-    for (size_t from = 0; from < r->surface.n;) {
+    for (size_t from = 0; from < r->n;) {
         int fds[2], status = 0;
         tally t = {.at = from}, next;
         must(pipe(fds) == 0, "no pipe");
@@ -105,7 +124,7 @@ static void run_all(run *r, size_t step)
         must(pid >= 0, "no process");
         if (pid == 0) {
             close(fds[0]);
-            work(r, from, step, fds[1]);
+            work(r, from, fds[1]);
         }
         close(fds[1]);
         while (read(fds[0], &next, sizeof next) == (ssize_t)sizeof next)
@@ -117,23 +136,99 @@ static void run_all(run *r, size_t step)
         r->refused += t.refused;
         r->bad += t.bad;
         if (WIFSIGNALED(status)) {
-            printf("died of signal %d: %s\n", WTERMSIG(status), r->surface.all[t.at].what);
+            char what[64];
+            snprintf(what, sizeof what, "died of signal %d", WTERMSIG(status));
+            put_trial(r, &r->trials[t.at], what);
             r->bad++;
-            from = t.at + step;
+            from = t.at + 1;
             continue;
         }
-        must(WEXITSTATUS(status) == 0, "the test itself failed at: %s", r->surface.all[t.at].what);
+        if (WEXITSTATUS(status) != 0)
+            put_trial(r, &r->trials[t.at], "the test itself failed at");
+        must(WEXITSTATUS(status) == 0, "it ended with %d", WEXITSTATUS(status));
         break;
     }
 }
 
+/* ---- which trials ----------------------------------------------------------------------------*/
+
+static void add_trial(run *r, size_t change, size_t meta)
+{
+    if (r->n == r->room) {
+        r->room = r->room == 0 ? 1024 : r->room * 2;
+        r->trials = realloc(r->trials, r->room * sizeof *r->trials);
+        must(r->trials != NULL, "out of memory");
+    }
+    r->trials[r->n++] = (trial){change, meta};
+}
+
+/* Keeps about `sample` of the trials from `from` on, evenly. */
+static void thin_out(run *r, size_t from, size_t sample)
+{
+    size_t step = r->n - from <= sample ? 1 : (r->n - from) / sample, n = from;
+    while (step > 1 && (step % 2 == 0 || step % 3 == 0 || step % 7 == 0))
+        step++; /* so that no kind of change is always passed over */
+    for (size_t i = from; i < r->n; i += step)
+        r->trials[n++] = r->trials[i];
+    r->n = n;
+}
+
+/* Every change alone, and every one that is not much like another with every one of meta. In full,
+ * a server makes as many pairs as there are changes, taken evenly: all of them would take days.
+ * Those of pairs only are few, and no sample leaves them out. Returns how many there are. */
+static size_t list_trials(run *r, bool full)
+{
+    const surface *s = &r->surface;
+    for (size_t i = 0; i < s->n; i++) {
+        if ((s->all[i].of & OF_PAIRS) == 0)
+            add_trial(r, i, NONE);
+    }
+    size_t total = r->n, singles = r->n;
+    if (!full)
+        thin_out(r, 0, SAMPLE);
+    for (unsigned of = 0; of <= OF_PAIRS; of += OF_PAIRS) {
+        size_t from = r->n;
+        for (size_t i = 0; i < s->n; i++) {
+            for (size_t k = 0; k < s->n && (s->all[i].of & OF_FINE) == 0; k++) {
+                if ((s->all[i].of & OF_PAIRS) == of && (s->all[k].of & OF_META) != 0 && i != k)
+                    add_trial(r, i, k);
+            }
+        }
+        total += r->n - from;
+        if (of == 0 && !(full && r->kind->quick))
+            thin_out(r, from, full ? singles : SAMPLE / 2);
+    }
+    return total;
+}
+
+static void take_part(run *r, size_t part, size_t of)
+{
+    size_t n = 0;
+    for (size_t i = part; i < r->n; i += of)
+        r->trials[n++] = r->trials[i];
+    r->n = n;
+}
+
 int main(int argc, char **argv)
 {
+    run r = {.s = {.with_key = true}};
+    bool full = false;
+    size_t part = 0, parts = 1, at = 3;
+    for (; argc > 3 && at < (size_t)argc; at++) {
+        if (strcmp(argv[at], "--full") == 0)
+            full = true;
+        else if (at + 1 >= (size_t)argc || strcmp(argv[at], "--part") != 0 ||
+                 sscanf(argv[++at], "%zu/%zu", &part, &parts) != 2 || part < 1 || part > parts)
+            argc = 0;
+        else
+            part--;
+    }
     if (argc < 3) {
-        fputs("usage: tamper URL KEYFILE [--full | CASE]\n", stderr);
+        fputs("usage: tamper URL KEYFILE [--full] [--part I/N]\n", stderr);
         return 64;
     }
-    run r = {.s = {.url = argv[1], .key_path = argv[2], .with_key = true}};
+    r.s.url = argv[1];
+    r.s.key_path = argv[2];
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         size_t n = strlen(kinds[i]->scheme);
         if (strncmp(argv[1], kinds[i]->scheme, n) == 0 && argv[1][n] == ':')
@@ -146,7 +241,7 @@ int main(int argc, char **argv)
     sm_buf_init(&r.expected, (size_t)64 << 20);
     sm_buf_init(&again, (size_t)64 << 20);
     for (int i = 0; i < 2; i++) {
-        r.kind->restore();
+        r.kind->restore(i == 1);
         if (look(&r, i == 0 ? &r.expected : &again)) {
             puts("an untouched ledger is told of");
             return 1;
@@ -157,19 +252,12 @@ int main(int argc, char **argv)
         explain(&r.expected, &again);
         return 1;
     }
-    if (argc == 4 && strcmp(argv[3], "--full") != 0) {
-        tampering one = {.what = argv[3]};
-        tally t = {0};
-        try_case(&r, &one, &t, &again);
-        printf("told %zu, same %zu, refused %zu, bad %zu\n", t.told, t.same, t.refused, t.bad);
-        return t.bad != 0;
-    }
-    size_t step = argc == 4 || r.surface.n <= SAMPLE ? 1 : r.surface.n / SAMPLE;
-    while (step > 1 && (step % 2 == 0 || step % 3 == 0 || step % 7 == 0))
-        step++; /* so that no kind of change is always passed over */
-    run_all(&r, step);
-    printf("%zu of %zu changes: %zu noticed, %zu without effect on any answer, %zu refused by the "
-           "store itself, %zu wrong\n",
-           r.told + r.same + r.refused + r.bad, r.surface.n, r.told, r.same, r.refused, r.bad);
+    size_t total = list_trials(&r, full);
+    take_part(&r, part, parts);
+    run_all(&r);
+    printf(
+        "%zu of %zu changes and pairs of changes: %zu noticed, %zu without effect on any answer, "
+        "%zu refused by the store itself, %zu wrong\n",
+        r.told + r.same + r.refused + r.bad, total, r.told, r.same, r.refused, r.bad);
     return r.bad != 0;
 }

@@ -6,12 +6,13 @@
 
 #include "tamper.h"
 
-#define TABLES_MAX 16u
+#define TABLES_MAX   16u
+#define VACUUM_EVERY 32u
 
 static PGconn *db;
 static char tables[TABLES_MAX][64];
-static size_t n_tables;
-static char undo[256]; /* what else the last change needs to be put back */
+static size_t n_tables, restored;
+static char undo[2][256]; /* what else the last changes need to be put back */
 
 static PGresult *run(const char *sql, bool *good)
 {
@@ -89,8 +90,19 @@ static void add_others(surface *out)
         "ALTER TABLE semel.effect DROP CONSTRAINT effect_pkey|ALTER TABLE semel.effect ADD PRIMARY"
         " KEY (id)",
     };
+    static const char *const floors[] = {
+        "UPDATE semel.meta SET seq_floor = seq_floor + 1000000",
+        "UPDATE semel.meta SET seq_floor = (SELECT max(seq) FROM semel.event)",
+        "UPDATE semel.meta SET seq_floor = (SELECT max(seq) - 1 FROM semel.event)",
+        "UPDATE semel.meta SET seal_seq = (SELECT max(seq) FROM semel.event WHERE id = 0 AND"
+        " seq < seal_seq)",
+    };
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         surface_add(out, print_new("%s", more[i]), NULL);
+    out->of = OF_META;
+    for (size_t i = 0; i < sizeof floors / sizeof *floors; i++)
+        surface_add(out, print_new("%s", floors[i]), NULL);
+    out->of = 0;
 }
 
 /* One connection for each process: a child makes its own. */
@@ -130,13 +142,16 @@ static void start(surface *out, const char *url)
     db = NULL;
 }
 
-static void restore(void)
+static void restore(bool noted)
 {
+    (void)noted; /* a server that may lose data has no notes */
     if (db == NULL)
         reconnect();
-    if (undo[0] != '\0')
-        must_run(undo);
-    undo[0] = '\0';
+    for (size_t i = 0; i < 2; i++) {
+        if (undo[i][0] != '\0')
+            must_run(undo[i]);
+        undo[i][0] = '\0';
+    }
     must_run("BEGIN");
     for (size_t i = 0; i < n_tables; i++) {
         char *sql = print_new("DELETE FROM semel.%s; INSERT INTO semel.%s OVERRIDING SYSTEM VALUE"
@@ -146,6 +161,13 @@ static void restore(void)
         free(sql);
     }
     must_run("COMMIT");
+    /* Rows that were put back lie behind those that are gone, which every look would pass. */
+    bool vacuum = restored++ % VACUUM_EVERY == 0;
+    for (size_t i = 0; i < n_tables && vacuum; i++) {
+        char *sql = print_new("VACUUM semel.%s", tables[i]);
+        must_run(sql);
+        free(sql);
+    }
 }
 
 static bool change(surface *s, const tampering *one)
@@ -161,8 +183,8 @@ static bool change(surface *s, const tampering *one)
     PQclear(r);
     free(sql);
     if (good && bar != NULL)
-        snprintf(undo, sizeof undo, "%s", bar + 1);
+        snprintf(undo[undo[0][0] != '\0'], sizeof undo[0], "%s", bar + 1);
     return good;
 }
 
-const store_kind tamper_postgres = {"postgres", start, change, restore};
+const store_kind tamper_postgres = {"postgres", false, start, change, restore};

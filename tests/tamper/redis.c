@@ -274,6 +274,12 @@ static void remember(void)
     qsort(all, n_all, sizeof *all, by_key);
 }
 
+static bool ends_in(const kept *k, const char *tail)
+{
+    size_t n = strlen(tail);
+    return k->key.n >= n && memcmp(k->key.p + k->key.n - n, tail, n) == 0;
+}
+
 static void start(surface *out, const char *url)
 {
     sm_arena a;
@@ -285,14 +291,19 @@ static void start(surface *out, const char *url)
     sm_arena_fini(&a);
     reconnect();
     remember();
-    for (size_t i = 0; i < n_all; i++)
+    for (size_t i = 0; i < n_all; i++) {
+        bool global = strstr(all[i].key.p, "{semel}") != NULL;
+        out->of = (global && all[i].type == 's') || ends_in(&all[i], "}tick") ? OF_META : 0;
         list_key(out, i);
+    }
+    out->of = 0;
     redisFree(db);
     db = NULL;
 }
 
-static void restore(void)
+static void restore(bool noted)
 {
+    (void)noted; /* a server that may lose data has no notes */
     if (db == NULL)
         reconnect();
     int asked = 1;
@@ -322,4 +333,4 @@ static bool change(surface *s, const tampering *one)
     return true;
 }
 
-const store_kind tamper_redis = {"redis", start, change, restore};
+const store_kind tamper_redis = {"redis", false, start, change, restore};

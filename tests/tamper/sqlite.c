@@ -1,15 +1,22 @@
 /* The SQLite file: its bytes are remembered, and written anew for each change. */
+#include <glob.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tamper.h"
 
-static char path[4096];
-static char *whole;
-static size_t whole_bytes;
+/* The bytes of a file as it was. */
+typedef struct kept {
+    char *p;
+    size_t n;
+} kept;
+
+static char path[4096], note[4200];
+static kept whole, noted; /* the ledger; the file beside it with the note of the newest event */
 
 /* flip(value, part): one bit of a text or blob changed, in that eighth of it. */
 static void flip(sqlite3_context *context, int argc, sqlite3_value **argv)
@@ -116,6 +123,57 @@ static void add_others(surface *out)
         surface_add(out, print_new("%s", more[i]), NULL);
 }
 
+/* Changes of meta to what an attacker would choose, and the change that they would hide. */
+static void add_cuts(surface *out)
+{
+    static const char *const floors[] = {
+        "UPDATE meta SET value = 1000000",
+        "UPDATE meta SET value = value + 1000000 WHERE name = 'seq_floor'",
+        "UPDATE meta SET value = (SELECT max(seq) FROM event) WHERE name = 'seq_floor'",
+        "UPDATE meta SET value = (SELECT max(seq) - 1 FROM event) WHERE name = 'seq_floor'",
+        "UPDATE meta SET value = value + 1000000 WHERE name = 'seq_floor'; UPDATE event SET seq = seq"
+        " + 1000001 WHERE seq = (SELECT max(seq) FROM event)",
+        "DELETE FROM meta",
+    };
+    static const char *const cuts[] = {
+        /* The newest effect never was. */
+        "CREATE TEMP TABLE cut AS SELECT max(n) AS n FROM effect; DELETE FROM event WHERE seq >="
+        " (SELECT min(e.seq) FROM event AS e, cut WHERE e.n = cut.n); DELETE FROM args WHERE n ="
+        " (SELECT n FROM cut); DELETE FROM outcome WHERE n = (SELECT n FROM cut); DELETE FROM name"
+        " WHERE n = (SELECT n FROM cut); DELETE FROM effect WHERE n = (SELECT n FROM cut)",
+        "DELETE FROM event; DELETE FROM args; DELETE FROM outcome; DELETE FROM name; DELETE FROM"
+        " effect; DELETE FROM counter",
+    };
+    out->of = OF_META;
+    for (size_t i = 0; i < sizeof floors / sizeof *floors; i++)
+        surface_add(out, print_new("%s", floors[i]), NULL);
+    out->of = OF_PAIRS;
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
+        surface_add(out, print_new("%s", cuts[i]), NULL);
+    out->of = 0;
+}
+
+static kept read_all(const char *name)
+{
+    kept k = {NULL, 0};
+    FILE *f = fopen(name, "rb");
+    must(f != NULL, "%s is not there", name);
+    fseek(f, 0, SEEK_END);
+    k.n = (size_t)ftell(f);
+    rewind(f);
+    k.p = malloc(k.n + 1);
+    must(k.p != NULL && fread(k.p, 1, k.n, f) == k.n, "%s cannot be read", name);
+    fclose(f);
+    return k;
+}
+
+static void write_all(const char *name, const kept *k)
+{
+    FILE *f = fopen(name, "wb");
+    must(f != NULL && fwrite(k->p, 1, k->n, f) == k->n && fclose(f) == 0, "%s cannot be written",
+         name);
+}
+
 static void start(surface *out, const char *url)
 {
     snprintf(path, sizeof path, "%s", strchr(url, ':') + 1);
@@ -123,15 +181,9 @@ static void start(surface *out, const char *url)
     must(sqlite3_exec(whole_db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL) == SQLITE_OK,
          "%s cannot be checkpointed", path);
     sqlite3_close(whole_db);
-    FILE *f = fopen(path, "rb");
-    must(f != NULL, "%s is not there", path);
-    fseek(f, 0, SEEK_END);
-    whole_bytes = (size_t)ftell(f);
-    rewind(f);
-    whole = malloc(whole_bytes);
-    must(whole != NULL && fread(whole, 1, whole_bytes, f) == whole_bytes, "%s cannot be read",
-         path);
-    fclose(f);
+    whole = read_all(path);
+    snprintf(note, sizeof note, "%s-semel", path);
+    noted = read_all(note);
     sqlite3 *db = connect();
     sqlite3_stmt *stmt = NULL;
     must(sqlite3_prepare_v2(db, "SELECT name FROM sqlite_schema WHERE type = 'table'", -1, &stmt,
@@ -145,6 +197,7 @@ static void start(surface *out, const char *url)
     sqlite3_finalize(stmt);
     sqlite3_close(db);
     add_others(out);
+    add_cuts(out);
 }
 
 static bool change(surface *s, const tampering *one)
@@ -156,7 +209,20 @@ static bool change(surface *s, const tampering *one)
     return good;
 }
 
-static void restore(void)
+/* Of the user's own notes (store/mark.h) none stays: they are ahead of a file that is put back. */
+static void drop_marks(void)
+{
+    glob_t found;
+    char *pattern = print_new("%s/semel/seen/*", getenv("XDG_STATE_HOME"));
+    if (glob(pattern, 0, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            unlink(found.gl_pathv[i]);
+        globfree(&found);
+    }
+    free(pattern);
+}
+
+static void restore(bool with_note)
 {
     static const char *const beside[] = {"-wal", "-shm", "-semel", "-journal"};
     char name[4200];
@@ -164,9 +230,12 @@ static void restore(void)
         snprintf(name, sizeof name, "%s%s", path, beside[i]);
         unlink(name);
     }
-    FILE *f = fopen(path, "wb");
-    must(f != NULL && fwrite(whole, 1, whole_bytes, f) == whole_bytes && fclose(f) == 0,
-         "%s cannot be written", path);
+    write_all(path, &whole);
+    if (with_note) {
+        write_all(note, &noted);
+        must(chmod(note, 0600) == 0, "%s is not ours", note);
+    }
+    drop_marks();
 }
 
-const store_kind tamper_sqlite = {"sqlite", start, change, restore};
+const store_kind tamper_sqlite = {"sqlite", true, start, change, restore};

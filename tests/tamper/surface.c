@@ -26,7 +26,7 @@ void surface_add(surface *s, char *what, void *detail)
         s->all = realloc(s->all, s->room * sizeof *s->all);
         must(s->all != NULL, "out of memory");
     }
-    s->all[s->n] = (tampering){.what = what, .detail = detail, .order = (unsigned)s->n};
+    s->all[s->n] = (tampering){.what = what, .detail = detail, .of = s->of};
     s->n++;
 }
 
@@ -62,6 +62,13 @@ static void set(const listing *l, const char *column, const char *where, const c
         NULL);
 }
 
+/* The change that was added last. */
+static void mark_fine(const listing *l, bool fine)
+{
+    if (fine && (l->out->of & OF_META) == 0)
+        l->out->all[l->out->n - 1].of |= OF_FINE;
+}
+
 /* What another row has there. */
 static char *value_of(const listing *l, const char *column, size_t at)
 {
@@ -92,6 +99,7 @@ static void list_column(const listing *l, const sql_column *c, size_t at, const 
             snprintf(text, sizeof text, changes[i], c->name);
 #pragma GCC diagnostic pop
             set(l, c->name, where, text);
+            mark_fine(l, i > 0 && i < 4);
         }
     } else {
         set(l, c->name, where, "''");
@@ -101,6 +109,7 @@ static void list_column(const listing *l, const sql_column *c, size_t at, const 
             snprintf(text, sizeof text, flip, c->name, part);
 #pragma GCC diagnostic pop
             set(l, c->name, where, text);
+            mark_fine(l, part > 0);
         }
     }
     free(where);
@@ -172,6 +181,7 @@ static void list_swap(const listing *l, const sql_column *only, size_t a, size_t
 void sql_list(surface *out, const sql_table *t, const char *prefix, const char *flip)
 {
     listing l = {.out = out, .t = t, .prefix = prefix};
+    out->of = strcmp(t->name, "meta") == 0 ? OF_META : 0;
     put_keys(t, l.keys);
     for (size_t at = 0; at < t->rows; at++) {
         char *where = row(&l, at);
@@ -186,4 +196,5 @@ void sql_list(surface *out, const sql_table *t, const char *prefix, const char *
                 list_swap(&l, &t->columns[i], at, at + 1);
         }
     }
+    out->of = 0;
 }

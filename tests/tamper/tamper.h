@@ -1,6 +1,9 @@
 /*
  * Tampering: a populated and sealed ledger is changed in one place, in every way and everywhere,
- * and after each change either verifying tells, or every answer is what it was.
+ * and after each change either verifying tells, or every answer is what it was. The same holds for
+ * pairs of changes: one of anything, and one of what the ledger says about itself as a whole (the
+ * table meta, and the keys that the whole ledger has one of). SQLite's pairs are made beside the
+ * note of the newest event, as an attacker finds it who does not know of it.
  *
  *   populate.c  a ledger with an effect in every state
  *   battery.c   every question that is asked of it, and the answers as one text
@@ -58,27 +61,33 @@ void battery(semel *s, const memory *m, sm_buf *out);
 /* What else people do with a ledger; only that it returns matters. */
 void rummage(semel *s);
 
+enum {
+    OF_META = 1,  /* of what the ledger says about itself as a whole */
+    OF_FINE = 2,  /* much like another one: not part of pairs */
+    OF_PAIRS = 4, /* part of pairs only: alone, it is one of those that nobody can notice */
+};
+
 /* One change. */
 typedef struct tampering {
-    char *what;     /* for people; SQL: the statement itself */
-    void *detail;   /* Redis: what to do */
-    unsigned order; /* samples are taken evenly within one kind */
+    char *what;   /* for people; SQL: the statement itself */
+    void *detail; /* Redis: what to do */
+    unsigned of;
 } tampering;
 
 typedef struct surface {
-    const char *name;
     tampering *all;
     size_t n, room;
-    size_t refused; /* by the server itself */
+    unsigned of; /* of those that are added now */
 } surface;
 void surface_add(surface *s, char *what, void *detail);
 
 /* How a store is laid open. */
 typedef struct store_kind {
     const char *scheme;
+    bool quick;                                       /* a trial takes milliseconds */
     void (*start)(surface *out, const char *url);     /* remembers all, lists the changes */
     bool (*change)(surface *s, const tampering *one); /* false: it was refused */
-    void (*restore)(void);                            /* as it was */
+    void (*restore)(bool noted); /* as it was, with the note of the newest event or without */
 } store_kind;
 extern const store_kind tamper_sqlite, tamper_postgres, tamper_redis;
 
@@ -98,8 +107,8 @@ typedef struct sql_table {
     size_t rows;
 } sql_table;
 
-/* Lists the changes of a table. `flip` is a format of an expression with one bit changed: a column
- * and which of 8 parts of it. */
+/* Lists the changes of a table, which is `meta` or not. `flip` is a format of an expression with
+ * one bit changed: a column and which of 8 parts of it. */
 void sql_list(surface *out, const sql_table *t, const char *prefix, const char *flip);
 
 char *print_new(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -2,8 +2,8 @@
  * Loaded into a program (LD_PRELOAD), it records all that is done to the files of a ledger, and can
  * let a sync fail or the program die at a chosen point.
  *
- *     POWER_DIRECTORY  everything below it is recorded, but for PATH-shm and PATH-semel, which need
- *                      not survive
+ *     POWER_DIRECTORY  everything below it is recorded, but for PATH-shm, PATH-semel and the user's
+ *                      notes in seen/, which need not survive
  *     POWER_LOG        where the records go; several processes append to it
  *     POWER_FAIL=N     this process's Nth sync fails with EIO. The bytes stay readable, as in Linux
  *     POWER_DIE=N      it is killed at its Nth sync, before that; or after its Nth write, with wN
@@ -86,6 +86,8 @@ static const char *below(const char *path)
     if (path[root_n] == '\0')
         return "";
     if (path[root_n] != '/')
+        return NULL;
+    if (strstr(path + root_n, "/seen") != NULL)
         return NULL;
     size_t n = strlen(path);
     static const char *const tails[] = {"-shm", "-semel"};

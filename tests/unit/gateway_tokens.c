@@ -426,7 +426,7 @@ static void a_file_that_others_may_write_to_is_refused(void **state)
         chmod(p->file, 0600);
         assert_int_equal(chown(p->file, SOMEBODY, SOMEBODY), 0); /* in a directory of ours */
         assert_int_equal(gw_tokens_open(p->file, &t, &fault), SEMEL_E_INVALID);
-        assert_non_null(strstr(fault.text, "belongs to 12345"));
+        assert_non_null(strstr(fault.text, "is owned by the user \"12345\""));
         assert_int_equal(chown(p->file, 0, 0), 0);
     }
     chmod(p->file, 0640); /* reading does no harm: it holds hashes */

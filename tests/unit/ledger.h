@@ -31,8 +31,26 @@ static inline const char *ledger_scratch(void)
     if (path[0] == '\0') {
         strcpy(path, "/tmp/semel-unit-XXXXXX");
         assert_non_null(mkdtemp(path));
+        setenv("XDG_STATE_HOME", path, 1); /* what handles note there goes too */
     }
     return path;
+}
+
+/* Where the user's notes of the newest events are, for all ledgers of this test. */
+static inline const char *notes_path(void)
+{
+    static char path[96];
+    snprintf(path, sizeof path, "%s/semel/seen", ledger_scratch());
+    return path;
+}
+
+/* Removes what is noted of a ledger in a file, as a person does who has looked at what ran. */
+static inline void forget_notes(const char *url)
+{
+    char command[1000];
+    snprintf(command, sizeof command, "rm -rf '%s-semel' '%s'", url + strlen("sqlite:"),
+             notes_path());
+    assert_int_equal(system(command), 0);
 }
 
 /* The URL of a fresh ledger. */

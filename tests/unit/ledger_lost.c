@@ -36,10 +36,8 @@ static ledger start(const char *contract)
 /* As somebody does who has looked at what ran. */
 static void open_anew(ledger *l)
 {
-    char side[520];
     semel_close(l->s);
-    snprintf(side, sizeof side, "%s-semel", url + strlen("sqlite:"));
-    assert_int_equal(unlink(side), 0);
+    forget_notes(url);
     l->s = open_ledger(url, CONTRACT, false);
 }
 

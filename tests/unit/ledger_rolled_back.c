@@ -119,7 +119,7 @@ static void a_file_that_went_back_is_noticed_by_a_running_handle_and_by_the_next
     expect_not_opened();
     end_ledger(&l);
     expect_not_opened();
-    assert_int_equal(unlink(path_of("-semel")), 0);
+    forget_notes(url);
     l = open_again();
     begin(&l, "t", "{\"i\": 1}");
     expect_replay(&l, "\"done\"");
@@ -134,7 +134,7 @@ static void a_file_that_went_back_and_on_is_noticed(void **state)
     back_up(".old");
     run_one(&l, "{\"i\": 1}");
     restore(".old");
-    assert_int_equal(unlink(path_of("-semel")), 0);
+    forget_notes(url);
     ledger other = open_again();
     run_one(&other, "{\"i\": 2}"); /* has the same numbers as what is gone */
     run_one(&other, "{\"i\": 3}");
@@ -157,30 +157,160 @@ static void what_another_handle_recorded_is_missed_too(void **state)
     end_ledger(&idle);
 }
 
+/* Another handle that keeps events for a millisecond, and purges until all of these are gone. */
+static void purge_all_events(void)
+{
+    semel *s = NULL;
+    semel_fault fault = {0};
+    semel_options o = {.size = sizeof o, .url = url, .one_shot = true, .audit_retention_ms = 1};
+    uint64_t done = 0;
+    expect(semel_open(&o, &s, &fault) == SEMEL_OK, "%s", fault.text);
+    assert_int_equal(semel_seal(s, NULL), SEMEL_OK);
+    while (done == 0)
+        assert_int_equal(semel_purge(s, NULL, NULL, &done, NULL), SEMEL_OK);
+    semel_close(s);
+}
+
+static void run_sql(const char *sql)
+{
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(path_of(""), &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 5000);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static void run_many(ledger *l, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        char args[32];
+        snprintf(args, sizeof args, "{\"i\": %d}", i);
+        run_one(l, args);
+    }
+}
+
 static void what_was_purged_is_not_missed(void **state)
 {
     (void)state;
     ledger l = start();
-    for (int i = 0; i < 3; i++) {
-        char args[32];
-        snprintf(args, sizeof args, "{\"i\": %d}", i);
-        run_one(&l, args);
-    }
-    sqlite3 *db = NULL; /* as a purge by another process leaves it, without its seal */
-    assert_int_equal(sqlite3_open(path_of(""), &db), SQLITE_OK);
-    sqlite3_busy_timeout(db, 5000);
-    assert_int_equal(sqlite3_exec(db,
-                                  "UPDATE meta SET value = (SELECT max(seq) FROM event)"
-                                  " WHERE name = 'seq_floor'; DELETE FROM event",
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
-    sqlite3_close(db);
+    run_many(&l, 0, 3);
+    purge_all_events();
     run_one(&l, "{\"i\": 3}");
     end_ledger(&l);
     l = open_again();
     run_one(&l, "{\"i\": 4}");
     end_ledger(&l);
 }
+
+/* The same for the user's note, which may be older than all of it. */
+static void what_was_purged_since_the_users_note_is_not_missed(void **state)
+{
+    (void)state;
+    char other[128];
+    ledger l = start();
+    run_many(&l, 0, 3);
+    end_ledger(&l); /* which notes it */
+    snprintf(other, sizeof other, "%s/another user", ledger_scratch());
+    setenv("XDG_STATE_HOME", other, 1);
+    purge_all_events();
+    setenv("XDG_STATE_HOME", ledger_scratch(), 1);
+    l = open_again();
+    run_one(&l, "{\"i\": 4}");
+    end_ledger(&l);
+}
+
+/* The newest events are cut off, and the number that calls events purged is raised to hide it. */
+static void events_that_no_seal_calls_purged_are_missed(void **state)
+{
+    (void)state;
+    ledger l = start();
+    run_many(&l, 0, 2);
+    run_sql("DELETE FROM event WHERE seq > 2; DELETE FROM effect WHERE n = 2; DELETE FROM name"
+            " WHERE n = 2; UPDATE meta SET value = 1000 WHERE name = 'seq_floor'");
+    expect_lost(&l, "{\"i\": 3}");
+    end_ledger(&l);
+    expect_not_opened();
+}
+
+/* ---- a whole directory -----------------------------------------------------------------------*/
+
+/* Copies of the ledger's files while it is closed, and new files from these copies. */
+static void copy_files(const char *from, const char *to)
+{
+    char command[1000];
+    snprintf(command, sizeof command,
+             "f='%s'; from=$f%s to=$f%s; rm -f \"$to\" \"$to-semel\" && cp -a \"$from\" \"$to\" &&"
+             " cp -a \"$from-semel\" \"$to-semel\"",
+             url + strlen("sqlite:"), from, to);
+    assert_int_equal(system(command), 0);
+}
+
+static void a_directory_that_was_restored_is_noticed_by_the_next_process(void **state)
+{
+    (void)state;
+    semel *s = NULL;
+    semel_fault fault = {0};
+    ledger l = start();
+    run_one(&l, "{\"i\": 1}");
+    end_ledger(&l);
+    copy_files("", ".copy");
+    l = open_again();
+    run_one(&l, "{\"i\": 2}");
+    end_ledger(&l);
+    copy_files(".copy", "");
+    expect_not_opened();
+    semel_options o = {.size = sizeof o, .url = url};
+    semel_open(&o, &s, &fault);
+    expect(strstr(fault.text, notes_path()) != NULL, "%s", fault.text);
+    forget_notes(url);
+    l = open_again();
+    begin(&l, "t", "{\"i\": 1}");
+    expect_replay(&l, "\"done\"");
+    run_one(&l, "{\"i\": 2}");
+    end_ledger(&l);
+    l = open_again();
+    end_ledger(&l);
+}
+
+/* Neither a copy at another path nor another user is kept from it: there is no note. */
+static void a_copy_at_another_path_is_not_refused(void **state)
+{
+    (void)state;
+    char other[640], mine[512];
+    ledger l = start();
+    run_one(&l, "{\"i\": 1}");
+    back_up(".old");
+    run_one(&l, "{\"i\": 2}");
+    end_ledger(&l);
+    snprintf(mine, sizeof mine, "%s", url);
+    snprintf(other, sizeof other, "%.500s.old", mine);
+    snprintf(url, sizeof url, "%.511s", other);
+    l = open_again();
+    run_one(&l, "{\"i\": 2}");
+    end_ledger(&l);
+}
+
+static void a_users_note_that_was_not_written_whole_counts_as_none(void **state)
+{
+    (void)state;
+    char command[256];
+    ledger l = start();
+    run_one(&l, "{\"i\": 1}");
+    end_ledger(&l);
+    copy_files("", ".copy");
+    l = open_again();
+    run_one(&l, "{\"i\": 2}");
+    end_ledger(&l);
+    copy_files(".copy", "");
+    expect_not_opened();
+    snprintf(command, sizeof command, "truncate -s 3 '%s'/*", notes_path());
+    assert_int_equal(system(command), 0);
+    l = open_again();
+    run_one(&l, "{\"i\": 2}");
+    end_ledger(&l);
+}
+
+/* ---- logs ------------------------------------------------------------------------------------*/
 
 /* In a process of its own that ends without closing the ledger. */
 static void run_and_die(void)
@@ -265,15 +395,6 @@ static void overwrite(const char *from, const char *to)
     assert_int_equal(system(command), 0);
 }
 
-static void run_many(ledger *l, int from, int to)
-{
-    for (int i = from; i < to; i++) {
-        char args[32];
-        snprintf(args, sizeof args, "{\"i\": %d}", i);
-        run_one(l, args);
-    }
-}
-
 static void a_file_that_is_overwritten_under_a_handle_is_noticed(void **state)
 {
     (void)state;
@@ -338,7 +459,7 @@ static void doubts_that_no_list_holds_are_counted_and_left_to_a_person(void **st
     back_up(".other");
     end_ledger(&l);
     restore(".old");
-    assert_int_equal(unlink(path_of("-semel")), 0);
+    forget_notes(url);
     l = open_again();
     fail_some(&l, 8, SEMEL_APPLIED_NO);
     fail_some(&l, 1, SEMEL_APPLIED_UNKNOWN); /* 1 to 9, and 18 */
@@ -348,7 +469,7 @@ static void doubts_that_no_list_holds_are_counted_and_left_to_a_person(void **st
     assert_int_equal(commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, ""), SEMEL_OK);
     expect(sm_str_is(l.a->result, "put_back"), "%.*s", SM_FMT(l.a->result));
     end_ledger(&l);
-    assert_int_equal(unlink(path_of("-semel")), 0);
+    forget_notes(url);
     l = open_again();
     begin(&l, "often", "{}");
     expect_refused(&l, SEMEL_C_IN_DOUBT);
@@ -364,6 +485,11 @@ int main(void)
         cmocka_unit_test(a_file_that_went_back_and_on_is_noticed),
         cmocka_unit_test(what_another_handle_recorded_is_missed_too),
         cmocka_unit_test(what_was_purged_is_not_missed),
+        cmocka_unit_test(what_was_purged_since_the_users_note_is_not_missed),
+        cmocka_unit_test(events_that_no_seal_calls_purged_are_missed),
+        cmocka_unit_test(a_directory_that_was_restored_is_noticed_by_the_next_process),
+        cmocka_unit_test(a_copy_at_another_path_is_not_refused),
+        cmocka_unit_test(a_users_note_that_was_not_written_whole_counts_as_none),
         cmocka_unit_test(a_log_or_its_index_that_is_gone_under_a_handle_stops_it),
         cmocka_unit_test(a_file_that_is_overwritten_under_a_handle_is_noticed),
         cmocka_unit_test(what_another_program_moves_or_packs_is_not_missed),

@@ -353,6 +353,35 @@ static ledger purged(place *p)
     return l;
 }
 
+/* The newest effect never was, and its seals neither. */
+#define CUT_OFF                                                                                    \
+    "DELETE FROM event WHERE seq >= (SELECT min(seq) FROM event WHERE n = 14);"                    \
+    "DELETE FROM args WHERE n = 14; DELETE FROM outcome WHERE n = 14; DELETE FROM name WHERE n ="  \
+    " 14; DELETE FROM effect WHERE n = 14;"
+
+/* How many events are purged is a number that no event holds: it counts only as far as seals say
+ * so. */
+static void a_number_that_calls_events_purged_hides_nothing(void **state)
+{
+    (void)state;
+    static const char *const raised[] = {
+        "UPDATE meta SET value = 1000 WHERE name = 'seq_floor'",
+        "UPDATE meta SET value = (SELECT max(seq) FROM event) WHERE name = 'seq_floor'",
+        CUT_OFF "UPDATE meta SET value = 1000 WHERE name = 'seq_floor'",
+        CUT_OFF "UPDATE meta SET value = 1000 WHERE name = 'seq_floor';"
+                "UPDATE event SET seq = 1001 WHERE seq = (SELECT max(seq) FROM event)",
+    };
+    for (size_t i = 0; i < COUNT(raised); i++)
+        shows(raised[i]);
+    place p;
+    char text[128];
+    ledger l = purged(&p);
+    change(&p, "UPDATE meta SET value = value + 1 WHERE name = 'seq_floor'");
+    assert_true(finds(l.s, text));
+    assert_non_null(strstr(text, "no seal says so"));
+    end_ledger(&l);
+}
+
 static void an_event_planted_among_purged_ones_shows(void **state)
 {
     (void)state;
@@ -444,9 +473,7 @@ static void exchange_pages(const place *p, const char *table)
     sqlite3_stmt *stmt = NULL;
     unsigned char page[4096], *cells = page + 12; /* where each is; a cell begins with a page */
     const char *path = p->url + strlen("sqlite:");
-    char note[600]; /* of the newest event, which cannot be found any more */
-    snprintf(note, sizeof note, "%s-semel", path);
-    unlink(note);
+    forget_notes(p->url); /* of the newest event, which cannot be found any more */
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
     sqlite3_prepare_v2(db, "SELECT rootpage FROM sqlite_schema WHERE name = ?1", -1, &stmt, NULL);
@@ -534,6 +561,7 @@ int main(void)
         cmocka_unit_test(a_change_that_was_put_back_shows),
         cmocka_unit_test(a_record_keeps_its_proof_when_its_history_leaves),
         cmocka_unit_test(a_tail_that_is_cut_off_shows_while_a_seal_or_a_record_is_there),
+        cmocka_unit_test(a_number_that_calls_events_purged_hides_nothing),
         cmocka_unit_test(an_event_planted_among_purged_ones_shows),
         cmocka_unit_test(a_newer_generation_planted_after_a_purge_shows),
         cmocka_unit_test(a_newer_generation_planted_and_removed_after_its_use_shows),

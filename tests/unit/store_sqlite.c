@@ -399,7 +399,7 @@ static void root_gives_a_ledger_to_the_owner_of_its_directory(void **state)
     expect_wrong("ledger.db", "chown root ");
     assert_int_equal(chown(dir, 0, 0), 0);
     assert_int_equal(chown(path_of("ledger.db"), SOMEBODY, SOMEBODY), 0);
-    expect_wrong("ledger.db", "belongs to 12345");
+    expect_wrong("ledger.db", "is owned by the user \"12345\"");
 }
 
 static void what_is_not_a_ledger_is_left_alone(void **state)

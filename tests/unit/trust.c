@@ -71,9 +71,10 @@ static void only_root_and_we_ourselves_can_change_it(void **state)
         {ANN, ANN, 0700, ANN, ANN, 0600, false, ""},
         {ANN, ROOT, 0755, ANN, ANN, 0644, false, ""},
         {ANN, ROOT, 0755, ROOT, ROOT, 0644, false, ""},
-        {ANN, ROOT, 01777, ANN, ANN, 0600, false, ""},                 /* /tmp */
-        {ANN, ROOT, 02775, ANN, TEAM, 0640, false, ""},                /* a project's directory */
-        {ANN, ROOT, 01777, BOB, BOB, 0666, false, "belongs to 12346"}, /* he put it there */
+        {ANN, ROOT, 01777, ANN, ANN, 0600, false, ""},  /* /tmp */
+        {ANN, ROOT, 02775, ANN, TEAM, 0640, false, ""}, /* a project's directory */
+        {ANN, ROOT, 01777, BOB, BOB, 0666, false,
+         "is owned by the user \"12346\""}, /* he put it there */
         {ANN, ROOT, 0755, BOB, BOB, 0644, false, "chown 12345 /tmp/"},
         {ANN, ANN, 0700, ANN, ANN, 0602, false, "chmod 600 /tmp/"},
         {ANN, ANN, 0700, ANN, ANN, 0620, false, "chmod 600 /tmp/"},
@@ -88,7 +89,7 @@ static void only_root_and_we_ourselves_can_change_it(void **state)
         /* Root administers what is a user's, in the user's directory. */
         {ROOT, ANN, 0700, ANN, ANN, 0600, false, ""},
         {ROOT, ANN, 0700, ROOT, ROOT, 0600, false, ""},
-        {ROOT, ANN, 0755, BOB, BOB, 0644, false, "belongs to 12346"},
+        {ROOT, ANN, 0755, BOB, BOB, 0644, false, "is owned by the user \"12346\""},
         {ROOT, ROOT, 01777, BOB, BOB, 0600, false, "chown root /tmp/"},
         {ROOT, ROOT, 0700, ROOT, ROOT, 0660, true, "chmod 600 /tmp/"},
         {ROOT, ROOT, 0777, ROOT, ROOT, 0600, false, "chmod o-w /tmp/"},
@@ -116,7 +117,8 @@ static void a_link_counts_as_the_file_does(void **state)
     assert_string_equal(verdict(ANN, ln, false), "");
     assert_int_equal(lchown(ln, BOB, BOB), 0); /* he leads us to another file of our own */
     const char *says = verdict(ANN, ln, false);
-    expect(strstr(says, "belongs to 12346") != NULL && strstr(says, "chown -h 12345 /") != NULL,
+    expect(strstr(says, "is owned by the user \"12346\"") != NULL &&
+               strstr(says, "chown -h 12345 /") != NULL,
            "%s", says);
     assert_non_null(strstr(verdict(ANN, "/dev/null", false), "not a file"));
 }
@@ -147,7 +149,8 @@ static void every_link_on_the_way_counts(void **state)
         for (size_t i = 0; i < COUNT(paths); i++) {
             const char *says = verdict(ANN, paths[i], false);
             expect((says[0] != '\0') == (theirs == 1), "%s: %s", paths[i], says);
-            expect(!theirs || strstr(says, "belongs to 12346") != NULL, "%s: %s", paths[i], says);
+            expect(!theirs || strstr(says, "is owned by the user \"12346\"") != NULL, "%s: %s",
+                   paths[i], says);
         }
     }
     unlink(inner);
@@ -171,11 +174,13 @@ static void what_stands_beside_it_is_held_to_it(void **state)
     } rows[] = {
         {ROOT, ROOT, 0600, ROOT, ROOT, 0600, ""},
         {ANN, ANN, 0600, ANN, ANN, 0600, ""},
-        {ROOT, ROOT, 0600, BOB, BOB, 0600, "belongs to 12346"},
+        {ROOT, ROOT, 0600, BOB, BOB, 0600,
+         "is owned by the user \"12346\", who could put anything into it: look at it, or move it "
+         "away. If you trust what is in it now: chown root"},
         {ROOT, ROOT, 0600, ROOT, ROOT, 0660, "chmod 600"},
         {ROOT, ROOT, 0600, ROOT, ROOT, 0602, "chmod 600"},
         {ROOT, TEAM, 0660, BOB, TEAM, 0660, ""}, /* made by somebody else of the group */
-        {ROOT, TEAM, 0660, BOB, BOB, 0660, "belongs to 12346"},
+        {ROOT, TEAM, 0660, BOB, BOB, 0660, "is owned by the user \"12346\""},
         {ROOT, TEAM, 0660, BOB, TEAM, 0666, "chmod 600"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -208,7 +213,7 @@ static void a_directory_further_up_that_others_can_replace_is_found(void **state
         {ROOT, 01777, ""},
         {ANN, 0775, ""}, /* a home directory under umask 002 */
         {ROOT, 0777, "chmod o-w /tmp/semel-trust"},
-        {BOB, 0755, "belongs to 12346"},
+        {BOB, 0755, "is owned by the user \"12346\""},
     };
     char low[96], deep[160];
     snprintf(low, sizeof low, "%s/low", top);
