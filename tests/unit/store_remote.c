@@ -91,17 +91,21 @@ static void a_gate_is_open_until_something_fails(void **state)
 {
     (void)state;
     sm_gate g;
-    sm_gate_init(&g, 1000000000);
+    sm_gate_init(&g, 60000000000);
     assert_int_equal(sm_gate_enter(&g, 0, NULL), SM_OK);
     sm_gate_good(&g);
     sm_fault why = {.code = SEMEL_E_UNAVAILABLE, .text = "nobody is there"}, told = {0};
+    int64_t began = sm_clock_mono_ns();
     sm_gate_bad(&g, &why);
-    assert_int_equal(sm_gate_enter(&g, in_ms(1), &told), SEMEL_E_UNAVAILABLE);
-    assert_string_equal(told.text, "nobody is there");
-    int64_t began = sm_clock_mono_ns(); /* a young trouble is waited out */
-    assert_int_equal(sm_gate_enter(&g, in_ms(5000), &told), SM_OK);
+    sm_err e = sm_gate_enter(&g, in_ms(1), &told);
+    if (e != SM_OK) { /* else this thread had to wait for a processor */
+        assert_int_equal(e, SEMEL_E_UNAVAILABLE);
+        assert_string_equal(told.text, "nobody is there");
+        e = sm_gate_enter(&g, in_ms(60000), &told); /* a young trouble is waited out */
+    }
+    assert_int_equal(e, SM_OK);
     int64_t took = sm_clock_mono_ns() - began;
-    expect(took > 10 * 1000000 && took < 2000 * 1000000ll, "%lld ns", (long long)took);
+    expect(took > 10 * 1000000, "%lld ns", (long long)took);
     /* One tries; the others wait for how it went. */
     assert_int_equal(sm_gate_enter(&g, in_ms(20), &told), SEMEL_E_UNAVAILABLE);
     sm_gate_good(&g);
