@@ -245,7 +245,7 @@ const words = {
             result: {
                 resultType: 'input_required',
                 inputRequests: { which: { method: 'elicitation/create', params: question } },
-                requestState: `state of ${call.what}`,
+                requestState: `state ${starts.get(call.what)} of ${call.what}`, // another one each time
             },
         });
         call.over = true;
