@@ -93,11 +93,11 @@ static sm_err drop_keys(mcp_call *call, const sm_contract *c, sm_places *places,
     return e;
 }
 
-/* The arguments that the ledger is asked with: filled by the tool's schema. */
+/* The arguments that the ledger is asked with: filled by the defaults that were seen first. */
 sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault)
 {
     const mcp_tool *tool =
-        call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, call->tool);
+        call->listing == NULL ? NULL : mcp_tools_known(call->listing->tools, call->tool);
     sm_str args;
     sm_err e = mcp_tool_fill(tool, &call->arena, call->args, &sm_json_args_limits, &args, fault);
     if (e != SM_OK)
