@@ -93,7 +93,16 @@ static sm_err drop_keys(mcp_call *call, const sm_contract *c, sm_places *places,
     return e;
 }
 
-/* The arguments that the ledger is asked with: filled by the defaults that were seen first. */
+/* Whether the contract decides something by the values of arguments: what needs an approval and
+ * what is approved, which variant applies, what a probe looks for. */
+static bool decides_by_values(const sm_contract *c)
+{
+    return c->mode == SM_MODE_ENFORCE &&
+           (c->approval.on || c->variant_count > 0 || c->origin[SM_F_PROBE].given != NULL);
+}
+
+/* The arguments that the ledger is asked with: filled by the defaults that were seen first. If the
+ * server means others by now, nothing is begun that the contract decides by these. */
 sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault)
 {
     const mcp_tool *tool =
@@ -105,6 +114,9 @@ sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault)
     call->ask.call.args = args;
     const sm_contract *c =
         sm_contracts_find(sm_contracts_now(call->server->hub->ledger, a), call->tool);
+    call->ask.full = call->ask.quiet =
+        c != NULL && decides_by_values(c) &&
+        mcp_tool_loose(tool, &call->arena, call->args, &sm_json_args_limits);
     sm_places *places = sm_places_new(&call->arena);
     unsigned n = 0;
     e = c == NULL ? SM_OK : places == NULL ? SEMEL_E_NOMEM : drop_keys(call, c, places, &n, fault);

@@ -211,6 +211,26 @@ static sm_err fill(const mcp_tool *tool, sm_arena *a, const sm_json *root,
     return e;
 }
 
+static bool leaves_out(sm_arena *a, const sm_json *root, const mcp_defaults *d)
+{
+    sm_buf b;
+    sm_buf_init(&b, SM_ARENA_MAX);
+    filling f = {.arena = a, .out = &b};
+    if (d != NULL)
+        put(&f, root, d);
+    sm_buf_fini(&b);
+    return f.added > 0 || f.failed;
+}
+
+bool mcp_tool_loose(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits)
+{
+    const sm_json *root;
+    if (tool == NULL || !tool->drifted)
+        return false;
+    return sm_json_read(a, args.p == NULL ? SM_STR("{}") : args, limits, &root, NULL) == SM_OK &&
+           (leaves_out(a, root, tool->fill) || leaves_out(a, root, tool->latest));
+}
+
 sm_err mcp_tool_fill(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits,
                      sm_str *out, sm_fault *fault)
 {

@@ -286,7 +286,7 @@ static sm_str new_defaults(check *k, const mcp_tool *tool)
 {
     const sm_json *root;
     char name[SHOWN_MAX];
-    sm_str text = defaults_text(k, tool->fill);
+    sm_str text = defaults_text(k, tool->latest);
     if (text.p == NULL || (k->default_bytes + text.n <= DEFAULTS_ALL_MAX &&
                            sm_json_read(&k->arena, text, &defaults_limits, &root, NULL) == SM_OK))
         return text;
@@ -304,8 +304,8 @@ static bool compare_defaults(check *k, const mcp_tool *tool, pin *p, bool *diffe
         p->defaults = new_defaults(k, tool);
         p->fresh = k->changed = true;
         k->default_bytes += p->defaults.n;
-    } else if (tool->fill != NULL || !sm_str_is(p->defaults, NO_DEFAULTS)) {
-        *differ = !sm_str_eq(p->defaults, defaults_text(k, tool->fill));
+    } else if (tool->latest != NULL || !sm_str_is(p->defaults, NO_DEFAULTS)) {
+        *differ = !sm_str_eq(p->defaults, defaults_text(k, tool->latest));
     }
     return p->defaults.p != NULL;
 }
@@ -543,7 +543,7 @@ static void keep_nothing(const check *k, const char *why)
 {
     bool any = false;
     for (size_t i = 0; i < mcp_tools_count(k->tools); i++) {
-        any |= mcp_tools_at(k->tools, i)->fill != NULL;
+        any |= mcp_tools_at(k->tools, i)->latest != NULL;
         mcp_tools_pin(k->tools, i, (sm_str){0});
     }
     if (any && k->before == NULL)

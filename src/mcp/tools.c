@@ -160,6 +160,7 @@ static bool make_room(mcp_tools *t)
 
 void mcp_tools_doubt(mcp_tools *t, size_t i)
 {
+    t->v[i]->fill = t->v[i]->latest;
     t->v[i]->unsure = t->v[i]->fill != NULL;
 }
 
@@ -170,9 +171,12 @@ static void pin_defaults(mcp_tools *t, mcp_tool *tool, sm_str text)
     tool->unsure = false;
     tool->pinned = text.p == NULL ? text : sm_arena_text(&t->texts, text);
     sm_buf_clear(&t->scratch);
-    mcp_defaults_put(&t->scratch, tool->fill);
-    if (tool->pinned.p != NULL && sm_str_eq(tool->pinned, sm_buf_view(&t->scratch)))
-        return; /* as the schema says */
+    mcp_defaults_put(&t->scratch, tool->latest);
+    tool->fill = tool->latest;
+    tool->drifted =
+        text.p == NULL ? tool->latest != NULL : !sm_str_eq(text, sm_buf_view(&t->scratch));
+    if (tool->pinned.p != NULL && !tool->drifted)
+        return;
     tool->fill = NULL;
     if (tool->pinned.p != NULL &&
         sm_json_read(&t->texts, text, &sm_json_default_limits, &root, NULL) == SM_OK)
@@ -252,7 +256,7 @@ static sm_err read_schema(mcp_tools *t, sm_str text, mcp_tool *tool)
         e = sm_json_canon(root, &t->scratch, text, NULL);
     if (e == SM_OK && root->type == SM_JSON_OBJECT) {
         tool->schema = root;
-        tool->fill = mcp_defaults_of(&t->texts, root);
+        tool->fill = tool->latest = mcp_defaults_of(&t->texts, root);
     }
     sm_str hashed = e == SM_OK ? sm_buf_view(&t->scratch) : text;
     return sm_digest_bytes(&t->digest, hashed.p, hashed.n, &tool->schema_digest);

@@ -28,13 +28,15 @@ typedef struct mcp_defaults mcp_defaults; /* defaults.c */
 
 typedef struct mcp_tool {
     sm_str name;
-    sm_str description;       /* as the server says it, decoded; absent: none, or far too long */
-    mcp_hints said;           /* by the server */
-    mcp_hints hints;          /* the stricter of what is said and what was pinned */
-    const sm_json *schema;    /* its inputSchema; NULL: none that could be read */
-    const mcp_defaults *fill; /* defaults that count: the schema's, until pins are checked */
-    sm_str pinned;            /* those as they are pinned; absent: they are not */
-    bool unsure;              /* it is not known which count: what leaves one out is refused */
+    sm_str description;         /* as the server says it, decoded; absent: none, or far too long */
+    mcp_hints said;             /* by the server */
+    mcp_hints hints;            /* the stricter of what is said and what was pinned */
+    const sm_json *schema;      /* its inputSchema; NULL: none that could be read */
+    const mcp_defaults *fill;   /* defaults that count: the schema's, until pins are checked */
+    sm_str pinned;              /* those as they are pinned; absent: they are not */
+    const mcp_defaults *latest; /* the schema's, as the server says them now */
+    bool drifted;               /* which are not those that count */
+    bool unsure;                /* it is not known which count: what leaves one out is refused */
     bool gone;             /* it is not listed any more, and only its pinned defaults are known */
     bool has_output;       /* it has an outputSchema, which clients hold its results to */
     sm_hash schema_digest; /* of its canonical form, or of its text if it could not be read */
@@ -76,6 +78,10 @@ void mcp_defaults_put(sm_buf *out, const mcp_defaults *d); /* accepts NULL */
  * must be an object. `tool` may be NULL. */
 sm_err mcp_tool_fill(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits,
                      sm_str *out, sm_fault *fault);
+
+/* Whether the arguments leave out what has, or had, a default, and the server means another one
+ * than is filled in: then the filled arguments are not what the server will do. */
+bool mcp_tool_loose(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits);
 
 /* Appends the result of tools/list without the tools that `shown` does not want, else byte for
  * byte. One whose name cannot be told for sure is left out too. */

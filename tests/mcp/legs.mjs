@@ -12,6 +12,7 @@ import { eventually, run, test } from '../gateway/tap.mjs';
 const tools = {
     append: { class: 'write' },
     put: { class: 'write', on_repeat: 'run', repeat_after: '1ms' },
+    keyed: { class: 'write', idempotency: { meta: 'example.org/key', window: '24h' }, on_in_doubt: ['resend', 'hold'] },
     wipe: { class: 'irreversible', key: { fields: ['/what'] }, window: 'forever', barrier: false },
 };
 const approved = { tools: { append: { class: 'write', approval: { expires: '1h' } } } };
@@ -173,6 +174,18 @@ test('in the era of sessions there are no legs: whatever a result calls itself, 
     assertFresh(await client.call('append', args));
     assertReplayed(await client.call('append', args));
     assert.equal(place.effects('odd'), 1);
+    await client.close();
+});
+
+test('a last leg in doubt that may be sent again: the server is asked again, and does it once', async () => {
+    const client = await place.open({ modern: true });
+    const args = { what: 'resent', script: 'input once answer | input once exit:3 | input once answer' };
+    const more = await ask(client, 'keyed', args);
+    assertVerdict(await client.call('keyed', args, more), 'UPSTREAM_TIMEOUT');
+    const again = await ask(client, 'keyed', args);
+    assertFresh(await client.call('keyed', args, again), 'resent: 1');
+    for (const later of [{}, more, again]) assertReplayed(await client.call('keyed', args, later), 'resent: 1');
+    assert.equal(place.effects('resent'), 1);
     await client.close();
 });
 

@@ -198,6 +198,33 @@ test('while the pinned defaults cannot be read, a call has to give all arguments
     await last.close();
 });
 
+test('what the contract decides by a value is not decided by a default that the server has changed', async () => {
+    const hints = `${place.directory}/amount.json`;
+    const amount = (value) => fs.writeFileSync(hints, JSON.stringify({
+        fill: { inputSchema: { type: 'object', properties: { amount: { type: 'number', default: value } } } },
+    }));
+    const contract = { tools: { fill: { class: 'write', approval: { when: [{ field: '/amount', over: 100 }] } } } };
+    const where = { contract, options: { hints } };
+    const changing = new Place(where);
+    amount(10);
+    const first = await changing.open();
+    assertFresh(await first.call('fill', { what: 'small' }), 'small: 1');
+    await first.close();
+    amount(1000);
+    const client = await changing.open();
+    assertReplayed(await client.call('fill', { what: 'small' }), 'small: 1');
+    assertVerdict(await client.call('fill', { what: 'large' }), 'BAD_ARGUMENTS', /give all arguments/);
+    assertVerdict(await client.call('fill', { what: 'large', amount: 1000 }), 'AWAITING_APPROVAL');
+    assertFresh(await client.call('fill', { what: 'tiny', amount: 10 }), 'tiny: 1');
+    assert.equal(changing.effects('large'), 0);
+    await client.close();
+    // Where no default is kept none is known, so none decides.
+    const nowhere = await new Place({ ...where, env: { XDG_STATE_HOME: '', HOME: '' } }).open();
+    assertVerdict(await nowhere.call('fill', { what: 'large' }), 'BAD_ARGUMENTS', /give all arguments/);
+    assertVerdict(await nowhere.call('fill', { what: 'large', amount: 1000 }), 'AWAITING_APPROVAL');
+    await nowhere.close();
+});
+
 test('a server without a name is known by its command and its directory', async () => {
     const unnamed = new Place({ contract: { tools } });
     const command = [semel, 'mcp', '--ledger', unnamed.ledger, '--', ...unnamed.server];
