@@ -89,8 +89,6 @@ static void put_legs(sm_buf *out, const mcp_call *call)
     sm_buf legs;
     sm_str part;
     size_t n = 0;
-    if (!call->legged)
-        return;
     sm_buf_init(&legs, MCP_LINE_MAX);
     for (size_t i = 0; i < 2; i++) {
         if (!mcp_find(call->params, names[i], &part))
@@ -98,9 +96,11 @@ static void put_legs(sm_buf *out, const mcp_call *call)
         sm_buf_printf(&legs, "%s\"%s\":", n++ == 0 ? "{" : ",", names[i]);
         sm_buf_str(&legs, part);
     }
-    sm_buf_byte(&legs, '}');
-    sm_buf_byte(out, ':');
-    sm_base64_put(out, sm_buf_view(&legs));
+    if (n > 0) {
+        sm_buf_byte(&legs, '}');
+        sm_buf_byte(out, ':');
+        sm_base64_put(out, sm_buf_view(&legs));
+    }
     out->err = out->err != SM_OK ? out->err : legs.err;
     sm_buf_fini(&legs);
 }
@@ -209,10 +209,8 @@ static bool restore_legs(mcp_call *call, sm_str packed)
     mcp_put_with(&two, sm_buf_view(&one), "inputResponses", responses);
     sm_str params = sm_arena_text(&call->arena, sm_buf_view(&two));
     right = right && one.err == SM_OK && two.err == SM_OK && params.p != NULL;
-    if (right) {
+    if (right)
         call->params = params;
-        call->legged = state.p != NULL || responses.p != NULL;
-    }
     sm_buf_fini(&two);
     sm_buf_fini(&one);
     sm_buf_fini(&legs);

@@ -298,13 +298,19 @@ static void on_asked(mcp_call *call)
         mcp_call_end(call);
     } else if (a->verdict == SEMEL_REPLAY) {
         mcp_call_replay(call);
+    } else if (call->ask.full && (call->ask.turned_away || a->code == SEMEL_C_ILLEGAL_STATE)) {
+        mcp_call_refuse_with(call, SEMEL_C_BAD_ARGUMENTS,
+                             "Make the call again and give all arguments, also those that have a "
+                             "default; nothing has run.",
+                             "The call leaves out arguments, and the server's defaults for them "
+                             "are not those by which the contract would judge it.");
     } else if (a->code == SEMEL_C_AWAITING_APPROVAL) {
         /* The first to be told is told at once, for somebody has to be asked; whoever comes back
          * waits for it. */
         if (!mcp_approve_here(call) &&
             !(call->ask.waits && (call->repeat_pending || call->waited) && mcp_call_park(call)))
             mcp_call_refuse(call);
-    } else if (!mcp_remedy_take(call) &&
+    } else if ((call->ask.full || !mcp_remedy_take(call)) &&
                (!call->ask.waits || a->code == SEMEL_C_UPSTREAM_TIMEOUT || !mcp_call_park(call))) {
         mcp_call_refuse(call);
     }

@@ -76,7 +76,7 @@ struct mcp_call {
     sm_buf text;               /* the message as it came */
     sm_str params, args, meta; /* in it, as written; args and meta may be absent */
     sm_str tool;               /* decoded */
-    bool legged;               /* it answers what the server asked for in an earlier leg */
+    bool legged;               /* it came back with answers: its client began to wait earlier */
     bool tasked;               /* it asks for a task */
     bool named;                /* the client's key or step says which action it is */
     sm_buf question;           /* ELICITING: the id of ours, as written */

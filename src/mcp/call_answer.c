@@ -13,7 +13,9 @@ static bool is_task(sm_str result)
             (mcp_find(result, "resultType", &part) && sm_str_is(part, "\"task\"")));
 }
 
-/* The answer is about an effect: a repeat may come after it if the client knows the result. */
+/* The answer is about an effect: a repeat may come after it if the client knows the result. The
+ * answer to a later leg never shows that: the client's timeout may have begun with the first leg.
+ */
 static void about_effect(mcp_call *call, bool done)
 {
     mcp_exchange *x = call->x;
@@ -23,7 +25,7 @@ static void about_effect(mcp_call *call, bool done)
     memcpy(x->handle, handle.p, handle.n);
     x->handle[handle.n] = '\0';
     x->effect = call->ask.id;
-    x->done = done;
+    x->done = done && !call->legged;
 }
 
 static void answer_result(mcp_call *call, sm_buf *result)

@@ -1,6 +1,12 @@
 /*
  * What is asked of the ledger for a call: its scope, its step, its arguments as its tool's schema
  * completes them.
+ *
+ * A call that the server interrupts with questions comes in several legs. What answers the
+ * questions (inputResponses, requestState) is not part of the call's identity: the server makes a
+ * new state each time, so a client that loses the last leg and starts over would otherwise run it
+ * again. All legs have the key of the plain call. A leg that the server answers with a question
+ * gives the key back; the leg that the server completes settles it, for all legs of everybody.
  */
 #include <stdlib.h>
 
@@ -32,7 +38,7 @@ static bool make_scope(mcp_call *call, const char **wrong)
 {
     mcp_session *s = call->session;
     sm_str given;
-    *wrong = "semel/scope in _meta is no text of 1 to 384 bytes.";
+    *wrong = "semel/scope in _meta must be a text of 1 to 384 bytes.";
     if (!meta_text(call, "semel/scope", SM_SCOPE_MAX - MCP_NAME_MAX, &given))
         return false;
     sm_str base = s->server->scope != NULL ? sm_str_from(s->server->scope)
@@ -51,24 +57,6 @@ static bool make_scope(mcp_call *call, const char **wrong)
     return call->ask.call.scope.p != NULL;
 }
 
-/* What a call brings to answer the server's questions, by value and not by spelling. */
-static sm_err put_legs(mcp_call *call, sm_buf *out)
-{
-    static const char *const names[] = {"inputResponses", "requestState"};
-    sm_err e = SM_OK;
-    for (size_t i = 0; e == SM_OK && i < 2; i++) {
-        sm_str part;
-        const sm_json *value = NULL;
-        if (!mcp_find(call->params, names[i], &part))
-            part = SM_STR("null");
-        e = sm_json_read(&call->arena, part, &sm_json_args_limits, &value, NULL);
-        if (e == SM_OK)
-            e = sm_json_canon(value, out, (sm_str){0}, NULL);
-        sm_buf_byte(out, '\n');
-    }
-    return e != SM_OK ? e : out->err;
-}
-
 /* The effect that a deliberate repeat names (semel/after). */
 static bool make_after(mcp_call *call, const char **wrong)
 {
@@ -76,39 +64,14 @@ static bool make_after(mcp_call *call, const char **wrong)
     return meta_text(call, "semel/after", SM_HANDLE_TEXT, &call->ask.call.after);
 }
 
-/* The step that a call is of: what the client says; and a leg that answers the server's questions
- * is another one than the leg before it. */
+/* The step that the client says. */
 static bool make_step(mcp_call *call, const char **wrong)
 {
-    sm_str step;
-    *wrong = "semel/step in _meta is no text of 1 to 200 bytes.";
-    if (!meta_text(call, "semel/step", STEP_BYTES, &step))
+    *wrong = "semel/step in _meta must be a text of 1 to 200 bytes.";
+    if (!meta_text(call, "semel/step", STEP_BYTES, &call->ask.call.step))
         return false;
-    *wrong = "The proxy is out of memory.";
-    call->named = call->named || step.n > 0;
-    if (!call->legged) {
-        call->ask.call.step = step;
-        return true;
-    }
-    sm_digest digest = {0};
-    sm_hash hash;
-    sm_buf legs;
-    sm_buf_init(&legs, 2 * MCP_LINE_MAX);
-    *wrong = "What answers the server's questions cannot be read.";
-    sm_err e = put_legs(call, &legs);
-    if (e == SM_OK)
-        e = sm_digest_init(&digest);
-    if (e == SM_OK)
-        e = sm_digest_bytes(&digest, legs.p, legs.len, &hash);
-    sm_digest_fini(&digest);
-    sm_buf_fini(&legs);
-    char text[SM_HASH_TEXT + 1];
-    if (e != SM_OK)
-        return false;
-    sm_hash_text(&hash, text);
-    call->ask.call.step =
-        sm_arena_printf(&call->arena, "%.*s%sleg-%s", SM_FMT(step), step.n > 0 ? "/" : "", text);
-    return call->ask.call.step.p != NULL;
+    call->named = call->named || call->ask.call.step.n > 0;
+    return true;
 }
 
 /* The arguments that carry the downstream's key are ours to fill: what a model made up there names
@@ -130,11 +93,20 @@ static sm_err drop_keys(mcp_call *call, const sm_contract *c, sm_places *places,
     return e;
 }
 
-/* The arguments that the ledger is asked with: filled by the tool's schema. */
+/* Whether the contract decides something by the values of arguments: what needs an approval and
+ * what is approved, which variant applies, what a probe looks for. */
+static bool decides_by_values(const sm_contract *c)
+{
+    return c->mode == SM_MODE_ENFORCE &&
+           (c->approval.on || c->variant_count > 0 || c->origin[SM_F_PROBE].given != NULL);
+}
+
+/* The arguments that the ledger is asked with: filled by the defaults that were seen first. If the
+ * server means others by now, nothing is begun that the contract decides by these. */
 sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault)
 {
     const mcp_tool *tool =
-        call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, call->tool);
+        call->listing == NULL ? NULL : mcp_tools_known(call->listing->tools, call->tool);
     sm_str args;
     sm_err e = mcp_tool_fill(tool, &call->arena, call->args, &sm_json_args_limits, &args, fault);
     if (e != SM_OK)
@@ -142,6 +114,9 @@ sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault)
     call->ask.call.args = args;
     const sm_contract *c =
         sm_contracts_find(sm_contracts_now(call->server->hub->ledger, a), call->tool);
+    call->ask.full = call->ask.quiet =
+        c != NULL && decides_by_values(c) &&
+        mcp_tool_loose(tool, &call->arena, call->args, &sm_json_args_limits);
     sm_places *places = sm_places_new(&call->arena);
     unsigned n = 0;
     e = c == NULL ? SM_OK : places == NULL ? SEMEL_E_NOMEM : drop_keys(call, c, places, &n, fault);
@@ -346,7 +321,7 @@ static const char *read_params(mcp_call *call, const mcp_message *m)
     if (mcp_find(m->params, "idempotencyKey", &part)) {
         char *key = sm_arena_alloc(&call->arena, SM_KEY_MAX + 1);
         if (key == NULL || !mcp_text(part, key, SM_KEY_MAX + 1) || key[0] == '\0')
-            return "idempotencyKey is no text of 1 to 512 bytes.";
+            return "idempotencyKey must be a text of 1 to 512 bytes.";
         call->ask.call.key = sm_str_from(key);
         call->named = true;
     }

@@ -3,8 +3,8 @@
  *
  * What a result says decides what is recorded of it. A tool that answered has answered, whatever it
  * said; what was turned down before any work (unknown tool, wrong parameters) did nothing; a server
- * that was lost after the first byte of the call had left leaves a doubt, and nothing here ever
- * sends it again.
+ * that asks for input has not begun; a server that was lost after the first byte of the call had
+ * left leaves a doubt, and nothing here ever sends it again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,8 +210,8 @@ void mcp_call_answered(mcp_call *call, const mcp_message *m)
         return;
     }
     call->outcome = (semel_outcome){.size = sizeof call->outcome};
-    call->back = own.kind == MCP_RESULT && mcp_find(own.result, "resultType", &type) &&
-                 mcp_is(type, "input_required");
+    call->back = own.kind == MCP_RESULT && call->x->modern &&
+                 mcp_find(own.result, "resultType", &type) && mcp_is(type, "input_required");
     if (own.kind == MCP_RESULT)
         judge_result(call, &own);
     else

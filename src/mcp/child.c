@@ -3,7 +3,8 @@
  *
  * It inherits our standard error, so that its messages arrive unchanged and at once. It has a
  * process group of its own (spawn.c), so a signal to our group does not end it. If we asked it to
- * end, the rest of its group ends with it.
+ * end by a signal, the rest of its group ends with it. If it ends by itself, also because its input
+ * has ended, what it started goes on, as without us: that may be what a call was for.
  *
  * All writes to it go through one buffer. Each request remembers at which byte of all writes it
  * begins, so that when the child ends we know which requests it may have seen.

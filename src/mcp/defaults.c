@@ -10,6 +10,9 @@
  * What a schema says is taken out of it once, sorted by name, so that filling takes time in
  * proportion to the arguments and the defaults, however many of both there are.
  *
+ * A server may change its defaults with every start; a retry has to have the key of the first call
+ * all the same. So the defaults that count are those that were seen first: pins.c keeps them.
+ *
  * Nothing here checks arguments against their schema. Recursion is bounded by the depth that
  * documents may have.
  */
@@ -146,6 +149,39 @@ static void put(filling *f, const sm_json *v, const mcp_defaults *d)
     }
 }
 
+/* ---- what is kept of them --------------------------------------------------------------------*/
+
+static void put_properties(filling *f, const mcp_defaults *d)
+{
+    sm_buf_text(f->out, "\"properties\":{");
+    for (uint32_t i = 0; i < d->count; i++) {
+        const property *p = &d->v[i];
+        if (i > 0)
+            sm_buf_byte(f->out, ',');
+        sm_json_put_string(f->out, p->name);
+        sm_buf_text(f->out, p->value != NULL ? ":{\"default\":" : ":{");
+        if (p->value != NULL)
+            put(f, p->value, NULL);
+        if (p->value != NULL && p->below != NULL)
+            sm_buf_byte(f->out, ',');
+        if (p->below != NULL)
+            put_properties(f, p->below);
+        sm_buf_byte(f->out, '}');
+    }
+    sm_buf_byte(f->out, '}');
+}
+
+void mcp_defaults_put(sm_buf *out, const mcp_defaults *d)
+{
+    filling f = {.out = out};
+    sm_buf_byte(out, '{');
+    if (d != NULL)
+        put_properties(&f, d);
+    sm_buf_byte(out, '}');
+}
+
+/* ---- filling ---------------------------------------------------------------------------------*/
+
 static sm_err fill(const mcp_tool *tool, sm_arena *a, const sm_json *root,
                    const sm_json_limits *limits, sm_str *out, sm_fault *fault)
 {
@@ -154,6 +190,13 @@ static sm_err fill(const mcp_tool *tool, sm_arena *a, const sm_json *root,
     filling f = {.arena = a, .out = &b};
     put(&f, root, tool->fill);
     sm_err e = f.failed ? SEMEL_E_NOMEM : b.err;
+    if (e == SM_OK && tool->unsure && (f.added > 0 || tool->fill == NULL)) {
+        sm_buf_fini(&b);
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                            "the call leaves out arguments that have a default, and the pinned "
+                            "defaults of the tool cannot be read or written now. Give all "
+                            "arguments, or let whoever runs the proxy read its messages");
+    }
     if (e == SM_OK && f.added > 0) {
         *out = sm_arena_text(a, sm_buf_view(&b));
         e = out->p == NULL ? SEMEL_E_NOMEM : SM_OK;
@@ -168,13 +211,33 @@ static sm_err fill(const mcp_tool *tool, sm_arena *a, const sm_json *root,
     return e;
 }
 
+static bool leaves_out(sm_arena *a, const sm_json *root, const mcp_defaults *d)
+{
+    sm_buf b;
+    sm_buf_init(&b, SM_ARENA_MAX);
+    filling f = {.arena = a, .out = &b};
+    if (d != NULL)
+        put(&f, root, d);
+    sm_buf_fini(&b);
+    return f.added > 0 || f.failed;
+}
+
+bool mcp_tool_loose(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits)
+{
+    const sm_json *root;
+    if (tool == NULL || !tool->drifted)
+        return false;
+    return sm_json_read(a, args.p == NULL ? SM_STR("{}") : args, limits, &root, NULL) == SM_OK &&
+           (leaves_out(a, root, tool->fill) || leaves_out(a, root, tool->latest));
+}
+
 sm_err mcp_tool_fill(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits,
                      sm_str *out, sm_fault *fault)
 {
     *out = args.p == NULL ? SM_STR("{}") : args;
     if (!mcp_is_object(*out))
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "arguments must be an object");
-    if (tool == NULL || tool->fill == NULL)
+    if (tool == NULL || (tool->fill == NULL && !tool->unsure))
         return SM_OK;
     const sm_json *root;
     sm_err e = sm_json_read(a, *out, limits, &root, fault);

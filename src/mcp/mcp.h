@@ -158,9 +158,6 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels);
 void mcp_session_asked(mcp_session *s, int64_t since_ms);
 void mcp_session_taken(mcp_session *s, uint64_t ticket, int64_t now_ms);
 
-/* The client does not take so much: the server gives no more messages for now, or does again. */
-void mcp_session_hold(mcp_session *s, bool held);
-
 /* The client has gone: nothing is answered any more. What writes goes on and is recorded. */
 void mcp_session_end(mcp_session *s);
 

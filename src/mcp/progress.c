@@ -14,8 +14,7 @@
 #include "mcp/call.h"
 #include "json/canon.h"
 
-#define STEP      1e-6
-#define NS_PER_MS 1000000
+#define STEP 1e-6
 
 bool mcp_progress_wanted(const mcp_exchange *x)
 {

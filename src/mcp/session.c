@@ -128,11 +128,6 @@ void *mcp_session_context(const mcp_session *s)
     return s->client.context;
 }
 
-void mcp_session_hold(mcp_session *s, bool held)
-{
-    mcp_link_hold(s->link, held);
-}
-
 /* Nobody wants the answer any more, and the server is told. */
 static void drop(mcp_session *s, mcp_exchange *x)
 {

@@ -7,6 +7,7 @@
  * not all of them send a cancel. So an answer counts only if
  *
  *     it says that the effect was done, and its request was not cancelled, not even afterwards;
+ *     its request was whole, not a later leg of a call that its client began earlier;
  *     the client's process took it out of the pipe, at most `delivered_within` after it asked,
  *     which is well before any client gives up;
  *     and the same session asks again no sooner than `repeat_after` later.

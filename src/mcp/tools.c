@@ -11,6 +11,7 @@
  */
 #include "mcp/tools.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/limits.h"
@@ -26,9 +27,9 @@ struct mcp_tools {
     sm_arena texts; /* schemas and descriptions, as long as there is room */
     sm_digest digest;
     sm_buf scratch, cursor;
-    mcp_tool **v;      /* in the server's order */
-    mcp_tool **sorted; /* by name */
-    size_t n, room;
+    mcp_tool **v;      /* in the server's order; then those that are gone */
+    mcp_tool **sorted; /* all of them by name */
+    size_t n, gone, room;
     size_t left_out;
 };
 
@@ -77,6 +78,16 @@ const mcp_tool *mcp_tools_at(const mcp_tools *t, size_t i)
     return t->v[i];
 }
 
+size_t mcp_tools_gone(const mcp_tools *t)
+{
+    return t->gone;
+}
+
+const mcp_tool *mcp_tools_gone_at(const mcp_tools *t, size_t i)
+{
+    return t->v[t->n + i];
+}
+
 mcp_hints *mcp_tools_hints(mcp_tools *t, size_t i)
 {
     return &t->v[i]->hints;
@@ -93,7 +104,7 @@ static int compare(sm_str a, sm_str b)
 /* Where a name is among the sorted ones, or belongs. */
 static size_t place(const mcp_tools *t, sm_str name, bool *there)
 {
-    size_t from = 0, to = t->n;
+    size_t from = 0, to = t->n + t->gone;
     *there = false;
     while (from < to && !*there) {
         size_t middle = from + (to - from) / 2;
@@ -110,11 +121,17 @@ static size_t place(const mcp_tools *t, sm_str name, bool *there)
     return from;
 }
 
-const mcp_tool *mcp_tools_find(const mcp_tools *t, sm_str name)
+const mcp_tool *mcp_tools_known(const mcp_tools *t, sm_str name)
 {
     bool there = false;
     size_t at = name.n == 0 ? 0 : place(t, name, &there);
     return there ? t->sorted[at] : NULL;
+}
+
+const mcp_tool *mcp_tools_find(const mcp_tools *t, sm_str name)
+{
+    const mcp_tool *tool = mcp_tools_known(t, name);
+    return tool == NULL || tool->gone ? NULL : tool;
 }
 
 bool mcp_tool_hinted(const mcp_tool *tool, const sm_contracts *set)
@@ -124,7 +141,7 @@ bool mcp_tool_hinted(const mcp_tool *tool, const sm_contracts *set)
 
 static bool make_room(mcp_tools *t)
 {
-    if (t->n < t->room)
+    if (t->n + t->gone < t->room)
         return true;
     size_t room = t->room == 0 ? 32 : t->room * 2;
     mcp_tool **v = realloc(t->v, room * sizeof(mcp_tool *));
@@ -137,6 +154,56 @@ static bool make_room(mcp_tools *t)
         return false;
     t->room = room;
     return true;
+}
+
+/* ---- pinned defaults -------------------------------------------------------------------------*/
+
+void mcp_tools_doubt(mcp_tools *t, size_t i)
+{
+    t->v[i]->fill = t->v[i]->latest;
+    t->v[i]->unsure = t->v[i]->fill != NULL;
+}
+
+/* Without memory for it, nobody knows. */
+static void pin_defaults(mcp_tools *t, mcp_tool *tool, sm_str text)
+{
+    const sm_json *root = NULL;
+    tool->unsure = false;
+    tool->pinned = text.p == NULL ? text : sm_arena_text(&t->texts, text);
+    sm_buf_clear(&t->scratch);
+    mcp_defaults_put(&t->scratch, tool->latest);
+    tool->fill = tool->latest;
+    tool->drifted =
+        text.p == NULL ? tool->latest != NULL : !sm_str_eq(text, sm_buf_view(&t->scratch));
+    if (tool->pinned.p != NULL && !tool->drifted)
+        return;
+    tool->fill = NULL;
+    if (tool->pinned.p != NULL &&
+        sm_json_read(&t->texts, text, &sm_json_default_limits, &root, NULL) == SM_OK)
+        tool->fill = mcp_defaults_of(&t->texts, root);
+    tool->unsure = text.p != NULL && tool->fill == NULL && !sm_str_is(text, "{}");
+}
+
+void mcp_tools_pin(mcp_tools *t, size_t i, sm_str text)
+{
+    pin_defaults(t, t->v[i], text);
+}
+
+void mcp_tools_pin_gone(mcp_tools *t, sm_str name, sm_str text)
+{
+    bool there = false;
+    size_t at = place(t, name, &there);
+    mcp_tool *tool = there ? NULL : sm_arena_zalloc(&t->arena, 1, sizeof *tool);
+    if (tool == NULL || !make_room(t))
+        return;
+    tool->gone = true;
+    tool->name = sm_arena_text(&t->arena, name);
+    if (tool->name.p == NULL)
+        return;
+    pin_defaults(t, tool, text);
+    memmove(t->sorted + at + 1, t->sorted + at, (t->n + t->gone - at) * sizeof(mcp_tool *));
+    t->sorted[at] = tool;
+    t->v[t->n + t->gone++] = tool;
 }
 
 /* ---- reading one -----------------------------------------------------------------------------*/
@@ -189,7 +256,7 @@ static sm_err read_schema(mcp_tools *t, sm_str text, mcp_tool *tool)
         e = sm_json_canon(root, &t->scratch, text, NULL);
     if (e == SM_OK && root->type == SM_JSON_OBJECT) {
         tool->schema = root;
-        tool->fill = mcp_defaults_of(&t->texts, root);
+        tool->fill = tool->latest = mcp_defaults_of(&t->texts, root);
     }
     sm_str hashed = e == SM_OK ? sm_buf_view(&t->scratch) : text;
     return sm_digest_bytes(&t->digest, hashed.p, hashed.n, &tool->schema_digest);
@@ -209,6 +276,7 @@ static sm_err add_tool(mcp_tools *t, sm_str item)
 {
     char room[SM_TOOL_MAX + 1];
     bool there = false;
+    assert(t->gone == 0);
     sm_str name = read_name(item, room);
     size_t at = name.p == NULL ? 0 : place(t, name, &there);
     if (there)

@@ -28,13 +28,18 @@ typedef struct mcp_defaults mcp_defaults; /* defaults.c */
 
 typedef struct mcp_tool {
     sm_str name;
-    sm_str description;       /* as the server says it, decoded; absent: none, or far too long */
-    mcp_hints said;           /* by the server */
-    mcp_hints hints;          /* the stricter of what is said and what was pinned */
-    const sm_json *schema;    /* its inputSchema; NULL: none that could be read */
-    const mcp_defaults *fill; /* the schema's defaults; NULL: there are none */
-    bool has_output;          /* it has an outputSchema, which clients hold its results to */
-    sm_hash schema_digest;    /* of its canonical form, or of its text if it could not be read */
+    sm_str description;         /* as the server says it, decoded; absent: none, or far too long */
+    mcp_hints said;             /* by the server */
+    mcp_hints hints;            /* the stricter of what is said and what was pinned */
+    const sm_json *schema;      /* its inputSchema; NULL: none that could be read */
+    const mcp_defaults *fill;   /* defaults that count: the schema's, until pins are checked */
+    sm_str pinned;              /* those as they are pinned; absent: they are not */
+    const mcp_defaults *latest; /* the schema's, as the server says them now */
+    bool drifted;               /* which are not those that count */
+    bool unsure;                /* it is not known which count: what leaves one out is refused */
+    bool gone;             /* it is not listed any more, and only its pinned defaults are known */
+    bool has_output;       /* it has an outputSchema, which clients hold its results to */
+    sm_hash schema_digest; /* of its canonical form, or of its text if it could not be read */
 } mcp_tool;
 
 typedef struct mcp_tools mcp_tools;
@@ -54,6 +59,9 @@ size_t mcp_tools_left_out(const mcp_tools *t);
 const mcp_tool *mcp_tools_at(const mcp_tools *t, size_t i);      /* in the server's order */
 const mcp_tool *mcp_tools_find(const mcp_tools *t, sm_str name); /* NULL: it is not listed */
 
+/* The same, or one that is gone: its calls are still filled as they were. */
+const mcp_tool *mcp_tools_known(const mcp_tools *t, sm_str name);
+
 /* Whether a tool that the contract does not list is a read because the server says so. */
 bool mcp_tool_hinted(const mcp_tool *tool, const sm_contracts *set);
 
@@ -61,12 +69,19 @@ bool mcp_tool_hinted(const mcp_tool *tool, const sm_contracts *set);
  * or out of memory. Borrows from the schema. */
 const mcp_defaults *mcp_defaults_of(sm_arena *a, const sm_json *schema);
 
-/* The arguments of a call with the schema's defaults put in where something is missing, at any
+/* Appends defaults as a schema that says nothing else. */
+void mcp_defaults_put(sm_buf *out, const mcp_defaults *d); /* accepts NULL */
+
+/* The arguments of a call with the tool's defaults put in where something is missing, at any
  * depth of objects that are there, as JSON text in the arena. `args` is as written; absent: {}.
  * Those without anything to fill are given as they are. The fault is about the arguments, which
  * must be an object. `tool` may be NULL. */
 sm_err mcp_tool_fill(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits,
                      sm_str *out, sm_fault *fault);
+
+/* Whether the arguments leave out what has, or had, a default, and the server means another one
+ * than is filled in: then the filled arguments are not what the server will do. */
+bool mcp_tool_loose(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits);
 
 /* Appends the result of tools/list without the tools that `shown` does not want, else byte for
  * byte. One whose name cannot be told for sure is left out too. */
@@ -81,8 +96,12 @@ typedef void mcp_pin_fn(void *context, const char *text);
 /* Compares with what was seen first, kept in a file of that name (a JSON document, readable by
  * people, replaced as a whole; its directory is made if need be); tools that are new are added to
  * it. Told are: hints that have loosened (the tool keeps the stricter ones in `t`), an input schema
- * that has changed (once: it is the new one that is pinned then). A file that cannot be read or
- * written is told too, and nothing else happens. `path` NULL: nothing is kept.
+ * that has changed (once: its digest is pinned anew then). A file that cannot be read or written is
+ * told too.
+ *
+ * From then on the tools in `t` have the defaults that were seen first, and no others; so do tools
+ * that are gone. Where nothing can be kept (`path` is NULL, or must not be written), they have
+ * none. If the file cannot be used for a reason that passes, or has to be mended, they are unsure.
  *
  * `before` (may be NULL) is an earlier list that was checked: tools that are still the same keep
  * what came of it, without being told again; if all are, the file is not looked at. */
@@ -91,5 +110,15 @@ void mcp_pins_check(const char *path, mcp_tools *t, const mcp_tools *before, mcp
 
 /* For pins.c: the hints of the i-th tool, to be made stricter. */
 mcp_hints *mcp_tools_hints(mcp_tools *t, size_t i);
+
+/* For pins.c: the defaults of the i-th tool are those of this text, or there are none (absent); or
+ * nobody knows now. And a tool that is gone has those of this text. */
+void mcp_tools_pin(mcp_tools *t, size_t i, sm_str text);
+void mcp_tools_doubt(mcp_tools *t, size_t i);
+void mcp_tools_pin_gone(mcp_tools *t, sm_str name, sm_str text);
+
+/* For pins.c: what mcp_tools_pin_gone has added. */
+size_t mcp_tools_gone(const mcp_tools *t);
+const mcp_tool *mcp_tools_gone_at(const mcp_tools *t, size_t i);
 
 #endif

@@ -5,10 +5,10 @@
  * results. Its text says once what happened and what to do, and then has one line of JSON that a
  * program can branch on, since some clients drop `_meta`. No key is in it (I11).
  *
- * A replay is the recorded result byte for byte (I4). Three things are added beside it, never
- * inside:
- * `_meta` says that it is a replay; `resultType` is there if the client's era has it; and under
- * `on_repeat: run` one more text says that nothing ran now.
+ * A replay is the recorded result byte for byte (I4). What is added is beside it, never inside:
+ * `_meta` says that it is a replay; `resultType` is there if the client's era has it. Under
+ * `on_repeat: run` one more text says that nothing ran now; beside `structuredContent` an embedded
+ * resource follows it, because some clients then show their model all items.
  *
  * The record may have no result that the client accepts: its bytes were not kept, a person resolved
  * the call without one, or the tool's outputSchema wants more than was recorded. Then the client

@@ -467,7 +467,7 @@ beside("an approval, and the server's own questions, come to an end together (mo
     }
     assertDone(answer, 'leg: 1');
     // What the server asked for has reached it, as the client said it.
-    assert.equal(answer.result.content[1].text, '[{"which":{"action":"accept","content":{"name":"x"}}},"state of leg"]');
+    assert.equal(answer.result.content[1].text, '[{"which":{"action":"accept","content":{"name":"x"}}},"state 1 of leg"]');
     assert.equal(place.effects('leg'), 1);
     await client.close();
 });

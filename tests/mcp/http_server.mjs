@@ -41,6 +41,7 @@ export class WebServer {
         this.streams = new Map(); // by the name that their events' ids begin with
         this.connections = new Set();
         this.nextId = 0;
+        this.states = 0;
         this.server = http.createServer((request, response) => this.take(request, response));
         this.server.on('connection', (socket) => {
             this.connections.add(socket);
@@ -203,6 +204,8 @@ function complete(call, result) {
     answer(call, { result: call.modern ? { resultType: 'complete', ...result } : result });
 }
 
+const question = { message: 'Which one?', requestedSchema: { type: 'object', properties: { name: { type: 'string' } } } };
+
 const words = {
     effect: (call) => call.web.counts.set(call.what, call.web.effects(call.what) + 1),
     wait: (call, ms) => sleep(Number(ms)),
@@ -232,12 +235,23 @@ const words = {
     },
     async elicit(call) {
         const id = call.web.nextId++;
-        const params = { message: 'Which one?', requestedSchema: { type: 'object', properties: { name: { type: 'string' } } } };
         call.stream.begin(false);
         const reply = new Promise((resolve) => call.web.asked.set(id, resolve));
-        call.stream.say({ jsonrpc: '2.0', id, method: 'elicitation/create', params });
+        call.stream.say({ jsonrpc: '2.0', id, method: 'elicitation/create', params: question });
         const { result, error } = await reply;
         call.result.content.push({ type: 'text', text: JSON.stringify(result ?? error) });
+    },
+
+    // It asks for input, with another state each time.
+    input(call) {
+        if (call.params.inputResponses) return;
+        call.over = true;
+        answer(call, {
+            result: {
+                resultType: 'input_required', requestState: `state ${++call.web.states} of ${call.what}`,
+                inputRequests: { which: { method: 'elicitation/create', params: { mode: 'form', ...question } } },
+            },
+        });
     },
 
     // What is no answer.
@@ -298,6 +312,7 @@ const methods = {
         for (const step of (args.script ?? 'effect answer').trim().split(/\s+/)) {
             const [, word, value] = /^([a-z]+)(?::(.*))?$/.exec(step);
             await words[word](call, value);
+            if (call.over) break;
         }
     },
     'subscriptions/listen'(call) {

@@ -5,8 +5,9 @@ import fs from 'node:fs';
 import {
     LineClient, Place, assert, assertFresh, assertReplayed, assertVerdict, effectOf,
 } from './harness.mjs';
+import { Site } from './http_harness.mjs';
 import { semel } from '../gateway/program.mjs';
-import { run, test } from '../gateway/tap.mjs';
+import { eventually, run, test } from '../gateway/tap.mjs';
 
 const tools = {
     append: { class: 'write' },
@@ -98,6 +99,130 @@ test('where steps name the action, the arguments may not change', async () => {
     assertVerdict(await call('otherwise', '1'), 'KEY_CONFLICT');
     assertVerdict(await call('stepless'), 'BAD_ARGUMENTS', /step/);
     await client.close();
+});
+
+// ---- defaults that change
+
+const volatile = { contract: { tools: { fill: { class: 'write' } } }, options: { volatile: true } };
+const dies = 'effect exit:3';
+
+test('a default that is another one after each start of the server: one effect', async () => {
+    const changing = new Place(volatile);
+    const args = { what: 'restart' };
+    for (let i = 0; i < 3; i++) {
+        const client = await changing.open();
+        const answer = await client.call('fill', args);
+        if (i === 0) assertFresh(answer, 'restart: 1');
+        else assertReplayed(answer, 'restart: 1');
+        if (i > 0) await eventually('it is told', () => /defaults have changed.*the first default/.test(client.stderr));
+        await client.close();
+    }
+    assert.equal(changing.effects('restart'), 1);
+});
+
+test('the server dies, and has another default when it is back: the call is in doubt', async () => {
+    const changing = new Place(volatile);
+    const client = await changing.open();
+    const { effect } = assertVerdict(await client.call('fill', { what: 'back', script: dies }), 'IN_DOUBT');
+    for (let i = 0; i < 2; i++)
+        assert.equal(assertVerdict(await client.call('fill', { what: 'back', script: dies }), 'IN_DOUBT').effect, effect);
+    assert.equal(changing.effects('back'), 1);
+    await client.close();
+});
+
+test('two sessions of a gateway, each with a server and a default of its own: one effect', async () => {
+    const site = await Site.start(volatile);
+    const [one, two] = [await site.open(), await site.open()];
+    assertFresh(await one.call('fill', { what: 'sessions' }), 'sessions: 1');
+    assertReplayed(await two.call('fill', { what: 'sessions' }), 'sessions: 1');
+    assert.equal(site.place.file('pid').length, 2);
+    assert.equal(site.place.effects('sessions'), 1);
+    // The next gateway has read what this one has seen.
+    const next = await site.gateway();
+    assertReplayed(await (await site.open({ gw: next })).call('fill', { what: 'sessions' }), 'sessions: 1');
+});
+
+test('an upgrade adds a default, changes one, and takes the tool away: one effect, and explicit still equals omitted', async () => {
+    const hints = `${place.directory}/upgrade.json`;
+    const changing = new Place({ contract: volatile.contract, options: { hints } });
+    const client = await changing.open();
+    const schema = (properties) => ({ fill: { inputSchema: { type: 'object', properties } } });
+    const currency = (value) => ({ currency: { type: 'string', default: value } });
+    const upgrades = [
+        schema(currency('usd')), schema({ ...currency('eur'), note: { type: 'string', default: '' } }), schema({}),
+        { fill: { gone: true } },
+    ];
+    assertFresh(await client.call('fill', { what: 'upgraded' }), 'upgraded: 1');
+    for (const upgrade of upgrades) {
+        fs.writeFileSync(hints, JSON.stringify(upgrade));
+        const before = changing.received('tools/list').length;
+        await client.call('look', { what: 'change', script: 'changed answer' });
+        await eventually('the list was read again', () => changing.received('tools/list').length > before);
+        assertReplayed(await client.call('fill', { what: 'upgraded' }), 'upgraded: 1');
+        assertReplayed(await client.call('fill', { what: 'upgraded', currency: 'eur' }), 'upgraded: 1');
+    }
+    assert.equal(changing.effects('upgraded'), 1);
+    await client.close();
+    const next = await changing.open();
+    assertReplayed(await next.call('fill', { what: 'upgraded' }), 'upgraded: 1');
+    await next.close();
+});
+
+test('without a place to keep them no default counts, and a retry is still one', async () => {
+    const nowhere = new Place({ ...volatile, env: { XDG_STATE_HOME: '', HOME: '' } });
+    for (let i = 0; i < 2; i++) {
+        const client = await nowhere.open();
+        await client.call('fill', { what: 'nowhere' });
+        await eventually('it is told', () => /left out does not equal its default/.test(client.stderr));
+        await client.close();
+    }
+    assert.equal(nowhere.effects('nowhere'), 1);
+});
+
+test('while the pinned defaults cannot be read, a call has to give all arguments', async () => {
+    const broken = new Place({ contract: volatile.contract });
+    const first = await broken.open();
+    assertFresh(await first.call('fill', { what: 'broken' }), 'broken: 1');
+    await first.close();
+    const file = `${broken.directory}/state/semel/mcp/${broken.name}.json`;
+    const pinned = fs.readFileSync(file, 'utf8');
+    fs.writeFileSync(file, pinned.slice(1));
+    const client = await broken.open();
+    assertVerdict(await client.call('fill', { what: 'broken' }), 'BAD_ARGUMENTS', /Give all arguments/);
+    assertReplayed(await client.call('fill', { what: 'broken', currency: 'eur' }), 'broken: 1');
+    fs.writeFileSync(file, pinned);
+    await client.close();
+    const last = await broken.open();
+    assertReplayed(await last.call('fill', { what: 'broken' }), 'broken: 1');
+    assert.equal(broken.effects('broken'), 1);
+    await last.close();
+});
+
+test('what the contract decides by a value is not decided by a default that the server has changed', async () => {
+    const hints = `${place.directory}/amount.json`;
+    const amount = (value) => fs.writeFileSync(hints, JSON.stringify({
+        fill: { inputSchema: { type: 'object', properties: { amount: { type: 'number', default: value } } } },
+    }));
+    const contract = { tools: { fill: { class: 'write', approval: { when: [{ field: '/amount', over: 100 }] } } } };
+    const where = { contract, options: { hints } };
+    const changing = new Place(where);
+    amount(10);
+    const first = await changing.open();
+    assertFresh(await first.call('fill', { what: 'small' }), 'small: 1');
+    await first.close();
+    amount(1000);
+    const client = await changing.open();
+    assertReplayed(await client.call('fill', { what: 'small' }), 'small: 1');
+    assertVerdict(await client.call('fill', { what: 'large' }), 'BAD_ARGUMENTS', /give all arguments/);
+    assertVerdict(await client.call('fill', { what: 'large', amount: 1000 }), 'AWAITING_APPROVAL');
+    assertFresh(await client.call('fill', { what: 'tiny', amount: 10 }), 'tiny: 1');
+    assert.equal(changing.effects('large'), 0);
+    await client.close();
+    // Where no default is kept none is known, so none decides.
+    const nowhere = await new Place({ ...where, env: { XDG_STATE_HOME: '', HOME: '' } }).open();
+    assertVerdict(await nowhere.call('fill', { what: 'large' }), 'BAD_ARGUMENTS', /give all arguments/);
+    assertVerdict(await nowhere.call('fill', { what: 'large', amount: 1000 }), 'AWAITING_APPROVAL');
+    await nowhere.close();
 });
 
 test('a server without a name is known by its command and its directory', async () => {

@@ -331,37 +331,7 @@ test('reads and other requests of a server that dies get an error, and the next 
     await client.close();
 });
 
-// ---- several legs, tasks, eras
-
-test('a call in several legs: each leg is remembered, and the last one is the effect', async () => {
-    const client = await open({ modern: true });
-    const args = { what: 'legs', script: 'input effect answer' };
-    const ask = async () => {
-        const answer = await client.call('append', args);
-        assert.equal(answer.result.resultType, 'input_required', answer.line);
-        assert.equal(answer.result.requestState, 'state of legs');
-        return answer;
-    };
-    await ask();
-    await ask(); // nothing was done yet: it is asked again
-    const more = {
-        inputResponses: { which: { action: 'accept', content: { name: 'x' } } }, requestState: 'state of legs',
-    };
-    const done = await client.call('append', args, more);
-    assertFresh(done, 'legs: 1');
-    assert.match(textOf(done), /"name":"x"/);
-    assertReplayed(await client.call('append', args, more), 'legs: 1');
-    // It is the value that counts, not how it is written.
-    const spelled = {
-        inputResponses: { which: { content: { name: 'x' }, action: 'accept' } }, requestState: 'state of legs',
-    };
-    assertReplayed(await client.call('append', args, spelled), 'legs: 1');
-    assert.equal(place.effects('legs'), 1);
-    // Another answer of the user is another call.
-    const other = { ...more, inputResponses: { which: { action: 'accept', content: { name: 'y' } } } };
-    assertFresh(await client.call('append', args, other), 'legs: 2');
-    await client.close();
-});
+// ---- tasks, eras
 
 for (const modern of [true, false]) {
     test(`a ${modern ? 'modern' : 'legacy'} task: whoever retries gets the same handle`, async () => {

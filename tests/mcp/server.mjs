@@ -31,6 +31,7 @@
 //     full       reads nothing more when it has said who it is
 //     quiet      keeps no `received`
 //     deaf       answers nothing, ever
+//     volatile   the tool fill has a default that is another one in each process
 
 import fs from 'node:fs';
 import path from 'node:path';
@@ -134,13 +135,19 @@ const withDefaults = {
     },
 };
 
+// A default that every process of the server has another one of.
+const withTime = {
+    type: 'object',
+    properties: { ...anything.properties, when: { type: 'string', default: `${process.pid} ${Date.now()}` } },
+};
+
 function toolList() {
     const list = [
         { name: 'append', description: 'Does it, and says nothing of itself.', inputSchema: anything },
         { name: 'look', inputSchema: anything, annotations: { readOnlyHint: true } },
         { name: 'put', inputSchema: anything, annotations: { idempotentHint: true, destructiveHint: false } },
         { name: 'wipe', inputSchema: anything, annotations: { destructiveHint: true } },
-        { name: 'fill', inputSchema: withDefaults },
+        { name: 'fill', inputSchema: options.volatile ? withTime : withDefaults },
         { name: 'keyed', inputSchema: anything },
         { name: 'secret', inputSchema: anything },
     ];
@@ -245,7 +252,7 @@ const words = {
             result: {
                 resultType: 'input_required',
                 inputRequests: { which: { method: 'elicitation/create', params: question } },
-                requestState: `state of ${call.what}`,
+                requestState: `state ${starts.get(call.what)} of ${call.what}`, // another one each time
             },
         });
         call.over = true;

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -679,6 +680,205 @@ static void a_file_that_cannot_be_used_is_told_and_left_alone(void **state)
     assert_int_equal(t.n, 1);
 }
 
+/* ---- pinned defaults -------------------------------------------------------------------------*/
+
+#define SCHEMA(properties) "\"inputSchema\":{\"properties\":{" properties "}}"
+#define WHEN(value)        SCHEMA("\"when\":{\"default\":" value "}")
+
+/* The arguments of a call of the tool `a`, filled. */
+static sm_err fill_args(const mcp_tools *tools, const char *args, char out[256])
+{
+    sm_arena a;
+    sm_str filled = {0};
+    sm_fault fault = {0};
+    sm_arena_init(&a, SM_ARENA_MAX);
+    sm_err e = mcp_tool_fill(mcp_tools_known(tools, SM_STR("a")), &a, sm_str_from(args),
+                             &sm_json_default_limits, &filled, &fault);
+    expect(e == SM_OK || fault.text[0] != '\0', "no sentence");
+    snprintf(out, 256, "%.*s", SM_FMT(filled));
+    sm_arena_fini(&a);
+    return e;
+}
+
+/* The same after a list of this one tool was checked against the pins. */
+static void expect_filled(const char *file, const char *members, const char *args,
+                          const char *expected, told *t)
+{
+    char out[256];
+    *t = (told){0};
+    mcp_tools *tools = one(members);
+    mcp_pins_check(file, tools, NULL, keep, t);
+    sm_err e = fill_args(tools, args, out);
+    expect((e == SM_OK) == (expected != NULL), "%s: %d", members, e);
+    if (expected != NULL)
+        expect(strcmp(out, expected) == 0, "<%s> instead of <%s>", out, expected);
+    mcp_tools_free(tools);
+}
+
+static void the_defaults_that_were_seen_first_count_for_ever(void **state)
+{
+    const place *p = *state;
+    told t;
+    expect_filled(p->file, WHEN("\"1\""), "{}", "{\"when\":\"1\"}", &t);
+    assert_int_equal(t.n, 0);
+    expect_filled(p->file, WHEN("\"2\""), "{}", "{\"when\":\"1\"}", &t);
+    assert_int_equal(t.n, 1);
+    assert_non_null(strstr(t.text[0], "still equals the first default"));
+    expect_filled(p->file, WHEN("\"2\""), "{\"when\":\"2\"}", "{\"when\":\"2\"}", &t);
+    assert_int_equal(t.n, 0); /* once */
+    expect_filled(p->file, SCHEMA("\"when\":{\"default\":\"1\"},\"new\":{\"default\":0}"), "{}",
+                  "{\"when\":\"1\"}", &t);
+    expect_filled(p->file, SCHEMA("\"when\":{\"type\":\"string\"}"), "{}", "{\"when\":\"1\"}", &t);
+    expect_filled(p->file, "", "{}", "{\"when\":\"1\"}", &t);
+    expect_filled(p->file, WHEN("{\"a\":[1.50,null]}"), "{}", "{\"when\":\"1\"}", &t);
+}
+
+static void a_tool_that_was_seen_without_defaults_gets_none(void **state)
+{
+    const place *p = *state;
+    told t;
+    expect_filled(p->file, SCHEMA("\"n\":{}"), "{}", "{}", &t);
+    expect_filled(p->file, WHEN("1"), "{}", "{}", &t);
+    assert_int_equal(t.n, 1);
+    assert_non_null(strstr(t.text[0], "and no new one"));
+}
+
+/* What is written is read as it was, at any depth. */
+static void pinned_defaults_are_those_of_the_schema(void **state)
+{
+    const place *p = *state;
+    static const char members[] =
+        SCHEMA("\"\\u00e9\\\"\":{\"default\":\"\\n\\u2028\"},\"o\":{\"default\":{\"x\":1.50e+2},"
+               "\"properties\":{\"y\":{\"default\":null},\"in\":{\"properties\":{\"z\":{"
+               "\"default\":[]}}}}}");
+    static const char filled[] =
+        "{\"o\":{\"x\":1.50e+2,\"y\":null},\"\xC3\xA9\\\"\":\"\\n\xE2\x80\xA8\"}";
+    told t;
+    expect_filled(p->file, members, "{}", filled, &t);
+    expect_filled(p->file, members, "{}", filled, &t);
+    assert_int_equal(t.n, 0);
+    expect_filled(p->file, "", "{}", filled, &t);
+    expect_filled(p->file, "", "{\"o\":{\"in\":{}},\"\\u00e9\\\"\":1}",
+                  "{\"o\":{\"in\":{\"z\":[]},\"y\":null},\"\xC3\xA9\\\"\":1}", &t);
+}
+
+static void a_default_that_cannot_be_kept_does_not_count(void **state)
+{
+    const place *p = *state;
+    told t;
+    expect_filled(NULL, WHEN("1"), "{}", "{}", &t);
+    assert_int_equal(t.n, 1);
+    assert_non_null(strstr(t.text[0], "does not equal its default"));
+    write_file(p->file, "{}");
+    char path[300];
+    snprintf(path, sizeof path, "%s/b/pins.json", p->file); /* below what is a file */
+    expect_filled(path, WHEN("1"), "{}", "{}", &t);
+    assert_int_equal(t.n, 1);
+    assert_non_null(strstr(t.text[0], "does not equal its default"));
+}
+
+static void while_the_pins_cannot_be_used_nothing_may_be_left_out(void **state)
+{
+    const place *p = *state;
+    told t;
+    static const char *const bad[] = {"", "{", "{\"version\":2,\"tools\":{}}"};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        write_file(p->file, bad[i]);
+        expect_filled(p->file, WHEN("1"), "{}", NULL, &t);
+        assert_int_equal(t.n, 1);
+        assert_non_null(strstr(t.text[0], "are refused"));
+        expect_filled(p->file, WHEN("1"), "{\"when\":2}", "{\"when\":2}", &t);
+        expect_filled(p->file, SCHEMA("\"n\":{}"), "{}", "{}", &t);
+    }
+    unlink(p->file);
+    char lock[200];
+    snprintf(lock, sizeof lock, "%s.lock", p->file);
+    int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(flock(fd, LOCK_EX), 0); /* somebody is about to pin another default */
+    expect_filled(p->file, WHEN("1"), "{}", NULL, &t);
+    assert_int_equal(access(p->file, F_OK), -1);
+    close(fd);
+    mcp_tools *first = one(WHEN("1")), *next = one(WHEN("1"));
+    char out[256];
+    write_file(p->file, "{");
+    mcp_pins_check(p->file, first, NULL, keep, &t);
+    assert_int_equal(fill_args(first, "{}", out), SEMEL_E_BAD_ARGUMENTS);
+    unlink(p->file);
+    mcp_pins_check(p->file, next, first, keep, &t); /* it is looked at again */
+    assert_int_equal(fill_args(next, "{}", out), SM_OK);
+    assert_string_equal(out, "{\"when\":1}");
+    mcp_tools_free(next);
+    mcp_tools_free(first);
+}
+
+/* A tool that comes and goes is the same tool. */
+static void a_tool_that_is_gone_keeps_its_defaults(void **state)
+{
+    const place *p = *state;
+    char out[256];
+    told t = {0};
+    mcp_tools *lists[4] = {one(WHEN("1")), list("{\"tools\":[]}"),
+                           list("{\"tools\":[{\"name\":\"b\"}]}"), one(WHEN("2"))};
+    for (size_t i = 0; i < COUNT(lists); i++) {
+        mcp_pins_check(p->file, lists[i], i == 0 ? NULL : lists[i - 1], keep, &t);
+        assert_int_equal(fill_args(lists[i], "{}", out), SM_OK);
+        assert_string_equal(out, "{\"when\":1}");
+        assert_int_equal(mcp_tools_find(lists[i], SM_STR("a")) != NULL, i == 0 || i == 3);
+    }
+    assert_int_equal(mcp_tools_count(lists[2]), 1);
+    mcp_tools *fresh = list("{\"tools\":[{\"name\":\"0\"},{\"name\":\"c\"}]}");
+    mcp_pins_check(p->file, fresh, NULL, keep, &t); /* as another process sees it */
+    assert_int_equal(fill_args(fresh, "{}", out), SM_OK);
+    assert_string_equal(out, "{\"when\":1}");
+    assert_non_null(mcp_tools_find(fresh, SM_STR("c")));
+    mcp_tools_free(fresh);
+    for (size_t i = 0; i < COUNT(lists); i++)
+        mcp_tools_free(lists[i]);
+}
+
+static void a_pin_of_an_older_version_gets_the_defaults_of_now(void **state)
+{
+    const place *p = *state;
+    told t;
+    write_file(p->file, "{\"version\":1,\"tools\":{\"a\":{\"readOnlyHint\":false}}}");
+    expect_filled(p->file, WHEN("1"), "{}", "{\"when\":1}", &t);
+    expect_filled(p->file, WHEN("2"), "{}", "{\"when\":1}", &t);
+    write_file(p->file, "{\"version\":1,\"tools\":{\"a\":{\"inputDefaults\":7}}}");
+    expect_filled(p->file, WHEN("2"), "{}", "{}", &t);
+}
+
+static void defaults_that_are_too_large_or_too_deep_are_not_pinned(void **state)
+{
+    const place *p = *state;
+    static char members[300000];
+    told t;
+    size_t n =
+        (size_t)snprintf(members, sizeof members, "%s",
+                         "{\"tools\":[{\"name\":\"a\",\"inputSchema\":{\"properties\":{\"x\":{"
+                         "\"default\":\"");
+    memset(members + n, 'x', 70000);
+    strcpy(members + n + 70000, "\"}}}}]}");
+    for (int deep = 0; deep < 2; deep++) {
+        t = (told){0};
+        if (deep == 1) {
+            memset(members + n - 1, '[', 122);
+            memset(members + n + 121, ']', 122);
+            strcpy(members + n + 243, "}}}}]}");
+        }
+        for (int again = 0; again < 2; again++) {
+            char out[256];
+            mcp_tools *tools = list(members);
+            mcp_pins_check(p->file, tools, NULL, keep, &t);
+            assert_int_equal(fill_args(tools, "{}", out), SM_OK);
+            assert_string_equal(out, "{}");
+            mcp_tools_free(tools);
+        }
+        assert_int_equal(t.n, 1);
+        assert_non_null(strstr(t.text[0], "too large"));
+        unlink(p->file);
+    }
+}
+
 static void an_entry_that_lacks_something_counts_as_the_stricter(void **state)
 {
     const place *p = *state;
@@ -1040,6 +1240,14 @@ int main(void)
         with_place(a_file_that_cannot_be_used_is_told_and_left_alone),
         with_place(an_entry_that_lacks_something_counts_as_the_stricter),
         with_place(several_processes_pin_at_once),
+        with_place(the_defaults_that_were_seen_first_count_for_ever),
+        with_place(a_tool_that_was_seen_without_defaults_gets_none),
+        with_place(pinned_defaults_are_those_of_the_schema),
+        with_place(a_default_that_cannot_be_kept_does_not_count),
+        with_place(while_the_pins_cannot_be_used_nothing_may_be_left_out),
+        with_place(a_tool_that_is_gone_keeps_its_defaults),
+        with_place(a_pin_of_an_older_version_gets_the_defaults_of_now),
+        with_place(defaults_that_are_too_large_or_too_deep_are_not_pinned),
         cmocka_unit_test(a_suggestion_follows_the_hints_and_permits_nothing),
         cmocka_unit_test(tools_that_sound_like_reads_are_known_by_their_words),
         cmocka_unit_test(what_sounds_like_a_read_is_marked_and_stays_unlisted),
