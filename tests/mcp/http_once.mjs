@@ -247,7 +247,7 @@ test('one token has a quarter of the calls that may be under way', async () => {
     web.options.holdList = new Promise(() => {}); // so nothing of them runs
     const [one, other] = [await crowded.open(), await crowded.open({ token: 'agent2' })];
     const message = (i) => ({ jsonrpc: '2.0', id: `n${i}`, method: 'tools/call', params: { name: 'append', arguments: { what: `crowd-${i}` } } });
-    one.post(Array.from({ length: 4999 }, (_, i) => message(i)));
+    one.post(Array.from({ length: 5000 }, (_, i) => message(i)));
     await eventually('the tools are asked for', () => web.of('tools/list').length > 0);
     const refused = await (await crowded.open()).call('append', { what: 'late' });
     assertVerdict(refused, 'RETRY_IN_FLIGHT', /too many calls are under way already\. Wait for some of them to end/);
