@@ -94,8 +94,8 @@ static void add_others(surface *out)
         "UPDATE semel.meta SET seq_floor = seq_floor + 1000000",
         "UPDATE semel.meta SET seq_floor = (SELECT max(seq) FROM semel.event)",
         "UPDATE semel.meta SET seq_floor = (SELECT max(seq) - 1 FROM semel.event)",
-        "UPDATE semel.meta SET seal_seq = (SELECT max(seq) FROM semel.event WHERE id = 0 AND"
-        " seq < seal_seq)",
+        ("UPDATE semel.meta SET seal_seq = (SELECT max(seq) FROM semel.event WHERE id = 0 AND"
+         " seq < seal_seq)"),
     };
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         surface_add(out, print_new("%s", more[i]), NULL);

@@ -131,8 +131,8 @@ static void add_cuts(surface *out)
         "UPDATE meta SET value = value + 1000000 WHERE name = 'seq_floor'",
         "UPDATE meta SET value = (SELECT max(seq) FROM event) WHERE name = 'seq_floor'",
         "UPDATE meta SET value = (SELECT max(seq) - 1 FROM event) WHERE name = 'seq_floor'",
-        "UPDATE meta SET value = value + 1000000 WHERE name = 'seq_floor'; UPDATE event SET seq = seq"
-        " + 1000001 WHERE seq = (SELECT max(seq) FROM event)",
+        ("UPDATE meta SET value = value + 1000000 WHERE name = 'seq_floor'; UPDATE event SET seq = "
+         "seq + 1000001 WHERE seq = (SELECT max(seq) FROM event)"),
         "DELETE FROM meta",
     };
     static const char *const cuts[] = {
