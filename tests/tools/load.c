@@ -82,8 +82,8 @@ static bool told_to_go_on(void)
 static void refused(worker *w, const char *stage)
 {
     const semel_answer *a = w->a;
+    fprintf(stderr, "%.*s\n", FMT(a->message)); /* first: who reads the next line may look for it */
     printf("refused %s %s %u\n", semel_code_name(a->code), stage, w->key);
-    fprintf(stderr, "%.*s\n", FMT(a->message));
     if (patience_ms == 0) {
         if (!told_to_go_on())
             exit(semel_code_exit(a->code));
