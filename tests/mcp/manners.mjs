@@ -163,7 +163,7 @@ function assertProgress(client, token, words, least = 1) {
         assert.ok(one.progress > before, JSON.stringify(told));
         return one.progress;
     }, -Infinity);
-    assert.match(told[0].message, words);
+    assert.ok(told.some((one) => words.test(one.message)), JSON.stringify(told)); // a slow ledger is told of first
     return told;
 }
 
