@@ -66,7 +66,10 @@ function withToken(gw, name) {
 // Each run has a ledger of its own. What the suite calls several times within a run, to see something
 // happen each time, is declared to be done each time.
 // So is one that changes nothing, and breaks its stream to see who comes back: that is passed on as it is.
-const triggers = ['test_trigger_tool_change', 'test_trigger_prompt_change', 'test_reconnection'];
+// And one whose question the suite answers in several ways: a call that was answered once is done.
+const triggers = [
+    'test_trigger_tool_change', 'test_trigger_prompt_change', 'test_reconnection', 'test_input_required_result_elicitation',
+];
 const contract = { version: 1, tools: Object.fromEntries(triggers.map((tool) => [tool, { class: 'read' }])) };
 
 async function through(entry) {
