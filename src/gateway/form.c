@@ -148,7 +148,7 @@ bool gw_form_urlencoded(sm_arena *a, sm_str body, sm_buf *out)
     sm_buf json;
     sm_buf_init(&json, TEXT_MAX * 2);
     /* Some servers split at a semicolon, too. */
-    bool right = f != NULL && memchr(body.p, ';', body.n) == NULL;
+    bool right = f != NULL && (body.n == 0 || memchr(body.p, ';', body.n) == NULL);
     for (size_t at = 0; right && at < body.n;) {
         const char *start = body.p + at, *and = memchr(start, '&', body.n - at);
         sm_str pair = {start, and == NULL ? body.n - at : (size_t)(and-start)};

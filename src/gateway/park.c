@@ -101,7 +101,19 @@ static void wake(sm_waiter *waiter)
     sm_pool_add(run->g->pool, &run->job);
 }
 
-gw_parked gw_park(gw_run *run)
+/* The caller holds the lock of all runs. False when out of memory. */
+static bool set_timer(gw_runs *s, gw_run *run, int64_t until_ns)
+{
+    if (run->timer.at != 0 && run->timer.due_ns == until_ns)
+        return true;
+    if (!sm_timer_set(&s->timers, &run->timer, until_ns))
+        return false;
+    if (run->timer.at == 1)
+        pthread_cond_signal(&s->tick);
+    return true;
+}
+
+gw_parked gw_park(gw_run *run, int64_t until_ns)
 {
     gw_runs *s = run->g->runs;
     size_t most = (size_t)run->g->config->limits.waiting;
@@ -111,7 +123,7 @@ gw_parked gw_park(gw_run *run)
     pthread_mutex_lock(&s->lock);
     /* A client that went before the run began was not told to us. */
     if (run->request != NULL && !atomic_load(&run->request->gone) && !s->draining &&
-        sm_clock_mono_ns() < run->deadline_ns) {
+        sm_clock_mono_ns() < until_ns && set_timer(s, run, until_ns)) {
         switch (sm_waits_park(run->g->waits, &run->waiter, most)) {
         case SM_PARKED: parked = GW_PARKED; break;
         case SM_RUNG: parked = GW_RUNG; break;
@@ -126,10 +138,8 @@ void gw_park_time(gw_run *run, int64_t until_ns)
 {
     gw_runs *s = run->g->runs;
     pthread_mutex_lock(&s->lock);
-    bool set = run->timer.at != 0 && run->timer.due_ns == until_ns;
-    if (!set && run->request != NULL && sm_timer_set(&s->timers, &run->timer, until_ns) &&
-        run->timer.at == 1)
-        pthread_cond_signal(&s->tick);
+    if (run->request != NULL)
+        set_timer(s, run, until_ns);
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -18,7 +18,7 @@ sm_err gw_proxy_args(const gw_request *r, sm_arena *a, const gw_upstream_api *ap
 
 /* Takes the headers out of a request that the configuration ignores, of the first *given: all but
  * credentials, without which the API would refuse it. Cookies go. Whether there were any
- * (proxy_args.c). */
+ * (proxy_headers.c). */
 bool gw_proxy_leave(const gw_upstream_api *api, sm_upstream_call *up, size_t *given);
 
 /* Whether two headers have names that some servers take for one, such as X_A and X-A. Which of the

@@ -20,7 +20,7 @@
 #include "gateway/proxy_args.h"
 #include "json/canon.h"
 
-typedef enum kind { NAMES, OTHER, LOOSE, SAYS_NOTHING, N_KINDS } kind;
+typedef enum kind { NAMES, OTHER, LOOSE, SAYS_NOTHING } kind;
 
 /* Names that say what is acted on, as whom, or how, beside those of sm_header_method. One that ends
  * with a dash stands for all that begin with it. */

@@ -409,8 +409,7 @@ static void ask(gw_run *run, semel_answer *a)
         }
         if (!worth_waiting(run, a))
             break;
-        gw_park_time(run, patience(run, a));
-        gw_parked parked = gw_park(run);
+        gw_parked parked = gw_park(run, patience(run, a));
         if (parked == GW_PARKED)
             return;
         if (parked == GW_OVER)

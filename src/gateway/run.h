@@ -154,7 +154,7 @@ size_t gw_runs_in_flight(gw_runs *runs); /* how many are being executed */
  * again. RUNG: it has changed since, so ask again. OVER: nobody waits for the run any more, or it
  * may not wait. */
 typedef enum gw_parked { GW_PARKED, GW_RUNG, GW_OVER } gw_parked;
-gw_parked gw_park(gw_run *run);
+gw_parked gw_park(gw_run *run, int64_t until_ns);
 
 /* How long its client waits, also while the run executes. */
 void gw_park_time(gw_run *run, int64_t until_ns);

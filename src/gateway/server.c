@@ -69,6 +69,10 @@ static void end_request(gw_conn *conn, bool delivered)
     account(conn, q);
     atomic_fetch_add_explicit(&conn->serial, 1, memory_order_relaxed);
     if (q->held) {
+        /* A client that hung up ends a suspended request without resuming it. */
+        pthread_mutex_lock(&conn->lock);
+        conn->held = NULL;
+        pthread_mutex_unlock(&conn->lock);
         pthread_mutex_lock(&q->lock);
         q->delivered = delivered; /* as far as we can tell */
         q->conn = NULL;

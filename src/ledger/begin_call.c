@@ -268,7 +268,7 @@ sm_err sm_begun_lost(sm_begun *b, bool *again, semel_code *code)
 {
     sm_work *w = b->w;
     uint64_t id = w->cur.id;
-    bool runs = false;
+    sm_missed missed = SM_MISSED_NONE;
     *again = false;
     *code = SEMEL_C_NONE;
     if (sm_running_ended(b->s, &w->cur)) {
@@ -277,12 +277,13 @@ sm_err sm_begun_lost(sm_begun *b, bool *again, semel_code *code)
     }
     sm_err e = w->cur.version != 0 ? SM_OK : sm_effect_id(&w->keyer.digest, &b->id.key.hash, &id);
     if (e == SM_OK)
-        e = sm_running_return(b->s, w, id, &runs, again);
+        e = sm_running_return(b->s, w, id, &missed);
+    *again = missed == SM_MISSED_BACK;
     if (e != SM_OK || *again)
         return e;
-    if (runs) { /* it cannot be put back before it has ended */
+    if (missed == SM_MISSED_RUNS) {
         *code = SEMEL_C_RETRY_IN_FLIGHT;
-    } else if (has_lost_joined(b)) {
+    } else if (missed == SM_MISSED_LOST || has_lost_joined(b)) {
         *code = SEMEL_C_IN_DOUBT;
         b->a->message = SM_STR("The ledger has lost its record of this call, which ran or was "
                                "running. It may or may not have taken effect.");

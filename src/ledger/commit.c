@@ -79,11 +79,17 @@ static sm_err renew(semel *s, const sm_handle *claim, int64_t lease_ms, sm_str a
                     semel_answer *a)
 {
     sm_work *w = sm_work_start(a);
+    bool returned = false;
     for (int races = 0; races < SM_RACES_MAX; races++) {
         bool good;
         sm_err e = load_claim(s, w, claim, races == 0, &good);
         if (e != SM_OK)
             return sm_answer_error(w, a, e);
+        if (!good && !returned) {
+            returned = true;
+            if (sm_given_return(s, w, claim))
+                continue;
+        }
         if (!good)
             return bad_claim(w, a);
         sm_event ev = {.kind = SM_EV_RENEW,
@@ -94,7 +100,7 @@ static sm_err renew(semel *s, const sm_handle *claim, int64_t lease_ms, sm_str a
             sm_body_start(w);
             sm_body_number(w, "fence", claim->fence);
             e = sm_write(s, w, &(sm_change){.actor = sm_ledger_actor(s, actor)});
-            if (e == SEMEL_E_STALE)
+            if (e == SEMEL_E_STALE || e == SEMEL_E_NOT_FOUND)
                 continue;
         }
         if (e == SM_OK)
@@ -157,6 +163,8 @@ sm_err sm_unclaim(semel *s, const sm_handle *claim, semel_answer *a, bool *absen
         e = sm_write(s, w,
                      &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0}),
                                   .drop_args = w->step.next.state == SEMEL_S_NONE});
+        if (e == SM_OK)
+            sm_recall_drop(&s->recall, claim->id, claim->generation, claim->fence);
         if (e != SEMEL_E_STALE && e != SEMEL_E_NOT_FOUND)
             return e;
     }
@@ -350,6 +358,7 @@ sm_err sm_end_attempt(semel *s, const sm_handle *claim, const semel_outcome *out
             return sm_answer_error(w, a, e);
         if (w->step.answer == SM_REFUSED)
             return sm_answer_refuse(w, a, w->step.code, SM_OK);
+        sm_recall_drop(&s->recall, claim->id, claim->generation, claim->fence);
         atomic_fetch_add_explicit(&s->commits, 1, memory_order_relaxed);
         a->verdict = SEMEL_DONE;
         a->result = sm_str_from(result);

@@ -259,9 +259,18 @@ sm_err sm_running_end(semel *s, sm_running *r, const semel_outcome *outcome, sm_
 /* Removes it; the background tries again to record its end, as long as the handle is open. */
 void sm_running_owe(semel *s, sm_running *r, const semel_outcome *outcome, sm_str actor);
 
-/* *runs: the table has an attempt of this effect that w->cur does not know. Its record is put back
- * as running, if that is still possible. *back: read w->cur again. */
-sm_err sm_running_return(semel *s, sm_work *w, uint64_t id, bool *runs, bool *back);
+/* Whether w->cur, the ledger's record of an effect, lacks an attempt that this handle runs, or gave
+ * to an agent. Its record is put back as running, if that is still possible. */
+typedef enum sm_missed {
+    SM_MISSED_NONE,
+    SM_MISSED_BACK, /* put back: read w->cur again */
+    SM_MISSED_RUNS, /* it cannot be put back yet */
+    SM_MISSED_LOST, /* an agent's, whose lease is over */
+} sm_missed;
+sm_err sm_running_return(semel *s, sm_work *w, uint64_t id, sm_missed *missed);
+
+/* Puts the record of an agent's claim back, if the ledger has lost it. */
+bool sm_given_return(semel *s, sm_work *w, const sm_handle *claim);
 
 /* An attempt in the table, for whom the ledger does not say what became of it. */
 typedef struct sm_held {

@@ -322,6 +322,7 @@ semel_err semel_open(const semel_options *options, semel **out, semel_fault *fau
     if (s->o.tombstone_ms <= 0)
         s->o.tombstone_ms = RETENTION_MS;
     sm_journal_init(&s->journal);
+    sm_recall_init(&s->recall);
     pthread_mutex_init(&s->contracts_lock, NULL);
     sm_holder_self(&s->self);
     sm_err e = read_contracts(s, fault);

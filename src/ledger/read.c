@@ -52,7 +52,7 @@ void sm_remember(semel *s, sm_work *w)
 bool sm_recollect(semel *s, sm_work *w, const sm_handle *claim)
 {
     sm_work_drop(w);
-    sm_recalled *e = sm_recall_take(&s->recall, claim->id, claim->generation, claim->fence);
+    sm_recalled *e = sm_recall_find_attempt(&s->recall, claim->id, claim->generation, claim->fence);
     if (e == NULL)
         return false;
     free(w->recalled);

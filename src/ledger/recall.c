@@ -1,4 +1,4 @@
-/* A table of pointers that are exchanged whole, so that it needs no lock. */
+/* A table with a few locks, so that callers seldom meet. */
 #include "ledger/recall.h"
 
 #include <stdlib.h>
@@ -33,15 +33,31 @@ static void move_texts(semel_record *r, char *to)
 }
 
 /* An id is a hash already. */
-static _Atomic(sm_recalled *) *slot_of(sm_recall *m, uint64_t id)
+static sm_recalled **lock(sm_recall *m, uint64_t id)
 {
+    pthread_mutex_lock(&m->locks[id % SM_RECALL_LOCKS]);
     return &m->slots[id % SM_RECALL_SLOTS];
+}
+
+static void unlock(sm_recall *m, uint64_t id)
+{
+    pthread_mutex_unlock(&m->locks[id % SM_RECALL_LOCKS]);
+}
+
+_Static_assert(SM_RECALL_SLOTS % SM_RECALL_LOCKS == 0, "a slot has one lock");
+
+void sm_recall_init(sm_recall *m)
+{
+    for (size_t i = 0; i < SM_RECALL_LOCKS; i++)
+        pthread_mutex_init(&m->locks[i], NULL);
 }
 
 void sm_recall_fini(sm_recall *m)
 {
     for (size_t i = 0; i < SM_RECALL_SLOTS; i++)
-        free(atomic_exchange(&m->slots[i], NULL));
+        free(m->slots[i]);
+    for (size_t i = 0; i < SM_RECALL_LOCKS; i++)
+        pthread_mutex_destroy(&m->locks[i]);
 }
 
 sm_recalled *sm_recalled_copy(const semel_record *r)
@@ -57,34 +73,44 @@ sm_recalled *sm_recalled_copy(const semel_record *r)
 void sm_recall_put(sm_recall *m, const semel_record *r)
 {
     sm_recalled *e = bytes_of(r) > SM_RECALL_BYTES_MAX ? NULL : sm_recalled_copy(r);
-    if (e != NULL)
-        free(atomic_exchange(slot_of(m, r->id), e));
+    if (e == NULL)
+        return;
+    sm_recalled **slot = lock(m, r->id);
+    sm_recalled *old = *slot;
+    *slot = e;
+    unlock(m, r->id);
+    free(old);
+}
+
+static bool is_attempt(const sm_recalled *e, uint64_t id, uint64_t generation, uint64_t fence)
+{
+    return e != NULL && e->record.id == id && e->record.generation == generation &&
+           e->record.fence == fence;
 }
 
 sm_recalled *sm_recall_find(sm_recall *m, uint64_t id)
 {
-    _Atomic(sm_recalled *) *slot = slot_of(m, id);
-    sm_recalled *e = atomic_load(slot) == NULL ? NULL : atomic_exchange(slot, NULL);
-    if (e == NULL)
-        return NULL;
-    sm_recalled *found = e->record.id == id ? sm_recalled_copy(&e->record) : NULL;
-    sm_recalled *empty = NULL;
-    if (!atomic_compare_exchange_strong(slot, &empty, e))
-        free(e); /* a newer one has come */
+    sm_recalled **slot = lock(m, id), *e = *slot;
+    sm_recalled *found = e != NULL && e->record.id == id ? sm_recalled_copy(&e->record) : NULL;
+    unlock(m, id);
     return found;
 }
 
-sm_recalled *sm_recall_take(sm_recall *m, uint64_t id, uint64_t generation, uint64_t fence)
+sm_recalled *sm_recall_find_attempt(sm_recall *m, uint64_t id, uint64_t generation, uint64_t fence)
 {
-    sm_recalled *e = atomic_exchange(slot_of(m, id), NULL);
-    if (e == NULL)
-        return NULL;
-    if (e->record.id != id) { /* somebody else's: back to its place */
-        free(atomic_exchange(slot_of(m, id), e));
-        return NULL;
-    }
-    if (e->record.generation == generation && e->record.fence == fence)
-        return e;
+    sm_recalled **slot = lock(m, id), *e = *slot;
+    sm_recalled *found = is_attempt(e, id, generation, fence) ? sm_recalled_copy(&e->record) : NULL;
+    unlock(m, id);
+    return found;
+}
+
+void sm_recall_drop(sm_recall *m, uint64_t id, uint64_t generation, uint64_t fence)
+{
+    sm_recalled **slot = lock(m, id), *e = *slot;
+    if (is_attempt(e, id, generation, fence))
+        *slot = NULL;
+    else
+        e = NULL;
+    unlock(m, id);
     free(e);
-    return NULL;
 }

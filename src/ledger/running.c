@@ -9,6 +9,7 @@
  * every few seconds, as long as the process lives. Attempts of other handles are not in the table.
  */
 #include <assert.h>
+#include <openssl/crypto.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -144,11 +145,12 @@ static sm_recalled *find_given(semel *s, uint64_t id, const semel_record *there)
     return NULL;
 }
 
-sm_err sm_running_return(semel *s, sm_work *w, uint64_t id, bool *runs, bool *back)
+sm_err sm_running_return(semel *s, sm_work *w, uint64_t id, sm_missed *missed)
 {
     sm_handle claim = {0};
     sm_recalled *seen = NULL;
-    *runs = *back = false;
+    bool back;
+    *missed = SM_MISSED_NONE;
     if (atomic_load(&s->keeper.entered) > 0)
         seen = find_lost(s, id, &w->cur, &claim, false);
     bool ours = seen != NULL;
@@ -156,13 +158,44 @@ sm_err sm_running_return(semel *s, sm_work *w, uint64_t id, bool *runs, bool *ba
         seen = find_given(s, id, &w->cur);
     if (seen == NULL)
         return SM_OK;
-    *runs = true;
-    sm_err e = sm_put_back_running(s, w, seen, ours, back);
-    if (*back && ours)
+    bool over = !ours && sm_now(s) >= seen->record.due_at;
+    sm_err e = sm_put_back_running(s, w, seen, ours, &back);
+    if (back && ours)
         mark_lost(s, &claim);
-    *back = *back || e == SEMEL_E_STALE;
+    *missed = back || e == SEMEL_E_STALE ? SM_MISSED_BACK : over ? SM_MISSED_LOST : SM_MISSED_RUNS;
     free(seen);
     return e == SEMEL_E_STALE ? SM_OK : e;
+}
+
+static bool is_ours(semel *s, const sm_handle *claim)
+{
+    bool ours = false;
+    lock(s);
+    for (const sm_running *r = *bucket_of(s, claim->id); r != NULL && !ours; r = r->next)
+        ours = same_claim(&r->claim, claim);
+    unlock(s);
+    return ours;
+}
+
+bool sm_given_return(semel *s, sm_work *w, const sm_handle *claim)
+{
+    bool back = false;
+    sm_memo memo;
+    sm_hash given;
+    sm_recalled *seen = is_ours(s, claim) ? NULL
+                                          : sm_recall_find_attempt(&s->recall, claim->id,
+                                                                   claim->generation, claim->fence);
+    if (seen == NULL)
+        return false;
+    bool holds =
+        sm_memo_unpack(&seen->record, &memo) == SM_OK &&
+        sm_digest_bytes(&w->keyer.digest, claim->secret, sizeof claim->secret, &given) == SM_OK &&
+        CRYPTO_memcmp(given.b, memo.claim, SM_CLAIM_HASH) == 0;
+    sm_err e = holds ? sm_load_handle(s, w, claim, true) : SEMEL_E_UNAVAILABLE;
+    if ((e == SM_OK || e == SEMEL_E_NOT_FOUND) && is_older(&w->cur, &seen->record))
+        sm_put_back_running(s, w, seen, false, &back);
+    free(seen);
+    return back;
 }
 
 bool sm_running_ended(semel *s, const semel_record *r)

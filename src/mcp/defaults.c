@@ -227,8 +227,8 @@ bool mcp_tool_loose(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_jso
     const sm_json *root;
     if (tool == NULL || !tool->drifted)
         return false;
-    return sm_json_read(a, args.p == NULL ? SM_STR("{}") : args, limits, &root, NULL) == SM_OK &&
-           (leaves_out(a, root, tool->fill) || leaves_out(a, root, tool->latest));
+    return sm_json_read(a, args.p == NULL ? SM_STR("{}") : args, limits, &root, NULL) != SM_OK ||
+           leaves_out(a, root, tool->fill) || leaves_out(a, root, tool->latest);
 }
 
 sm_err mcp_tool_fill(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits,

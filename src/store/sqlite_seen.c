@@ -198,7 +198,11 @@ void sm_sq_seen_mark(semel_store *st, bool end)
     if (w->seen.seq <= w->marked || atomic_load(&st->lost))
         return;
     int64_t now = sm_clock_mono_ns();
+    struct stat about;
     if (!end && now - w->marked_ns < MARK_NS)
+        return;
+    /* Another ledger may be at this path by now. */
+    if (stat(st->path, &about) != 0 || about.st_dev != st->dev || about.st_ino != st->ino)
         return;
     sm_seen newest = mark_of(&w->seen);
     sm_mark_write(&st->mark, &newest);

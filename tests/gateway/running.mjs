@@ -97,6 +97,20 @@ test('SIGTERM: what is under way ends, nothing new begins, exit 0', async () => 
     await gw.kill();
 });
 
+test('clients that hang up while it drains leave nothing that is freed twice', async () => {
+    for (let round = 0; round < 4; round++) {
+        const contract = shop(up, { asks: { class: 'write', approval: { expires: '1h' }, upstream: { url: `${up.url}/ok` } } });
+        const gw = await Gateway.start({ contract, env, ledger: 'memory:' });
+        const own = Array.from({ length: 60 }, () => new Client(gw.client.base).as(gw.texts.agent));
+        const waiting = own.map((one, n) => one
+            .call({ scope: 'shop/1', tool: 'asks', args: { n }, wait_ms: 60_000 }).catch((error) => error));
+        await eventually('they wait', async () => (await gw.metric(/^semel_requests_parked$/)) > 30);
+        own.forEach((one) => one.close());
+        assert.deepEqual(await gw.stop(), { code: 0, signal: null });
+        await Promise.all(waiting);
+    }
+});
+
 test('SIGTERM: what does not end in time is left, and is in doubt', async () => {
     const contract = shop(up, {
         stuck: { class: 'write', upstream: { url: `${up.url}/hang`, timeout: '60s' } },

@@ -113,7 +113,7 @@ const tools = {
         class: 'irreversible', key: { fields: ['/order_id'] }, upstream: at(`http://127.0.0.1:${deadPort}/ok`),
     },
     nowhere: write('http://no-such-host.invalid/ok', { timeout: '5s' }),
-    'slow.body': write('/slow-body'),
+    'slow.body': write('/slow-body', { timeout: '30s' }),
     'stuck.body': write('/stuck-body'),
     'half.body': write('/half-body'),
     large: write('/huge/1500000', { timeout: '5s' }),

@@ -310,6 +310,14 @@ export class LineClient {
 
 // ---- what is said
 
+// What an SDK client hands on of the server's progress 1, 2, 3. It drops what arrives together with the
+// answer; and on a busy machine the proxy adds progress of its own, between the numbers.
+export function assertCounted(progress) {
+    const own = progress.filter(Number.isInteger);
+    assert.ok(own.length > 0, `${progress}`);
+    assert.deepEqual(own, [1, 2, 3].slice(0, own.length), `${progress}`);
+}
+
 export const textOf = (answer) => answer.result.content?.map((one) => one.text ?? '').join('\n');
 export const effectOf = (answer) => answer.result._meta?.['semel/effect'];
 

@@ -9,7 +9,7 @@ import { Readable } from 'node:stream';
 import { McpServer, createMcpHandler } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import { Site, UpstreamPlace, httpSdk1, httpSdk2 } from './http_harness.mjs';
-import { Place, assert, everything, filesystem, modernVersion, node, sdk1, sdk2 } from './harness.mjs';
+import { Place, assert, assertCounted, everything, filesystem, modernVersion, node, sdk1, sdk2 } from './harness.mjs';
 import { freePort } from '../gateway/program.mjs';
 import { eventually, later, run, sleep, test } from '../gateway/tap.mjs';
 
@@ -114,7 +114,7 @@ for (const [name, kind] of Object.entries(kinds)) {
             const script = where === 'stdio server' ? { script: 'effect progress:3 wait:30 answer' } : {};
             const first = await call(client, name, 'append', { what, ...script }, { onprogress: (one) => progress.push(one.progress) });
             assert.equal(first.content[0].text, `${what}: 1`);
-            assert.deepEqual(progress, [1, 2, 3]);
+            assertCounted(progress);
             const second = await call(client, name, 'append', { what, ...script });
             assert.deepEqual(second.content, first.content);
             assert.equal(second._meta['semel/replayed'], true);
@@ -142,7 +142,7 @@ test('many SDK clients at once, of one token: none gets what is another one\'s',
             const args = n % 2 ? { what, script: 'effect progress:3 answer' } : { what };
             const result = await call(client, 'SDK 2', 'append', args, { onprogress: (one) => progress.push(one.progress) });
             assert.equal(result.content[0].text, `${what}: 1`);
-            assert.deepEqual(progress, [1, 2, 3], what);
+            assertCounted(progress);
         }
     }));
     await Promise.all(clients.map((client) => client.close()));

@@ -109,6 +109,30 @@ static void a_claim_that_an_agent_has_is_not_given_to_another_when_its_record_is
     end_ledger(&l);
 }
 
+static void a_claim_is_renewed_and_committed_after_its_record_was_lost(void **state)
+{
+    (void)state;
+    ledger l = start(CONTRACT);
+    begin(&l, "t", "{}");
+    expect_execute(&l);
+    for (int i = 0; i < 2; i++) { /* what is remembered is not used up */
+        lose(RECORDS);
+        assert_int_equal(semel_renew(l.s, sm_str_from(l.claim), 600000, l.a), SEMEL_OK);
+        expect_verdict(&l, SEMEL_DONE, SEMEL_C_NONE);
+    }
+    lose(RECORDS);
+    char forged[128];
+    strcpy(forged, l.claim);
+    forged[strlen(forged) - 1] = forged[strlen(forged) - 1] == '0' ? '1' : '0';
+    semel_renew(l.s, sm_str_from(forged), 600000, l.a);
+    expect_refused(&l, SEMEL_C_BAD_CLAIM);
+    commit(&l, "\"done\"");
+    expect_text(l.a->result, "put_back");
+    begin(&l, "t", "{}");
+    expect_replay(&l, "\"done\"");
+    end_ledger(&l);
+}
+
 typedef struct asking {
     semel *s;
     unsigned lose_at; /* the run during which the ledger loses all but the first generation */
@@ -218,6 +242,7 @@ int main(void)
             a_commit_that_a_renewal_overtook_is_evidence_though_the_store_has_lost_something),
         cmocka_unit_test(a_run_whose_record_is_gone_is_put_back),
         cmocka_unit_test(a_claim_that_an_agent_has_is_not_given_to_another_when_its_record_is_lost),
+        cmocka_unit_test(a_claim_is_renewed_and_committed_after_its_record_was_lost),
         cmocka_unit_test(a_claim_whose_record_is_gone_is_put_back_by_the_handle_that_gave_it),
         cmocka_unit_test(
             what_runs_here_is_not_begun_again_though_its_record_cannot_be_put_back_yet),
