@@ -408,10 +408,17 @@ bool gw_form_multipart(sm_arena *a, sm_digest *digest, sm_str body, sm_str bound
 
 /* ---- wrappings -------------------------------------------------------------------------------*/
 
+/* A header of gzip without flags: they announce a name, a comment or more, which nobody compares.
+ */
+static bool is_plain_gzip(sm_str body)
+{
+    return body.n > 3 && body.p[3] == 0;
+}
+
 bool gw_unpack_gzip(sm_str body, sm_buf *out)
 {
     z_stream z = {.next_in = (Bytef *)(uintptr_t)body.p, .avail_in = (uInt)body.n};
-    if (body.n > UINT32_MAX || inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
+    if (!is_plain_gzip(body) || body.n > UINT32_MAX || inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
         return false;
     int status = Z_OK;
     while (status == Z_OK && sm_buf_reserve(out, 4096)) {
@@ -428,14 +435,42 @@ bool gw_unpack_gzip(sm_str body, sm_buf *out)
 }
 
 /* Pieces of "SIZE;chunk-signature=...", CR LF, bytes, CR LF; the last one has size 0, and trailers
- * may follow it. Trailers are sums of the bytes, and say nothing more. */
+ * may follow it. Signatures and trailers are sums of the bytes, and must not be able to say more.
+ */
+static bool is_signature(sm_str extension)
+{
+    static const char name[] = ";chunk-signature=";
+    const size_t n = sizeof name - 1;
+    bool right = extension.n > n && memcmp(extension.p, name, n) == 0;
+    for (size_t i = n; right && i < extension.n; i++)
+        right = hex_digit(extension.p[i]) >= 0;
+    return right || extension.n == 0;
+}
+
+/* A header of AWS with a sum in base64 or hexadecimal digits. */
+static bool is_aws_sum(sm_str line)
+{
+    const char *colon = memchr(line.p, ':', line.n);
+    if (colon == NULL || line.n < 6 || strncasecmp(line.p, "x-amz-", 6) != 0 ||
+        !sm_header_name((sm_str){line.p, (size_t)(colon - line.p)}))
+        return false;
+    sm_str sum = sm_header_trim((sm_str){colon + 1, line.n - (size_t)(colon + 1 - line.p)});
+    while (sum.n > 0 && sum.p[sum.n - 1] == '=')
+        sum.n--;
+    bool right = true;
+    for (size_t i = 0; right && i < sum.n; i++)
+        right = (sum.p[i] >= '0' && sum.p[i] <= '9') || sum.p[i] == '+' || sum.p[i] == '/' ||
+                ((sum.p[i] | 0x20) >= 'a' && (sum.p[i] | 0x20) <= 'z');
+    return right;
+}
+
 /* Behind the last chunk: headers of AWS, if any, and an empty line. */
 static bool is_aws_trailer(sm_str rest)
 {
     const char *end;
     while ((end = memmem(rest.p, rest.n, "\r\n", 2)) != NULL && end != rest.p) {
         size_t line = (size_t)(end - rest.p);
-        if (line < 6 || strncasecmp(rest.p, "x-amz-", 6) != 0)
+        if (!is_aws_sum((sm_str){rest.p, line}))
             return false;
         rest = (sm_str){end + 2, rest.n - line - 2};
     }
@@ -454,7 +489,7 @@ bool gw_unpack_aws(sm_str body, sm_buf *out)
                 return false;
             size = size * 16 + (size_t)hex_digit(body.p[i]);
         }
-        if (i == 0 || (i < line && body.p[i] != ';'))
+        if (i == 0 || !is_signature((sm_str){body.p + i, line - i}))
             return false;
         body = (sm_str){end + 2, body.n - line - 2};
         if (size == 0)

@@ -36,7 +36,8 @@ sm_str gw_parameter_drop(sm_arena *a, sm_str value, const char *name);
 bool gw_form_names_clear(sm_arena *a, const sm_str *names, size_t n);
 
 /* What is packed in a body with Content-Encoding gzip, or signed piece by piece (aws-chunked).
- * False if it is not so, or more than `out` holds. */
+ * False if it is not so, or more than `out` holds, or the wrapping has room for other text: a name
+ * of a file in gzip, a chunk's extension that is not a signature. */
 bool gw_unpack_gzip(sm_str body, sm_buf *out);
 bool gw_unpack_aws(sm_str body, sm_buf *out);
 

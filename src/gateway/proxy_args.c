@@ -91,6 +91,16 @@ static sm_err put_bytes(gw_writing *w, sm_str bytes)
     return SM_OK;
 }
 
+/* Whether some server reads a body of this type as a form. */
+static bool is_form(sm_str type)
+{
+    sm_str media = media_type(type);
+    return begins(media, "multipart/") || begins(media, "application/x-www-form-urlencoded");
+}
+
+/* A form in a wrapping counts by its bytes. Many servers do not unwrap a body, and they would find
+ * fields in the wrapping itself. They find no JSON there: neither wrapping begins like an object or
+ * a list. */
 static sm_err put_body(gw_writing *w, const gw_request *r)
 {
     sm_str bytes = sm_buf_view(&r->body), type = gw_header(r, "Content-Type");
@@ -100,9 +110,10 @@ static sm_err put_body(gw_writing *w, const gw_request *r)
     bool plain = encoding.p == NULL || sm_header_is(encoding, SM_STR("identity"));
     sm_buf unpacked;
     sm_buf_init(&unpacked, UNPACKED_MAX);
-    if (sm_header_is(encoding, SM_STR("gzip")))
+    bool form = is_form(type);
+    if (!form && sm_header_is(encoding, SM_STR("gzip")))
         w->unpacked = gw_unpack_gzip(bytes, &unpacked);
-    else if (sm_header_is(encoding, SM_STR("aws-chunked")) &&
+    else if (!form && sm_header_is(encoding, SM_STR("aws-chunked")) &&
              begins(gw_header(r, "x-amz-content-sha256"), "STREAMING-"))
         w->unpacked = gw_unpack_aws(bytes, &unpacked);
     if (w->unpacked)

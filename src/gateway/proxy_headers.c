@@ -146,6 +146,13 @@ static kind kind_of(const gw_upstream_api *api, const sm_http_field *field)
                : OTHER;
 }
 
+bool gw_proxy_header_decides(const gw_upstream_api *api, sm_str name)
+{
+    static const char *const body[] = {"content-", "x-amz-"};
+    return listed(name, LIST(body), true) ||
+           kind_of(api, &(sm_http_field){.name = name, .value = SM_STR("")}) == NAMES;
+}
+
 bool gw_proxy_leave(const gw_upstream_api *api, sm_upstream_call *up, size_t *given)
 {
     size_t kept = 0, n = up->request.header_count;
