@@ -180,6 +180,15 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
+/* Whether readers disagree on a parameter. Some read name*=utf-8''value and name*0=value (RFC
+ * 2231), single quotes, or =?utf-8?Q?value?= (RFC 2047), and others do not. */
+static bool is_odd(sm_str name, sm_str value, bool quoted)
+{
+    return !sm_header_name(name) || memchr(name.p, '*', name.n) != NULL ||
+           memmem(value.p, value.n, "=?", 2) != NULL ||
+           (!quoted && (!sm_header_name(value) || memchr(value.p, '\'', value.n) != NULL));
+}
+
 /* Reads "; name=value" or "; name=\"value\"" at *at. False at the end; *odd if it is neither. */
 static bool next_parameter(sm_str s, size_t *at, sm_str *name, sm_str *value, bool *odd)
 {
@@ -211,27 +220,29 @@ static bool next_parameter(sm_str s, size_t *at, sm_str *name, sm_str *value, bo
         while (i < s.n && s.p[i] != ';')
             i++;
         *value = sm_header_trim((sm_str){s.p + begin, i - begin});
-        *odd = value->n == 0 || memchr(value->p, '"', value->n) != NULL;
     }
+    *odd = *odd || is_odd(*name, *value, quoted);
     *at = i;
     return !*odd;
 }
 
-sm_str gw_parameter(sm_arena *a, sm_str value, const char *name)
+sm_str gw_form_boundary(sm_arena *a, sm_str type)
 {
-    const char *rest = value.p == NULL ? NULL : memchr(value.p, ';', value.n);
-    sm_str found = {0}, one, text;
-    bool odd = false, twice = false;
+    const char *rest = type.p == NULL ? NULL : memchr(type.p, ';', type.n);
+    sm_str boundary = {0}, charset = {0}, name, text;
+    bool odd = false;
     size_t at = 0;
-    sm_str list =
-        rest == NULL ? (sm_str){"", 0} : (sm_str){rest, value.n - (size_t)(rest - value.p)};
-    while (next_parameter(list, &at, &one, &text, &odd)) {
-        if (!sm_header_is(one, sm_str_from(name)))
-            continue;
-        twice = twice || found.p != NULL;
-        found = text;
+    sm_str list = rest == NULL ? (sm_str){"", 0} : (sm_str){rest, type.n - (size_t)(rest - type.p)};
+    while (next_parameter(list, &at, &name, &text, &odd)) {
+        sm_str *to = sm_header_is(name, SM_STR("boundary"))  ? &boundary
+                     : sm_header_is(name, SM_STR("charset")) ? &charset
+                                                             : NULL;
+        if (to == NULL || to->p != NULL)
+            return (sm_str){0};
+        *to = text;
     }
-    return odd || twice || found.p == NULL ? (sm_str){0} : sm_arena_text(a, found);
+    bool utf8 = charset.p == NULL || sm_header_is(charset, SM_STR("utf-8"));
+    return odd || !utf8 || boundary.n == 0 ? (sm_str){0} : sm_arena_text(a, boundary);
 }
 
 sm_str gw_parameter_drop(sm_arena *a, sm_str value, const char *name)
@@ -268,7 +279,8 @@ static bool read_disposition(sm_str value, part *p)
     sm_str kind = SM_STR("form-data"), name, text;
     bool odd = false;
     size_t at = kind.n;
-    if (value.n < kind.n || strncasecmp(value.p, kind.p, kind.n) != 0)
+    if (value.n <= kind.n || strncasecmp(value.p, kind.p, kind.n) != 0 ||
+        (value.p[kind.n] != ';' && !is_blank(value.p[kind.n])))
         return false;
     while (next_parameter(value, &at, &name, &text, &odd)) {
         sm_str *to = sm_header_is(name, SM_STR("name"))       ? &p->name
@@ -292,10 +304,12 @@ static bool read_part_head(sm_str head, part *p)
         const char *end = memmem(head.p, head.n, "\r\n", 2);
         size_t n = end == NULL ? head.n : (size_t)(end - head.p);
         const char *colon = memchr(head.p, ':', n);
-        if (colon == NULL || is_blank(head.p[0]))
+        if (colon == NULL)
             return false;
         sm_str name = {head.p, (size_t)(colon - head.p)};
         sm_str value = sm_header_trim((sm_str){colon + 1, n - name.n - 1});
+        if (!sm_header_name(name) || !sm_header_value(value))
+            return false; /* some servers drop blanks, or end a line at a bare line feed */
         if (sm_header_is(name, SM_STR("Content-Disposition"))) {
             if (disposed || !read_disposition(value, p))
                 return false;

@@ -4,8 +4,8 @@
  * A form counts by its fields, urlencoded or multipart: the order of different names and the
  * boundary say nothing. What is shown of a field is all that is sent of it, so two forms that
  * differ are never taken for one. A body that cannot be shown so counts by its bytes. So does a
- * form that servers do not all read in the same way: with a semicolon between fields, or with names
- * that some of them take for one (form_name.c).
+ * form that servers do not all read in the same way: with a semicolon between fields, with names
+ * that some of them take for one (form_name.c), or with parameters that only some of them know.
  */
 #ifndef SM_GATEWAY_FORM_H
 #define SM_GATEWAY_FORM_H
@@ -23,9 +23,9 @@ bool gw_form_urlencoded(sm_arena *a, sm_str body, sm_buf *out);
  * "size", "sha256"}, and "head_sha256" if its head says anything else. */
 bool gw_form_multipart(sm_arena *a, sm_digest *digest, sm_str body, sm_str boundary, sm_buf *out);
 
-/* A parameter of a header's value, such as boundary in Content-Type: as it is, or without its
- * quotes. Absent if it is not there, or there twice, or not well formed. */
-sm_str gw_parameter(sm_arena *a, sm_str value, const char *name);
+/* The boundary that a Content-Type names. Absent if it is not there, or there twice; if servers
+ * could read another one; or if there is any other parameter but one that says charset=utf-8. */
+sm_str gw_form_boundary(sm_arena *a, sm_str type);
 
 /* The value without this parameter; as it is, if its parameters are not well formed. Absent if
  * there is no memory. */

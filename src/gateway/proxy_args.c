@@ -49,28 +49,26 @@ static bool put_json(gw_writing *w, sm_str bytes)
            sm_json_canon(body, &w->out, bytes, NULL) == SM_OK;
 }
 
-static bool put_multipart(gw_writing *w, sm_str type, sm_str bytes)
+/* A parameter such as charset*=utf-16''x is one that only some servers read. */
+static bool is_urlencoded(sm_str type)
 {
-    sm_str charset = gw_parameter(w->arena, type, "charset");
-    return (charset.p == NULL || sm_header_is(charset, SM_STR("utf-8"))) &&
-           gw_form_multipart(w->arena, &w->digest, bytes, gw_parameter(w->arena, type, "boundary"),
-                             &w->out);
+    return sm_header_is(media_type(type), SM_STR("application/x-www-form-urlencoded")) &&
+           sm_type_is_utf8(type) && memchr(type.p, '*', type.n) == NULL;
 }
 
 /* Appends the body as what its label says that it is. False: it cannot be read so. */
 static bool put_read(gw_writing *w, sm_str type, sm_str bytes)
 {
-    sm_str media = media_type(type);
     size_t before = w->out.len;
     bool json = is_json(type), right = false;
     sm_buf_text(&w->out, json ? ",\"body\":" : ",\"form\":");
     if (json)
         right = put_json(w, bytes);
-    else if (sm_header_is(media, SM_STR("application/x-www-form-urlencoded")) &&
-             sm_type_is_utf8(type))
+    else if (is_urlencoded(type))
         right = gw_form_urlencoded(w->arena, bytes, &w->out);
-    else if (sm_header_is(media, SM_STR("multipart/form-data")))
-        right = w->parted = put_multipart(w, type, bytes);
+    else if (sm_header_is(media_type(type), SM_STR("multipart/form-data")))
+        right = w->parted = gw_form_multipart(w->arena, &w->digest, bytes,
+                                              gw_form_boundary(w->arena, type), &w->out);
     if (right && w->out.err == SM_OK && w->out.len <= SM_JSON_BYTES_MAX - 1024)
         return true;
     w->parted = false;

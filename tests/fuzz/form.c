@@ -159,7 +159,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case 2: packed(body, gw_unpack_gzip); break;
     case 3: packed(body, gw_unpack_aws); break;
     }
-    sm_str found = gw_parameter(&a, body, "boundary");
+    sm_str found = gw_form_boundary(&a, body);
     must(found.p == NULL || found.n <= body.n);
     sm_str left = gw_parameter_drop(&a, body, "boundary");
     must(left.n <= body.n);

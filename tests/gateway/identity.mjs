@@ -246,6 +246,27 @@ test('multipart counts by its parts: a new boundary is nothing, a file counts by
     assert.ok(ran(await pair(broken('one'), broken('two'))));
 });
 
+test('multipart with parameters that only some servers read counts by its bytes', async () => {
+    const inner = multipart('C', [['amount', '99999']]).body;
+    const typed = (type, parts) => ({ body: multipart('B', parts).body, headers: { 'content-type': type } });
+    const plain = 'multipart/form-data; boundary=B';
+    const forms = [
+        typed(plain, [['x', '99999', "; name*=utf-8''amount"], ['amount', '1']]),
+        typed(plain, [['x', '99999', '; name*0=amo; name*1=unt'], ['amount', '1']]),
+        typed(plain, [['=?utf-8?Q?amount?=', '99999'], ['amount', '1']]),
+        typed(`${plain}; boundary*=utf-8''C`, [['amount', '1'], ['note', `\r\n${inner}`]]),
+        typed(`${plain}; x=1`, [['amount', '1']]),
+        { body: 'amount=1', headers: { 'content-type': `${urlencoded['content-type']}; x*=utf-8''y` } },
+    ];
+    for (const form of forms) {
+        const sent = await send(fresh(), form);
+        assert.ok(ran(sent), sent.answer.text);
+        assert.deepEqual(await shown(sent), { body_sha256: sha256(form.body) });
+    }
+    await Promise.all(forms.map((form) => asksFor(form.body, form.headers)));
+    assert.ok(ran(await send(fresh(), { proxy: 'large', ...typed(`${plain}; charset=utf-8`, [['amount', '1']]) })));
+});
+
 test('gzip counts by what it holds, and arrives as it was sent', async () => {
     const pack = (text, level) => ({ body: zlib.gzipSync(text, { level }), headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' } });
     const [one, two] = [pack('{"a":1,"b":2}', 9), pack('{"b":2,"a":1}', 0)];
