@@ -42,11 +42,11 @@ const nobodyWaits = () => eventually('the gateway knows that the client is gone'
 // Sends a request, and says how often the API has been asked because of it.
 let path = 0;
 const fresh = () => `/ok/${++path}`;
-async function send(target, { method = 'POST', body, headers = {}, proxy = 'api', who = gw.agent } = {}) {
+async function send(target, { method = 'POST', body, headers = {}, proxy = 'api', who = gw.agent, typed } = {}) {
     const before = up.seen.length;
     const more = { 'semel-scope': 'shop/identity', ...headers };
     if (headers.authorization) more['semel-token'] = gw.texts.agent;
-    const answer = await who.request(method, `/proxy/${proxy}${target}`, body, { headers: more });
+    const answer = await who.request(method, `/proxy/${proxy}${target}`, body, { headers: more, typed });
     return { answer, asked: up.seen.length - before, status: answer.status };
 }
 const replayed = ({ answer, asked }) => asked === 0 && answer.headers['idempotent-replayed'] === 'true';
@@ -465,6 +465,9 @@ test('a read that a field makes a write of is refused', async () => {
         json(Buffer.from('{"_method":"DELETE"}', 'utf16le'), 'application/json; charset=utf-16'),
     ];
     for (const body of bodies) await refuses('/ok', body);
+    const parted = (more, name = 'x') => ({ ...multipart('one', [[name, 'DELETE', more]]), headers: { 'content-type': 'multipart/form-data; boundary=one' } });
+    for (const body of [parted("; name*=utf-8''_method"), parted("; name*=utf-8''%5Fmethod"), parted('; name*0=_met; name*1=hod'), parted("; name ='_method'"), parted('', '=?utf-8?Q?=5Fmethod?=')])
+        await refuses('/ok', body);
     await refuses('/ok', { method: 'GET', ...bodies[0] });
     // Other names pass, and so does what is said about the name.
     for (const target of ['/ok?method=x', '/ok?payment_method=card&_methods=1'])
@@ -472,6 +475,23 @@ test('a read that a field makes a write of is refused', async () => {
     const odd = (text) => json(`{"a":1,"a":2,"text":${JSON.stringify(text)}}`);
     for (const body of [json('{"tools":[{"_method":"DELETE"}]}'), json('method=x&payment_method=y', urlencoded['content-type']), odd('the field "_method" is one'), json('_method=1', 'text/plain')])
         assert.equal((await send('/ok', { proxy: 'reads', ...body })).asked, 1, String(body.body));
+});
+
+test('a read whose body some server takes for a form that names a method is refused', async () => {
+    const form = '_method=DELETE&x=1';
+    const mixed = { ...multipart('one', [['_method', 'DELETE']]), headers: { 'content-type': 'multipart/mixed; boundary=one' } };
+    for (const one of [
+        { body: form }, { body: form, headers: { 'content-type': '' } }, { body: form, headers: { 'content-type': 'none' } },
+        { body: form, headers: { 'content-type': 'text/plain', connection: 'close, content-type' } }, mixed,
+        { body: mixed.body, headers: { 'content-type': 'multipart/related; boundary=one' } },
+        { body: zlib.gzipSync('q=1'), headers: { ...urlencoded, 'content-encoding': 'gzip' } }, { body: zlib.gzipSync('q=1'), headers: { 'content-encoding': 'gzip' } },
+    ]) {
+        const { answer, asked } = await send('/ok', { proxy: 'reads', typed: false, ...one });
+        assertProblem(answer, 400, 'BAD_ARGUMENTS');
+        assert.equal(asked, 0);
+    }
+    for (const one of [{ body: 'q=1' }, { body: Buffer.from([0, 1, 2]) }, { ...mixed, body: multipart('one', [['q', '1']]).body }])
+        assert.equal((await send('/ok', { proxy: 'reads', typed: false, ...one })).asked, 1, String(one.body));
 });
 
 test('a secret in the query is stored nowhere, and still counts', async () => {
