@@ -57,6 +57,15 @@ static sm_str decode(sm_arena *a, sm_str from)
     return (sm_str){to, n};
 }
 
+bool sm_query_next(sm_arena *a, sm_str *rest, sm_str *name)
+{
+    pair p;
+    if (!next_pair(rest, &p))
+        return false;
+    *name = decode(a, p.name);
+    return true;
+}
+
 /* ---- the method ------------------------------------------------------------------------------*/
 
 static bool is_word(char c)

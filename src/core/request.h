@@ -16,6 +16,10 @@
  * server takes for it: PHP reads .method as _method. */
 bool sm_name_method(sm_str name);
 
+/* Takes the next name off a query, decoded as lenient servers do. False at the end. The name is
+ * absent if there is no memory. */
+bool sm_query_next(sm_arena *a, sm_str *rest, sm_str *name);
+
 /* Whether a query names a method; whether a request does, anywhere. True also if there is no memory
  * to find out. */
 bool sm_query_overrides(sm_arena *a, sm_str query);

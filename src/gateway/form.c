@@ -23,6 +23,7 @@ typedef struct field {
 
 typedef struct fields {
     sm_arena *arena;
+    sm_str query; /* of the request that has them */
     field v[FIELDS_MAX];
     unsigned n;
 } fields;
@@ -58,7 +59,7 @@ static bool settle_fields(fields *f)
     for (unsigned i = 0; i < f->n; i++)
         if (i == 0 || !sm_str_eq(f->v[i].name, f->v[i - 1].name))
             names[n++] = f->v[i].name;
-    return gw_form_names_clear(f->arena, names, n);
+    return gw_form_names_clear(f->arena, f->query, names, n);
 }
 
 /* Fields of one name are a list, in their order. */
@@ -83,11 +84,12 @@ static void put_fields(fields *f, sm_buf *out)
     sm_buf_byte(out, '}');
 }
 
-static fields *fields_new(sm_arena *a)
+static fields *fields_new(sm_arena *a, sm_str query)
 {
     fields *f = sm_arena_alloc(a, sizeof *f);
     if (f != NULL) {
         f->arena = a;
+        f->query = query;
         f->n = 0;
     }
     return f;
@@ -142,9 +144,9 @@ static bool decode(sm_arena *a, sm_str from, sm_str *out)
     return sm_utf8_valid(*out);
 }
 
-bool gw_form_urlencoded(sm_arena *a, sm_str body, sm_buf *out)
+bool gw_form_urlencoded(sm_arena *a, sm_str query, sm_str body, sm_buf *out)
 {
-    fields *f = fields_new(a);
+    fields *f = fields_new(a, query);
     sm_buf json;
     sm_buf_init(&json, TEXT_MAX * 2);
     /* Some servers split at a semicolon, too. */
@@ -397,9 +399,10 @@ static bool cut_part(sm_str *rest, sm_str mark, sm_str *head, sm_str *body, bool
     return !has_loose_mark(*head, mark) && !has_loose_mark(*body, mark);
 }
 
-bool gw_form_multipart(sm_arena *a, sm_digest *digest, sm_str body, sm_str boundary, sm_buf *out)
+bool gw_form_multipart(sm_arena *a, sm_digest *digest, sm_str query, sm_str body, sm_str boundary,
+                       sm_buf *out)
 {
-    fields *f = fields_new(a);
+    fields *f = fields_new(a, query);
     sm_str mark = sm_arena_printf(a, "\r\n--%.*s", SM_FMT(boundary)), head, text;
     sm_str line = {mark.p + 2, mark.n - 2}; /* the first one has no CR LF before it */
     bool last = false;

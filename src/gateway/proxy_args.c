@@ -65,9 +65,9 @@ static bool put_read(gw_writing *w, sm_str type, sm_str bytes)
     if (json)
         right = put_json(w, bytes);
     else if (is_urlencoded(type))
-        right = gw_form_urlencoded(w->arena, bytes, &w->out);
+        right = gw_form_urlencoded(w->arena, w->query, bytes, &w->out);
     else if (sm_header_is(media_type(type), SM_STR("multipart/form-data")))
-        right = w->parted = gw_form_multipart(w->arena, &w->digest, bytes,
+        right = w->parted = gw_form_multipart(w->arena, &w->digest, w->query, bytes,
                                               gw_form_boundary(w->arena, type), &w->out);
     if (right && w->out.err == SM_OK && w->out.len <= SM_JSON_BYTES_MAX - 1024)
         return true;
@@ -135,7 +135,7 @@ static sm_str path_sent(const gw_upstream_api *api, sm_str path)
 sm_err gw_proxy_args(const gw_request *r, sm_arena *a, const gw_upstream_api *api,
                      const sm_http_field *headers, size_t n, sm_str path, sm_str *out)
 {
-    gw_writing w = {.api = api, .headers = headers, .n = n, .arena = a};
+    gw_writing w = {.api = api, .headers = headers, .n = n, .arena = a, .query = r->query};
     sm_buf_init(&w.out, SM_ARENA_MAX);
     sm_buf_text(&w.out, "{\"method\":");
     sm_json_put_string(&w.out, sm_str_from(r->method_text));

@@ -302,6 +302,18 @@ test('a form in a wrapping counts by its bytes, for some servers read the wrappi
     assert.ok(ran(await send(fresh(), { proxy: 'large', body: form, headers: urlencoded })));
 });
 
+test('a form with a name that is also in the query counts by its bytes', async () => {
+    const parts = multipart('one', [['amount', '1']]);
+    const forms = [['amount=99999', { body: 'amount=1', headers: urlencoded }], ['x=1&Amoun%74=99999', { body: 'amount=1', headers: urlencoded }], ['amount=99999', parts]];
+    for (const [query, form] of forms) {
+        const sent = await send(`${fresh()}?${query}`, form);
+        assert.ok(ran(sent), sent.answer.text);
+        assert.deepEqual(await shown(sent), { body_sha256: sha256(form.body) });
+    }
+    await Promise.all(forms.map(([query, form]) => asksFor(form.body, form.headers, `${fresh()}?${query}`)));
+    assert.ok(ran(await send(`${fresh()}?amounts=99999`, { proxy: 'large', body: 'amount=1', headers: urlencoded })));
+});
+
 test('a request whose Connection takes away a header that decides is refused', async () => {
     for (const name of ['content-type', 'Content-Encoding', 'content-language', 'content-md5', 'x-amz-content-sha256', 'X-Amz-Date', 'stripe-account', 'if-match',
         'authorization', 'cookie', 'x-http-method-override', 'x-api-key'])
