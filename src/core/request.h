@@ -29,6 +29,11 @@ bool sm_request_overrides(sm_arena *a, const sm_json *request);
  * part of an upload (S3) sets nothing; the POST that completes it does. */
 bool sm_request_sets_path(sm_arena *a, const sm_json *request);
 
+/* A path as servers read it: what is percent-encoded without need is decoded. Blanks, control and
+ * other characters that a path cannot have stay encoded, and so does the percent sign. Absent if
+ * there is no memory. */
+sm_str sm_path_plain(sm_arena *a, sm_str path);
+
 /* Whether a name is that of a secret: it ends with password, passwd, passphrase, token, secret,
  * api_key, access_key, private_key or secret_key, however it is written. */
 bool sm_name_secret(sm_str name);

@@ -618,6 +618,17 @@ test('a state that is set: PUT A, PUT B, PUT A asks the API three times', async 
     }
 });
 
+test('a state that is set by two spellings of one path', async () => {
+    const target = fresh();
+    const set = (to, name) => send(`${target}/${name}`, { method: 'PUT', body: { to } });
+    assert.ok(ran(await set('A', 'x%28y%29')));
+    assert.ok(replayed(await set('A', 'x%28y%29')));
+    assert.ok(ran(await set('B', 'x(y)')));
+    assert.ok(ran(await set('A', 'x%28y%29')));
+    assert.ok(ran(await set('B', 'x%2528y%2529')));
+    assert.ok(replayed(await set('A', 'x%28y%29')), 'another name does not matter');
+});
+
 test('a state that may have been set: PUT A, PUT B without an answer, PUT A asks the API again', async () => {
     up.habit('half', (upstream, entry, response) => {
         if (JSON.parse(entry.body).to === 'B') return response.destroy();
