@@ -1,8 +1,10 @@
 // Which requests to an API behind /proxy/ are the same action, and which never are.
 
 import { createHash } from 'node:crypto';
+import fs from 'node:fs';
+import process from 'node:process';
 import zlib from 'node:zlib';
-import { Gateway, assert, assertProblem } from './harness.mjs';
+import { Gateway, assert, assertProblem, newPath, run as semel } from './harness.mjs';
 import { newOrder } from './shop.mjs';
 import { eventually, run, test } from './tap.mjs';
 import { Upstream } from './upstream.mjs';
@@ -671,6 +673,34 @@ test('a POST sets nothing, and a client that names its action is answered by it'
     assert.ok(ran(await put('A', `1 ${target}`)));
     assert.ok(ran(await put('B', `2 ${target}`)));
     assert.ok(replayed(await put('A', `1 ${target}`)));
+});
+
+// The pieces of YAML in docs/proxy.md: contracts, and parts of configurations.
+const pieces = [...fs.readFileSync(new URL('../../docs/proxy.md', import.meta.url), 'utf8').matchAll(/^```yaml\n(.*?)^```/gms)].map(([, text]) => text);
+const contracts = pieces.filter((text) => /^tools:/m.test(text));
+
+test('the contracts and configurations of docs/proxy.md are right', async () => {
+    assert.equal(pieces.length, 5);
+    for (const text of pieces) {
+        const file = newPath('piece.yaml');
+        const contract = contracts.includes(text);
+        fs.writeFileSync(file, contract ? text : `version: 1\nledger: "memory:"\ntokens: ${gw.tokens}\n${text}`);
+        const checked = semel(contract ? ['contract', 'check', file] : ['serve', '--config', file, '--check'], { env: { ...process.env, STRIPE_KEY: 'x' } });
+        assert.equal(checked.status, 0, `${checked.stdout}${checked.stderr}${text}`);
+    }
+});
+
+test('in the contracts of docs/proxy.md a path is a read, but not for PUT, PATCH and DELETE', async () => {
+    for (const [contract, read] of [[contracts[0], '/v1/quotes/7'], [contracts[1], '/api/token']]) {
+        const own = await Gateway.start({ config: { proxies: { shop: { url: up.url, timeout: '1s' } } }, contract });
+        const ask = (method, target, amount) => own.agent.request(method, `/proxy/shop${target}`, { amount }, { headers: { 'semel-scope': 'shop/identity' } });
+        const effect = (answer) => answer.headers['semel-effect'];
+        assert.equal(effect(await ask('POST', read, 1)), undefined);
+        for (const method of ['PUT', 'PATCH', 'DELETE']) assert.ok(effect(await ask(method, read, 1)), `${method} ${read}`);
+        assert.ok(effect(await ask('POST', '/other', 1)));
+        if (contract === contracts[0]) assertProblem(await ask('DELETE', read, 50_001), 403, 'AWAITING_APPROVAL');
+        assert.equal((await own.stop()).code, 0);
+    }
 });
 
 await run();
