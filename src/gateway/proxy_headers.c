@@ -8,7 +8,8 @@
  * known to say nothing about the action: it is in no argument.
  *
  * A call that a person has to approve is sent without those that do not matter (gw_proxy_leave):
- * the approver sees all that is sent, and a header that varies does not make it another request.
+ * the approver sees all that is sent but the last kind, and a header that varies does not make it
+ * another request.
  */
 #include <strings.h>
 
