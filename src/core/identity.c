@@ -152,6 +152,24 @@ static const sm_resource_rule *resource_rule(sm_arena *a, const sm_identity *id)
     return id->http && sm_request_sets_path(a, id->filled) ? &path : NULL;
 }
 
+/* The value of a resource's field. Two spellings of a request's path name one thing, although they
+ * are two requests. */
+static sm_err resource_value(sm_arena *a, const sm_identity *id, const sm_pointer *at,
+                             const sm_json **out)
+{
+    const sm_json *value = *out = sm_pointer_get(at, id->filled);
+    bool path = id->http && at->count == 1 && sm_str_is(at->tokens[0], "path");
+    if (!path || value == NULL || value->type != SM_JSON_STRING)
+        return SM_OK;
+    sm_json *plain = sm_arena_alloc(a, sizeof *plain);
+    sm_str text = sm_path_plain(a, sm_json_text(value));
+    if (plain == NULL || text.p == NULL)
+        return SEMEL_E_NOMEM;
+    *plain = (sm_json){.type = SM_JSON_STRING, .len = (uint32_t)text.n, .span = 1, .text = text.p};
+    *out = plain;
+    return SM_OK;
+}
+
 /* A call that has none of the fields acts on no resource. */
 static sm_err find_resource(sm_arena *a, sm_keyer *k, const sm_call *call, sm_identity *id,
                             sm_fault *fault)
@@ -160,7 +178,9 @@ static sm_err find_resource(sm_arena *a, sm_keyer *k, const sm_call *call, sm_id
     const sm_json *values[SM_POINTERS_MAX];
     bool any = false;
     for (uint32_t i = 0; rule != NULL && i < rule->fields.n; i++) {
-        values[i] = sm_pointer_get(&rule->fields.v[i], id->filled);
+        sm_err e = resource_value(a, id, &rule->fields.v[i], &values[i]);
+        if (e != SM_OK)
+            return out_of_memory(e, fault);
         any = any || values[i] != NULL;
     }
     if (!any)

@@ -57,6 +57,15 @@ static sm_str decode(sm_arena *a, sm_str from)
     return (sm_str){to, n};
 }
 
+bool sm_query_next(sm_arena *a, sm_str *rest, sm_str *name)
+{
+    pair p;
+    if (!next_pair(rest, &p))
+        return false;
+    *name = decode(a, p.name);
+    return true;
+}
+
 /* ---- the method ------------------------------------------------------------------------------*/
 
 static bool is_word(char c)
@@ -168,6 +177,29 @@ bool sm_request_sets_path(sm_arena *a, const sm_json *request)
     bool upload = is_upload(text_of(request, "query"));
     search s = {.arena = a, .methods = upload ? completing : setting};
     return is_method(text_of(request, "method"), s.methods) || names_method(&s, request);
+}
+
+sm_str sm_path_plain(sm_arena *a, sm_str path)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    char *to = sm_arena_alloc(a, path.n + SM_TEXT_PAD);
+    size_t n = 0;
+    for (size_t i = 0; to != NULL && i < path.n; i++) {
+        bool escape = path.p[i] == '%' && i + 2 < path.n && hex_digit(path.p[i + 1]) >= 0 &&
+                      hex_digit(path.p[i + 2]) >= 0;
+        int c = escape ? hex_digit(path.p[i + 1]) * 16 + hex_digit(path.p[i + 2]) : path.p[i];
+        if (escape && (c <= ' ' || c >= 0x7F || c == '%')) {
+            to[n++] = '%';
+            to[n++] = digits[c / 16];
+            to[n++] = digits[c % 16];
+        } else {
+            to[n++] = (char)c;
+        }
+        i += escape ? 2 : 0;
+    }
+    if (to != NULL)
+        memset(to + n, 0, SM_TEXT_PAD);
+    return (sm_str){to, n};
 }
 
 /* ---- secrets ---------------------------------------------------------------------------------*/

@@ -16,6 +16,10 @@
  * server takes for it: PHP reads .method as _method. */
 bool sm_name_method(sm_str name);
 
+/* Takes the next name off a query, decoded as lenient servers do. False at the end. The name is
+ * absent if there is no memory. */
+bool sm_query_next(sm_arena *a, sm_str *rest, sm_str *name);
+
 /* Whether a query names a method; whether a request does, anywhere. True also if there is no memory
  * to find out. */
 bool sm_query_overrides(sm_arena *a, sm_str query);
@@ -24,6 +28,11 @@ bool sm_request_overrides(sm_arena *a, const sm_json *request);
 /* Whether a request sets what its path names, by its method or by one that it names beside it. A
  * part of an upload (S3) sets nothing; the POST that completes it does. */
 bool sm_request_sets_path(sm_arena *a, const sm_json *request);
+
+/* A path as servers read it: what is percent-encoded without need is decoded. Blanks, control and
+ * other characters that a path cannot have stay encoded, and so does the percent sign. Absent if
+ * there is no memory. */
+sm_str sm_path_plain(sm_arena *a, sm_str path);
 
 /* Whether a name is that of a secret: it ends with password, passwd, passphrase, token, secret,
  * api_key, access_key, private_key or secret_key, however it is written. */

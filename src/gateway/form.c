@@ -23,6 +23,7 @@ typedef struct field {
 
 typedef struct fields {
     sm_arena *arena;
+    sm_str query; /* of the request that has them */
     field v[FIELDS_MAX];
     unsigned n;
 } fields;
@@ -58,7 +59,7 @@ static bool settle_fields(fields *f)
     for (unsigned i = 0; i < f->n; i++)
         if (i == 0 || !sm_str_eq(f->v[i].name, f->v[i - 1].name))
             names[n++] = f->v[i].name;
-    return gw_form_names_clear(f->arena, names, n);
+    return gw_form_names_clear(f->arena, f->query, names, n);
 }
 
 /* Fields of one name are a list, in their order. */
@@ -83,11 +84,12 @@ static void put_fields(fields *f, sm_buf *out)
     sm_buf_byte(out, '}');
 }
 
-static fields *fields_new(sm_arena *a)
+static fields *fields_new(sm_arena *a, sm_str query)
 {
     fields *f = sm_arena_alloc(a, sizeof *f);
     if (f != NULL) {
         f->arena = a;
+        f->query = query;
         f->n = 0;
     }
     return f;
@@ -142,9 +144,9 @@ static bool decode(sm_arena *a, sm_str from, sm_str *out)
     return sm_utf8_valid(*out);
 }
 
-bool gw_form_urlencoded(sm_arena *a, sm_str body, sm_buf *out)
+bool gw_form_urlencoded(sm_arena *a, sm_str query, sm_str body, sm_buf *out)
 {
-    fields *f = fields_new(a);
+    fields *f = fields_new(a, query);
     sm_buf json;
     sm_buf_init(&json, TEXT_MAX * 2);
     /* Some servers split at a semicolon, too. */
@@ -180,6 +182,15 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
+/* Whether readers disagree on a parameter. Some read name*=utf-8''value and name*0=value (RFC
+ * 2231), single quotes, or =?utf-8?Q?value?= (RFC 2047), and others do not. */
+static bool is_odd(sm_str name, sm_str value, bool quoted)
+{
+    return !sm_header_name(name) || memchr(name.p, '*', name.n) != NULL ||
+           memmem(value.p, value.n, "=?", 2) != NULL ||
+           (!quoted && (!sm_header_name(value) || memchr(value.p, '\'', value.n) != NULL));
+}
+
 /* Reads "; name=value" or "; name=\"value\"" at *at. False at the end; *odd if it is neither. */
 static bool next_parameter(sm_str s, size_t *at, sm_str *name, sm_str *value, bool *odd)
 {
@@ -211,27 +222,29 @@ static bool next_parameter(sm_str s, size_t *at, sm_str *name, sm_str *value, bo
         while (i < s.n && s.p[i] != ';')
             i++;
         *value = sm_header_trim((sm_str){s.p + begin, i - begin});
-        *odd = value->n == 0 || memchr(value->p, '"', value->n) != NULL;
     }
+    *odd = *odd || is_odd(*name, *value, quoted);
     *at = i;
     return !*odd;
 }
 
-sm_str gw_parameter(sm_arena *a, sm_str value, const char *name)
+sm_str gw_form_boundary(sm_arena *a, sm_str type)
 {
-    const char *rest = value.p == NULL ? NULL : memchr(value.p, ';', value.n);
-    sm_str found = {0}, one, text;
-    bool odd = false, twice = false;
+    const char *rest = type.p == NULL ? NULL : memchr(type.p, ';', type.n);
+    sm_str boundary = {0}, charset = {0}, name, text;
+    bool odd = false;
     size_t at = 0;
-    sm_str list =
-        rest == NULL ? (sm_str){"", 0} : (sm_str){rest, value.n - (size_t)(rest - value.p)};
-    while (next_parameter(list, &at, &one, &text, &odd)) {
-        if (!sm_header_is(one, sm_str_from(name)))
-            continue;
-        twice = twice || found.p != NULL;
-        found = text;
+    sm_str list = rest == NULL ? (sm_str){"", 0} : (sm_str){rest, type.n - (size_t)(rest - type.p)};
+    while (next_parameter(list, &at, &name, &text, &odd)) {
+        sm_str *to = sm_header_is(name, SM_STR("boundary"))  ? &boundary
+                     : sm_header_is(name, SM_STR("charset")) ? &charset
+                                                             : NULL;
+        if (to == NULL || to->p != NULL)
+            return (sm_str){0};
+        *to = text;
     }
-    return odd || twice || found.p == NULL ? (sm_str){0} : sm_arena_text(a, found);
+    bool utf8 = charset.p == NULL || sm_header_is(charset, SM_STR("utf-8"));
+    return odd || !utf8 || boundary.n == 0 ? (sm_str){0} : sm_arena_text(a, boundary);
 }
 
 sm_str gw_parameter_drop(sm_arena *a, sm_str value, const char *name)
@@ -268,7 +281,8 @@ static bool read_disposition(sm_str value, part *p)
     sm_str kind = SM_STR("form-data"), name, text;
     bool odd = false;
     size_t at = kind.n;
-    if (value.n < kind.n || strncasecmp(value.p, kind.p, kind.n) != 0)
+    if (value.n <= kind.n || strncasecmp(value.p, kind.p, kind.n) != 0 ||
+        (value.p[kind.n] != ';' && !is_blank(value.p[kind.n])))
         return false;
     while (next_parameter(value, &at, &name, &text, &odd)) {
         sm_str *to = sm_header_is(name, SM_STR("name"))       ? &p->name
@@ -292,10 +306,12 @@ static bool read_part_head(sm_str head, part *p)
         const char *end = memmem(head.p, head.n, "\r\n", 2);
         size_t n = end == NULL ? head.n : (size_t)(end - head.p);
         const char *colon = memchr(head.p, ':', n);
-        if (colon == NULL || is_blank(head.p[0]))
+        if (colon == NULL)
             return false;
         sm_str name = {head.p, (size_t)(colon - head.p)};
         sm_str value = sm_header_trim((sm_str){colon + 1, n - name.n - 1});
+        if (!sm_header_name(name) || !sm_header_value(value))
+            return false; /* some servers drop blanks, or end a line at a bare line feed */
         if (sm_header_is(name, SM_STR("Content-Disposition"))) {
             if (disposed || !read_disposition(value, p))
                 return false;
@@ -383,9 +399,10 @@ static bool cut_part(sm_str *rest, sm_str mark, sm_str *head, sm_str *body, bool
     return !has_loose_mark(*head, mark) && !has_loose_mark(*body, mark);
 }
 
-bool gw_form_multipart(sm_arena *a, sm_digest *digest, sm_str body, sm_str boundary, sm_buf *out)
+bool gw_form_multipart(sm_arena *a, sm_digest *digest, sm_str query, sm_str body, sm_str boundary,
+                       sm_buf *out)
 {
-    fields *f = fields_new(a);
+    fields *f = fields_new(a, query);
     sm_str mark = sm_arena_printf(a, "\r\n--%.*s", SM_FMT(boundary)), head, text;
     sm_str line = {mark.p + 2, mark.n - 2}; /* the first one has no CR LF before it */
     bool last = false;
@@ -408,10 +425,17 @@ bool gw_form_multipart(sm_arena *a, sm_digest *digest, sm_str body, sm_str bound
 
 /* ---- wrappings -------------------------------------------------------------------------------*/
 
+/* A header of gzip without flags: they announce a name, a comment or more, which nobody compares.
+ */
+static bool is_plain_gzip(sm_str body)
+{
+    return body.n > 3 && body.p[3] == 0;
+}
+
 bool gw_unpack_gzip(sm_str body, sm_buf *out)
 {
     z_stream z = {.next_in = (Bytef *)(uintptr_t)body.p, .avail_in = (uInt)body.n};
-    if (body.n > UINT32_MAX || inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
+    if (!is_plain_gzip(body) || body.n > UINT32_MAX || inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
         return false;
     int status = Z_OK;
     while (status == Z_OK && sm_buf_reserve(out, 4096)) {
@@ -428,14 +452,42 @@ bool gw_unpack_gzip(sm_str body, sm_buf *out)
 }
 
 /* Pieces of "SIZE;chunk-signature=...", CR LF, bytes, CR LF; the last one has size 0, and trailers
- * may follow it. Trailers are sums of the bytes, and say nothing more. */
+ * may follow it. Signatures and trailers are sums of the bytes, and must not be able to say more.
+ */
+static bool is_signature(sm_str extension)
+{
+    static const char name[] = ";chunk-signature=";
+    const size_t n = sizeof name - 1;
+    bool right = extension.n > n && memcmp(extension.p, name, n) == 0;
+    for (size_t i = n; right && i < extension.n; i++)
+        right = hex_digit(extension.p[i]) >= 0;
+    return right || extension.n == 0;
+}
+
+/* A header of AWS with a sum in base64 or hexadecimal digits. */
+static bool is_aws_sum(sm_str line)
+{
+    const char *colon = memchr(line.p, ':', line.n);
+    if (colon == NULL || line.n < 6 || strncasecmp(line.p, "x-amz-", 6) != 0 ||
+        !sm_header_name((sm_str){line.p, (size_t)(colon - line.p)}))
+        return false;
+    sm_str sum = sm_header_trim((sm_str){colon + 1, line.n - (size_t)(colon + 1 - line.p)});
+    while (sum.n > 0 && sum.p[sum.n - 1] == '=')
+        sum.n--;
+    bool right = true;
+    for (size_t i = 0; right && i < sum.n; i++)
+        right = (sum.p[i] >= '0' && sum.p[i] <= '9') || sum.p[i] == '+' || sum.p[i] == '/' ||
+                ((sum.p[i] | 0x20) >= 'a' && (sum.p[i] | 0x20) <= 'z');
+    return right;
+}
+
 /* Behind the last chunk: headers of AWS, if any, and an empty line. */
 static bool is_aws_trailer(sm_str rest)
 {
     const char *end;
     while ((end = memmem(rest.p, rest.n, "\r\n", 2)) != NULL && end != rest.p) {
         size_t line = (size_t)(end - rest.p);
-        if (line < 6 || strncasecmp(rest.p, "x-amz-", 6) != 0)
+        if (!is_aws_sum((sm_str){rest.p, line}))
             return false;
         rest = (sm_str){end + 2, rest.n - line - 2};
     }
@@ -454,7 +506,7 @@ bool gw_unpack_aws(sm_str body, sm_buf *out)
                 return false;
             size = size * 16 + (size_t)hex_digit(body.p[i]);
         }
-        if (i == 0 || (i < line && body.p[i] != ';'))
+        if (i == 0 || !is_signature((sm_str){body.p + i, line - i}))
             return false;
         body = (sm_str){end + 2, body.n - line - 2};
         if (size == 0)

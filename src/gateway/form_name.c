@@ -4,12 +4,14 @@
  * Many servers read `a[b]` as a place inside of `a`, and `a[]` as one more of `a`. PHP takes a dot
  * or a blank for an underscore and drops blanks in front, others ignore case. Two different names
  * that some server takes for one are a clash: the order of fields decides then what that server
- * reads, and servers disagree.
+ * reads, and servers disagree. A name of the form that is also in the query is a clash, too: one
+ * server takes the value of the form, another that of the query.
  */
 #include <stdlib.h>
 
 #include "base/fold.h"
 #include "base/utf8.h"
+#include "core/request.h"
 #include "gateway/form.h"
 
 #define INTO 1u /* stands for one step into what is named; less than every character */
@@ -18,6 +20,7 @@
 typedef struct reading {
     uint32_t *v;
     size_t n;
+    bool query; /* it is a name of the query */
 } reading;
 
 static uint32_t fold_one(sm_str *rest)
@@ -81,17 +84,41 @@ static bool covers(const reading *a, const reading *b)
            (b->n == a->n || b->v[a->n] == INTO);
 }
 
-bool gw_form_names_clear(sm_arena *a, const sm_str *names, size_t n)
+/* Reads the names of a query behind the `n` that are there. There is room for all. */
+static bool read_query(sm_arena *a, sm_str query, reading *all, size_t *n)
 {
-    reading *all = sm_arena_alloc(a, n * sizeof *all + 1);
+    sm_str name;
+    while (sm_query_next(a, &query, &name)) {
+        if (name.p == NULL || !sm_utf8_valid(name) || !read_name(a, name, &all[*n]))
+            return false;
+        all[(*n)++].query = true;
+    }
+    return true;
+}
+
+bool gw_form_names_clear(sm_arena *a, sm_str query, const sm_str *names, size_t n)
+{
+    size_t room = n + (query.n > 0);
+    for (size_t i = 0; i < query.n; i++)
+        room += query.p[i] == '&' || query.p[i] == ';';
+    reading *all = sm_arena_alloc(a, room * sizeof *all + 1);
     bool clear = all != NULL;
     for (size_t i = 0; clear && i < n; i++)
         clear = read_name(a, names[i], &all[i]);
-    if (!clear)
+    if (!clear || !read_query(a, query, all, &n))
         return false;
     qsort(all, n, sizeof *all, compare);
-    /* What is inside of a name comes right behind it. */
-    for (size_t i = 0; clear && i + 1 < n; i++)
-        clear = !covers(&all[i], &all[i + 1]);
+    /* Names inside of a name come right behind it. These are the last ones, of form and query, that
+     * are not inside of another. Names of the query may be inside of each other. */
+    const reading *form = NULL, *asked = NULL;
+    for (size_t i = 0; clear && i < n; i++) {
+        bool in_form = form != NULL && covers(form, &all[i]);
+        bool in_query = asked != NULL && covers(asked, &all[i]);
+        clear = !in_form && (all[i].query || !in_query);
+        if (all[i].query && !in_query)
+            asked = &all[i];
+        else if (!all[i].query)
+            form = &all[i];
+    }
     return clear;
 }

@@ -66,23 +66,52 @@ static bool gather_connection(void *context, sm_str name, sm_str value)
     return true;
 }
 
+/* Takes the next word off a list, with this character between its words. False at the end. */
+static bool next_word(sm_str *list, char between, sm_str *word)
+{
+    size_t n = 0;
+    if (list->n == 0)
+        return false;
+    while (n < list->n && list->p[n] != between)
+        n++;
+    *word = sm_header_trim((sm_str){list->p, n});
+    n += n < list->n;
+    *list = (sm_str){list->p + n, list->n - n};
+    return true;
+}
+
 /* Whether a list, with this character between its words, has a word. */
 bool gw_lists(sm_str list, char between, sm_str word)
 {
-    while (list.n > 0) {
-        size_t n = 0, end;
-        while (n < list.n && list.p[n] != between)
-            n++;
-        sm_str item = {list.p, n};
-        list = n == list.n ? (sm_str){"", 0} : (sm_str){list.p + n + 1, list.n - n - 1};
-        while (item.n > 0 && (item.p[0] == ' ' || item.p[0] == '\t'))
-            item = (sm_str){item.p + 1, item.n - 1};
-        for (end = item.n; end > 0 && (item.p[end - 1] == ' ' || item.p[end - 1] == '\t'); end--)
-            continue;
-        if (end == word.n && strncasecmp(item.p, word.p, end) == 0)
+    sm_str item;
+    while (next_word(&list, between, &item))
+        if (sm_header_is(item, word))
             return true;
-    }
     return false;
+}
+
+/* A search for a header that Connection takes away. */
+typedef struct taking {
+    const gw_upstream_api *api;
+    bool found;
+} taking;
+
+static bool takes_deciding(void *context, sm_str name, sm_str value)
+{
+    taking *t = context;
+    sm_str word;
+    if (!sm_header_is(name, SM_STR("connection")))
+        return true;
+    while (!t->found && next_word(&value, ',', &word))
+        t->found = word.n > 0 && !gw_hop_by_hop(word) && gw_proxy_header_decides(t->api, word);
+    return !t->found;
+}
+
+bool gw_hides_header(const gw_request *r, const gw_upstream_api *api)
+{
+    taking t = {.api = api};
+    gw_headers_each(r, takes_deciding, &t);
+    return t.found;
 }
 
 /* The list of headers that a signature of AWS's kind (SigV4) covers: in Authorization, or in the

@@ -6,8 +6,9 @@
  * (core/request.h). A request that may write is recorded with that, and an approver sees it. One
  * that only reads would go around the ledger.
  *
- * A body that was not read as what its label says may still be read so by the upstream. Its words
- * are looked at then; and if it is packed or encoded in a way that hides them, it is refused.
+ * A body that was not read as what its label says may still be read so by the upstream. So may a
+ * body without a label, and multipart of any kind, as a form. Its words are looked at then; and if
+ * it is packed or encoded in a way that hides them, it is refused.
  */
 #include "core/request.h"
 #include "core/wire.h"
@@ -71,7 +72,7 @@ static char unescape(sm_str at, size_t *n)
  * JSON, and between any marks in a form. */
 static bool words_name_method(sm_str body, bool json)
 {
-    static const char marks[] = "\"&;=\r\n";
+    static const char marks[] = "\"'&;=\r\n";
     char word[64];
     size_t n = 0;
     for (size_t i = 0, step; i <= body.n; i += step) {
@@ -98,16 +99,41 @@ static bool words_name_method(sm_str body, bool json)
     return false;
 }
 
+/* Whether a part may hide its name from those who look at words: name*0=_met; name*1=hod, or
+ * name="=?utf-8?Q?=5Fmethod?=". */
+static bool hides_name(sm_str body)
+{
+    static const char *const hiding[] = {"*", "==?", "=\"=?"};
+    sm_str word = SM_STR("name");
+    for (size_t i = 0; i + word.n < body.n; i++) {
+        bool longer = i > 0 && ((body.p[i - 1] | 0x20) >= 'a' && (body.p[i - 1] | 0x20) <= 'z');
+        if (longer || (body.p[i] | 0x20) != 'n' ||
+            !sm_header_is((sm_str){body.p + i, word.n}, word))
+            continue; /* filename is another one */
+        sm_str rest = {body.p + i + word.n, body.n - i - word.n};
+        for (size_t k = 0; k < sizeof hiding / sizeof *hiding; k++) {
+            size_t n = strlen(hiding[k]);
+            if (rest.n >= n && memcmp(rest.p, hiding[k], n) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* A body that counts by its bytes. */
 static bool bytes_ask(const gw_request *r)
 {
     sm_str type = gw_header(r, "Content-Type"), encoding = gw_header(r, "Content-Encoding");
-    bool json = has(type, "json"), form = has(type, "form");
+    sm_str body = sm_buf_view(&r->body);
+    bool labelled = type.n > 0 && memchr(type.p, '/', type.n) != NULL;
+    bool parted = has(type, "multipart/");
+    bool json = has(type, "json"), form = !labelled || parted || has(type, "form");
     if (!json && !form)
         return false;
     bool plain = encoding.p == NULL || sm_header_is(encoding, SM_STR("identity"));
     bool utf8 = !has(type, "charset") || has(type, "utf-8");
-    return !plain || !utf8 || words_name_method(sm_buf_view(&r->body), json);
+    return !plain || !utf8 || words_name_method(body, json && labelled && !parted) ||
+           (parted && hides_name(body));
 }
 
 bool gw_asks_other_method(const gw_request *r, sm_arena *a, const sm_json *args)

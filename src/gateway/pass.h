@@ -21,6 +21,14 @@ sm_err gw_proxy_args(const gw_request *r, sm_arena *a, const gw_upstream_api *ap
  * (proxy_headers.c). */
 bool gw_proxy_leave(const gw_upstream_api *api, sm_upstream_call *up, size_t *given);
 
+/* Whether a header of this name decides how a body is read, or is part of the request's identity
+ * (proxy_headers.c). */
+bool gw_proxy_header_decides(const gw_upstream_api *api, sm_str name);
+
+/* Whether Connection lists such a header. It is not passed on then, so the API would read another
+ * request than the one that was judged (forward.c). */
+bool gw_hides_header(const gw_request *r, const gw_upstream_api *api);
+
 /* Whether two headers have names that some servers take for one, such as X_A and X-A. Which of the
  * two such a server reads depends on their order, which is not recorded (proxy_headers.c). */
 bool gw_proxy_twins(const sm_http_field *headers, size_t n);

@@ -230,6 +230,9 @@ void gw_on_proxy(gw_request *r)
                    "No API is configured under that name.");
     } else if (gw_asks_other_path(r)) {
         refuse_override(r);
+    } else if (gw_hides_header(r, api)) {
+        gw_problem(r, 400, "BAD_ARGUMENTS", "Leave it out of Connection.",
+                   "Connection lists a header that decides what the request means.");
     } else if (gw_is_upgrade(r)) {
         gw_problem(r, 501, "UNSUPPORTED",
                    "Connect to the API itself for this, or use its plain HTTP calls.",

@@ -49,28 +49,26 @@ static bool put_json(gw_writing *w, sm_str bytes)
            sm_json_canon(body, &w->out, bytes, NULL) == SM_OK;
 }
 
-static bool put_multipart(gw_writing *w, sm_str type, sm_str bytes)
+/* A parameter such as charset*=utf-16''x is one that only some servers read. */
+static bool is_urlencoded(sm_str type)
 {
-    sm_str charset = gw_parameter(w->arena, type, "charset");
-    return (charset.p == NULL || sm_header_is(charset, SM_STR("utf-8"))) &&
-           gw_form_multipart(w->arena, &w->digest, bytes, gw_parameter(w->arena, type, "boundary"),
-                             &w->out);
+    return sm_header_is(media_type(type), SM_STR("application/x-www-form-urlencoded")) &&
+           sm_type_is_utf8(type) && memchr(type.p, '*', type.n) == NULL;
 }
 
 /* Appends the body as what its label says that it is. False: it cannot be read so. */
 static bool put_read(gw_writing *w, sm_str type, sm_str bytes)
 {
-    sm_str media = media_type(type);
     size_t before = w->out.len;
     bool json = is_json(type), right = false;
     sm_buf_text(&w->out, json ? ",\"body\":" : ",\"form\":");
     if (json)
         right = put_json(w, bytes);
-    else if (sm_header_is(media, SM_STR("application/x-www-form-urlencoded")) &&
-             sm_type_is_utf8(type))
-        right = gw_form_urlencoded(w->arena, bytes, &w->out);
-    else if (sm_header_is(media, SM_STR("multipart/form-data")))
-        right = w->parted = put_multipart(w, type, bytes);
+    else if (is_urlencoded(type))
+        right = gw_form_urlencoded(w->arena, w->query, bytes, &w->out);
+    else if (sm_header_is(media_type(type), SM_STR("multipart/form-data")))
+        right = w->parted = gw_form_multipart(w->arena, &w->digest, w->query, bytes,
+                                              gw_form_boundary(w->arena, type), &w->out);
     if (right && w->out.err == SM_OK && w->out.len <= SM_JSON_BYTES_MAX - 1024)
         return true;
     w->parted = false;
@@ -91,6 +89,16 @@ static sm_err put_bytes(gw_writing *w, sm_str bytes)
     return SM_OK;
 }
 
+/* Whether some server reads a body of this type as a form. */
+static bool is_form(sm_str type)
+{
+    sm_str media = media_type(type);
+    return begins(media, "multipart/") || begins(media, "application/x-www-form-urlencoded");
+}
+
+/* A form in a wrapping counts by its bytes. Many servers do not unwrap a body, and they would find
+ * fields in the wrapping itself. They find no JSON there: neither wrapping begins like an object or
+ * a list. */
 static sm_err put_body(gw_writing *w, const gw_request *r)
 {
     sm_str bytes = sm_buf_view(&r->body), type = gw_header(r, "Content-Type");
@@ -100,9 +108,10 @@ static sm_err put_body(gw_writing *w, const gw_request *r)
     bool plain = encoding.p == NULL || sm_header_is(encoding, SM_STR("identity"));
     sm_buf unpacked;
     sm_buf_init(&unpacked, UNPACKED_MAX);
-    if (sm_header_is(encoding, SM_STR("gzip")))
+    bool form = is_form(type);
+    if (!form && sm_header_is(encoding, SM_STR("gzip")))
         w->unpacked = gw_unpack_gzip(bytes, &unpacked);
-    else if (sm_header_is(encoding, SM_STR("aws-chunked")) &&
+    else if (!form && sm_header_is(encoding, SM_STR("aws-chunked")) &&
              begins(gw_header(r, "x-amz-content-sha256"), "STREAMING-"))
         w->unpacked = gw_unpack_aws(bytes, &unpacked);
     if (w->unpacked)
@@ -126,7 +135,7 @@ static sm_str path_sent(const gw_upstream_api *api, sm_str path)
 sm_err gw_proxy_args(const gw_request *r, sm_arena *a, const gw_upstream_api *api,
                      const sm_http_field *headers, size_t n, sm_str path, sm_str *out)
 {
-    gw_writing w = {.api = api, .headers = headers, .n = n, .arena = a};
+    gw_writing w = {.api = api, .headers = headers, .n = n, .arena = a, .query = r->query};
     sm_buf_init(&w.out, SM_ARENA_MAX);
     sm_buf_text(&w.out, "{\"method\":");
     sm_json_put_string(&w.out, sm_str_from(r->method_text));

@@ -11,6 +11,7 @@ typedef struct gw_writing {
     const sm_http_field *headers;
     size_t n;
     sm_arena *arena;
+    sm_str query; /* may be absent */
     sm_digest digest;
     sm_buf out;
     bool unpacked; /* the body was compared without its Content-Encoding */

@@ -8,7 +8,8 @@
  * known to say nothing about the action: it is in no argument.
  *
  * A call that a person has to approve is sent without those that do not matter (gw_proxy_leave):
- * the approver sees all that is sent, and a header that varies does not make it another request.
+ * the approver sees all that is sent but the last kind, and a header that varies does not make it
+ * another request.
  */
 #include <strings.h>
 
@@ -144,6 +145,13 @@ static kind kind_of(const gw_upstream_api *api, const sm_http_field *field)
     return listed(name, LIST(naming), true) || sm_header_method(name) || sm_header_secret(&header)
                ? NAMES
                : OTHER;
+}
+
+bool gw_proxy_header_decides(const gw_upstream_api *api, sm_str name)
+{
+    static const char *const body[] = {"content-", "x-amz-"};
+    return listed(name, LIST(body), true) ||
+           kind_of(api, &(sm_http_field){.name = name, .value = SM_STR("")}) == NAMES;
 }
 
 bool gw_proxy_leave(const gw_upstream_api *api, sm_upstream_call *up, size_t *given)

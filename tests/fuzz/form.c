@@ -49,7 +49,7 @@ static void urlencoded(sm_arena *a, sm_str body)
     sm_buf_init(&shown, ROOM * 8);
     sm_buf_init(&again, ROOM * 8);
     sm_buf_init(&text, ROOM * 8);
-    if (gw_form_urlencoded(a, body, &shown)) {
+    if (gw_form_urlencoded(a, SM_STR(""), body, &shown)) {
         const sm_json *form = must_be_object(a, sm_buf_view(&shown));
         const sm_json *name = form + 1;
         bool bare = false; /* a nameless field without a value cannot be written */
@@ -63,7 +63,7 @@ static void urlencoded(sm_arena *a, sm_str body)
             }
         }
         must(!bare && text.err == SM_OK);
-        must(gw_form_urlencoded(a, sm_buf_view(&text), &again));
+        must(gw_form_urlencoded(a, SM_STR(""), sm_buf_view(&text), &again));
         must(sm_str_eq(sm_buf_view(&shown), sm_buf_view(&again)));
     } else {
         must(shown.len == 0 && shown.err == SM_OK);
@@ -98,7 +98,7 @@ static void multipart(sm_arena *a, sm_str body)
     sm_buf_init(&again, ROOM * 8);
     sm_buf_init(&text, ROOM * 8);
     must(sm_digest_init(&digest) == SM_OK);
-    if (gw_form_multipart(a, &digest, body, SM_STR("b"), &shown)) {
+    if (gw_form_multipart(a, &digest, SM_STR(""), body, SM_STR("b"), &shown)) {
         must_be_object(a, sm_buf_view(&shown));
         put_with_boundary(&text, body, SM_STR("\r\n--b"), "\r\n--another-one-that-is-not-in-it");
         if (memmem(body.p, body.n, other, sizeof other - 1) == NULL && text.err == SM_OK) {
@@ -107,7 +107,7 @@ static void multipart(sm_arena *a, sm_str body)
             sm_buf_init(&whole, ROOM * 8);
             sm_buf_text(&whole, other);
             sm_buf_bytes(&whole, text.p + 3, text.len - 3);
-            must(gw_form_multipart(a, &digest, sm_buf_view(&whole),
+            must(gw_form_multipart(a, &digest, SM_STR(""), sm_buf_view(&whole),
                                    SM_STR("another-one-that-is-not-in-it"), &again));
             must(sm_str_eq(sm_buf_view(&shown), sm_buf_view(&again)));
             sm_buf_fini(&whole);
@@ -159,7 +159,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case 2: packed(body, gw_unpack_gzip); break;
     case 3: packed(body, gw_unpack_aws); break;
     }
-    sm_str found = gw_parameter(&a, body, "boundary");
+    sm_str found = gw_form_boundary(&a, body);
     must(found.p == NULL || found.n <= body.n);
     sm_str left = gw_parameter_drop(&a, body, "boundary");
     must(left.n <= body.n);

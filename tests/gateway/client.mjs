@@ -20,14 +20,15 @@ export class Client {
         return other;
     }
 
-    // An answer: { status, headers, body (bytes), text, json }. A body that is no text goes as JSON.
+    // An answer: { status, headers, body (bytes), text, json }. A body that is no text goes as JSON. It
+    // has a type, unless options.typed is false.
     request(method, path, body = undefined, options = {}) {
         const headers = { ...options.headers };
         let bytes = null;
         if (body !== undefined) {
             const plain = typeof body === 'string' || Buffer.isBuffer(body);
             bytes = Buffer.from(plain ? body : JSON.stringify(body));
-            headers['content-type'] ??= 'application/json';
+            if (options.typed !== false) headers['content-type'] ??= 'application/json';
             headers['content-length'] ??= bytes.length;
         }
         const token = options.token === undefined ? this.token : options.token;

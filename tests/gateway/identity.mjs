@@ -1,7 +1,10 @@
 // Which requests to an API behind /proxy/ are the same action, and which never are.
 
+import { createHash } from 'node:crypto';
+import fs from 'node:fs';
+import process from 'node:process';
 import zlib from 'node:zlib';
-import { Gateway, assert, assertProblem } from './harness.mjs';
+import { Gateway, assert, assertProblem, newPath, run as semel } from './harness.mjs';
 import { newOrder } from './shop.mjs';
 import { eventually, run, test } from './tap.mjs';
 import { Upstream } from './upstream.mjs';
@@ -20,6 +23,7 @@ const gw = await Gateway.start({
             hides: { url: up.url },
             blind: { url: up.url },
             reads: { url: up.url },
+            large: { url: up.url, timeout: '1s' },
         },
     },
     contract: {
@@ -29,6 +33,7 @@ const gw = await Gateway.start({
             'proxy.hides': { class: 'write', key: { ignore: ['/body/at'] }, redact: ['/other_headers/x-branch'] },
             'proxy.blind': { class: 'write', key: { ignore: ['/path', '/method', '/headers', '/query'] } },
             'proxy.asked': { class: 'write', approval: {} },
+            'proxy.large': { class: 'write', approval: { when: [{ field: '/form/amount', over: '50' }] } },
             'proxy.fields': { class: 'write', key: { fields: ['/body/order'] } },
         },
     },
@@ -39,15 +44,29 @@ const nobodyWaits = () => eventually('the gateway knows that the client is gone'
 // Sends a request, and says how often the API has been asked because of it.
 let path = 0;
 const fresh = () => `/ok/${++path}`;
-async function send(target, { method = 'POST', body, headers = {}, proxy = 'api', who = gw.agent } = {}) {
+async function send(target, { method = 'POST', body, headers = {}, proxy = 'api', who = gw.agent, typed } = {}) {
     const before = up.seen.length;
     const more = { 'semel-scope': 'shop/identity', ...headers };
     if (headers.authorization) more['semel-token'] = gw.texts.agent;
-    const answer = await who.request(method, `/proxy/${proxy}${target}`, body, { headers: more });
+    const answer = await who.request(method, `/proxy/${proxy}${target}`, body, { headers: more, typed });
     return { answer, asked: up.seen.length - before, status: answer.status };
 }
 const replayed = ({ answer, asked }) => asked === 0 && answer.headers['idempotent-replayed'] === 'true';
 const ran = ({ answer, asked }) => asked === 1 && answer.status === 200 && !answer.headers['idempotent-replayed'];
+
+// What the ledger has of a request's body.
+const sha256 = (body) => createHash('sha256').update(body).digest('hex');
+async function shown({ answer }) {
+    const { args } = (await gw.admin.get(`/v1/effects/${answer.headers['semel-effect']}`)).json;
+    return Object.fromEntries(['form', 'body', 'body_sha256'].filter((name) => name in args).map((name) => [name, args[name]]));
+}
+
+// A form that some server may take for one with a large amount does not run unasked.
+async function asksFor(body, headers, target = fresh()) {
+    const { answer, asked } = await send(target, { proxy: 'large', body, headers });
+    assertProblem(answer, 403, 'AWAITING_APPROVAL');
+    assert.equal(asked, 0);
+}
 
 // One action twice with what differs: the second one's end.
 async function pair(first, second, more = {}) {
@@ -229,6 +248,27 @@ test('multipart counts by its parts: a new boundary is nothing, a file counts by
     assert.ok(ran(await pair(broken('one'), broken('two'))));
 });
 
+test('multipart with parameters that only some servers read counts by its bytes', async () => {
+    const inner = multipart('C', [['amount', '99999']]).body;
+    const typed = (type, parts) => ({ body: multipart('B', parts).body, headers: { 'content-type': type } });
+    const plain = 'multipart/form-data; boundary=B';
+    const forms = [
+        typed(plain, [['x', '99999', "; name*=utf-8''amount"], ['amount', '1']]),
+        typed(plain, [['x', '99999', '; name*0=amo; name*1=unt'], ['amount', '1']]),
+        typed(plain, [['=?utf-8?Q?amount?=', '99999'], ['amount', '1']]),
+        typed(`${plain}; boundary*=utf-8''C`, [['amount', '1'], ['note', `\r\n${inner}`]]),
+        typed(`${plain}; x=1`, [['amount', '1']]),
+        { body: 'amount=1', headers: { 'content-type': `${urlencoded['content-type']}; x*=utf-8''y` } },
+    ];
+    for (const form of forms) {
+        const sent = await send(fresh(), form);
+        assert.ok(ran(sent), sent.answer.text);
+        assert.deepEqual(await shown(sent), { body_sha256: sha256(form.body) });
+    }
+    await Promise.all(forms.map((form) => asksFor(form.body, form.headers)));
+    assert.ok(ran(await send(fresh(), { proxy: 'large', ...typed(`${plain}; charset=utf-8`, [['amount', '1']]) })));
+});
+
 test('gzip counts by what it holds, and arrives as it was sent', async () => {
     const pack = (text, level) => ({ body: zlib.gzipSync(text, { level }), headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' } });
     const [one, two] = [pack('{"a":1,"b":2}', 9), pack('{"b":2,"a":1}', 0)];
@@ -240,11 +280,59 @@ test('gzip counts by what it holds, and arrives as it was sent', async () => {
     assert.ok(ran(await pair(one, bomb)), 'a bomb counts by its bytes');
     const torn = { ...one, body: one.body.subarray(0, one.body.length - 4) };
     assert.ok(ran(await pair(one, torn)));
+    // The name of a file has room for text that nobody compares.
+    const named = Buffer.concat([one.body.subarray(0, 3), Buffer.from([8]), one.body.subarray(4, 10), Buffer.from('a.json\0'), one.body.subarray(10)]);
+    assert.ok(ran(await pair(one, { ...one, body: named })));
+});
+
+test('a form in a wrapping counts by its bytes, for some servers read the wrapping', async () => {
+    const form = 'amount=1';
+    const signed = { 'content-encoding': 'aws-chunked', 'x-amz-content-sha256': 'STREAMING-AWS4-HMAC-SHA256-PAYLOAD' };
+    const wrappings = [
+        [zlib.gzipSync(form), { 'content-encoding': 'gzip' }],
+        [`8;chunk-signature=1&amount=99999&z=\r\n${form}\r\n0;chunk-signature=0\r\n\r\n`, signed],
+        [`8;chunk-signature=1\r\n${form}\r\n0;chunk-signature=0\r\n\r\n`, signed],
+    ];
+    for (const [body, headers] of wrappings)
+        for (const type of [urlencoded['content-type'], 'multipart/form-data; boundary=one']) {
+            const sent = await send(fresh(), { body, headers: { 'content-type': type, ...headers } });
+            assert.ok(ran(sent), sent.answer.text);
+            assert.deepEqual(await shown(sent), { body_sha256: sha256(body) });
+            await asksFor(body, { 'content-type': type, ...headers });
+        }
+    await asksFor('amount=51', urlencoded);
+    assert.ok(ran(await send(fresh(), { proxy: 'large', body: form, headers: urlencoded })));
+});
+
+test('a form with a name that is also in the query counts by its bytes', async () => {
+    const parts = multipart('one', [['amount', '1']]);
+    const forms = [['amount=99999', { body: 'amount=1', headers: urlencoded }], ['x=1&Amoun%74=99999', { body: 'amount=1', headers: urlencoded }], ['amount=99999', parts]];
+    for (const [query, form] of forms) {
+        const sent = await send(`${fresh()}?${query}`, form);
+        assert.ok(ran(sent), sent.answer.text);
+        assert.deepEqual(await shown(sent), { body_sha256: sha256(form.body) });
+    }
+    await Promise.all(forms.map(([query, form]) => asksFor(form.body, form.headers, `${fresh()}?${query}`)));
+    assert.ok(ran(await send(`${fresh()}?amounts=99999`, { proxy: 'large', body: 'amount=1', headers: urlencoded })));
+});
+
+test('a request whose Connection takes away a header that decides is refused', async () => {
+    for (const name of ['content-type', 'Content-Encoding', 'content-language', 'content-md5', 'x-amz-content-sha256', 'X-Amz-Date', 'stripe-account', 'if-match',
+        'authorization', 'cookie', 'x-http-method-override', 'x-api-key'])
+        for (const proxy of ['api', 'reads']) {
+            const { answer, asked } = await send(fresh(), { proxy, body: {}, headers: { connection: `close,, ${name}` } });
+            assertProblem(answer, 400, 'BAD_ARGUMENTS', /Connection lists a header/);
+            assert.equal(asked, 0);
+        }
+    assertProblem((await send(fresh(), { proxy: 'listed', body: {}, headers: { connection: 'close, x-branch' } })).answer, 400, 'BAD_ARGUMENTS');
+    for (const connection of ['close', 'keep-alive, TE, X-Hop'])
+        assert.ok(ran(await send(fresh(), { body: {}, headers: { connection, 'x-hop': '1' } })), connection);
+    assert.equal(up.seen.at(-1).headers['x-hop'], undefined);
 });
 
 test('signed pieces count by what they hold only if the request says that they are signed', async () => {
     const pieces = (sizes, text, headers = {}) => ({
-        body: `${sizes.map((n, i) => `${n.toString(16)};chunk-signature=${i}\r\n${text.slice(0, n)}\r\n`).join('')}0;chunk-signature=x\r\n\r\n`,
+        body: `${sizes.map((n, i) => `${n.toString(16)};chunk-signature=${i}\r\n${text.slice(0, n)}\r\n`).join('')}0;chunk-signature=0\r\n\r\n`,
         headers: { 'content-encoding': 'aws-chunked', 'content-type': 'text/plain', ...headers },
     });
     const signed = { 'x-amz-content-sha256': 'STREAMING-AWS4-HMAC-SHA256-PAYLOAD' };
@@ -256,6 +344,11 @@ test('signed pieces count by what they hold only if the request says that they a
     const trailer = (text) => ({ ...one, body: one.body.replace(/\r\n$/, `${text}\r\n\r\n`) });
     assert.ok(replayed(await pair(trailer('x-amz-checksum-crc32:AAAA'), one)), 'a trailer of AWS does not');
     assert.ok(ran(await pair(pieces([2, 2], 'aaaa'), pieces([1, 3], 'aaaa'))), 'others may read the bytes as they are');
+    for (const text of ['&b=', ' ', ';b=1', 'g']) {
+        const more = { ...one, body: one.body.replace('chunk-signature=0', `chunk-signature=0${text}`) };
+        assert.ok(ran(await pair(one, more)), `more than a signature: ${text}`);
+    }
+    assert.ok(ran(await pair(one, trailer('x-amz-checksum-crc32:&b=1'))), 'more than a sum');
 });
 
 test('a proxy with and without a slash at its end is one path if the API gets the same bytes', async () => {
@@ -386,6 +479,9 @@ test('a read that a field makes a write of is refused', async () => {
         json(Buffer.from('{"_method":"DELETE"}', 'utf16le'), 'application/json; charset=utf-16'),
     ];
     for (const body of bodies) await refuses('/ok', body);
+    const parted = (more, name = 'x') => ({ ...multipart('one', [[name, 'DELETE', more]]), headers: { 'content-type': 'multipart/form-data; boundary=one' } });
+    for (const body of [parted("; name*=utf-8''_method"), parted("; name*=utf-8''%5Fmethod"), parted('; name*0=_met; name*1=hod'), parted("; name ='_method'"), parted('', '=?utf-8?Q?=5Fmethod?=')])
+        await refuses('/ok', body);
     await refuses('/ok', { method: 'GET', ...bodies[0] });
     // Other names pass, and so does what is said about the name.
     for (const target of ['/ok?method=x', '/ok?payment_method=card&_methods=1'])
@@ -393,6 +489,23 @@ test('a read that a field makes a write of is refused', async () => {
     const odd = (text) => json(`{"a":1,"a":2,"text":${JSON.stringify(text)}}`);
     for (const body of [json('{"tools":[{"_method":"DELETE"}]}'), json('method=x&payment_method=y', urlencoded['content-type']), odd('the field "_method" is one'), json('_method=1', 'text/plain')])
         assert.equal((await send('/ok', { proxy: 'reads', ...body })).asked, 1, String(body.body));
+});
+
+test('a read whose body some server takes for a form that names a method is refused', async () => {
+    const form = '_method=DELETE&x=1';
+    const mixed = { ...multipart('one', [['_method', 'DELETE']]), headers: { 'content-type': 'multipart/mixed; boundary=one' } };
+    for (const one of [
+        { body: form }, { body: form, headers: { 'content-type': '' } }, { body: form, headers: { 'content-type': 'none' } },
+        { body: form, headers: { 'content-type': 'text/plain', connection: 'close, content-type' } }, mixed,
+        { body: mixed.body, headers: { 'content-type': 'multipart/related; boundary=one' } },
+        { body: zlib.gzipSync('q=1'), headers: { ...urlencoded, 'content-encoding': 'gzip' } }, { body: zlib.gzipSync('q=1'), headers: { 'content-encoding': 'gzip' } },
+    ]) {
+        const { answer, asked } = await send('/ok', { proxy: 'reads', typed: false, ...one });
+        assertProblem(answer, 400, 'BAD_ARGUMENTS');
+        assert.equal(asked, 0);
+    }
+    for (const one of [{ body: 'q=1' }, { body: Buffer.from([0, 1, 2]) }, { ...mixed, body: multipart('one', [['q', '1']]).body }])
+        assert.equal((await send('/ok', { proxy: 'reads', typed: false, ...one })).asked, 1, String(one.body));
 });
 
 test('a secret in the query is stored nowhere, and still counts', async () => {
@@ -507,6 +620,17 @@ test('a state that is set: PUT A, PUT B, PUT A asks the API three times', async 
     }
 });
 
+test('a state that is set by two spellings of one path', async () => {
+    const target = fresh();
+    const set = (to, name) => send(`${target}/${name}`, { method: 'PUT', body: { to } });
+    assert.ok(ran(await set('A', 'x%28y%29')));
+    assert.ok(replayed(await set('A', 'x%28y%29')));
+    assert.ok(ran(await set('B', 'x(y)')));
+    assert.ok(ran(await set('A', 'x%28y%29')));
+    assert.ok(ran(await set('B', 'x%2528y%2529')));
+    assert.ok(replayed(await set('A', 'x%28y%29')), 'another name does not matter');
+});
+
 test('a state that may have been set: PUT A, PUT B without an answer, PUT A asks the API again', async () => {
     up.habit('half', (upstream, entry, response) => {
         if (JSON.parse(entry.body).to === 'B') return response.destroy();
@@ -549,6 +673,34 @@ test('a POST sets nothing, and a client that names its action is answered by it'
     assert.ok(ran(await put('A', `1 ${target}`)));
     assert.ok(ran(await put('B', `2 ${target}`)));
     assert.ok(replayed(await put('A', `1 ${target}`)));
+});
+
+// The pieces of YAML in docs/proxy.md: contracts, and parts of configurations.
+const pieces = [...fs.readFileSync(new URL('../../docs/proxy.md', import.meta.url), 'utf8').matchAll(/^```yaml\n(.*?)^```/gms)].map(([, text]) => text);
+const contracts = pieces.filter((text) => /^tools:/m.test(text));
+
+test('the contracts and configurations of docs/proxy.md are right', async () => {
+    assert.equal(pieces.length, 5);
+    for (const text of pieces) {
+        const file = newPath('piece.yaml');
+        const contract = contracts.includes(text);
+        fs.writeFileSync(file, contract ? text : `version: 1\nledger: "memory:"\ntokens: ${gw.tokens}\n${text}`);
+        const checked = semel(contract ? ['contract', 'check', file] : ['serve', '--config', file, '--check'], { env: { ...process.env, STRIPE_KEY: 'x' } });
+        assert.equal(checked.status, 0, `${checked.stdout}${checked.stderr}${text}`);
+    }
+});
+
+test('in the contracts of docs/proxy.md a path is a read, but not for PUT, PATCH and DELETE', async () => {
+    for (const [contract, read] of [[contracts[0], '/v1/quotes/7'], [contracts[1], '/api/token']]) {
+        const own = await Gateway.start({ config: { proxies: { shop: { url: up.url, timeout: '1s' } } }, contract });
+        const ask = (method, target, amount) => own.agent.request(method, `/proxy/shop${target}`, { amount }, { headers: { 'semel-scope': 'shop/identity' } });
+        const effect = (answer) => answer.headers['semel-effect'];
+        assert.equal(effect(await ask('POST', read, 1)), undefined);
+        for (const method of ['PUT', 'PATCH', 'DELETE']) assert.ok(effect(await ask(method, read, 1)), `${method} ${read}`);
+        assert.ok(effect(await ask('POST', '/other', 1)));
+        if (contract === contracts[0]) assertProblem(await ask('DELETE', read, 50_001), 403, 'AWAITING_APPROVAL');
+        assert.equal((await own.stop()).code, 0);
+    }
 });
 
 await run();

@@ -3,13 +3,18 @@
 
 #include "unit.h"
 
-static bool reads(sm_arena *a, const char *form)
+static bool reads_with(sm_arena *a, const char *query, const char *form)
 {
     sm_buf out;
     sm_buf_init(&out, SM_ARENA_MAX);
-    bool right = gw_form_urlencoded(a, sm_str_from(form), &out);
+    bool right = gw_form_urlencoded(a, sm_str_from(query), sm_str_from(form), &out);
     sm_buf_fini(&out);
     return right;
+}
+
+static bool reads(sm_arena *a, const char *form)
+{
+    return reads_with(a, "", form);
 }
 
 static void names_that_all_servers_read_alike_are_fields(void **state)
@@ -59,6 +64,36 @@ static void names_that_some_server_takes_for_one_are_not(void **state)
         expect(!reads(*state, forms[i]), "%s", forms[i]);
 }
 
+static void a_name_that_is_in_the_query_too_is_not_a_field(void **state)
+{
+    static const struct {
+        const char *query, *form;
+        bool right;
+    } rows[] = {
+        {"b=2", "a=1", true},
+        {"a.b=1&a_b=2&b[c]=1&b=2", "a=1&c=1", true},
+        {"&&", "a=1", true},
+        {"a=2", "a=1", false},
+        {"a", "a=1", false},
+        {"x=1&%61=2", "a=1", false},
+        {"x=1;a=2", "a=1", false},
+        {"A=2", "a=1", false},
+        {"a[]=2", "a=1", false},
+        {"a=2", "a[b]=1", false},
+        {"a[b]=2", "a=1", false},
+        {"a=2&a[b]=2", "a[c]=1", false},
+        {"a=2&a=2", "0=1&a=1&b=1", false},
+        {"b=2&b[c]=1", "a=1&b[d]=1", false},
+        {"a[b]=2&a[d]=2", "a[c]=1", true},
+        {"a%00=2", "b=1", false},
+        {"a%ff=2", "b=1", false},
+        {"x[=2", "b=1", false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        expect(reads_with(*state, rows[i].query, rows[i].form) == rows[i].right, "?%s %s",
+               rows[i].query, rows[i].form);
+}
+
 static void more_fields_than_some_servers_read_are_not_a_form(void **state)
 {
     sm_buf body, out;
@@ -66,11 +101,84 @@ static void more_fields_than_some_servers_read_are_not_a_form(void **state)
     sm_buf_init(&out, SM_ARENA_MAX);
     for (int i = 0; i < 1000; i++)
         sm_buf_printf(&body, "f%d=1&", i);
-    assert_true(gw_form_urlencoded(*state, sm_buf_view(&body), &out));
+    assert_true(gw_form_urlencoded(*state, SM_STR(""), sm_buf_view(&body), &out));
     sm_buf_text(&body, "one=1");
-    assert_false(gw_form_urlencoded(*state, sm_buf_view(&body), &out));
+    assert_false(gw_form_urlencoded(*state, SM_STR(""), sm_buf_view(&body), &out));
     sm_buf_fini(&body);
     sm_buf_fini(&out);
+}
+
+static void a_boundary_that_servers_may_read_otherwise_is_none(void **state)
+{
+    static const struct {
+        const char *type, *boundary; /* NULL: absent */
+    } rows[] = {
+        {"multipart/form-data; boundary=x", "x"},
+        {"multipart/form-data;charset=UTF-8;Boundary=\"x;y z\"", "x;y z"},
+        {"multipart/form-data", NULL},
+        {"multipart/form-data; boundary=", NULL},
+        {"multipart/form-data; boundary=\"\"", NULL},
+        {"multipart/form-data; boundary=x; boundary=x", NULL},
+        {"multipart/form-data; boundary=x; boundary*=utf-8''y", NULL},
+        {"multipart/form-data; boundary=x; boundary*0=y", NULL},
+        {"multipart/form-data; boundary=x; boundary =y", NULL},
+        {"multipart/form-data; boundary=x; a=1", NULL},
+        {"multipart/form-data; boundary=x; charset=utf-7", NULL},
+        {"multipart/form-data; boundary=x; charset=utf-8; charset=utf-7", NULL},
+        {"multipart/form-data; boundary='x'", NULL},
+        {"multipart/form-data; boundary=x y", NULL},
+        {"multipart/form-data; boundary=x,y", NULL},
+        {"multipart/form-data; boundary=\"=?utf-8?Q?x?=\"", NULL},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        sm_str found = gw_form_boundary(*state, sm_str_from(rows[i].type));
+        expect((found.p == NULL) == (rows[i].boundary == NULL), "%s", rows[i].type);
+        if (rows[i].boundary != NULL)
+            expect_text(found, rows[i].boundary);
+    }
+}
+
+static bool reads_part(sm_arena *a, const char *head)
+{
+    sm_digest digest;
+    sm_buf out;
+    sm_str body = sm_arena_printf(a, "--b\r\n%s\r\n\r\n1\r\n--b--\r\n", head);
+    assert_int_equal(sm_digest_init(&digest), SM_OK);
+    sm_buf_init(&out, SM_ARENA_MAX);
+    bool right = gw_form_multipart(a, &digest, SM_STR(""), body, SM_STR("b"), &out);
+    sm_buf_fini(&out);
+    sm_digest_fini(&digest);
+    return right;
+}
+
+static void a_part_whose_name_servers_may_read_otherwise_is_not_a_field(void **state)
+{
+#define PART "Content-Disposition: form-data; name=\"x\""
+    static const char *const right[] = {
+        PART,
+        "content-disposition:form-data;NAME=x",
+        PART "; filename=\"it's.txt\"\r\nContent-Type: text/plain; charset=utf-8",
+    };
+    static const char *const odd[] = {
+        PART "; name*=utf-8''amount",
+        PART "; name*0=amo; name*1=unt",
+        PART "; filename*=utf-8''a",
+        PART "; name =amount",
+        PART "; name=amount",
+        PART "; y='; name=amount; z='",
+        "Content-Disposition: form-data; name='amount'",
+        "Content-Disposition: form-data; name=a b",
+        "Content-Disposition: form-data; name=\"=?utf-8?Q?amount?=\"",
+        "Content-Disposition: form-dataname=x",
+        PART "\r\nContent-Disposition : form-data; name=\"amount\"",
+        PART "\r\nX-A: 1\nContent-Disposition: form-data; name=\"amount\"",
+        PART "\r\n folded: 1",
+    };
+#undef PART
+    for (size_t i = 0; i < COUNT(right); i++)
+        expect(reads_part(*state, right[i]), "%s", right[i]);
+    for (size_t i = 0; i < COUNT(odd); i++)
+        expect(!reads_part(*state, odd[i]), "%s", odd[i]);
 }
 
 static void a_dropped_parameter_leaves_the_others(void **state)
@@ -97,7 +205,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         with_arena(names_that_all_servers_read_alike_are_fields),
         with_arena(names_that_some_server_takes_for_one_are_not),
+        with_arena(a_name_that_is_in_the_query_too_is_not_a_field),
         with_arena(more_fields_than_some_servers_read_are_not_a_form),
+        with_arena(a_boundary_that_servers_may_read_otherwise_is_none),
+        with_arena(a_part_whose_name_servers_may_read_otherwise_is_not_a_field),
         with_arena(a_dropped_parameter_leaves_the_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

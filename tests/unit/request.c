@@ -78,11 +78,29 @@ static void secrets_in_a_query_are_marked_and_nothing_else_changes(void **state)
         expect_text(sm_query_redact(*state, sm_str_from(rows[i].query)), rows[i].stored);
 }
 
+static void two_spellings_of_a_path_are_one(void **state)
+{
+    static const struct {
+        const char *path, *plain;
+    } rows[] = {
+        {"", ""},
+        {"/items/x(y)", "/items/x(y)"},
+        {"/items/x%28y%29", "/items/x(y)"},
+        {"/a%2fb%7e", "/a/b~"},
+        {"/%c3%a4%20%0a%7f", "/%C3%A4%20%0A%7F"},
+        {"/%2541%25", "/%2541%25"},
+        {"/%zz%4%", "/%zz%4%"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        expect_text(sm_path_plain(*state, sm_str_from(rows[i].path)), rows[i].plain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_field_that_names_a_method_is_found_in_every_spelling),
         with_arena(a_request_sets_its_path_by_any_method_that_it_names),
+        with_arena(two_spellings_of_a_path_are_one),
         with_arena(secrets_in_a_query_are_marked_and_nothing_else_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
