@@ -13,7 +13,7 @@ const root = process.env.SEMEL_ROOT ?? path.resolve('.');
 const up = await Upstream.start();
 const contract = shop(up, {
     'look.*': { class: 'read', description: 'Looks.' },
-    lease: { class: 'write', lease: '100ms', barrier: 'off' },
+    lease: { class: 'write', lease: '1m', barrier: 'off' },
     sized: { class: 'write', variants: [{ when: [{ field: '/size', equals: 1 }], class: 'irreversible' }] },
 });
 // An MCP server that says yes to everything.
