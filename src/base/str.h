@@ -27,4 +27,12 @@ static inline bool sm_str_is(sm_str a, const char *text)
     return sm_str_eq(a, sm_str_from(text));
 }
 
+/* The value of a hexadecimal digit; -1 if it is not one. */
+static inline int sm_hex_digit(char c)
+{
+    return c >= '0' && c <= '9'                     ? c - '0'
+           : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                    : -1;
+}
+
 #endif

@@ -4,7 +4,7 @@
 #include "json/diff.h"
 #include "json/number.h"
 
-enum { EQUALS = 1, IN = 2, OVER = 4, UNDER = 8, MATCHES = 16, EXISTS = 32 };
+enum { EQUALS = 1, IN = 2, OVER = 4, UNDER = 8, MATCHES = 16, BEGINS = 32, EXISTS = 64 };
 
 /* An amount to compare with. One that is written as a string also compares with strings. */
 typedef struct bound {
@@ -19,6 +19,7 @@ struct sm_condition {
     bound over;
     bound under;
     const sm_pattern *matches;
+    const sm_json *begins; /* a list of texts */
     bool exists;
     unsigned operators;
 };
@@ -58,6 +59,19 @@ static void read_matches(sm_loader *l, const sm_json *value, void *out)
     *(const sm_pattern **)out = sm_read_pattern(l, value, true);
 }
 
+static void read_begins(sm_loader *l, const sm_json *value, void *out)
+{
+    bool right = value->type == SM_JSON_ARRAY && value->len > 0;
+    const sm_json *item = value + 1;
+    for (uint32_t i = 0; right && i < value->len; i++, item = sm_json_next(item))
+        right = item->type == SM_JSON_STRING && item->len > 0;
+    if (right)
+        *(const sm_json **)out = value;
+    else
+        sm_complain(l, value, "begins: expected a list of texts such as [query, \"{\"], found %s",
+                    value->type == SM_JSON_ARRAY ? "another one" : sm_found(l, value));
+}
+
 static const sm_field condition_fields[] = {
     {"field", SM_KIND_POINTER, SM_FIELD(sm_condition, field), .flags = SM_FIELD_REQUIRED},
     {"equals", SM_KIND_CUSTOM, SM_FIELD(sm_condition, equals), .read = read_any},
@@ -65,6 +79,7 @@ static const sm_field condition_fields[] = {
     {"over", SM_KIND_CUSTOM, SM_FIELD(sm_condition, over), .read = read_bound},
     {"under", SM_KIND_CUSTOM, SM_FIELD(sm_condition, under), .read = read_bound},
     {"matches", SM_KIND_CUSTOM, SM_FIELD(sm_condition, matches), .read = read_matches},
+    {"begins", SM_KIND_CUSTOM, SM_FIELD(sm_condition, begins), .read = read_begins},
     {"exists", SM_KIND_SWITCH, SM_FIELD(sm_condition, exists)},
 };
 #define CONDITION_FIELDS (sizeof condition_fields / sizeof condition_fields[0])
@@ -89,8 +104,8 @@ static bool read_condition(sm_loader *l, const sm_json *item, sm_condition *c)
         return false;
     if (c->operators == 0) {
         sm_complain(l, item,
-                    "a condition needs an operator: equals, in, over, under, matches or "
-                    "exists");
+                    "a condition needs an operator: equals, in, over, under, matches, "
+                    "begins or exists");
         return false;
     }
     if (c->operators & EXISTS && !c->exists && c->operators != EXISTS) {
@@ -154,6 +169,18 @@ static int compare_to(const sm_json *v, const bound *b, bool *unknown)
     return *unknown ? 0 : sm_decimal_compare(&d, &b->value);
 }
 
+/* Blanks in front do not count. */
+static bool begins_with(sm_str text, const sm_json *list)
+{
+    while (text.n > 0 && memchr(" \t\r\n", text.p[0], 4) != NULL)
+        text = (sm_str){text.p + 1, text.n - 1};
+    const sm_json *item = list + 1;
+    bool begins = false;
+    for (uint32_t i = 0; i < list->len && !begins; i++, item = sm_json_next(item))
+        begins = text.n >= item->len && memcmp(text.p, item->text, item->len) == 0;
+    return begins;
+}
+
 /* Whether one operator holds of a value that is there. */
 static bool operator_holds(const sm_condition *c, unsigned op, const sm_json *v, bool unknown)
 {
@@ -171,6 +198,10 @@ static bool operator_holds(const sm_condition *c, unsigned op, const sm_json *v,
         odd = v->type != SM_JSON_STRING || !sm_pattern_can(sm_json_text(v));
         holds = !odd && sm_pattern_matches(c->matches, sm_json_text(v));
         break;
+    case BEGINS:
+        odd = v->type != SM_JSON_STRING;
+        holds = !odd && begins_with(sm_json_text(v), c->begins);
+        break;
     default: break;
     }
     return odd ? unknown : holds;
@@ -183,7 +214,7 @@ static bool condition_holds(const sm_condition *c, const sm_json *document, bool
         return false;
     if (v == NULL)
         return c->operators == EXISTS || unknown;
-    for (unsigned op = EQUALS; op <= MATCHES; op <<= 1) {
+    for (unsigned op = EQUALS; op < EXISTS; op <<= 1) {
         if (c->operators & op && !operator_holds(c, op, v, unknown))
             return false;
     }

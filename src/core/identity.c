@@ -81,6 +81,7 @@ static sm_err settle_arguments(sm_arena *a, const sm_contract *c, const sm_json 
 static const sm_pointer http_named[] = {HTTP_PART("method"), HTTP_PART("path"),
                                         HTTP_PART("headers")};
 static const sm_pointer http_beside[] = {HTTP_PART("other_headers"), HTTP_PART("loose_headers")};
+static const sm_pointer http_part[] = {HTTP_PART("path"), HTTP_PART("query")}; /* of an upload */
 static const sm_pointer http_matched[] = {HTTP_PART("headers"), HTTP_PART("other_headers")};
 
 /* Whether it is, or holds, or is in, a part that no contract takes out of a request's key. */
@@ -147,9 +148,14 @@ static sm_err project(sm_arena *a, const sm_contract *c, sm_identity *out, sm_fa
 static const sm_resource_rule *resource_rule(sm_arena *a, const sm_identity *id)
 {
     static const sm_resource_rule path = {.fields = {.v = &http_named[1], .n = 1}};
+    static const sm_resource_rule part = {.fields = {.v = http_part, .n = 2}};
     if (id->contract->resource.fields.n > 0)
         return &id->contract->resource;
-    return id->http && sm_request_sets_path(a, id->filled) ? &path : NULL;
+    switch (id->http ? sm_request_acts(a, id->filled) : SM_ACTS_ON_NOTHING) {
+    case SM_ACTS_ON_PATH: return &path;
+    case SM_ACTS_ON_PART: return &part;
+    default: return NULL;
+    }
 }
 
 /* The value of a resource's field. Two spellings of a request's path name one thing, although they

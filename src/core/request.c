@@ -33,13 +33,6 @@ static bool next_pair(sm_str *rest, pair *out)
     return true;
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'                     ? c - '0'
-           : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
-                                                    : -1;
-}
-
 /* Decodes a name or value as lenient servers do: what is not an escape stays. Absent if there is no
  * memory. */
 static sm_str decode(sm_arena *a, sm_str from)
@@ -47,9 +40,9 @@ static sm_str decode(sm_arena *a, sm_str from)
     char *to = sm_arena_alloc(a, from.n + 1);
     size_t n = 0;
     for (size_t i = 0; to != NULL && i < from.n; i++) {
-        bool escape = from.p[i] == '%' && i + 2 < from.n && hex_digit(from.p[i + 1]) >= 0 &&
-                      hex_digit(from.p[i + 2]) >= 0;
-        to[n++] = escape ? (char)(hex_digit(from.p[i + 1]) * 16 + hex_digit(from.p[i + 2]))
+        bool escape = from.p[i] == '%' && i + 2 < from.n && sm_hex_digit(from.p[i + 1]) >= 0 &&
+                      sm_hex_digit(from.p[i + 2]) >= 0;
+        to[n++] = escape ? (char)(sm_hex_digit(from.p[i + 1]) * 16 + sm_hex_digit(from.p[i + 2]))
                   : from.p[i] == '+' ? ' '
                                      : from.p[i];
         i += escape ? 2 : 0;
@@ -160,23 +153,24 @@ bool sm_request_overrides(sm_arena *a, const sm_json *request)
     return names_method(&(search){.arena = a}, request);
 }
 
-/* A request of S3 about an upload in parts, which has its id in the query. */
-static bool is_upload(sm_str query)
+static bool has_name(sm_str query, const char *name)
 {
     pair p;
     while (next_pair(&query, &p))
-        if (sm_str_is(p.name, "uploadId") && p.value.p != NULL)
+        if (sm_str_is(p.name, name))
             return true;
     return false;
 }
 
-bool sm_request_sets_path(sm_arena *a, const sm_json *request)
+sm_acts sm_request_acts(sm_arena *a, const sm_json *request)
 {
     static const char *const setting[] = {"PUT", "PATCH", "DELETE", NULL};
-    static const char *const completing[] = {"POST", NULL};
-    bool upload = is_upload(text_of(request, "query"));
-    search s = {.arena = a, .methods = upload ? completing : setting};
-    return is_method(text_of(request, "method"), s.methods) || names_method(&s, request);
+    sm_str query = text_of(request, "query"), method = text_of(request, "method");
+    if (is_method(method, setting) || names_method(&(search){a, setting}, request))
+        return has_name(query, "uploadId") && has_name(query, "partNumber") ? SM_ACTS_ON_PART
+                                                                            : SM_ACTS_ON_PATH;
+    bool upload = has_name(query, "uploads") || has_name(query, "uploadId");
+    return sm_str_is(method, "POST") && upload ? SM_ACTS_ON_PATH : SM_ACTS_ON_NOTHING;
 }
 
 sm_str sm_path_plain(sm_arena *a, sm_str path)
@@ -185,9 +179,9 @@ sm_str sm_path_plain(sm_arena *a, sm_str path)
     char *to = sm_arena_alloc(a, path.n + SM_TEXT_PAD);
     size_t n = 0;
     for (size_t i = 0; to != NULL && i < path.n; i++) {
-        bool escape = path.p[i] == '%' && i + 2 < path.n && hex_digit(path.p[i + 1]) >= 0 &&
-                      hex_digit(path.p[i + 2]) >= 0;
-        int c = escape ? hex_digit(path.p[i + 1]) * 16 + hex_digit(path.p[i + 2]) : path.p[i];
+        bool escape = path.p[i] == '%' && i + 2 < path.n && sm_hex_digit(path.p[i + 1]) >= 0 &&
+                      sm_hex_digit(path.p[i + 2]) >= 0;
+        int c = escape ? sm_hex_digit(path.p[i + 1]) * 16 + sm_hex_digit(path.p[i + 2]) : path.p[i];
         if (escape && (c <= ' ' || c >= 0x7F || c == '%')) {
             to[n++] = '%';
             to[n++] = digits[c / 16];

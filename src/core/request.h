@@ -25,9 +25,14 @@ bool sm_query_next(sm_arena *a, sm_str *rest, sm_str *name);
 bool sm_query_overrides(sm_arena *a, sm_str query);
 bool sm_request_overrides(sm_arena *a, const sm_json *request);
 
-/* Whether a request sets what its path names, by its method or by one that it names beside it. A
- * part of an upload (S3) sets nothing; the POST that completes it does. */
-bool sm_request_sets_path(sm_arena *a, const sm_json *request);
+/* What a request acts on.
+ *
+ * PUT, PATCH and DELETE set what their path names, also if they are named beside another method. An
+ * upload in parts (S3) is begun, completed and aborted by requests that do so too: each of them
+ * ends what the earlier ones of its path answer, so that a new upload does not get the id of an old
+ * one. Its parts are PUTs, and each sets what path and query name. */
+typedef enum sm_acts { SM_ACTS_ON_NOTHING, SM_ACTS_ON_PATH, SM_ACTS_ON_PART } sm_acts;
+sm_acts sm_request_acts(sm_arena *a, const sm_json *request);
 
 /* A path as servers read it: what is percent-encoded without need is decoded. Blanks, control and
  * other characters that a path cannot have stay encoded, and so does the percent sign. Absent if

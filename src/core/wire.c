@@ -304,28 +304,63 @@ bool sm_header_method(sm_str name)
 
 /* ---- paths -----------------------------------------------------------------------------------*/
 
-/* Takes one character off, given as it is or percent-encoded. Some servers decode twice, so the
- * percent sign may be encoded too, however often. */
-static bool take(sm_str *s, char plain, const char *code)
+/* Where an escape goes on behind its percent sign; 0: none begins here. Some servers decode twice,
+ * so the percent sign may be encoded too, however often. */
+static size_t behind_percent(sm_str s)
 {
-    if (s->n > 0 && s->p[0] == plain) {
+    size_t n = s.n > 0 && s.p[0] == '%';
+    while (n > 0 && s.n > n + 2 && memcmp(s.p + n, "25", 2) == 0)
+        n += 2;
+    return n;
+}
+
+/* Takes one escape off: *byte is what it stands for. */
+static bool take_escape(sm_str *s, unsigned *byte)
+{
+    size_t n = behind_percent(*s);
+    if (n == 0 || s->n < n + 2 || sm_hex_digit(s->p[n]) < 0 || sm_hex_digit(s->p[n + 1]) < 0)
+        return false;
+    *byte = (unsigned)(sm_hex_digit(s->p[n]) * 16 + sm_hex_digit(s->p[n + 1]));
+    *s = (sm_str){s->p + n + 2, s->n - n - 2};
+    return true;
+}
+
+/* Takes one character off, given as it is or percent-encoded. */
+static bool take(sm_str *s, char c)
+{
+    sm_str rest = *s;
+    unsigned byte;
+    if (s->n > 0 && s->p[0] == c) {
         *s = (sm_str){s->p + 1, s->n - 1};
         return true;
     }
-    size_t n = 1;
-    while (s->n > n + 2 && s->p[0] == '%' && memcmp(s->p + n, "25", 2) == 0)
-        n += 2;
-    if (s->n >= n + 2 && s->p[0] == '%' && strncasecmp(s->p + n, code, 2) == 0) {
-        *s = (sm_str){s->p + n + 2, s->n - n - 2};
-        return true;
-    }
-    return false;
+    if (!take_escape(&rest, &byte) || byte != (unsigned char)c)
+        return false;
+    *s = rest;
+    return true;
 }
 
 /* Some servers decode before they split. */
 static bool take_slash(sm_str *s)
 {
-    return take(s, '/', "2f") || take(s, '\\', "5c");
+    return take(s, '/') || take(s, '\\');
+}
+
+/* Whether a path begins with an escape that no client needs, and that some servers take for a dot,
+ * a slash or the end of the path: NUL, a character in more bytes of UTF-8 than it has, or one that
+ * is written like %u002E. */
+static bool is_deceptive(sm_str at)
+{
+    unsigned first, second = 0;
+    size_t n = behind_percent(at);
+    if (n > 0 && at.n > n + 2 && (at.p[n] | 0x20) == 'u')
+        return sm_hex_digit(at.p[n + 1]) >= 0 && sm_hex_digit(at.p[n + 2]) >= 0;
+    if (!take_escape(&at, &first))
+        return false;
+    take_escape(&at, &second);
+    return first == 0 || first == 0xC0 || first == 0xC1 ||
+           (first == 0xE0 && second >= 0x80 && second < 0xA0) ||
+           (first == 0xF0 && second >= 0x80 && second < 0x90);
 }
 
 bool sm_path_stays(sm_str path)
@@ -336,15 +371,18 @@ bool sm_path_stays(sm_str path)
             return false;
     }
     for (sm_str rest = path; rest.n > 0;) {
+        if (is_deceptive(rest))
+            return false;
         if (!take_slash(&rest)) {
             rest = (sm_str){rest.p + 1, rest.n - 1};
             continue;
         }
         sm_str segment = rest;
         unsigned dots = 0;
-        while (dots < 3 && take(&segment, '.', "2e"))
+        while (dots < 3 && take(&segment, '.'))
             dots++;
-        bool over = segment.n == 0 || take(&segment, ';', "3b") || take_slash(&segment);
+        bool over = segment.n == 0 || take(&segment, ';') || take(&segment, '?') ||
+                    take(&segment, '#') || take(&segment, ' ') || take_slash(&segment);
         if ((dots == 1 || dots == 2) && over)
             return false;
     }

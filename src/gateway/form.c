@@ -111,13 +111,6 @@ static bool finish(fields *f, bool right, sm_buf *out)
 
 /* ---- urlencoded ------------------------------------------------------------------------------*/
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'                     ? c - '0'
-           : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
-                                                    : -1;
-}
-
 /* Decodes a name or value. False if an escape is malformed, or the result is not UTF-8. */
 static bool decode(sm_arena *a, sm_str from, sm_str *out)
 {
@@ -128,8 +121,8 @@ static bool decode(sm_arena *a, sm_str from, sm_str *out)
     for (size_t i = 0; i < from.n; i++) {
         char c = from.p[i];
         if (c == '%') {
-            int high = i + 2 < from.n ? hex_digit(from.p[i + 1]) : -1;
-            int low = high < 0 ? -1 : hex_digit(from.p[i + 2]);
+            int high = i + 2 < from.n ? sm_hex_digit(from.p[i + 1]) : -1;
+            int low = high < 0 ? -1 : sm_hex_digit(from.p[i + 2]);
             if (low < 0)
                 return false;
             c = (char)(high * 16 + low);
@@ -460,7 +453,7 @@ static bool is_signature(sm_str extension)
     const size_t n = sizeof name - 1;
     bool right = extension.n > n && memcmp(extension.p, name, n) == 0;
     for (size_t i = n; right && i < extension.n; i++)
-        right = hex_digit(extension.p[i]) >= 0;
+        right = sm_hex_digit(extension.p[i]) >= 0;
     return right || extension.n == 0;
 }
 
@@ -501,10 +494,10 @@ bool gw_unpack_aws(sm_str body, sm_buf *out)
         if (end == NULL)
             return false;
         size_t line = (size_t)(end - body.p), size = 0, i = 0;
-        for (; i < line && hex_digit(body.p[i]) >= 0; i++) {
+        for (; i < line && sm_hex_digit(body.p[i]) >= 0; i++) {
             if (size > SIZE_MAX >> 8)
                 return false;
-            size = size * 16 + (size_t)hex_digit(body.p[i]);
+            size = size * 16 + (size_t)sm_hex_digit(body.p[i]);
         }
         if (i == 0 || !is_signature((sm_str){body.p + i, line - i}))
             return false;

@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/digest.h"
+#include "json/json.h"
 
 /* Appends the fields as a JSON object: a text, null for a name without a value, a list where a name
  * is there several times. False if the body cannot be read so, or not be shown: then `out` is as
@@ -35,8 +36,9 @@ sm_str gw_parameter_drop(sm_arena *a, sm_str value, const char *name);
 
 /* Whether all servers take these names, which are different and in UTF-8, for different ones, and
  * none reads them by their order; and whether no server takes one of them for a name of the query
- * (form_name.c). */
+ * (form_name.c). The same of the names of a JSON object, which is about the query only. */
 bool gw_form_names_clear(sm_arena *a, sm_str query, const sm_str *names, size_t n);
+bool gw_json_names_clear(sm_arena *a, sm_str query, const sm_json *object);
 
 /* What is packed in a body with Content-Encoding gzip, or signed piece by piece (aws-chunked).
  * False if it is not so, or more than `out` holds, or the wrapping has room for other text: a name

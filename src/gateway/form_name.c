@@ -5,7 +5,7 @@
  * or a blank for an underscore and drops blanks in front, others ignore case. Two different names
  * that some server takes for one are a clash: the order of fields decides then what that server
  * reads, and servers disagree. A name of the form that is also in the query is a clash, too: one
- * server takes the value of the form, another that of the query.
+ * server takes the value of the form, another that of the query. So it is with JSON.
  */
 #include <stdlib.h>
 
@@ -96,7 +96,8 @@ static bool read_query(sm_arena *a, sm_str query, reading *all, size_t *n)
     return true;
 }
 
-bool gw_form_names_clear(sm_arena *a, sm_str query, const sm_str *names, size_t n)
+/* `alone`: whether the names are also to be clear beside each other. */
+static bool names_clear(sm_arena *a, sm_str query, const sm_str *names, size_t n, bool alone)
 {
     size_t room = n + (query.n > 0);
     for (size_t i = 0; i < query.n; i++)
@@ -112,7 +113,7 @@ bool gw_form_names_clear(sm_arena *a, sm_str query, const sm_str *names, size_t 
      * are not inside of another. Names of the query may be inside of each other. */
     const reading *form = NULL, *asked = NULL;
     for (size_t i = 0; clear && i < n; i++) {
-        bool in_form = form != NULL && covers(form, &all[i]);
+        bool in_form = form != NULL && covers(form, &all[i]) && (alone || all[i].query);
         bool in_query = asked != NULL && covers(asked, &all[i]);
         clear = !in_form && (all[i].query || !in_query);
         if (all[i].query && !in_query)
@@ -121,4 +122,20 @@ bool gw_form_names_clear(sm_arena *a, sm_str query, const sm_str *names, size_t 
             form = &all[i];
     }
     return clear;
+}
+
+bool gw_form_names_clear(sm_arena *a, sm_str query, const sm_str *names, size_t n)
+{
+    return names_clear(a, query, names, n, true);
+}
+
+bool gw_json_names_clear(sm_arena *a, sm_str query, const sm_json *object)
+{
+    if (query.n == 0 || object->type != SM_JSON_OBJECT)
+        return true;
+    sm_str *names = sm_arena_alloc(a, object->len * sizeof *names + 1);
+    const sm_json *name = object + 1;
+    for (uint32_t i = 0; names != NULL && i < object->len; i++, name = sm_json_next(name + 1))
+        names[i] = sm_json_text(name);
+    return names != NULL && names_clear(a, query, names, object->len, false);
 }

@@ -4,10 +4,11 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
-#include <strings.h>
 
 #include "base/limits.h"
+#include "core/wire.h"
 #include "gateway/metrics.h"
+#include "gateway/returned.h"
 #include "gateway/run.h"
 
 static pthread_key_t own_key;
@@ -45,23 +46,40 @@ gw_own *gw_own_get(void)
 
 static void set_header(sm_work *w, gw_request *r, sm_str name, sm_str value, sm_str *type)
 {
-    sm_str field = sm_arena_text(&w->call, name), text = sm_arena_text(&w->call, value);
-    if (field.p == NULL || text.p == NULL)
-        return;
-    if (strcasecmp(field.p, "content-type") == 0)
-        *type = text;
+    if (sm_header_is(name, SM_STR("Content-Type")))
+        *type = sm_arena_text(&w->call, value);
     else
-        gw_set(r, field.p, text);
+        gw_returned_put(r, name, value);
+}
+
+/* The recorded headers as an object; NULL: there are none. */
+static const sm_json *read_headers(const semel_answer *a)
+{
+    sm_work *w = a->work;
+    const sm_json *headers = NULL;
+    bool read = a->outcome.headers.p != NULL &&
+                sm_json_read(&w->call, a->outcome.headers, &sm_json_default_limits, &headers,
+                             NULL) == SM_OK;
+    return read && headers->type == SM_JSON_OBJECT ? headers : NULL;
+}
+
+sm_str gw_recorded_find(const semel_answer *a, sm_str wanted)
+{
+    const sm_json *headers = read_headers(a);
+    if (headers == NULL)
+        return (sm_str){0};
+    const sm_json *name = headers + 1;
+    for (uint32_t i = 0; i < headers->len; i++, name = sm_json_next(name + 1))
+        if (sm_header_is(sm_json_text(name), wanted) && name[1].type == SM_JSON_STRING)
+            return sm_json_text(name + 1);
+    return (sm_str){0};
 }
 
 static void set_headers(gw_request *r, const semel_answer *a, sm_str *type)
 {
     sm_work *w = a->work;
-    const sm_json *headers = NULL;
-    if (a->outcome.headers.p == NULL ||
-        sm_json_read(&w->call, a->outcome.headers, &sm_json_default_limits, &headers, NULL) !=
-            SM_OK ||
-        headers->type != SM_JSON_OBJECT)
+    const sm_json *headers = read_headers(a);
+    if (headers == NULL)
         return;
     const sm_json *name = headers + 1;
     for (uint32_t i = 0; i < headers->len; i++, name = sm_json_next(name + 1)) {

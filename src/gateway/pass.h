@@ -16,9 +16,9 @@ sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api 
 sm_err gw_proxy_args(const gw_request *r, sm_arena *a, const gw_upstream_api *api,
                      const sm_http_field *headers, size_t n, sm_str path, sm_str *out);
 
-/* Takes the headers out of a request that the configuration ignores, of the first *given: all but
- * credentials, without which the API would refuse it. Cookies go. Whether there were any
- * (proxy_headers.c). */
+/* Takes headers out of a request, of the first *given: those that the configuration ignores, but
+ * credentials, without which the API would refuse it, except for cookies; and those that only say
+ * how it came here. Whether there were any (proxy_headers.c). */
 bool gw_proxy_leave(const gw_upstream_api *api, sm_upstream_call *up, size_t *given);
 
 /* Whether a header of this name decides how a body is read, or is part of the request's identity

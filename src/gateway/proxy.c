@@ -20,6 +20,8 @@
 #include "core/wire.h"
 #include "gateway/body.h"
 #include "gateway/pass.h"
+#include "gateway/redirect.h"
+#include "gateway/returned.h"
 #include "gateway/run.h"
 
 #define WAIT_BEYOND_MS 30000 /* how long a client may wait for more than one exchange */
@@ -70,9 +72,36 @@ static bool find_scope(gw_request *r, sm_arena *a, sm_str *out)
 
 /* ---- the run ---------------------------------------------------------------------------------*/
 
+/* Whether the API sends a write to a place that is not behind the proxy. Then the client is told so
+ * instead. */
+static bool refuse_redirect(const gw_run *run, gw_request *r, const semel_answer *a)
+{
+    int status = a->outcome.status;
+    if (a->verdict == SEMEL_REFUSED || !a->has_outcome || status < 300 || status > 399)
+        return false;
+    sm_str location = run->gives ? gw_returned_find(sm_buf_view(&run->given), SM_STR("Location"))
+                                 : gw_recorded_find(a, SM_STR("Location"));
+    if (!gw_redirect_strays(r, status, location))
+        return false;
+    sm_str host = gw_redirect_host(location);
+    gw_problem(r, 502, "UPSTREAM_FAILED",
+               "Correct the proxy's url, or give the other address a proxy of its own.",
+               "The API answered %d: it redirects this request to %.*s, which is not behind this "
+               "proxy.",
+               status,
+               host.n == 0    ? 13
+               : host.n > 200 ? 200
+                              : (int)host.n,
+               host.n == 0 ? "another place" : host.p);
+    return true;
+}
+
 static void answer(gw_run *run, gw_request *r, const semel_answer *a)
 {
-    (void)run;
+    if (refuse_redirect(run, r, a))
+        return;
+    if (run->gives)
+        gw_returned_give(r, sm_buf_view(&run->given));
     gw_reply_outcome(r, a);
 }
 
@@ -220,7 +249,7 @@ static const gw_upstream_api *find_target(const gw_request *r, sm_str *path)
 void gw_on_proxy(gw_request *r)
 {
     sm_str path;
-    const gw_upstream_api *api = find_target(r, &path);
+    const gw_upstream_api *api = r->through = find_target(r, &path);
     if (strcmp(r->method_text, "TRACE") == 0 || strcmp(r->method_text, "CONNECT") == 0) {
         /* TRACE gives back what was sent, secrets and all. */
         gw_problem(r, 405, "NOT_ALLOWED", "Use another method.", "%s is not passed on.",

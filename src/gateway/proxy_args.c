@@ -46,6 +46,7 @@ static bool put_json(gw_writing *w, sm_str bytes)
     limits.depth -= 2; /* it goes into an object */
     limits.bytes -= SM_JSON_BYTES_MAX / 4;
     return sm_json_read(w->arena, bytes, &limits, &body, NULL) == SM_OK &&
+           gw_json_names_clear(w->arena, w->query, body) &&
            sm_json_canon(body, &w->out, bytes, NULL) == SM_OK;
 }
 

@@ -7,9 +7,10 @@
  * that it does not matter: it is under `loose_headers`, which only an approval looks at. Or it is
  * known to say nothing about the action: it is in no argument.
  *
- * A call that a person has to approve is sent without those that do not matter (gw_proxy_leave):
- * the approver sees all that is sent but the last kind, and a header that varies does not make it
- * another request.
+ * A call that a person has to approve is sent without those that do not matter, and without those
+ * that say nothing, unless an API may need them to accept a request at all (gw_proxy_leave). So the
+ * approver sees all that is sent but the latter, and a header that varies does not make it another
+ * request.
  */
 #include <strings.h>
 
@@ -21,7 +22,7 @@
 #include "gateway/proxy_args.h"
 #include "json/canon.h"
 
-typedef enum kind { NAMES, OTHER, LOOSE, SAYS_NOTHING } kind;
+typedef enum kind { NAMES, OTHER, LOOSE, NEEDED, SAYS_NOTHING } kind;
 
 /* Names that say what is acted on, as whom, or how, beside those of sm_header_method. One that ends
  * with a dash stands for all that begin with it. */
@@ -52,8 +53,6 @@ static const char *const naming[] = {
 /* What a client, its retries, or the way here add. Their values change from try to try. Headers in
  * which a proxy names the user or the site (X-Forwarded-User) are not among them. */
 static const char *const idle[] = {
-    "user-agent",
-    "date",
     "via",
     "forwarded",
     "x-forwarded-for",
@@ -61,16 +60,10 @@ static const char *const idle[] = {
     "x-forwarded-proto",
     "x-forwarded-server",
     "x-real-ip",
-    "referer",
-    "origin",
     "dnt",
-    "sec-",
     "priority",
     "pragma",
     "cache-control",
-    "content-md5",
-    "digest",
-    "content-digest",
     "baggage",
     "b3",
     "x-b3-",
@@ -84,14 +77,27 @@ static const char *const idle[] = {
     "x-stainless-",
     "x-retry-",
     "retry-attempt",
+    "x-stripe-client-",
+    "x-goog-api-client",
+    "x-ms-client-request-id",
+};
+
+/* Those among them without which an API may refuse a request: what belongs to a signature, what
+ * says that the body came whole, who the client is, and which page it comes from. */
+static const char *const needed[] = {
+    "user-agent",
+    "date",
+    "x-ms-date",
     "amz-sdk-",
     "x-amz-date",
     "x-amz-security-token",
     "x-amz-user-agent",
-    "x-stripe-client-",
-    "x-goog-api-client",
-    "x-ms-date",
-    "x-ms-client-request-id",
+    "content-md5",
+    "digest",
+    "content-digest",
+    "referer",
+    "origin",
+    "sec-",
 };
 
 static bool listed(sm_str name, const char *const *list, size_t n, bool alike)
@@ -142,6 +148,8 @@ static kind kind_of(const gw_upstream_api *api, const sm_http_field *field)
         return LOOSE;
     if (listed(name, LIST(idle), false))
         return names_host(field) ? NAMES : SAYS_NOTHING;
+    if (listed(name, LIST(needed), false))
+        return NEEDED;
     return listed(name, LIST(naming), true) || sm_header_method(name) || sm_header_secret(&header)
                ? NAMES
                : OTHER;
@@ -161,7 +169,8 @@ bool gw_proxy_leave(const gw_upstream_api *api, sm_upstream_call *up, size_t *gi
         sm_http_field h = up->headers[i];
         sm_header header = {.name = h.name, .value = SM_STR("")};
         bool credential = sm_header_secret(&header) && !sm_header_alike(h.name, SM_STR("cookie"));
-        if (i >= *given || credential || kind_of(api, &h) != LOOSE)
+        kind k = i < *given ? kind_of(api, &h) : NAMES; /* the others are the configuration's */
+        if ((k != LOOSE && k != SAYS_NOTHING) || (k == LOOSE && credential))
             up->headers[kept++] = h;
     }
     up->request.header_count = kept;
@@ -359,7 +368,7 @@ sm_err gw_put_headers(gw_writing *w)
     }
     if (e == SM_OK && forwarded)
         level(w, kinds);
-    for (kind k = NAMES; e == SM_OK && k < SAYS_NOTHING; k++)
+    for (kind k = NAMES; e == SM_OK && k <= LOOSE; k++)
         e = put_kind(w, kinds, k, members[k]);
     return e;
 }

@@ -138,6 +138,7 @@ gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri)
         return NULL;
     q->conn = conn;
     q->r.api = conn->mount->api;
+    q->r.secure = conn->tls || conn->server->g->config->behind_proxy;
     atomic_store_explicit(&q->refs, 1, memory_order_relaxed);
     q->r.began_ns = sm_clock_mono_ns();
 
@@ -231,14 +232,6 @@ void gw_headers_each(const gw_request *r, gw_pair_fn *each, void *context)
             return;
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 sm_str gw_decode(sm_arena *a, sm_str text, bool plus)
 {
     if (memchr(text.p, '%', text.n) == NULL && (!plus || memchr(text.p, '+', text.n) == NULL))
@@ -248,8 +241,8 @@ sm_str gw_decode(sm_arena *a, sm_str text, bool plus)
         return (sm_str){0};
     size_t n = 0;
     for (size_t i = 0; i < text.n; i++) {
-        int high = text.p[i] == '%' && i + 2 < text.n ? hex_digit(text.p[i + 1]) : -1;
-        int low = high >= 0 ? hex_digit(text.p[i + 2]) : -1;
+        int high = text.p[i] == '%' && i + 2 < text.n ? sm_hex_digit(text.p[i + 1]) : -1;
+        int low = high >= 0 ? sm_hex_digit(text.p[i + 2]) : -1;
         if (low >= 0) {
             out[n++] = (char)(high * 16 + low);
             i += 2;

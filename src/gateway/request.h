@@ -50,7 +50,9 @@ struct gw_request {
     const char *method_text;
     const struct gw_upstream_api *api; /* it came to an address of this API's own; NULL: to one of
                                           the gateway's */
-    sm_str path;                       /* as sent, without the query */
+    const struct gw_upstream_api *through; /* the API that it is passed on to; NULL: none */
+    bool secure;                           /* the client speaks TLS, to us or in front of us */
+    sm_str path;                           /* as sent, without the query */
     sm_str rest;  /* of the path, behind the route's prefix; decoded if the route says so */
     sm_str query; /* as sent, without the question mark; absent: none */
     sm_buf body;  /* the whole of it, at most the configured limit */

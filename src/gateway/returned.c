@@ -8,6 +8,7 @@
 #include "core/contract.h"
 #include "core/wire.h"
 #include "gateway/pass.h"
+#include "gateway/redirect.h"
 #include "json/canon.h"
 
 static bool named(sm_str name, const char *const *names)
@@ -43,22 +44,29 @@ static bool is_given(const sm_http_result *head, const sm_http_field *h)
            !of_connection(head, h->name);
 }
 
-static void set(gw_request *r, sm_str name, sm_str value)
+void gw_returned_put(gw_request *r, sm_str name, sm_str value)
 {
     char text[256];
+    sm_buf mapped;
     if (name.n >= sizeof text)
         return;
     memcpy(text, name.p, name.n);
     text[name.n] = '\0';
-    if (r->on_header == NULL || !r->on_header(r, name, value))
+    sm_buf_init(&mapped, SM_ANSWER_HEADERS_MAX);
+    if (gw_redirect_map(r, name, value, &mapped)) {
+        if (mapped.err == SM_OK)
+            gw_set(r, text, sm_buf_view(&mapped));
+    } else if (r->on_header == NULL || !r->on_header(r, name, value)) {
         gw_set(r, text, value);
+    }
+    sm_buf_fini(&mapped);
 }
 
 void gw_returned_set(gw_request *r, const sm_http_result *head)
 {
     for (size_t i = 0; i < head->header_count; i++)
         if (is_given(head, &head->headers[i]))
-            set(r, head->headers[i].name, head->headers[i].value);
+            gw_returned_put(r, head->headers[i].name, head->headers[i].value);
 }
 
 /* Name, NUL, value, NUL, and so on: neither has a NUL in it. */
@@ -75,15 +83,31 @@ void gw_returned_keep(const sm_http_result *head, sm_buf *out)
     }
 }
 
+static bool next_kept(sm_str kept, size_t *at, sm_str *name, sm_str *value)
+{
+    if (*at >= kept.n)
+        return false;
+    *name = (sm_str){kept.p + *at, strnlen(kept.p + *at, kept.n - *at)};
+    *at += name->n + 1;
+    *value = (sm_str){kept.p + *at, strnlen(kept.p + *at, kept.n - *at)};
+    *at += value->n + 1;
+    return true;
+}
+
 void gw_returned_give(gw_request *r, sm_str kept)
 {
-    for (size_t at = 0; at < kept.n;) {
-        sm_str name = {kept.p + at, strnlen(kept.p + at, kept.n - at)};
-        at += name.n + 1;
-        sm_str value = {kept.p + at, strnlen(kept.p + at, kept.n - at)};
-        at += value.n + 1;
-        set(r, name, value);
-    }
+    sm_str name, value;
+    for (size_t at = 0; next_kept(kept, &at, &name, &value);)
+        gw_returned_put(r, name, value);
+}
+
+sm_str gw_returned_find(sm_str kept, sm_str wanted)
+{
+    sm_str name, value;
+    for (size_t at = 0; next_kept(kept, &at, &name, &value);)
+        if (sm_header_is(name, wanted))
+            return value;
+    return (sm_str){0};
 }
 
 /* ---- the record ------------------------------------------------------------------------------*/

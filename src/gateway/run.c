@@ -18,7 +18,6 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "gateway/metrics.h"
-#include "gateway/returned.h"
 #include "gateway/runs.h"
 #include "gateway/trace.h"
 
@@ -127,8 +126,6 @@ static bool answer(gw_run *run, const semel_answer *a)
     if (gw_relay_end(run, a))
         return true;
     gw_request *r = gw_run_take(run);
-    if (r != NULL && run->gives)
-        gw_returned_give(r, sm_buf_view(&run->given));
     if (r != NULL && run->refusal.status != 0)
         gw_problem(r, run->refusal.status, run->refusal.code, run->refusal.advice, "%s",
                    run->refusal.text);

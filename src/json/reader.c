@@ -146,19 +146,11 @@ static inline void set_node(const reader *r, sm_json *v, sm_json_type type, cons
     v->text = p;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static int32_t read_hex4(const char *p)
 {
     int32_t v = 0;
     for (int i = 0; i < 4; i++) {
-        int h = hex_digit(p[i]);
+        int h = sm_hex_digit(p[i]);
         if (h < 0)
             return -1;
         v = v << 4 | h;

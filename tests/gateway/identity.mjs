@@ -24,6 +24,7 @@ const gw = await Gateway.start({
             blind: { url: up.url },
             reads: { url: up.url },
             large: { url: up.url, timeout: '1s' },
+            dear: { url: up.url, timeout: '1s' },
         },
     },
     contract: {
@@ -34,6 +35,7 @@ const gw = await Gateway.start({
             'proxy.blind': { class: 'write', key: { ignore: ['/path', '/method', '/headers', '/query'] } },
             'proxy.asked': { class: 'write', approval: {} },
             'proxy.large': { class: 'write', approval: { when: [{ field: '/form/amount', over: '50' }] } },
+            'proxy.dear': { class: 'write', approval: { when: [{ field: '/body/amount', over: 50 }] } },
             'proxy.fields': { class: 'write', key: { fields: ['/body/order'] } },
         },
     },
@@ -316,6 +318,26 @@ test('a form with a name that is also in the query counts by its bytes', async (
     assert.ok(ran(await send(`${fresh()}?amounts=99999`, { proxy: 'large', body: 'amount=1', headers: urlencoded })));
 });
 
+test('JSON with a name that is also in the query counts by its bytes', async () => {
+    const body = JSON.stringify({ amount: 1, card: { number: 4 } });
+    const headers = { 'content-type': 'application/json' };
+    for (const query of ['amount=99999', 'x=1&AMOUNT=99999', 'card%5Bnumber%5D=5', 'card[]=5', '%61mount']) {
+        const target = `${fresh()}?${query}`;
+        const sent = await send(target, { body, headers });
+        assert.ok(ran(sent), sent.answer.text);
+        assert.deepEqual(await shown(sent), { body_sha256: sha256(body) }, query);
+        assert.ok(replayed(await send(target, { body, headers })));
+        const { answer, asked } = await send(target, { body, headers, proxy: 'dear' });
+        assertProblem(answer, 403, 'AWAITING_APPROVAL');
+        assert.equal(asked, 0);
+    }
+    for (const query of ['amounts=1', 'number=5', 'a=amount', ''])
+        assert.ok('body' in (await shown(await send(`${fresh()}?${query}`, { body, headers }))), query);
+    assert.ok(ran(await send(`${fresh()}?page=1`, { body, headers, proxy: 'dear' })));
+    const twins = JSON.stringify({ a: 1, A: 2 });
+    assert.ok('body' in (await shown(await send(`${fresh()}?b=1`, { body: twins, headers }))), 'only the query clashes');
+});
+
 test('a request whose Connection takes away a header that decides is refused', async () => {
     for (const name of ['content-type', 'Content-Encoding', 'content-language', 'content-md5', 'x-amz-content-sha256', 'X-Amz-Date', 'stripe-account', 'if-match',
         'authorization', 'cookie', 'x-http-method-override', 'x-api-key'])
@@ -435,7 +457,8 @@ test('an approval covers all that is sent, and the approver sees it', async () =
 test('an approval ends although ignored headers vary, for they are not sent', async () => {
     const target = fresh();
     const ask = (n, signal) => gw.agent.post(`/proxy/asked${target}`, { amount: 2 },
-        { headers: { 'semel-scope': 'shop/identity', 'x-noise': `n-${n}`, cookie: `sid=${n}`, 'x-api-key': 'same' }, signal });
+        { headers: { 'semel-scope': 'shop/identity', 'x-noise': `n-${n}`, cookie: `sid=${n}`, 'x-api-key': 'same',
+            'x-forwarded-for': `10.0.0.${n}`, 'x-request-id': `r-${n}`, 'user-agent': `agent/${n}` }, signal });
     const waits = () => eventually('it waits', async () =>
         (await gw.approver.get('/v1/approvals')).json.items.find((one) => JSON.stringify(one).includes(`"${target}"`)));
     const abort = new AbortController();
@@ -451,6 +474,8 @@ test('an approval ends although ignored headers vary, for they are not sent', as
     assert.equal(up.seen.length, before + 1);
     const { headers } = up.seen.at(-1);
     assert.deepEqual([headers['x-noise'], headers.cookie, headers['x-api-key']], [undefined, undefined, 'same']);
+    assert.deepEqual([headers['x-forwarded-for'], headers['x-request-id'], headers['user-agent']], [undefined, undefined, 'agent/2'],
+        'what only says how the request came here is not sent either');
     assert.equal((await ask(3)).headers['idempotent-replayed'], 'true');
 });
 
@@ -646,6 +671,24 @@ test('a state that may have been set: PUT A, PUT B without an answer, PUT A asks
     const held = await set('B');
     assertProblem(held.answer, 409, 'IN_DOUBT');
     assert.equal(held.asked, 0);
+});
+
+test('an upload in parts is begun anew once the last one was completed or aborted', async () => {
+    const target = fresh();
+    const begin = () => send(`${target}?uploads`, {});
+    const part = (id, to) => send(`${target}?partNumber=1&uploadId=${id}`, { method: 'PUT', body: { to } });
+    assert.ok(ran(await begin()));
+    assert.ok(replayed(await begin()), 'a retry gets the same upload');
+    assert.ok(ran(await part('u1', 'A')));
+    assert.ok(replayed(await begin()), 'also when it has parts');
+    assert.ok(ran(await part('u1', 'B')));
+    assert.ok(ran(await part('u1', 'A')), 'a part is a state that is set');
+    assert.ok(ran(await send(`${target}?uploadId=u1`, { method: 'DELETE' })));
+    assert.ok(ran(await begin()), 'the first one was aborted');
+    assert.ok(replayed(await begin()));
+    assert.ok(ran(await part('u2', 'A')));
+    assert.ok(ran(await send(`${target}?uploadId=u2`, { body: { parts: 1 } })));
+    assert.ok(ran(await begin()), 'the second one was completed');
 });
 
 test('an upload in parts sets what its path names when it is completed', async () => {

@@ -98,7 +98,7 @@ test('aws-json: the operation is in a header; tokens of the SDK are not part of 
 
 test('github: GraphQL queries pass, mutations and what could hide one happen once', async () => {
     const q = newOrder();
-    for (const query of [`query { a(id: "${q}") { b } }`, `{ a(id: "${q}") }`, `\n query Named { a(id: "${q}") }`])
+    for (const query of [`query { a(id: "${q}") { b } }`, `{ a(id: "${q}") }`, `\n query Named { a(id: "${q}") }`, `query { a(id: "${q}") { ${'b '.repeat(3000)} } }`])
         assert.equal(await times('github', '/graphql', { query }), 2, query);
     for (const body of [{ query: `mutation { a(id: "${q}") }` }, { query: `query A { a } mutation B { b(id: "${q}") }`, operationName: 'B' }, { query: `# query\nmutation { c(id: "${q}") }` }])
         assert.equal(await times('github', '/graphql', body), 1, JSON.stringify(body));

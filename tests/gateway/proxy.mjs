@@ -156,7 +156,9 @@ test('a base path, and no way out of it', async () => {
     assert.equal(good.json.raw, '/v1/base/echo', good.text);
     for (const path of ['/proxy/based/../../ok', '/proxy/based/%2e%2e/%2e%2e/ok', '/proxy/based/a/../../../ok',
         '/proxy/based/..%2fok', '/proxy/based/a%2f..%2f..%5cok', '/proxy/based/..;x/ok', '/proxy/based/.%2e/ok',
-        '/proxy/based/%252e%252E/ok', '/proxy/based/..%252fok', '/proxy/based/a%25252f.%25252e', '/proxy/based//evil.example/']) {
+        '/proxy/based/%252e%252E/ok', '/proxy/based/..%252fok', '/proxy/based/a%25252f.%25252e', '/proxy/based/..%00/ok', '/proxy/based/..%3Fx/ok',
+        '/proxy/based/..%23/ok', '/proxy/based/..%20/ok', '/proxy/based/a%00b', '/proxy/based/%C0%AE%c0%ae/ok', '/proxy/based/..%c0%af..%25c0%25afok',
+        '/proxy/based/..%e0%80%afok', '/proxy/based/%F0%80%80%AE./ok', '/proxy/based/%u002e%u002e/ok', '/proxy/based/.%25u002E/ok', '/proxy/based//evil.example/']) {
         const raw = await Raw.connect(gw.port);
         raw.write(bytesOf('GET', path, { Authorization: `Bearer ${gw.texts.agent}` }));
         const status = await raw.status();
@@ -412,7 +414,7 @@ test("an upstream's answer with very many headers loses the longest, and is give
     }
     const passed = await gw.agent.get('/proxy/api/headers', { headers: { 'x-own': 'o'.repeat(4500) } });
     assert.equal(passed.status, 200, 'even if the request has a long head');
-    assert.equal(passed.headers.location, '/here');
+    assert.equal(passed.headers.location, '/proxy/api/here');
     assert.ok(Object.keys(passed.headers).filter((name) => name.startsWith('x-long')).length < 5);
 });
 

@@ -18,27 +18,33 @@ static void a_field_that_names_a_method_is_found_in_every_spelling(void **state)
         expect(!sm_name_method(sm_str_from(others[i])), "%s", others[i]);
 }
 
-static void a_request_sets_its_path_by_any_method_that_it_names(void **state)
+static void a_request_acts_on_its_path_by_any_method_that_it_names(void **state)
 {
     static const struct {
         const char *request;
-        bool overrides, sets;
+        bool overrides;
+        sm_acts acts;
     } rows[] = {
-        {"{\"method\":\"PUT\"}", false, true},
-        {"{\"method\":\"POST\"}", false, false},
-        {"{\"method\":\"POST\",\"query\":\"_method=put\"}", true, true},
-        {"{\"method\":\"POST\",\"query\":\"a=1;%5Fmethod=DELETE\"}", true, true},
-        {"{\"method\":\"POST\",\"query\":\"_method=POST\"}", true, false},
-        {"{\"method\":\"POST\",\"form\":{\"_method\":\"PATCH\"}}", true, true},
-        {"{\"method\":\"POST\",\"form\":{\"a\":1,\"_method\":[\"POST\",\"PATCH\"]}}", true, true},
-        {"{\"method\":\"POST\",\"form\":{\"_method\":null}}", true, false},
-        {"{\"method\":\"POST\",\"body\":{\"_method\":\"PUT\"}}", true, true},
-        {"{\"method\":\"POST\",\"body\":{\"a\":{\"_method\":\"PUT\"}}}", false, false},
-        {"{\"method\":\"POST\",\"body\":[\"_method\"]}", false, false},
+        {"{\"method\":\"PUT\"}", false, SM_ACTS_ON_PATH},
+        {"{\"method\":\"POST\"}", false, SM_ACTS_ON_NOTHING},
+        {"{\"method\":\"POST\",\"query\":\"_method=put\"}", true, SM_ACTS_ON_PATH},
+        {"{\"method\":\"POST\",\"query\":\"a=1;%5Fmethod=DELETE\"}", true, SM_ACTS_ON_PATH},
+        {"{\"method\":\"POST\",\"query\":\"_method=POST\"}", true, SM_ACTS_ON_NOTHING},
+        {"{\"method\":\"POST\",\"form\":{\"_method\":\"PATCH\"}}", true, SM_ACTS_ON_PATH},
+        {"{\"method\":\"POST\",\"form\":{\"a\":1,\"_method\":[\"POST\",\"PATCH\"]}}", true,
+         SM_ACTS_ON_PATH},
+        {"{\"method\":\"POST\",\"form\":{\"_method\":null}}", true, SM_ACTS_ON_NOTHING},
+        {"{\"method\":\"POST\",\"body\":{\"_method\":\"PUT\"}}", true, SM_ACTS_ON_PATH},
+        {"{\"method\":\"POST\",\"body\":{\"a\":{\"_method\":\"PUT\"}}}", false, SM_ACTS_ON_NOTHING},
+        {"{\"method\":\"POST\",\"body\":[\"_method\"]}", false, SM_ACTS_ON_NOTHING},
         {"{\"method\":\"POST\",\"headers\":{\"x-http-method\":\"PUT\",\"_method\":\"x\"}}", true,
-         true},
-        {"{\"method\":\"PUT\",\"query\":\"partNumber=1&uploadId=u\"}", false, false},
-        {"{\"method\":\"POST\",\"query\":\"uploadId=u\"}", false, true},
+         SM_ACTS_ON_PATH},
+        {"{\"method\":\"PUT\",\"query\":\"partNumber=1&uploadId=u\"}", false, SM_ACTS_ON_PART},
+        {"{\"method\":\"POST\",\"query\":\"uploads\"}", false, SM_ACTS_ON_PATH},
+        {"{\"method\":\"POST\",\"query\":\"x-id=a&uploads=\"}", false, SM_ACTS_ON_PATH},
+        {"{\"method\":\"POST\",\"query\":\"uploadId=u\"}", false, SM_ACTS_ON_PATH},
+        {"{\"method\":\"DELETE\",\"query\":\"uploadId=u\"}", false, SM_ACTS_ON_PATH},
+        {"{\"method\":\"POST\",\"query\":\"partNumber=1\"}", false, SM_ACTS_ON_NOTHING},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         const sm_json *v;
@@ -46,7 +52,7 @@ static void a_request_sets_its_path_by_any_method_that_it_names(void **state)
             sm_json_read(*state, sm_str_from(rows[i].request), &sm_json_default_limits, &v, NULL),
             SM_OK);
         expect(sm_request_overrides(*state, v) == rows[i].overrides, "%s", rows[i].request);
-        expect(sm_request_sets_path(*state, v) == rows[i].sets, "%s", rows[i].request);
+        expect(sm_request_acts(*state, v) == rows[i].acts, "%s", rows[i].request);
     }
 }
 
@@ -99,7 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_field_that_names_a_method_is_found_in_every_spelling),
-        with_arena(a_request_sets_its_path_by_any_method_that_it_names),
+        with_arena(a_request_acts_on_its_path_by_any_method_that_it_names),
         with_arena(two_spellings_of_a_path_are_one),
         with_arena(secrets_in_a_query_are_marked_and_nothing_else_changes),
     };

@@ -1,0 +1,167 @@
+/* Which addresses are below a proxy's url, and what they are called below the proxy. */
+#include "gateway/redirect.h"
+
+#include <strings.h>
+
+#include "core/wire.h"
+#include "gateway/config.h"
+
+/* An address in its parts. A relative one has no authority, and maybe no path from the root. */
+typedef struct address {
+    sm_str scheme, authority; /* absent if they are not there */
+    sm_str rest;              /* path, query and fragment */
+} address;
+
+static sm_str from(sm_str s, size_t n)
+{
+    return (sm_str){s.p + n, s.n - n};
+}
+
+static bool begins(sm_str s, sm_str with)
+{
+    return s.n >= with.n && strncasecmp(s.p, with.p, with.n) == 0;
+}
+
+static address split(sm_str text)
+{
+    static const char *const schemes[] = {"http:", "https:"};
+    address a = {.rest = text};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes && a.scheme.p == NULL; i++) {
+        sm_str scheme = sm_str_from(schemes[i]);
+        if (begins(text, scheme)) {
+            a.scheme = (sm_str){text.p, scheme.n};
+            a.rest = from(text, scheme.n);
+        }
+    }
+    if (!begins(a.rest, SM_STR("//")))
+        return a;
+    a.authority = from(a.rest, 2);
+    size_t n = 0;
+    while (n < a.authority.n && memchr("/?#\\", a.authority.p[n], 4) == NULL)
+        n++;
+    a.rest = from(a.authority, n);
+    a.authority.n = n;
+    return a;
+}
+
+/* An authority without the port that its scheme has anyway. */
+static sm_str plain_authority(sm_str authority, sm_str scheme)
+{
+    sm_str port = begins(scheme, SM_STR("https:")) ? SM_STR(":443") : SM_STR(":80");
+    if (authority.n > port.n && memcmp(authority.p + authority.n - port.n, port.p, port.n) == 0)
+        authority.n -= port.n;
+    return authority;
+}
+
+/* Whether an absolute address is on the API's own host. An API that gets the client's Host takes
+ * that for its own name. */
+static bool is_own(const gw_request *r, const address *a, const address *base)
+{
+    sm_str scheme = a->scheme.p != NULL ? a->scheme : base->scheme;
+    sm_str host = gw_header(r, "Host");
+    if (r->through->pass_host && host.p != NULL && sm_header_is(a->authority, host))
+        return true;
+    return sm_header_is(scheme, base->scheme) &&
+           sm_header_is(plain_authority(a->authority, scheme),
+                        plain_authority(base->authority, base->scheme));
+}
+
+/* Where an address leads. */
+typedef enum leads {
+    ALONG, /* it is relative to the request's own */
+    BACK,  /* below the proxy: *rest is the part behind the proxy's url */
+    AWAY,
+} leads;
+
+static leads follow(const gw_request *r, sm_str text, sm_str *rest)
+{
+    address a = split(text), base = split(r->through->url);
+    bool rooted = a.rest.n > 0 && a.rest.p[0] == '/';
+    if (a.authority.p == NULL) {
+        const char *colon = memchr(text.p, ':', text.n), *slash = memchr(text.p, '/', text.n);
+        bool scheme = colon != NULL && (slash == NULL || colon < slash);
+        if (!rooted && !scheme)
+            return memchr(text.p, '\\', text.n) == NULL ? ALONG : AWAY;
+        if (scheme)
+            return AWAY;
+    } else if (!is_own(r, &a, &base)) {
+        return AWAY;
+    }
+    /* A backslash is a slash for browsers. */
+    if (memchr(a.rest.p, '\\', a.rest.n) != NULL || a.rest.n < base.rest.n ||
+        memcmp(a.rest.p, base.rest.p, base.rest.n) != 0)
+        return AWAY;
+    *rest = from(a.rest, base.rest.n);
+    return rest->n == 0 || memchr("/?#", rest->p[0], 3) != NULL ? BACK : AWAY;
+}
+
+/* Appends the address of a place below the proxy. */
+static void put_place(const gw_request *r, sm_str rest, bool absolute, sm_buf *out)
+{
+    sm_str host = gw_header(r, "Host");
+    if (absolute && host.n > 0)
+        sm_buf_printf(out, "%s://%.*s", r->secure ? "https" : "http", SM_FMT(host));
+    if (r->api == NULL)
+        sm_buf_printf(out, "/proxy/%.*s", SM_FMT(r->through->name));
+    else if (rest.n == 0 || rest.p[0] != '/')
+        sm_buf_byte(out, '/');
+    sm_buf_str(out, rest);
+}
+
+/* Appends the value of a Link header: each <address> in it is mapped. */
+static bool map_links(const gw_request *r, sm_str value, sm_buf *out)
+{
+    bool any = false;
+    while (value.n > 0) {
+        const char *open = memchr(value.p, '<', value.n);
+        size_t n = open == NULL ? value.n : (size_t)(open - value.p) + 1;
+        sm_buf_str(out, (sm_str){value.p, n});
+        value = from(value, n);
+        const char *close = memchr(value.p, '>', value.n);
+        sm_str rest, text = {value.p, close == NULL ? 0 : (size_t)(close - value.p)};
+        if (text.n == 0 || follow(r, text, &rest) != BACK)
+            continue;
+        put_place(r, rest, true, out);
+        value = from(value, text.n);
+        any = true;
+    }
+    return any;
+}
+
+bool gw_redirect_map(const gw_request *r, sm_str name, sm_str value, sm_buf *out)
+{
+    sm_str rest;
+    if (r->through == NULL || value.n == 0)
+        return false;
+    if (sm_header_is(name, SM_STR("Link")))
+        return map_links(r, value, out);
+    if ((!sm_header_is(name, SM_STR("Location")) &&
+         !sm_header_is(name, SM_STR("Content-Location"))) ||
+        follow(r, value, &rest) != BACK)
+        return false;
+    put_place(r, rest, false, out);
+    return true;
+}
+
+/* Whether clients send the same request again to where an answer leads. After 301 and 302 they make
+ * a GET of a POST, but many of them of nothing else. */
+static bool repeats(const gw_request *r, int status)
+{
+    bool reads = r->method == GW_GET || r->method == GW_HEAD || r->method == GW_OPTIONS;
+    return !reads && (status == 307 || status == 308 ||
+                      ((status == 301 || status == 302) && r->method != GW_POST));
+}
+
+sm_str gw_redirect_host(sm_str location)
+{
+    sm_str host = split(location).authority;
+    const char *at = host.n == 0 ? NULL : memrchr(host.p, '@', host.n);
+    return at == NULL ? host : from(host, (size_t)(at - host.p) + 1);
+}
+
+bool gw_redirect_strays(const gw_request *r, int status, sm_str location)
+{
+    sm_str rest;
+    return r->through != NULL && location.n > 0 && repeats(r, status) &&
+           follow(r, location, &rest) == AWAY;
+}

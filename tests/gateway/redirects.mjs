@@ -1,0 +1,135 @@
+// Redirects and links of an API behind the gateway: a client that follows them stays behind it.
+
+import { Client } from './client.mjs';
+import { Gateway, assert, assertProblem, freePort } from './harness.mjs';
+import { newOrder } from './shop.mjs';
+import { run, test } from './tap.mjs';
+import { Upstream, reply } from './upstream.mjs';
+
+const up = await Upstream.start();
+const other = await Upstream.start();
+const ownPort = await freePort();
+const gw = await Gateway.start({
+    contract: { version: 1, tools: { 'proxy.*': { class: 'write' } } },
+    config: {
+        proxies: {
+            api: { url: up.url },
+            based: { url: `${up.url}/v1/base` },
+            named: { url: up.url, pass_host: true },
+            own: { url: up.url, listen: `127.0.0.1:${ownPort}`, client: { name: 'shop', scope: 'shop/1' } },
+        },
+    },
+});
+const own = new Client({ host: '127.0.0.1', port: ownPort });
+
+// The API answers with these headers, and a status, once it is told to.
+const answers = new Map();
+for (const name of ['moved', 'v1'])
+    up.habit(name, (upstream, entry, response) => {
+        upstream.did(entry);
+        const { status, headers } = answers.get(entry.order ?? entry.query.get('order'));
+        reply(response, status, { moved: true }, headers);
+    });
+const prepare = (status, headers) => {
+    const order_id = newOrder();
+    answers.set(order_id, { status, headers });
+    return order_id;
+};
+const send = (method, proxy, order_id, client = gw.agent) =>
+    client.request(method, client === own ? `/moved?order=${order_id}` : `/proxy/${proxy}/moved?order=${order_id}`, { order_id }, { headers: { 'semel-scope': 'shop/1' } });
+
+test('a redirect to a place of the API leads back through the proxy, for the first caller and for replays', async () => {
+    const host = `127.0.0.1:${gw.port}`;
+    for (const [proxy, location, leads] of [
+        ['api', `${up.url}/ok/1?a=b#c`, '/proxy/api/ok/1?a=b#c'],
+        ['api', up.url, '/proxy/api'],
+        ['api', `${up.url.toUpperCase().replace('HTTP', 'http')}/ok`, '/proxy/api/ok'],
+        ['api', '/ok/1', '/proxy/api/ok/1'],
+        ['api', `//127.0.0.1:${up.port}/ok`, '/proxy/api/ok'],
+        ['api', `${up.url}?a=1`, '/proxy/api?a=1'],
+        ['api', 'next', 'next'],
+        ['api', '?page=2', '?page=2'],
+        ['based', `${up.url}/v1/base/x`, '/proxy/based/x'],
+        ['based', `${up.url}/v1/base`, '/proxy/based'],
+        ['named', `http://${host}/ok`, '/proxy/named/ok'],
+    ])
+        for (const [method, status] of [['POST', 308], ['PUT', 301], ['POST', 201], ['GET', 302]]) {
+            const order = prepare(status, { location });
+            const tries = [await send(method, proxy, order), await send(method, proxy, order)];
+            for (const { status: got, headers, text } of tries) {
+                assert.equal(got, status, text);
+                assert.equal(headers.location, leads, `${proxy} ${location}`);
+            }
+            assert.equal(up.times(order), method === 'GET' ? 2 : 1, 'the second write is a replay');
+        }
+    const order = prepare(307, { location: `${up.url}/ok` });
+    assert.equal((await send('POST', 'own', order, own)).headers.location, '/ok');
+    const root = prepare(307, { location: up.url });
+    assert.equal((await send('POST', 'own', root, own)).headers.location, '/');
+});
+
+test('a write that the API redirects to another place is refused, and its client does not go there', async () => {
+    for (const [proxy, location, name] of [
+        ['api', `${other.url}/ok`, `127.0.0.1:${other.port}`],
+        ['api', `https://127.0.0.1:${up.port}/ok`, `127.0.0.1:${up.port}`],
+        ['api', `//user:pass@evil.example/ok`, 'evil.example'],
+        ['api', `http:/\\evil.example/ok`, 'another place'],
+        ['api', `/\\evil.example/ok`, 'another place'],
+        ['api', `${up.url}.evil.example/ok`, `127.0.0.1:${up.port}.evil.example`],
+        ['api', `${up.url}@evil.example/ok`, 'evil.example'],
+        ['api', `gopher://evil.example/ok`, 'another place'],
+        ['based', `${up.url}/v1/basement/x`, `127.0.0.1:${up.port}`],
+        ['based', '/v1/other', 'another place'],
+    ])
+        for (const [method, status] of [['POST', 307], ['POST', 308], ['PUT', 301], ['DELETE', 302], ['PATCH', 307]]) {
+            const order = prepare(status, { location, 'content-encoding': 'identity' });
+            for (let n = 0; n < 2; n++) {
+                const answer = await send(method, proxy, order);
+                const { message } = assertProblem(answer, 502, 'UPSTREAM_FAILED', /not behind this proxy/);
+                assert.ok(message.includes(`redirects this request to ${name},`), message);
+                assert.ok(!answer.text.includes('user:pass'));
+                assert.equal(answer.headers.location, undefined);
+            }
+            assert.equal(up.times(order), 1);
+        }
+    assert.equal(other.seen.length, 0);
+});
+
+test('a redirect that makes a read of a write, or is one of a read, leads where the API says', async () => {
+    for (const [method, status] of [['POST', 303], ['POST', 302], ['POST', 301], ['GET', 307], ['GET', 302]]) {
+        const location = `${other.url}/ok`;
+        const answer = await send(method, 'api', prepare(status, { location }));
+        assert.equal(answer.status, status, answer.text);
+        assert.equal(answer.headers.location, location);
+    }
+});
+
+test('a client that follows a redirect of a write does it once, behind the ledger', async () => {
+    const order_id = prepare(308, { location: `${up.url}/ok/${newOrder()}` });
+    const before = up.seen.length;
+    for (let n = 0; n < 2; n++) {
+        const answer = await fetch(`http://127.0.0.1:${gw.port}/proxy/api/moved`, {
+            method: 'POST',
+            headers: { authorization: `Bearer ${gw.texts.agent}`, 'semel-scope': 'shop/1', 'content-type': 'application/json' },
+            body: JSON.stringify({ order_id }),
+        });
+        assert.equal(answer.status, 200);
+        assert.equal(new URL(answer.url).pathname.split('/')[1], 'proxy');
+        assert.equal(answer.headers.get('idempotent-replayed'), n === 0 ? null : 'true');
+    }
+    assert.equal(up.seen.length, before + 2, 'one at each place');
+});
+
+test('links to pages of the API lead back through the proxy', async () => {
+    const link = `<${up.url}/items?page=2>; rel="next", <${other.url}/x>; rel="help", </items?page=9>; rel="last"`;
+    for (const method of ['GET', 'POST']) {
+        const answer = await send(method, 'api', prepare(200, { link, 'content-location': `${up.url}/items` }));
+        const here = `http://127.0.0.1:${gw.port}/proxy/api`;
+        assert.equal(answer.headers.link, `<${here}/items?page=2>; rel="next", <${other.url}/x>; rel="help", <${here}/items?page=9>; rel="last"`);
+        assert.equal(answer.headers['content-location'], '/proxy/api/items');
+    }
+    for (const odd of ['<', '<>; rel=x', `<${up.url}/a`, 'x'])
+        assert.equal((await send('GET', 'api', prepare(200, { link: odd }))).headers.link, odd);
+});
+
+await run();
