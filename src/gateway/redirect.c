@@ -4,7 +4,7 @@
 #include <strings.h>
 
 #include "core/wire.h"
-#include "gateway/config.h"
+#include "gateway/gateway.h"
 
 /* An address in its parts. A relative one has no authority, and maybe no path from the root. */
 typedef struct address {
@@ -95,11 +95,12 @@ static leads follow(const gw_request *r, sm_str text, sm_str *rest)
     return rest->n == 0 || memchr("/?#", rest->p[0], 3) != NULL ? BACK : AWAY;
 }
 
-/* Appends the address of a place below the proxy. */
+/* Appends the address of a place below the proxy. By which name the client knows a proxy in front
+ * of us is not known here. */
 static void put_place(const gw_request *r, sm_str rest, bool absolute, sm_buf *out)
 {
     sm_str host = gw_header(r, "Host");
-    if (absolute && host.n > 0)
+    if (absolute && host.n > 0 && !r->g->config->behind_proxy)
         sm_buf_printf(out, "%s://%.*s", r->secure ? "https" : "http", SM_FMT(host));
     if (r->api == NULL)
         sm_buf_printf(out, "/proxy/%.*s", SM_FMT(r->through->name));

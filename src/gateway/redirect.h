@@ -6,7 +6,8 @@
  * proxy's `url` becomes the same place below the proxy:
  *
  *     Location, Content-Location   a path, which holds whatever name the client has for us
- *     Link                         an absolute URL, since some SDKs put a base in front of a path
+ *     Link                         an absolute URL, since some SDKs put a base in front of a path;
+ *                                  behind another proxy a path, too
  *
  * Other addresses stay as they are. But if a redirect would make the client send a write there, the
  * redirect is not passed on.

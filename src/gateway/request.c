@@ -138,7 +138,7 @@ gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri)
         return NULL;
     q->conn = conn;
     q->r.api = conn->mount->api;
-    q->r.secure = conn->tls || conn->server->g->config->behind_proxy;
+    q->r.secure = conn->tls;
     atomic_store_explicit(&q->refs, 1, memory_order_relaxed);
     q->r.began_ns = sm_clock_mono_ns();
 

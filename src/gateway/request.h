@@ -51,7 +51,7 @@ struct gw_request {
     const struct gw_upstream_api *api; /* it came to an address of this API's own; NULL: to one of
                                           the gateway's */
     const struct gw_upstream_api *through; /* the API that it is passed on to; NULL: none */
-    bool secure;                           /* the client speaks TLS, to us or in front of us */
+    bool secure;                           /* the client speaks TLS to us */
     sm_str path;                           /* as sent, without the query */
     sm_str rest;  /* of the path, behind the route's prefix; decoded if the route says so */
     sm_str query; /* as sent, without the question mark; absent: none */
