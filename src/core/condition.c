@@ -69,7 +69,8 @@ static void read_begins(sm_loader *l, const sm_json *value, void *out)
         *(const sm_json **)out = value;
     else
         sm_complain(l, value, "begins: expected a list of texts such as [query, \"{\"], found %s",
-                    value->type == SM_JSON_ARRAY ? "another one" : sm_found(l, value));
+                    value->type == SM_JSON_ARRAY ? "a list with something else in it"
+                                                 : sm_found(l, value));
 }
 
 static const sm_field condition_fields[] = {
@@ -124,7 +125,9 @@ void sm_conditions_read(sm_loader *l, const sm_json *value, void *out)
         sm_complain(l, value,
                     "when: expected a list such as [{ field: /amount, over: 100 }], "
                     "found %s",
-                    value->type == SM_JSON_ARRAY ? "an empty one" : sm_found(l, value));
+                    value->type != SM_JSON_ARRAY ? sm_found(l, value)
+                    : value->len == 0            ? "an empty one"
+                                                 : "one that is too long");
         return;
     }
     sm_condition *v = sm_loader_alloc(l, value->len, sizeof *v);

@@ -1,5 +1,6 @@
 /*
- * Conditions on a document: does a field exist, equal a value, exceed an amount, match a pattern?
+ * Conditions on a document: does a field exist, equal a value, exceed an amount, match a pattern,
+ * begin with a text?
  *
  * In a list of conditions one that holds is enough; the operators of one condition must all hold.
  * What a condition cannot be asked of (the field is missing, or of another type than the operator

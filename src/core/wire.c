@@ -1,6 +1,7 @@
 /* The rules of URLs, URL templates and headers. */
 #include "core/wire.h"
 
+#include <ctype.h>
 #include <strings.h>
 
 #include "base/limits.h"
@@ -346,9 +347,7 @@ static bool take_slash(sm_str *s)
     return take(s, '/') || take(s, '\\');
 }
 
-/* Whether a path begins with an escape that no client needs, and that some servers take for a dot,
- * a slash or the end of the path: NUL, a character in more bytes of UTF-8 than it has, or one that
- * is written like %u002E. */
+/* Whether a path begins with such an escape. */
 static bool is_deceptive(sm_str at)
 {
     unsigned first, second = 0;
@@ -360,7 +359,16 @@ static bool is_deceptive(sm_str at)
     take_escape(&at, &second);
     return first == 0 || first == 0xC0 || first == 0xC1 ||
            (first == 0xE0 && second >= 0x80 && second < 0xA0) ||
-           (first == 0xF0 && second >= 0x80 && second < 0x90);
+           (first == 0xF0 && second >= 0x80 && second < 0x90) ||
+           (first < 0x80 && isalnum((int)first));
+}
+
+bool sm_path_deceives(sm_str path)
+{
+    for (size_t i = 0; i < path.n; i++)
+        if (path.p[i] == '%' && is_deceptive((sm_str){path.p + i, path.n - i}))
+            return true;
+    return false;
 }
 
 bool sm_path_stays(sm_str path)
@@ -371,8 +379,6 @@ bool sm_path_stays(sm_str path)
             return false;
     }
     for (sm_str rest = path; rest.n > 0;) {
-        if (is_deceptive(rest))
-            return false;
         if (!take_slash(&rest)) {
             rest = (sm_str){rest.p + 1, rest.n - 1};
             continue;

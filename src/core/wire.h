@@ -60,9 +60,13 @@ bool sm_type_is(sm_str value, const char *type);
 bool sm_type_is_utf8(sm_str value);
 
 /* Whether a path, which begins with a slash, stays below its start and is nothing but a path: no
- * segment is "." or "..", in whatever spelling and for servers that decode before they split; no
- * character needs encoding; and no escape stands for NUL or for a character in more bytes of UTF-8
- * than it has. */
+ * segment is "." or "..", in whatever spelling and for servers that decode before they split, and
+ * no character needs encoding. */
 bool sm_path_stays(sm_str path);
+
+/* Whether a path has an escape that no client needs, and that makes it look like another path than
+ * some servers read: of a letter, a digit or NUL; of a character in more bytes of UTF-8 than it
+ * has; or one that is written like %u002E. */
+bool sm_path_deceives(sm_str path);
 
 #endif

@@ -47,16 +47,20 @@ sm_err sm_upstream_key(sm_arena *a, sm_upstream_call *call, sm_str key, sm_fault
 /* Adds a header; the texts must live as long as the arena. */
 sm_err sm_upstream_header(sm_arena *a, sm_upstream_call *call, sm_str name, sm_str value);
 
+/* Whether an answer with this status makes clients send the same request to another place. */
+bool sm_http_redirects(const char *method, int status);
+
 /* What an exchange proves about a write. */
 typedef struct sm_upstream_ruling {
     semel_kind kind;
     semel_applied applied;  /* failures: NO or UNKNOWN; YES never */
     bool passing;           /* not applied for a reason that passes: worth repeating (408, 425, 429,
                                503 where declared, and nothing sent) */
+    bool elsewhere;         /* not applied: the upstream sends the request to another place */
     int64_t retry_after_ms; /* what the upstream asked for; 0: nothing */
 } sm_upstream_ruling;
 
-void sm_upstream_judge(bool rejects_before_work, const sm_http_result *r, int64_t now_ms,
+void sm_upstream_judge(const sm_upstream_call *up, const sm_http_result *r, int64_t now_ms,
                        sm_upstream_ruling *out);
 
 /* The pause before another try (from 1), with jitter from `random`: grows from backoff to

@@ -38,16 +38,24 @@ static int64_t retry_after(const sm_http_result *r, int64_t now_ms)
     return ms < 0 ? 0 : ms > DAY_MS ? DAY_MS : ms;
 }
 
+/* After 301 and 302 clients make a GET of a POST, but many of them of nothing else. */
+bool sm_http_redirects(const char *method, int status)
+{
+    return status == 307 || status == 308 ||
+           ((status == 301 || status == 302) && strcmp(method, "POST") != 0);
+}
+
 /*
  *     nothing sent                     not applied, passes
  *     sent, no whole answer            unknown
  *     2xx, 3xx                         the answer; redirects are not followed
+ *     307, 308; 301, 302 unless POST   not applied: it is to be sent to another place
  *     408, 425, 429                    not applied, passes
  *     503 where it is declared         not applied, passes
  *     other 4xx                        not applied: rejected
  *     1xx at the end, other 5xx, else  unknown
  */
-void sm_upstream_judge(bool rejects_before_work, const sm_http_result *r, int64_t now_ms,
+void sm_upstream_judge(const sm_upstream_call *up, const sm_http_result *r, int64_t now_ms,
                        sm_upstream_ruling *out)
 {
     *out = (sm_upstream_ruling){.kind = SEMEL_FAILURE, .applied = SEMEL_APPLIED_UNKNOWN};
@@ -60,10 +68,13 @@ void sm_upstream_judge(bool rejects_before_work, const sm_http_result *r, int64_
     }
     out->retry_after_ms = retry_after(r, now_ms);
     int s = r->status;
-    if (s >= 200 && s < 400) {
+    if (sm_http_redirects(up->request.method, s)) {
+        out->applied = SEMEL_APPLIED_NO;
+        out->elsewhere = true;
+    } else if (s >= 200 && s < 400) {
         out->kind = SEMEL_SUCCESS;
         out->applied = SEMEL_APPLIED_DEFAULT;
-    } else if (s == 408 || s == 425 || s == 429 || (s == 503 && rejects_before_work)) {
+    } else if (s == 408 || s == 425 || s == 429 || (s == 503 && up->rejects_before_work)) {
         out->applied = SEMEL_APPLIED_NO;
         out->passing = true;
     } else if (s >= 400 && s < 500) {

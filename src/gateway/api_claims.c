@@ -29,7 +29,7 @@ void gw_on_begin(gw_request *r)
 {
     gw_run *run = gw_run_new(r->g, r);
     if (run == NULL) {
-        gw_problem(r, 503, "OVERLOADED", "Try again later.", "The gateway is out of memory.");
+        gw_out_of_memory(r);
         return;
     }
     if (!gw_read_call(r, &run->arena, GW_FORM_BEGIN, &run->ask.call)) {
@@ -40,6 +40,11 @@ void gw_on_begin(gw_request *r)
     run->ask.call.flags = SEMEL_CALL_DETACHED;
     run->ask.actor = sm_arena_text(&run->arena, sm_str_from(r->who.actor));
     run->deadline_ns = sm_clock_deadline_ns(run->ask.call.wait_ms);
+    if (run->ask.actor.p == NULL) { /* who asks must not become anybody */
+        gw_run_free(run);
+        gw_out_of_memory(r);
+        return;
+    }
     gw_hold(r);
     gw_run_start(run);
 }

@@ -72,16 +72,11 @@ static void answer(gw_run *run, gw_request *r, const semel_answer *a)
 
 static const gw_run_ops ops = {.prepare = prepare, .answer = answer};
 
-static void out_of_memory(gw_request *r)
-{
-    gw_problem(r, 503, "OVERLOADED", "Try again later.", "The gateway is out of memory.");
-}
-
 void gw_on_call(gw_request *r)
 {
     gw_own *own = gw_own_get();
     if (own == NULL) {
-        out_of_memory(r);
+        gw_out_of_memory(r);
         return;
     }
     sm_asking known = {.actor = sm_str_from(r->who.actor)};
@@ -92,15 +87,17 @@ void gw_on_call(gw_request *r)
         return;
     }
     gw_run *run = gw_run_new(r->g, r);
-    if (run == NULL || !gw_run_call(run, &known.call)) {
+    if (run != NULL)
+        run->ask.actor = sm_arena_text(&run->arena, known.actor);
+    /* Without memory for who asks, it must not become a call of anybody. */
+    if (run == NULL || !gw_run_call(run, &known.call) || run->ask.actor.p == NULL) {
         if (run != NULL)
             gw_run_free(run);
-        out_of_memory(r);
+        gw_out_of_memory(r);
         return;
     }
     run->ops = &ops;
     run->ask.upstream = true;
-    run->ask.actor = sm_arena_text(&run->arena, known.actor);
     run->deadline_ns = sm_clock_deadline_ns(known.call.wait_ms);
     gw_hold(r);
     gw_run_start(run);

@@ -99,13 +99,15 @@ static fields *fields_new(sm_arena *a, sm_str query)
 static bool finish(fields *f, bool right, sm_buf *out)
 {
     size_t before = out->len;
-    right = right && settle_fields(f);
+    right = right && out->err == SM_OK && settle_fields(f);
     if (right)
         put_fields(f, out);
     if (right && out->err == SM_OK)
         return true;
-    out->len = before;
-    out->err = SM_OK;
+    if (right) { /* it was too much for `out`, which was sound before */
+        out->len = before;
+        out->err = SM_OK;
+    }
     return false;
 }
 
@@ -274,8 +276,11 @@ static bool read_disposition(sm_str value, part *p)
     sm_str kind = SM_STR("form-data"), name, text;
     bool odd = false;
     size_t at = kind.n;
-    if (value.n <= kind.n || strncasecmp(value.p, kind.p, kind.n) != 0 ||
-        (value.p[kind.n] != ';' && !is_blank(value.p[kind.n])))
+    if (value.n <= kind.n || strncasecmp(value.p, kind.p, kind.n) != 0)
+        return false;
+    while (at < value.n && is_blank(value.p[at]))
+        at++;
+    if (at == value.n || value.p[at] != ';')
         return false;
     while (next_parameter(value, &at, &name, &text, &odd)) {
         sm_str *to = sm_header_is(name, SM_STR("name"))       ? &p->name
@@ -397,10 +402,12 @@ bool gw_form_multipart(sm_arena *a, sm_digest *digest, sm_str query, sm_str body
 {
     fields *f = fields_new(a, query);
     sm_str mark = sm_arena_printf(a, "\r\n--%.*s", SM_FMT(boundary)), head, text;
-    sm_str line = {mark.p + 2, mark.n - 2}; /* the first one has no CR LF before it */
     bool last = false;
-    if (f == NULL || mark.p == NULL || boundary.n == 0 || body.n < line.n + 2 ||
-        memcmp(body.p, line.p, line.n) != 0 || memcmp(body.p + line.n, "\r\n", 2) != 0)
+    if (f == NULL || mark.p == NULL || boundary.n == 0)
+        return false;
+    sm_str line = {mark.p + 2, mark.n - 2}; /* the first one has no CR LF before it */
+    if (body.n < line.n + 2 || memcmp(body.p, line.p, line.n) != 0 ||
+        memcmp(body.p + line.n, "\r\n", 2) != 0)
         return false;
     sm_str rest = {body.p + line.n + 2, body.n - line.n - 2};
     sm_buf json;

@@ -70,8 +70,10 @@ sm_str gw_recorded_find(const semel_answer *a, sm_str wanted)
         return (sm_str){0};
     const sm_json *name = headers + 1;
     for (uint32_t i = 0; i < headers->len; i++, name = sm_json_next(name + 1))
-        if (sm_header_is(sm_json_text(name), wanted) && name[1].type == SM_JSON_STRING)
-            return sm_json_text(name + 1);
+        if (sm_header_is(sm_json_text(name), wanted)) {
+            const sm_json *value = name[1].type == SM_JSON_ARRAY ? name + 2 : name + 1;
+            return value->type == SM_JSON_STRING ? sm_json_text(value) : (sm_str){0};
+        }
     return (sm_str){0};
 }
 
@@ -115,12 +117,17 @@ static void reply_failed(gw_request *r, const semel_answer *a)
     gw_reply_refusal(r, &refusal);
 }
 
-void gw_reply_outcome(gw_request *r, const semel_answer *a)
+void gw_reply_about(gw_request *r, const semel_answer *a)
 {
     r->effect = a->effect;
     gw_count_answer(r->g->metrics, a);
     if (a->effect.p != NULL)
         gw_set(r, "Semel-Effect", a->effect);
+}
+
+void gw_reply_outcome(gw_request *r, const semel_answer *a)
+{
+    gw_reply_about(r, a);
     if (a->verdict == SEMEL_REFUSED || !a->has_outcome) {
         gw_reply_refusal(r, a);
         return;

@@ -24,6 +24,7 @@
 #include "gateway/returned.h"
 #include "gateway/run.h"
 
+#define HOST_MAX       253u  /* bytes of a host's name */
 #define WAIT_BEYOND_MS 30000 /* how long a client may wait for more than one exchange */
 
 /* ---- where to --------------------------------------------------------------------------------*/
@@ -49,8 +50,8 @@ static bool sound_query(sm_str query)
 
 /* ---- the call --------------------------------------------------------------------------------*/
 
-/* The scope that the client names, else the token's own. False: the request has its answer. */
-static bool find_scope(gw_request *r, sm_arena *a, sm_str *out)
+/* The scope that the client names, else the token's own. Absent: the request has its answer. */
+static sm_str find_scope(gw_request *r)
 {
     sm_str given = gw_header(r, "Semel-Scope");
     if (given.p == NULL)
@@ -59,15 +60,14 @@ static bool find_scope(gw_request *r, sm_arena *a, sm_str *out)
         gw_problem(r, 400, "BAD_ARGUMENTS",
                    "Send the header Semel-Scope, or use a token that is bound to a scope.",
                    "The call has no scope: this token is bound to none.");
-        return false;
+        return (sm_str){0};
     }
     if (!gw_who_owns(&r->who, given)) {
         gw_problem(r, 403, "FORBIDDEN", "Use a scope below the token's own.",
                    "This token may not act in that scope.");
-        return false;
+        return (sm_str){0};
     }
-    *out = sm_arena_text(a, given);
-    return out->p != NULL;
+    return given;
 }
 
 /* ---- the run ---------------------------------------------------------------------------------*/
@@ -84,15 +84,15 @@ static bool refuse_redirect(const gw_run *run, gw_request *r, const semel_answer
     if (!gw_redirect_strays(r, status, location))
         return false;
     sm_str host = gw_redirect_host(location);
+    if (host.n == 0 || host.n > HOST_MAX)
+        host = SM_STR("another place");
+    gw_reply_about(r, a);
     gw_problem(r, 502, "UPSTREAM_FAILED",
-               "Correct the proxy's url, or give the other address a proxy of its own.",
+               "Correct the proxy's url, or give the other address a proxy of its own; nothing was "
+               "done.",
                "The API answered %d: it redirects this request to %.*s, which is not behind this "
                "proxy.",
-               status,
-               host.n == 0    ? 13
-               : host.n > 200 ? 200
-                              : (int)host.n,
-               host.n == 0 ? "another place" : host.p);
+               status, SM_FMT(host));
     return true;
 }
 
@@ -164,62 +164,64 @@ static sm_err choose_contracts(gw_run *run, const gw_upstream_api *api, sm_look 
     return SM_OK;
 }
 
-/* An unsafe method: once. */
-static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
+/* Makes the request and the call's arguments, and looks what the contract says of them. *answered:
+ * the request has its answer. */
+static sm_err make_call(gw_run *run, gw_request *r, const gw_upstream_api *api, sm_str path,
+                        sm_look *look, bool *answered, sm_fault *fault)
 {
-    gw_run *run = gw_run_new(r->g, r);
-    sm_fault fault = {0};
-    if (run == NULL) {
-        gw_proxy_refuse(r, SEMEL_E_NOMEM, &fault);
-        return;
-    }
     sm_arena *a = &run->arena;
     semel_call *call = &run->ask.call;
     size_t given;
-    call->tool = sm_arena_printf(a, "proxy.%.*s", SM_FMT(api->name));
+    *look = (sm_look){0};
+    *answered = false;
     run->ask.http = true;
-    sm_err e = gw_proxy_request(r, a, api, path, true, &run->up, &given, &fault);
+    call->tool = sm_arena_printf(a, "proxy.%.*s", SM_FMT(api->name));
+    sm_err e = call->tool.p == NULL
+                   ? SEMEL_E_NOMEM
+                   : gw_proxy_request(r, a, api, path, true, &run->up, &given, fault);
     if (e == SM_OK && gw_proxy_twins(run->up.headers, given)) {
-        gw_run_free(run);
+        *answered = true;
         gw_problem(r, 400, "BAD_ARGUMENTS", "Send one of them.",
                    "Two headers have names that some servers take for one.");
-        return;
+        return SM_OK;
     }
-    sm_look look = {0};
     if (e == SM_OK)
         e = gw_proxy_args(r, a, api, run->up.headers, given, path, &call->args);
     if (e == SM_OK)
-        e = choose_contracts(run, api, &look);
-    /* An approval must cover all that is sent, and headers that vary would need one each. */
-    if (e == SM_OK && look.asks && gw_proxy_leave(api, &run->up, &given))
+        e = choose_contracts(run, api, look);
+    /* An approval must cover what is sent, and headers that vary would need one each. */
+    if (e == SM_OK && look->asks && gw_proxy_leave(api, &run->up, &given))
         e = gw_proxy_args(r, a, api, run->up.headers, given, path, &call->args);
-    if (e == SM_OK && look.reads) {
-        bool other = gw_asks_other_method(r, a, look.args);
-        gw_run_free(run);
-        if (other)
-            refuse_override(r);
-        else
-            pass(r, api, path, true);
-        return;
-    }
-    if (e == SM_OK && (!find_scope(r, a, &call->scope) ||
-                       (api->client_key == GW_KEY_HONOUR && !gw_read_key(r, a, &call->key)))) {
-        gw_run_free(run);
-        return;
-    }
-    if (e != SM_OK) {
-        gw_run_free(run);
-        gw_proxy_refuse(r, e, &fault);
-        return;
-    }
-    /* A client that sends a key reckons with an upstream that takes one. */
-    if (call->key.p != NULL && run->up.key.header.p == NULL)
-        run->up.key.header = SM_STR("Idempotency-Key");
-    sm_str step = gw_header(r, "Semel-Step");
+    return e;
+}
+
+/* Who asks, in what scope, and by what name. A text that cannot be kept must not be taken for one
+ * that was not sent. */
+static sm_err name_call(gw_run *run, gw_request *r, const gw_upstream_api *api, bool *answered)
+{
+    sm_arena *a = &run->arena;
+    semel_call *call = &run->ask.call;
+    sm_str scope = find_scope(r), step = gw_header(r, "Semel-Step");
+    *answered =
+        scope.p == NULL || (api->client_key == GW_KEY_HONOUR && !gw_read_key(r, a, &call->key));
+    if (*answered)
+        return SM_OK;
+    call->scope = sm_arena_text(a, scope);
     call->step = step.p == NULL ? step : sm_arena_text(a, step);
+    run->ask.actor = sm_arena_text(a, sm_str_from(r->who.actor));
+    return call->scope.p == NULL || (step.p != NULL && call->step.p == NULL) ||
+                   run->ask.actor.p == NULL
+               ? SEMEL_E_NOMEM
+               : SM_OK;
+}
+
+static void start(gw_run *run, gw_request *r, const gw_upstream_api *api)
+{
+    /* A client that sends a key reckons with an upstream that takes one. */
+    if (run->ask.call.key.p != NULL && run->up.key.header.p == NULL)
+        run->up.key.header = SM_STR("Idempotency-Key");
     run->up.request.trickle = api->stream;
     run->ops = &ops;
-    run->ask.actor = sm_arena_text(a, sm_str_from(r->who.actor));
     if (api->idempotency.header.p != NULL) {
         run->ask.down = &api->idempotency;
         run->ask.shape = sm_upstream_shape_of(
@@ -232,6 +234,31 @@ static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
         sm_clock_deadline_ns(api->timeout_ms < WAIT_BEYOND_MS ? api->timeout_ms : WAIT_BEYOND_MS);
     gw_hold(r);
     gw_run_start(run);
+}
+
+/* An unsafe method: once. */
+static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
+{
+    gw_run *run = gw_run_new(r->g, r);
+    sm_fault fault = {0};
+    sm_look look = {0};
+    bool answered = false;
+    sm_err e = run == NULL ? SEMEL_E_NOMEM : make_call(run, r, api, path, &look, &answered, &fault);
+    if (e == SM_OK && !answered && !look.reads)
+        e = name_call(run, r, api, &answered);
+    if (e == SM_OK && !answered && !look.reads) {
+        start(run, r, api);
+        return;
+    }
+    bool other = look.reads && gw_asks_other_method(r, &run->arena, look.args);
+    if (run != NULL)
+        gw_run_free(run);
+    if (e != SM_OK)
+        gw_proxy_refuse(r, e, &fault);
+    else if (other)
+        refuse_override(r);
+    else if (!answered)
+        pass(r, api, path, true);
 }
 
 /* The API that a request is for, and its path there. NULL: there is none of that name. */
@@ -266,7 +293,7 @@ void gw_on_proxy(gw_request *r)
         gw_problem(r, 501, "UNSUPPORTED",
                    "Connect to the API itself for this, or use its plain HTTP calls.",
                    "Websockets and other upgrades of a connection are not passed on.");
-    } else if ((path.n > 0 && path.p[0] != '/') || !sm_path_stays(path) ||
+    } else if ((path.n > 0 && path.p[0] != '/') || !sm_path_stays(path) || sm_path_deceives(path) ||
                (r->query.p != NULL && !sound_query(r->query))) {
         gw_problem(r, 400, "BAD_ARGUMENTS",
                    "Percent-encode what is not plain, and leave out \".\" and \"..\" segments.",

@@ -13,6 +13,7 @@
 #include "json/canon.h"
 
 #define UNPACKED_MAX ((size_t)8 << 20)
+#define HEADERS_ROOM ((size_t)4 * SM_REQUEST_HEAD_MAX) /* for what follows the body */
 
 /* ---- the body --------------------------------------------------------------------------------*/
 
@@ -45,8 +46,11 @@ static bool put_json(gw_writing *w, sm_str bytes)
     sm_json_limits limits = sm_json_default_limits;
     limits.depth -= 2; /* it goes into an object */
     limits.bytes -= SM_JSON_BYTES_MAX / 4;
-    return sm_json_read(w->arena, bytes, &limits, &body, NULL) == SM_OK &&
-           gw_json_names_clear(w->arena, w->query, body) &&
+    limits.values -= HEADERS_ROOM / 64;
+    sm_err e = sm_json_read(w->arena, bytes, &limits, &body, NULL);
+    if (e == SEMEL_E_NOMEM)
+        w->out.err = e;
+    return e == SM_OK && gw_json_names_clear(w->arena, w->query, body) &&
            sm_json_canon(body, &w->out, bytes, NULL) == SM_OK;
 }
 
@@ -62,6 +66,8 @@ static bool put_read(gw_writing *w, sm_str type, sm_str bytes)
 {
     size_t before = w->out.len;
     bool json = is_json(type), right = false;
+    if (w->out.err != SM_OK)
+        return false;
     sm_buf_text(&w->out, json ? ",\"body\":" : ",\"form\":");
     if (json)
         right = put_json(w, bytes);
@@ -70,11 +76,12 @@ static bool put_read(gw_writing *w, sm_str type, sm_str bytes)
     else if (sm_header_is(media_type(type), SM_STR("multipart/form-data")))
         right = w->parted = gw_form_multipart(w->arena, &w->digest, w->query, bytes,
                                               gw_form_boundary(w->arena, type), &w->out);
-    if (right && w->out.err == SM_OK && w->out.len <= SM_JSON_BYTES_MAX - 1024)
+    if (right && w->out.err == SM_OK && w->out.len <= SM_JSON_BYTES_MAX - HEADERS_ROOM)
         return true;
     w->parted = false;
     w->out.len = before;
-    w->out.err = SM_OK;
+    if (w->out.err != SEMEL_E_NOMEM) /* it is too large to be shown so */
+        w->out.err = SM_OK;
     return false;
 }
 

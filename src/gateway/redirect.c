@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "core/wire.h"
+#include "effect/upstream.h"
 #include "gateway/gateway.h"
 
 /* An address in its parts. A relative one has no authority, and maybe no path from the root. */
@@ -68,31 +69,58 @@ static bool is_own(const gw_request *r, const address *a, const address *base)
 
 /* Where an address leads. */
 typedef enum leads {
-    ALONG, /* it is relative to the request's own */
+    ALONG, /* it is relative to the request's own, and stays below the proxy */
     BACK,  /* below the proxy: *rest is the part behind the proxy's url */
     AWAY,
 } leads;
 
+/* The path of an address without query and fragment. */
+static sm_str path_of(sm_str rest)
+{
+    size_t n = 0;
+    while (n < rest.n && rest.p[n] != '?' && rest.p[n] != '#')
+        n++;
+    return (sm_str){rest.p, n};
+}
+
+static bool has(sm_str text, char c)
+{
+    return text.n > 0 && memchr(text.p, c, text.n) != NULL;
+}
+
+/* Whether a relative path stays in its place: no segment is "." or "..", in whatever spelling. */
+static bool stays_along(sm_str path)
+{
+    char rooted[2048];
+    if (path.n >= sizeof rooted)
+        return false;
+    rooted[0] = '/';
+    if (path.n > 0)
+        memcpy(rooted + 1, path.p, path.n);
+    return sm_path_stays((sm_str){rooted, path.n + 1});
+}
+
 static leads follow(const gw_request *r, sm_str text, sm_str *rest)
 {
     address a = split(text), base = split(r->through->url);
-    bool rooted = a.rest.n > 0 && a.rest.p[0] == '/';
-    if (a.authority.p == NULL) {
-        const char *colon = memchr(text.p, ':', text.n), *slash = memchr(text.p, '/', text.n);
-        bool scheme = colon != NULL && (slash == NULL || colon < slash);
-        if (!rooted && !scheme)
-            return memchr(text.p, '\\', text.n) == NULL ? ALONG : AWAY;
-        if (scheme)
-            return AWAY;
-    } else if (!is_own(r, &a, &base)) {
+    sm_str path = path_of(a.rest), first = path;
+    while (first.n > 0 && has(first, '/'))
+        first.n = (size_t)((const char *)memchr(first.p, '/', first.n) - first.p);
+    if (has(path, '\\')) /* a slash for browsers */
         return AWAY;
-    }
-    /* A backslash is a slash for browsers. */
-    if (memchr(a.rest.p, '\\', a.rest.n) != NULL || a.rest.n < base.rest.n ||
-        memcmp(a.rest.p, base.rest.p, base.rest.n) != 0)
+    if (a.authority.p == NULL && !begins(path, SM_STR("/")))
+        return a.scheme.p == NULL && !has(first, ':') && stays_along(path) ? ALONG : AWAY;
+    if (a.authority.p == NULL ? a.scheme.p != NULL : !is_own(r, &a, &base))
+        return AWAY;
+    if (a.rest.n < base.rest.n || memcmp(a.rest.p, base.rest.p, base.rest.n) != 0)
         return AWAY;
     *rest = from(a.rest, base.rest.n);
-    return rest->n == 0 || memchr("/?#", rest->p[0], 3) != NULL ? BACK : AWAY;
+    path = path_of(*rest);
+    /* Two slashes at the start would be a host's name at an address of the proxy's own. */
+    return path.n == 0 || (path.p[0] == '/' && sm_path_stays(path) && !sm_path_deceives(path) &&
+                           !begins(path, SM_STR("//")))
+               ? BACK
+               : AWAY;
 }
 
 /* Appends the address of a place below the proxy. By which name the client knows a proxy in front
@@ -109,6 +137,23 @@ static void put_place(const gw_request *r, sm_str rest, bool absolute, sm_buf *o
     sm_buf_str(out, rest);
 }
 
+/* Appends an address as the client gets it. False: as it is. One of the API's own that is not below
+ * the proxy becomes absolute: the client would look for it at the gateway. */
+static bool put_mapped(const gw_request *r, sm_str text, bool absolute, sm_buf *out)
+{
+    sm_str rest;
+    address base = split(r->through->url);
+    switch (follow(r, text, &rest)) {
+    case BACK: put_place(r, rest, absolute, out); return true;
+    case ALONG: return false;
+    case AWAY: break;
+    }
+    if (!begins(text, SM_STR("/")) || begins(text, SM_STR("//")) || has(text, '\\'))
+        return false;
+    sm_buf_printf(out, "%.*s//%.*s%.*s", SM_FMT(base.scheme), SM_FMT(base.authority), SM_FMT(text));
+    return true;
+}
+
 /* Appends the value of a Link header: each <address> in it is mapped. */
 static bool map_links(const gw_request *r, sm_str value, sm_buf *out)
 {
@@ -119,10 +164,9 @@ static bool map_links(const gw_request *r, sm_str value, sm_buf *out)
         sm_buf_str(out, (sm_str){value.p, n});
         value = from(value, n);
         const char *close = memchr(value.p, '>', value.n);
-        sm_str rest, text = {value.p, close == NULL ? 0 : (size_t)(close - value.p)};
-        if (text.n == 0 || follow(r, text, &rest) != BACK)
+        sm_str text = {value.p, close == NULL ? 0 : (size_t)(close - value.p)};
+        if (text.n == 0 || !put_mapped(r, text, true, out))
             continue;
-        put_place(r, rest, true, out);
         value = from(value, text.n);
         any = true;
     }
@@ -131,26 +175,13 @@ static bool map_links(const gw_request *r, sm_str value, sm_buf *out)
 
 bool gw_redirect_map(const gw_request *r, sm_str name, sm_str value, sm_buf *out)
 {
-    sm_str rest;
     if (r->through == NULL || value.n == 0)
         return false;
     if (sm_header_is(name, SM_STR("Link")))
         return map_links(r, value, out);
-    if ((!sm_header_is(name, SM_STR("Location")) &&
-         !sm_header_is(name, SM_STR("Content-Location"))) ||
-        follow(r, value, &rest) != BACK)
-        return false;
-    put_place(r, rest, false, out);
-    return true;
-}
-
-/* Whether clients send the same request again to where an answer leads. After 301 and 302 they make
- * a GET of a POST, but many of them of nothing else. */
-static bool repeats(const gw_request *r, int status)
-{
-    bool reads = r->method == GW_GET || r->method == GW_HEAD || r->method == GW_OPTIONS;
-    return !reads && (status == 307 || status == 308 ||
-                      ((status == 301 || status == 302) && r->method != GW_POST));
+    return (sm_header_is(name, SM_STR("Location")) ||
+            sm_header_is(name, SM_STR("Content-Location"))) &&
+           put_mapped(r, value, false, out);
 }
 
 sm_str gw_redirect_host(sm_str location)
@@ -163,6 +194,7 @@ sm_str gw_redirect_host(sm_str location)
 bool gw_redirect_strays(const gw_request *r, int status, sm_str location)
 {
     sm_str rest;
-    return r->through != NULL && location.n > 0 && repeats(r, status) &&
-           follow(r, location, &rest) == AWAY;
+    bool reads = r->method == GW_GET || r->method == GW_HEAD || r->method == GW_OPTIONS;
+    return r->through != NULL && location.n > 0 && !reads &&
+           sm_http_redirects(r->method_text, status) && follow(r, location, &rest) == AWAY;
 }

@@ -254,6 +254,11 @@ static int64_t put_problem(gw_inner *q, sm_buf *out, int status, const char *cod
     return retry_after_ms;
 }
 
+void gw_out_of_memory(gw_request *r)
+{
+    gw_problem(r, 503, "OVERLOADED", "Try again later.", "The gateway is out of memory.");
+}
+
 void gw_problem(gw_request *r, int status, const char *code, const char *advice, const char *format,
                 ...)
 {

@@ -111,6 +111,9 @@ void gw_reply_answer(gw_request *r, const semel_answer *a);
 void gw_problem(gw_request *r, int status, const char *code, const char *advice, const char *format,
                 ...) __attribute__((format(printf, 5, 6)));
 
+/* That there is no memory for the request. */
+void gw_out_of_memory(gw_request *r);
+
 /* The HTTP status of a code. */
 int gw_status_of(semel_code code);
 

@@ -200,7 +200,7 @@ static void on_done(void *context, const sm_http_result *res)
     gw_run *run = context;
     gw_relay_over(run, res->complete);
     gw_count_exchange(run->g->metrics, run->ask.call.tool, res);
-    sm_upstream_judge(run->up.rejects_before_work, res, sm_clock_ms(), &run->ruling);
+    sm_upstream_judge(&run->up, res, sm_clock_ms(), &run->ruling);
     tell_why(run, res);
     int64_t pause_ms;
     if (worth_another(run, res, &pause_ms)) {
@@ -430,10 +430,11 @@ static void ask(gw_run *run, semel_answer *a)
 /* ---- committing ------------------------------------------------------------------------------*/
 
 /* Not applied, for a reason that passes, and the contract replays failures: the tool has not
- * answered, and the key stays free. A resend is tried again later. */
+ * answered, and the key stays free. So it has not if it sent the request to another place. A resend
+ * is tried again later. */
 static bool gives_back(const gw_run *run)
 {
-    return run->ruling.passing && (run->replays_failures || run->resend);
+    return run->ruling.elsewhere || (run->ruling.passing && (run->replays_failures || run->resend));
 }
 
 /* What is left over of the attempt is looked at again, but not at once. */

@@ -127,6 +127,9 @@ gw_request *gw_run_take(gw_run *run);
  * ran and the ledger could not record it, or had lost it meanwhile, Semel-Doubt says which. */
 void gw_reply_outcome(gw_request *r, const semel_answer *a);
 
+/* What every such reply has: which effect it is about. It is counted, too. */
+void gw_reply_about(gw_request *r, const semel_answer *a);
+
 /* What a thread of the server works with, on the path where nothing blocks. */
 typedef struct gw_own {
     semel_answer *answer;

@@ -42,7 +42,8 @@ sm_err sm_resource_count(semel *s, const sm_resource *r, uint8_t shard, uint64_t
     char text[SM_RESOURCE_NAME];
     int64_t value = 0;
     sm_err e = s->ops->counter(s->store, shard, name_of(r, text), &value, fault);
-    *count = value > 0 ? (uint64_t)value : 0;
+    if (e == SM_OK)
+        *count = value > 0 ? (uint64_t)value : 0;
     return e;
 }
 
@@ -98,7 +99,8 @@ sm_err sm_counting_take(semel *s, sm_work *w, sm_counting *c, uint8_t shard, sem
         m->written = count;
         return SM_OK;
     }
-    bool last = c->moved || count == c->before || count == 0;
+    /* Nobody knows who was last, if the counter cannot be read. */
+    bool last = !blind && (c->moved || count == c->before || count == 0);
     m->written = last ? count + 1 : 0;
     c->counter = (semel_counter){.name = name_of(&m->resource, c->name),
                                  .delta = 1,

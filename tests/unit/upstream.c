@@ -341,7 +341,7 @@ static void a_key_may_be_declared_for_the_tool(void **state)
 static void an_exchange_proves_what_the_table_says(void **state)
 {
     (void)state;
-    enum { SENT = 1, COMPLETE = 2, DECLARED = 4 };
+    enum { SENT = 1, COMPLETE = 2, DECLARED = 4, PUT = 8 };
     static const struct {
         int how, status;
         semel_kind kind;
@@ -355,7 +355,15 @@ static void an_exchange_proves_what_the_table_says(void **state)
         {SENT | COMPLETE, 200, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, false},
         {SENT | COMPLETE, 299, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, false},
         {SENT | COMPLETE, 302, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, false},
+        {SENT | COMPLETE, 301, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, false},
+        {SENT | COMPLETE, 303, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, false},
+        {SENT | COMPLETE | PUT, 303, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, false},
         {SENT | COMPLETE, 304, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, false},
+        {SENT | COMPLETE, 307, SEMEL_FAILURE, SEMEL_APPLIED_NO, false},
+        {SENT | COMPLETE, 308, SEMEL_FAILURE, SEMEL_APPLIED_NO, false},
+        {SENT | COMPLETE | PUT, 301, SEMEL_FAILURE, SEMEL_APPLIED_NO, false},
+        {SENT | COMPLETE | PUT, 302, SEMEL_FAILURE, SEMEL_APPLIED_NO, false},
+        {SENT | PUT, 307, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, false},
         {SENT | COMPLETE, 400, SEMEL_FAILURE, SEMEL_APPLIED_NO, false},
         {SENT | COMPLETE, 404, SEMEL_FAILURE, SEMEL_APPLIED_NO, false},
         {SENT | COMPLETE, 409, SEMEL_FAILURE, SEMEL_APPLIED_NO, false},
@@ -379,9 +387,12 @@ static void an_exchange_proves_what_the_table_says(void **state)
                             .complete = rows[i].how & COMPLETE,
                             .status = rows[i].status};
         sm_upstream_ruling out;
-        sm_upstream_judge(rows[i].how & DECLARED, &r, 0, &out);
+        sm_upstream_call up = {.rejects_before_work = rows[i].how & DECLARED};
+        up.request.method = rows[i].how & PUT ? "PUT" : "POST";
+        sm_upstream_judge(&up, &r, 0, &out);
         expect(out.kind == rows[i].kind && out.applied == rows[i].applied &&
-                   out.passing == rows[i].passing && out.retry_after_ms == 0,
+                   out.passing == rows[i].passing && out.retry_after_ms == 0 &&
+                   out.elsewhere == (out.applied == SEMEL_APPLIED_NO && rows[i].status / 100 == 3),
                "row %zu, status %d: kind %d, applied %d, passing %d", i, rows[i].status, out.kind,
                out.applied, out.passing);
     }
@@ -411,7 +422,7 @@ static void retry_after_is_seconds_or_a_moment(void **state)
         sm_http_result r = {
             .sent = true, .complete = true, .status = 429, .headers = &field, .header_count = 1};
         sm_upstream_ruling out;
-        sm_upstream_judge(false, &r, 1000, &out);
+        sm_upstream_judge(&(sm_upstream_call){.request.method = "POST"}, &r, 1000, &out);
         expect(out.retry_after_ms == rows[i].ms, "%s: %d ms", rows[i].value,
                (int)out.retry_after_ms);
     }
