@@ -6,7 +6,7 @@
 
 #include "base/duration.h"
 #include "core/identity.h"
-#include "core/request.h"
+#include "core/secret.h"
 #include "core/wire.h"
 
 typedef struct check {
@@ -491,7 +491,7 @@ static void lint_arguments(const check *k)
     const sm_json *name = all + 1;
     for (uint32_t i = 0; i < all->len; i++, name = sm_json_next(name + 1)) {
         sm_str s = sm_json_text(name);
-        if (sm_name_secret(s) && !is_redacted(k->c, s))
+        if (sm_name_secret(s, SM_IN_BODY) && !is_redacted(k->c, s))
             sm_advise(k->l, name,
                       "%.*s looks like a secret, and arguments are stored in the ledger; write "
                       "redact: [/%.*s]",
