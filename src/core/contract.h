@@ -14,6 +14,7 @@
 #define SM_CORE_CONTRACT_H
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "core/condition.h"
 #include "core/field.h"
@@ -297,6 +298,13 @@ typedef struct sm_tool {
     sm_contract contract;
 } sm_tool;
 
+/* An API behind the reverse proxy: the gateway's configuration says how it is given a key, and
+ * secrets of its requests are not stored. */
+static inline bool sm_tool_proxy(const sm_tool *t)
+{
+    return t->name.n > 6 && memcmp(t->name.p, "proxy.", 6) == 0;
+}
+
 /* A file of contracts. */
 typedef struct sm_contracts {
     atomic_uint holders;
@@ -384,6 +392,13 @@ extern const sm_group sm_contract_group;
 bool sm_contracts_index(sm_contracts *set); /* false when out of memory */
 void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_tool *tool,
                        const sm_contract *c);
+
+void sm_contract_lint_secrets(sm_loader *l, const sm_tool *tool, const sm_contract *c);
+
+/* Where to point for a field, or for what is called `inner` in it (may be NULL): at its value, or
+ * at the tool's name if nobody wrote it. */
+const sm_json *sm_contract_place(const sm_tool *tool, const sm_contract *c, sm_contract_field id,
+                                 const char *inner);
 
 /* The fields of `defaults` that also apply to unlisted tools. */
 void sm_contract_lint_repeats(sm_loader *l, const sm_contract *c);

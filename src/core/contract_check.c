@@ -6,7 +6,6 @@
 
 #include "base/duration.h"
 #include "core/identity.h"
-#include "core/request.h"
 #include "core/wire.h"
 
 typedef struct check {
@@ -16,18 +15,22 @@ typedef struct check {
     const sm_contract *c;
 } check;
 
-/* Where to point for a field: at its value, or at the tool's name if nobody wrote it. */
-static const sm_json *place(const check *k, sm_contract_field id)
+const sm_json *sm_contract_place(const sm_tool *tool, const sm_contract *c, sm_contract_field id,
+                                 const char *inner)
 {
-    const sm_json *given = k->c->origin[id].given;
-    return given != NULL ? given : k->tool->given;
+    const sm_json *given = c->origin[id].given;
+    const sm_json *part = inner == NULL ? NULL : sm_json_find(given, sm_str_from(inner));
+    return part != NULL ? part : given != NULL ? given : tool->given;
 }
 
-/* The same for a field inside a mapping. */
+static const sm_json *place(const check *k, sm_contract_field id)
+{
+    return sm_contract_place(k->tool, k->c, id, NULL);
+}
+
 static const sm_json *inner_place(const check *k, sm_contract_field id, const char *name)
 {
-    const sm_json *inner = sm_json_find(k->c->origin[id].given, sm_str_from(name));
-    return inner != NULL ? inner : place(k, id);
+    return sm_contract_place(k->tool, k->c, id, name);
 }
 
 /* Whether the tool or its variant gives a field, rather than the file's defaults. */
@@ -70,16 +73,10 @@ static const char *duration(char text[SM_DURATION_TEXT], int64_t ms)
 
 /* ---- errors ----------------------------------------------------------------------------------*/
 
-/* An API behind the reverse proxy: the gateway's configuration says how it is given a key. */
-static bool is_proxy(const check *k)
-{
-    return k->tool->name.n > 6 && memcmp(k->tool->name.p, "proxy.", 6) == 0;
-}
-
 /* Method, path and headers of a request are part of its identity whatever the contract says. */
 static bool always_counts(const check *k, const sm_pointer *p)
 {
-    return is_proxy(k) && p->count > 0 &&
+    return sm_tool_proxy(k->tool) && p->count > 0 &&
            (sm_str_is(p->tokens[0], "method") || sm_str_is(p->tokens[0], "path") ||
             sm_str_is(p->tokens[0], "headers"));
 }
@@ -249,7 +246,7 @@ static void check_doubt(const check *k)
     const sm_json *at = place(k, SM_F_ON_IN_DOUBT);
     const sm_idempotency *d = downstream(k);
     char a[SM_DURATION_TEXT], b[SM_DURATION_TEXT];
-    if (chain_has(k, SM_DOUBT_RESEND) && d == NULL && !is_proxy(k))
+    if (chain_has(k, SM_DOUBT_RESEND) && d == NULL && !sm_tool_proxy(k->tool))
         sm_complain(k->l, at,
                     "resend is safe only where the downstream recognises a key; declare it with "
                     "%s, or remove resend",
@@ -257,7 +254,7 @@ static void check_doubt(const check *k)
                         ? "upstream: { idempotency: { header: Idempotency-Key, window: 24h } }"
                         : "idempotency: { argument: NAME, window: 24h } (or meta: NAME) for an MCP "
                           "tool, under upstream for any other");
-    if (chain_has(k, SM_DOUBT_RESEND) && d == NULL && is_proxy(k))
+    if (chain_has(k, SM_DOUBT_RESEND) && d == NULL && sm_tool_proxy(k->tool))
         sm_advise(k->l, at,
                   "resend happens only if the proxy declares idempotency in the gateway's "
                   "configuration, and is what happens then by itself; declare it there, and remove "
@@ -312,7 +309,7 @@ static void check_redact(const check *k)
     const sm_json *at = place(k, SM_F_REDACT);
     if (c->redact.n == 0)
         return;
-    if ((chain_has(k, SM_DOUBT_RESEND) && !is_proxy(k)) ||
+    if ((chain_has(k, SM_DOUBT_RESEND) && !sm_tool_proxy(k->tool)) ||
         (chain_has(k, SM_DOUBT_RERUN) && c->origin[SM_F_UPSTREAM].given != NULL))
         sm_complain(k->l, at,
                     "redact: resend and rerun send the stored arguments again, and "
@@ -457,48 +454,6 @@ static void lint_inherited(const check *k)
                   "on_repeat: replay, or on_repeat: run if you mean that");
 }
 
-static void lint_secrets(const check *k)
-{
-    const sm_headers *headers = &k->c->upstream.headers;
-    const sm_json *given = sm_json_find(k->c->origin[SM_F_UPSTREAM].given, SM_STR("headers"));
-    for (uint32_t i = 0; i < headers->n; i++) {
-        const sm_json *value = sm_json_find(given, headers->v[i].name);
-        if (value != NULL && sm_header_secret(&headers->v[i]))
-            sm_advise(k->l, value,
-                      "%.*s looks like a secret written out; keep it in the environment and write "
-                      "\"${NAME}\"",
-                      SM_FMT(headers->v[i].name));
-    }
-}
-
-static bool is_redacted(const sm_contract *c, sm_str name)
-{
-    for (uint32_t i = 0; i < c->redact.n; i++) {
-        const sm_pointer *p = &c->redact.v[i];
-        if (p->count == 0 || sm_str_eq(p->tokens[0], name))
-            return true;
-    }
-    return false;
-}
-
-/* Arguments are stored, and so are secrets among them. */
-static void lint_arguments(const check *k)
-{
-    const sm_json *given = k->c->origin[SM_F_INPUT].given;
-    const sm_json *all = given == NULL ? NULL : sm_json_find(given, SM_STR("properties"));
-    if (all == NULL || all->type != SM_JSON_OBJECT)
-        return;
-    const sm_json *name = all + 1;
-    for (uint32_t i = 0; i < all->len; i++, name = sm_json_next(name + 1)) {
-        sm_str s = sm_json_text(name);
-        if (sm_name_secret(s) && !is_redacted(k->c, s))
-            sm_advise(k->l, name,
-                      "%.*s looks like a secret, and arguments are stored in the ledger; write "
-                      "redact: [/%.*s]",
-                      SM_FMT(s), SM_FMT(s));
-    }
-}
-
 static void lint_probe(const check *k)
 {
     const sm_contract *c = k->c;
@@ -530,7 +485,7 @@ void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_tool *too
     check_idempotency(&k);
     check_upstream(&k);
     check_guards(&k);
-    lint_secrets(&k);
+    sm_contract_lint_secrets(l, tool, c);
     if (c->class == SM_CLASS_READ)
         return;
     check_key(&k);
@@ -542,6 +497,5 @@ void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_tool *too
     lint_windows(&k);
     lint_inherited(&k);
     sm_contract_lint_repeats(l, c);
-    lint_arguments(&k);
     lint_probe(&k);
 }

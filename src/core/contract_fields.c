@@ -2,10 +2,10 @@
 #include "core/contract.h"
 
 #include <stdio.h>
-#include <strings.h>
 
 #include "base/duration.h"
 #include "base/limits.h"
+#include "core/secret.h"
 #include "core/wire.h"
 #include "json/canon.h"
 
@@ -47,18 +47,7 @@ const char *sm_method_name(int method)
 
 bool sm_header_secret(const sm_header *h)
 {
-    static const char *const words[] = {"authorization", "cookie",   "token",
-                                        "secret",        "password", "key"};
-    if (memmem(h->value.p, h->value.n, "${", 2) != NULL)
-        return false;
-    for (size_t i = 0; i < COUNT(words); i++) {
-        size_t n = strlen(words[i]);
-        for (size_t at = 0; at + n <= h->name.n; at++) {
-            if (strncasecmp(h->name.p + at, words[i], n) == 0)
-                return true;
-        }
-    }
-    return false;
+    return memmem(h->value.p, h->value.n, "${", 2) == NULL && sm_name_secret(h->name, SM_IN_HEADER);
 }
 
 /* Text that looks like a variable where none is filled in would be sent as it stands. */

@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "core/request.h"
+#include "core/secret.h"
 #include "json/canon.h"
 #include "json/diff.h"
 
@@ -367,8 +368,15 @@ static sm_err mark_place(redaction *r, const sm_pointer *p)
     return put_place(r, p, r->mark);
 }
 
-/* Marks the members below `v` whose names are those of secrets. */
-static sm_err mark_secrets(redaction *r, const sm_json *v, uint32_t depth)
+/* Whether a member's value is a secret. A flag is none, and says what a person may want to know. */
+static bool hides(const redaction *r, const sm_json *value, uint32_t depth)
+{
+    return value->type != SM_JSON_TRUE && value->type != SM_JSON_FALSE &&
+           value->type != SM_JSON_NULL && sm_way_secret(r->way, depth + 1);
+}
+
+/* Finds the secrets below `v`: counts them, or marks them. */
+static sm_err find_secrets(redaction *r, const sm_json *v, uint32_t depth, uint32_t *count)
 {
     sm_err e = SM_OK;
     bool object = v->type == SM_JSON_OBJECT;
@@ -377,23 +385,18 @@ static sm_err mark_secrets(redaction *r, const sm_json *v, uint32_t depth)
     const sm_json *at = v + 1;
     for (uint32_t i = 0; e == SM_OK && i < v->len; i++) {
         const sm_json *value = object ? at + 1 : at;
-        r->way[depth] = object ? sm_json_text(at) : sm_arena_printf(r->arena, "%u", i);
-        if (object && sm_name_secret(sm_json_text(at)))
-            e = mark_place(r, &(sm_pointer){.tokens = r->way, .count = depth + 1});
+        r->way[depth] = object          ? sm_json_text(at)
+                        : count == NULL ? sm_arena_printf(r->arena, "%u", i)
+                                        : SM_STR("");
+        if (!object || !hides(r, value, depth))
+            e = find_secrets(r, value, depth + 1, count);
+        else if (count != NULL)
+            ++*count;
         else
-            e = mark_secrets(r, value, depth + 1);
+            e = mark_place(r, &(sm_pointer){.tokens = r->way, .count = depth + 1});
         at = sm_json_next(value);
     }
     return e;
-}
-
-/* At most how many secrets `v` has. */
-static uint32_t count_secrets(const sm_json *v)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < v->span; i++)
-        n += v[i].type == SM_JSON_STRING && sm_name_secret(sm_json_text(&v[i]));
-    return n;
 }
 
 /* Those of an HTTP request. If there are many, nothing of its body is stored. */
@@ -403,13 +406,15 @@ static sm_err mark_body(redaction *r, const sm_json *args)
     sm_err e = SM_OK;
     for (size_t i = 0; e == SM_OK && i < sizeof parts / sizeof *parts; i++) {
         const sm_json *part = sm_json_find(args, sm_str_from(parts[i]));
-        uint32_t n = part == NULL ? 0 : count_secrets(part);
-        if (n > 0)
-            r->way[0] = sm_json_text(part - 1); /* its name: texts of a tree are padded */
+        uint32_t n = 0;
+        if (part == NULL)
+            continue;
+        r->way[0] = sm_json_text(part - 1); /* its name: texts of a tree are padded */
+        e = find_secrets(r, part, 1, &n);
         if (n > SECRETS_MAX)
             e = mark_place(r, &(sm_pointer){.tokens = r->way, .count = 1});
         else if (n > 0)
-            e = mark_secrets(r, part, 1);
+            e = find_secrets(r, part, 1, NULL);
     }
     return e;
 }

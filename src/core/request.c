@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/limits.h"
+#include "core/secret.h"
 #include "core/wire.h"
 
 #define MARK "[redacted]"
@@ -198,50 +199,6 @@ sm_str sm_path_plain(sm_arena *a, sm_str path)
 
 /* ---- secrets ---------------------------------------------------------------------------------*/
 
-/* The end of a name in lowercase, letters alone. */
-typedef struct ending {
-    char text[16];
-    size_t n;
-} ending;
-
-static ending end_of(sm_str name)
-{
-    ending e = {.n = 0};
-    for (size_t i = name.n; i > 0 && e.n < sizeof e.text; i--) {
-        char c = (char)(name.p[i - 1] | 0x20);
-        if (c >= 'a' && c <= 'z')
-            e.text[sizeof e.text - ++e.n] = c;
-    }
-    return e;
-}
-
-static bool ends_with(const ending *e, const char *word, bool whole)
-{
-    size_t n = strlen(word);
-    return (whole ? e->n == n : e->n >= n) && memcmp(e->text + sizeof e->text - n, word, n) == 0;
-}
-
-bool sm_name_secret(sm_str name)
-{
-    static const char *const ends[] = {"password", "passwd",    "passphrase", "token",    "secret",
-                                       "apikey",   "accesskey", "privatekey", "secretkey"};
-    ending e = end_of(name);
-    bool is = false;
-    for (size_t i = 0; i < sizeof ends / sizeof *ends && !is; i++)
-        is = ends_with(&e, ends[i], false);
-    return is;
-}
-
-static bool secret_in_url(sm_str name)
-{
-    static const char *const whole[] = {"key", "auth", "sig", "pwd", "pass"};
-    ending e = end_of(name);
-    bool is = sm_name_secret(name) || ends_with(&e, "signature", false);
-    for (size_t i = 0; i < sizeof whole / sizeof *whole && !is; i++)
-        is = ends_with(&e, whole[i], true);
-    return is;
-}
-
 /* Where a value ends for servers that split at & only. */
 static const char *end_of_value(sm_str query, sm_str value)
 {
@@ -259,7 +216,7 @@ sm_str sm_query_redact(sm_arena *a, sm_str query)
     while (next_pair(&rest, &p)) {
         sm_str name = decode(a, p.name);
         const char *end = p.value.p == NULL ? NULL : end_of_value(query, p.value);
-        bool secret = name.p != NULL && end > p.value.p && secret_in_url(name);
+        bool secret = name.p != NULL && end > p.value.p && sm_name_secret(name, SM_IN_URL);
         const char *from = p.name.p;
         if (secret) {
             sm_buf_bytes(&out, from, p.name.n + 1);

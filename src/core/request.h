@@ -39,13 +39,8 @@ sm_acts sm_request_acts(sm_arena *a, const sm_json *request);
  * there is no memory. */
 sm_str sm_path_plain(sm_arena *a, sm_str path);
 
-/* Whether a name is that of a secret: it ends with password, passwd, passphrase, token, secret,
- * api_key, access_key, private_key or secret_key, however it is written. */
-bool sm_name_secret(sm_str name);
-
-/* A query as it may be stored: a mark stands for each value whose name is that of a secret. In a
- * URL, that is also a name that ends with signature, and key, auth, sig, pwd or pass. The query
- * itself, if it has none; absent if there is no memory. */
+/* A query as it may be stored: a mark stands for each value whose name is that of a secret in a URL
+ * (core/secret.h). The query itself, if it has none; absent if there is no memory. */
 sm_str sm_query_redact(sm_arena *a, sm_str query);
 
 #endif

@@ -566,14 +566,16 @@ test('a secret in the query is stored nowhere, and still counts', async () => {
 
 test('secrets of a body, a form or a header are stored nowhere, and still count', async () => {
     const secret = `hush-${newOrder()}`;
-    const body = { user: 'ann', password: secret, deep: [{ client_secret: secret, accessToken: secret }], tokens: 3 };
-    const { answer } = await send(fresh(), { body, headers: { authorization: `Bearer ${secret}`, 'x-api-key': secret } });
+    const body = { user: 'ann', password: secret, deep: [{ client_secret: secret, accessToken: secret }], card: { number: secret, brand: 'b' }, otp: secret, tokens: 3, pin: true };
+    const { answer } = await send(fresh(), { body, headers: { authorization: `Bearer ${secret}`, 'x-api-key': secret, 'x-foo-auth': secret, 'x-user-jwt': secret } });
     const effect = (await gw.admin.get(`/v1/effects/${answer.headers['semel-effect']}`)).json;
     const text = JSON.stringify(effect);
     assert.ok(!text.includes(secret), text);
     assert.equal(effect.args.body.password, '[redacted]');
     assert.deepEqual(effect.args.body.deep, [{ client_secret: '[redacted]', accessToken: '[redacted]' }]);
+    assert.deepEqual(effect.args.body.card, { number: '[redacted]', brand: 'b' });
     assert.equal(effect.args.body.tokens, 3);
+    assert.equal(effect.args.body.pin, true);
     assert.match(effect.args.headers.authorization, /^sha256:[0-9a-f]{64}$/);
     assert.ok(ran(await pair({ body }, { body: { ...body, password: 'other' } })));
     assert.ok(replayed(await pair({ body }, { body })));

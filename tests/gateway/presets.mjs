@@ -75,6 +75,20 @@ test('stripe: fresh keys of the SDK are one action, a lost answer is asked for a
     assert.ok(!JSON.stringify(effect).includes(card));
 });
 
+test('stripe: numbers of accounts and persons are not stored, but an outbound payment shows where it goes', async () => {
+    const hidden = [
+        'card[cvc]', 'source[number]', 'source[cvc]', 'payment_method_data[card][number]', 'us_bank_account[account_number]',
+        'payment_method_data[us_bank_account][account_number]', 'payment_method_data[sepa_debit][iban]', 'external_account[account_number]',
+        'individual[ssn_last_4]', 'pii[id_number]', 'person[id_number]', 'cvc_update[cvc]', 'client_secret',
+    ];
+    const shown = ['amount', 'source[object]', 'destination_payment_method_data[us_bank_account][account_number]'];
+    const body = new URLSearchParams([...hidden, ...shown].map((name) => [name, '4242'])).toString();
+    const answer = await gw.agent.post('/proxy/stripe/v1/all', body, { headers: { ...form, 'semel-scope': 'shop/presets' } });
+    const stored = (await gw.admin.get(`/v1/effects/${answer.headers['semel-effect']}`)).json.args.form;
+    for (const name of hidden) assert.equal(stored[name], '[redacted]', name);
+    for (const name of shown) assert.equal(stored[name], '4242', name);
+});
+
 test('openai and anthropic: generations pass, everything else happens once', async () => {
     for (const path of ['/v1/chat/completions', '/chat/completions', '/v1/responses', '/v1/embeddings', '/v1/images/generations'])
         assert.equal(await times('openai', path, { model: 'm', input: path }), 2, path);

@@ -429,6 +429,101 @@ static void lints_say_what_probably_goes_wrong(void **state)
     expect_mistakes(*state, rows, COUNT(rows), SM_WARNING);
 }
 
+#define ONE_PROXY(fields) "version: 1\ntools:\n  proxy.shop: " fields "\n"
+
+static void a_secret_that_would_be_stored_is_linted_wherever_it_is_named(void **state)
+{
+    static const mistake rows[] = {
+        {ONE_TOOL("{ input: { properties: { user: { properties: { otp: {} } } } } }"), "3:53",
+         "/user/otp looks like a secret, and arguments are stored in the ledger; write redact: "
+         "[/user/otp]"},
+        {ONE_TOOL("{ input: { properties: { card: { properties: { number: {} } } } } }"), "3:53",
+         "write redact: [/card/number]"},
+        {ONE_TOOL("{ input: { properties: { pay: { items: { properties: { cvc: {} } } } } } }"),
+         "3:61",
+         "/pay/*/cvc looks like a secret, and arguments are stored in the ledger; write "
+         "redact: [/pay]"},
+        {ONE_TOOL("{ fill: { /login/pin: 1 } }"), "3:14", "write redact: [/login/pin]"},
+        {ONE_TOOL("{ key: { fields: [/id, /credentials/user] } }"), "3:23",
+         "write redact: [/credentials]"},
+        {ONE_TOOL("{ key: { ignore: [/a~1b/token] } }"), "3:23", "write redact: [/a~1b/token]"},
+        {ONE_TOOL("{ resource: [/session/jwt] }"), "3:18", "write redact: [/session/jwt]"},
+        {ONE_TOOL("{ approval: { when: [{ field: /secret, exists: true }] } }"), "3:36",
+         "write redact: [/secret]"},
+        {ONE_TOOL("{ variants: [{ when: [{ field: /passwd, exists: true }], window: 1h }] }"),
+         "3:37", "write redact: [/passwd]"},
+        {ONE_TOOL("{ redact: [/user/password/hash], key: { fields: [/user/password] } }"), "3:54",
+         "write redact: [/user/password]"},
+        {ONE_TOOL("{ key: { fields: [/id], match: [/token] } }"), "3:37",
+         "move it to key.fields, and redact it"},
+        {ONE_PROXY("{ key: { fields: [/body/id], match: [/body/token] } }"), "3:51",
+         "key.match cannot compare them; move it to key.fields"},
+    };
+    expect_mistakes(*state, rows, COUNT(rows), SM_WARNING);
+}
+
+static void a_secret_is_linted_where_it_is_named_first(void **state)
+{
+    assert_string_equal(
+        findings(*state,
+                 ONE_TOOL("{ input: { properties: { token: {}, a: { properties: { token: {} } } } "
+                          "}, key: { fields: [/token] }, variants: [{ when: [{ field: /token, "
+                          "exists: true }], window: 1h }] }"),
+                 SM_WARNING),
+        "3:31: /token looks like a secret, and arguments are stored in the ledger; write redact: "
+        "[/token]\n"
+        "3:61: /a/token looks like a secret, and arguments are stored in the ledger; write redact: "
+        "[/a/token]\n");
+}
+
+static void a_login_whose_answer_would_be_stored_is_linted(void **state)
+{
+    static const mistake rows[] = {
+        {ONE_PROXY("{ variants: [{ when: [{ field: /path, matches: '/api/(login|token)' }], "
+                   "window: 1h }] }"),
+         "3:62", "this looks like a login"},
+        {ONE_PROXY("{ variants: [{ when: [{ field: /a, exists: true }, { field: /path, in: [/x, "
+                   "/users/sign-in] }], class: write }] }"),
+         "3:86", "give it class: read"},
+        {ONE_PROXY("{ approval: { when: [{ field: /path, equals: /oauth2/token }] } }"), "3:60",
+         "this looks like a login"},
+        {ONE_PROXY("{ approval: { when: [{ field: /path, equals: /api/sessions }] } }"), "3:60",
+         "this looks like a login"},
+        {ONE_TOOL("{ upstream: { url: 'https://x/v1/authenticate?a=b' } }"), "3:25",
+         "this looks like a login"},
+        {"version: 1\ntools:\n  shop.logIn: { upstream: { url: 'https://x/v1/people' } }\n", "3:3",
+         "this looks like a login"},
+    };
+    expect_mistakes(*state, rows, COUNT(rows), SM_WARNING);
+}
+
+static void what_holds_no_secret_is_not_linted_as_one(void **state)
+{
+    static const char *const rows[] = {
+        ONE_TOOL("{ redact: [/user], key: { fields: [/user/password] } }"),
+        ONE_TOOL("{ redact: [/pay], input: { properties: { pay: { items: { properties: { cvc: {} "
+                 "} } } } } }"),
+        ONE_TOOL("{ class: read, input: { properties: { token: {} } } }"),
+        ONE_TOOL("{ key: { fields: [/max_tokens, /account_number, /author, /key, /iban] } }"),
+        /* Secrets of a request are not stored. */
+        ONE_PROXY("{ key: { fields: [/body/token, /form/password] }, approval: { when: [{ field: "
+                  "/body/card/number, exists: true }] } }"),
+        /* The answer of a read is not stored, and other paths are no logins. */
+        ONE_PROXY("{ variants: [{ when: [{ field: /path, equals: /login }], class: read }] }"),
+        ONE_PROXY("{ variants: [{ when: [{ field: /path, in: [/v1/checkout/sessions, /v1/sessions, "
+                  "/v1/tokens, /authors, /blog/in, /auth/logout, /oauth/revoke, /users/sign_out] "
+                  "}], window: 1h }] }"),
+        ONE_PROXY("{ variants: [{ when: [{ field: /body/to, equals: /login }], window: 1h }] }"),
+        ONE_TOOL("{ upstream: { url: 'https://login.example.com/v1/people?next=login' } }"),
+        ONE_TOOL("{ key: none, upstream: { url: 'https://x/login' } }"),
+        "version: 1\ntools: { login: {}, burn_token: { upstream: { url: 'https://x/burn' } } }\n",
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_string_equal(findings(*state, rows[i], SM_ERROR), "");
+        assert_string_equal(findings(*state, rows[i], SM_WARNING), "");
+    }
+}
+
 static void what_is_fine_is_not_linted(void **state)
 {
     static const char *const rows[] = {
@@ -478,6 +573,10 @@ int main(void)
         with_arena(an_error_is_told_however_many_warnings_there_are),
         with_arena(a_message_is_cut_between_characters),
         with_arena(lints_say_what_probably_goes_wrong),
+        with_arena(a_secret_that_would_be_stored_is_linted_wherever_it_is_named),
+        with_arena(a_secret_is_linted_where_it_is_named_first),
+        with_arena(a_login_whose_answer_would_be_stored_is_linted),
+        with_arena(what_holds_no_secret_is_not_linted_as_one),
         with_arena(what_is_fine_is_not_linted),
     };
     return cmocka_run_group_tests_name("contract_errors", tests, NULL, NULL);

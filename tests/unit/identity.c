@@ -2,6 +2,7 @@
 #include "contracts.h"
 
 #include "core/identity.h"
+#include "json/canon.h"
 
 typedef struct bench {
     sm_arena arena;
@@ -391,6 +392,62 @@ static void a_pattern_does_not_make_a_name_another_tools(void **state)
     bench_fini(&b);
 }
 
+/* What is stored of a request with these arguments, canonical. */
+static const char *stored(bench *b, const char *args)
+{
+    sm_identity id;
+    sm_fault fault = {0};
+    const sm_json *out;
+    sm_err e =
+        identify(b, (sm_call){.tool = SM_STR("proxy.shop"), .http = true}, args, &id, &fault);
+    expect(e == SM_OK, "%s: %s", args, fault.text);
+    assert_int_equal(sm_redact(&b->arena, &id, &out), SM_OK);
+    sm_buf text;
+    sm_buf_init(&text, SM_ARENA_MAX);
+    assert_int_equal(sm_json_canon(out, &text, sm_str_from(args), &fault), SM_OK);
+    sm_str copy = sm_arena_text(&b->arena, sm_buf_view(&text));
+    sm_buf_fini(&text);
+    return copy.p;
+}
+
+static void secrets_of_a_request_are_marked_and_nothing_else(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b, "version: 1\ntools: {proxy.shop: {redact: [/body/credentials/user]}}\n");
+    static const char *const rows[][2] = {
+        {"{\"body\":{\"password\":\"x\",\"amount\":5}}",
+         "{\"body\":{\"amount\":5,\"password\":\"[redacted]\"}}"},
+        {"{\"body\":{\"card\":{\"brand\":\"b\",\"number\":\"4242\"},\"number\":1}}",
+         "{\"body\":{\"card\":{\"brand\":\"b\",\"number\":\"[redacted]\"},\"number\":1}}"},
+        {"{\"body\":[{\"cards\":[{\"a\":1},{\"number\":4242}]}]}",
+         "{\"body\":[{\"cards\":[{\"a\":1},{\"number\":\"[redacted]\"}]}]}"},
+        /* Flags say what a person may want to know. */
+        {"{\"body\":{\"secret\":true,\"pin\":false,\"token\":null,\"otp\":12}}",
+         "{\"body\":{\"otp\":\"[redacted]\",\"pin\":false,\"secret\":true,\"token\":null}}"},
+        {"{\"body\":{\"credentials\":{\"user\":\"u\",\"x\":1}}}",
+         "{\"body\":{\"credentials\":\"[redacted]\"}}"},
+        {"{\"form\":{\"payment_method_data[card][number]\":\"4\",\"user.pin\":[\"1\",\"2\"]}}",
+         "{\"form\":{\"payment_method_data[card][number]\":\"[redacted]\",\"user.pin\":"
+         "\"[redacted]\"}}"},
+        {"{\"body\":\"password\",\"path\":\"/token\"}",
+         "{\"body\":\"password\",\"path\":\"/token\"}"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        assert_string_equal(stored(&b, rows[i][0]), rows[i][1]);
+    /* Too many to mark one by one. */
+    sm_buf text;
+    sm_buf_init(&text, SM_ARENA_MAX);
+    sm_buf_text(&text, "{\"a\":1,\"body\":[0");
+    for (int i = 0; i < 300; i++)
+        sm_buf_text(&text, ",{\"cvc\":\"token\"}");
+    sm_buf_text(&text, "]}");
+    sm_buf_byte(&text, '\0');
+    assert_string_equal(stored(&b, text.p), "{\"a\":1,\"body\":\"[redacted]\"}");
+    sm_buf_fini(&text);
+    bench_fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -398,6 +455,7 @@ int main(void)
         cmocka_unit_test(a_pattern_does_not_make_a_name_another_tools),
         cmocka_unit_test(a_tool_that_others_take_for_a_listed_one_is_refused_under_any_pattern),
         cmocka_unit_test(spelling_does_not_change_a_key),
+        cmocka_unit_test(secrets_of_a_request_are_marked_and_nothing_else),
         cmocka_unit_test(omitted_equals_the_explicit_default),
         cmocka_unit_test(only_what_the_contract_names_counts),
         cmocka_unit_test(each_strategy_hashes_its_own_parts),

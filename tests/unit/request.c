@@ -79,6 +79,9 @@ static void secrets_in_a_query_are_marked_and_nothing_else_changes(void **state)
         {"a=1;token=b&d=1", "a=1;token=[redacted]&d=1"},
         {"token=%zz%", "token=[redacted]"},
         {"token%=x", "token%=[redacted]"},
+        {"sessionid=x&PHPSESSID=y&X-Amz-Credential=z",
+         "sessionid=[redacted]&PHPSESSID=[redacted]&X-Amz-Credential=z"},
+        {"subscription-key=x&assertion=y", "subscription-key=[redacted]&assertion=[redacted]"},
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         expect_text(sm_query_redact(*state, sm_str_from(rows[i].query)), rows[i].stored);
