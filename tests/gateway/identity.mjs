@@ -123,6 +123,7 @@ test('a header that names the account or the operation makes another action', as
     for (const [name, one, two] of [
         ['stripe-account', 'acct_1', 'acct_2'], ['stripe-context', 'a', 'b'], ['x-amz-target', 'Db.PutItem', 'Db.DeleteItem'],
         ['x-amz-acl', 'private', 'public-read'], ['x-http-method-override', 'DELETE', 'PATCH'], ['openai-organization', 'o1', 'o2'],
+        ['anthropic-workspace-id', 'w1', 'w2'], ['anthropic-user-profile-id', 'p1', 'p2'],
         ['if-match', '"1"', '"2"'], ['content-type', 'application/json', 'application/merge-patch+json'], ['x-secret', 'a', 'b'],
         ['x-forwarded-user', 'ann', 'bob'], ['x-forwarded-email', 'a@x', 'b@x'], ['x-forwarded-host', 'a.x', 'b.x'],
     ]) {
