@@ -88,7 +88,7 @@ class Aws:
         return answer
 
     def raised(self, e):
-        answer = getattr(e, "response", {})
+        answer = getattr(e, "response", None) or {}  # none came
         about = answer.get("ResponseMetadata", {})
         return {
             "status": about.get("HTTPStatusCode"),

@@ -681,7 +681,7 @@ const pieces = [...fs.readFileSync(new URL('../../docs/proxy.md', import.meta.ur
 const contracts = pieces.filter((text) => /^tools:/m.test(text));
 
 test('the contracts and configurations of docs/proxy.md are right', async () => {
-    assert.equal(pieces.length, 5);
+    assert.equal(pieces.length, 6);
     for (const text of pieces) {
         const file = newPath('piece.yaml');
         const contract = contracts.includes(text);
