@@ -69,9 +69,15 @@ test('tables, queues and buckets are made', async () => {
 });
 
 test('a signature that is wrong is refused by the API, and the SDK says so', async () => {
-    const raised = bad(await add(newOrder(), { who: { ...users[0], secret: 'wrong' } }));
+    const order = newOrder();
+    const who = { ...users[0], secret: 'wrong' };
+    const raised = bad(await add(order, { who }));
     assert.equal(raised.status, 403);
     assert.match(raised.message, /SignatureDoesNotMatch/);
+    good(await add(order));
+    good(await add(order, { who }));
+    assert.equal(await times(order), 1, 'a repeat does not reach the API, and the gateway knows no secrets');
+    assert.match(bad(await add(order, { who: { ...users[1], secret: 'wrong' } })).message, /SignatureDoesNotMatch/);
 });
 
 test('DynamoDB: a change runs once, and its repeat by the agent is the same', async () => {
