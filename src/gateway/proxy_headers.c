@@ -40,6 +40,8 @@ static const char *const naming[] = {
     "stripe-context",
     "openai-organization",
     "openai-project",
+    "anthropic-workspace-id",
+    "anthropic-user-profile-id",
     "x-goog-user-project",
     "x-forwarded-user",
     "x-forwarded-email",

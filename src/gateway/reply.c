@@ -173,6 +173,18 @@ void gw_reply_json(gw_request *r, int status, sm_str json)
     gw_reply(r, status, "application/json", json);
 }
 
+/* The type of a problem. Some SDKs of APIs read no JSON but application/json: a client of an API
+ * that says what it accepts, and does not accept problems, gets it under this name. */
+static const char *problem_type(const gw_request *r)
+{
+    static const char *const wanted[] = {"application/problem+json", "application/*", "*/*"};
+    sm_str accept = gw_header(r, "Accept");
+    bool may = !r->proxied || accept.n == 0;
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0] && !may; i++)
+        may = memmem(accept.p, accept.n, wanted[i], strlen(wanted[i])) != NULL;
+    return may ? wanted[0] : "application/json";
+}
+
 static void reply_problem(gw_request *r, int status, int64_t retry_after_ms, sm_buf *text)
 {
     if (retry_after_ms > 0) {
@@ -180,7 +192,7 @@ static void reply_problem(gw_request *r, int status, int64_t retry_after_ms, sm_
         snprintf(seconds, sizeof seconds, "%lld", (long long)((retry_after_ms + 999) / 1000));
         gw_set(r, "Retry-After", sm_str_from(seconds));
     }
-    gw_reply(r, text->err == SM_OK ? status : 500, "application/problem+json", sm_buf_view(text));
+    gw_reply(r, text->err == SM_OK ? status : 500, problem_type(r), sm_buf_view(text));
     sm_buf_fini(text);
 }
 

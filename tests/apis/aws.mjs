@@ -3,8 +3,8 @@
 // passes the Host on.
 
 import http from 'node:http';
-import { Site, assert, bad, good, newOrder, python, pythonPath, server } from './harness.mjs';
-import { eventually, run, test } from '../gateway/tap.mjs';
+import { Site, assert, bad, good, here, hundred, newOrder, python, pythonPath, server } from './harness.mjs';
+import { run, test } from '../gateway/tap.mjs';
 
 const sdk = await python('boto3');
 const moto = await server(pythonPath('python'), (port) => ['-m', 'moto.server', '-p', `${port}`]);
@@ -28,12 +28,20 @@ await new Promise((resolve, reject) => {
     request.end('0');
 });
 
-const tools = { 'proxy.asking': { class: 'irreversible', approval: { expires: '1h' } } };
+// proxy.files is the recipe of docs/proxy.md.
+const tools = {
+    'proxy.asking': { class: 'irreversible', approval: { expires: '1h' } },
+    'proxy.files': {
+        class: 'write',
+        variants: [{ when: [{ field: '/method', in: ['PUT', 'PATCH', 'DELETE'] }], class: 'write' }, { when: [{ field: '/query', matches: 'uploads' }], class: 'read' }],
+    },
+};
 const site = await Site.start({
     aws: { port: moto.port, config: { preset: 'aws-json', pass_host: true } },
     s3: { port: moto.port, config: { pass_host: true } },
+    files: { port: moto.port, config: { pass_host: true } },
     asking: { port: moto.port, config: { preset: 'aws-json', pass_host: true, timeout: '3s' } },
-}, { contract: { version: 1, tools }, limits: { body: '8MiB' } });
+}, { contract: { version: 1, tools }, limits: { body: '9MiB' } });
 const { api, front } = site.aws;
 
 const at = (place, service) => (call, args, { who = users[0], retries = 0, headers = {} } = {}) =>
@@ -43,7 +51,6 @@ const sqs = at(site.aws, 'sqs');
 const s3 = at(site.s3, 's3');
 
 const id = (order) => ({ id: { S: order } });
-const here = (order) => (entry) => entry.text.includes(order) || entry.path.includes(order);
 const target = (entry) => (entry.headers['x-amz-target'] ?? '').split('.').at(-1);
 const done = (wire, order, operation) => wire.of(order, (entry) => target(entry) === operation);
 
@@ -62,9 +69,15 @@ test('tables, queues and buckets are made', async () => {
 });
 
 test('a signature that is wrong is refused by the API, and the SDK says so', async () => {
-    const raised = bad(await add(newOrder(), { who: { ...users[0], secret: 'wrong' } }));
+    const order = newOrder();
+    const who = { ...users[0], secret: 'wrong' };
+    const raised = bad(await add(order, { who }));
     assert.equal(raised.status, 403);
     assert.match(raised.message, /SignatureDoesNotMatch/);
+    good(await add(order));
+    good(await add(order, { who }));
+    assert.equal(await times(order), 1, 'a repeat does not reach the API, and the gateway knows no secrets');
+    assert.match(bad(await add(order, { who: { ...users[1], secret: 'wrong' } })).message, /SignatureDoesNotMatch/);
 });
 
 test('DynamoDB: a change runs once, and its repeat by the agent is the same', async () => {
@@ -158,11 +171,8 @@ test('two users are two actions, each with an answer of its own', async () => {
 
 test('DynamoDB: 100 callers at once: one change', async () => {
     const order = newOrder();
-    const held = api.trouble('hold', (entry) => target(entry) === 'UpdateItem' && here(order)(entry));
-    const calls = Array.from({ length: 100 }, () => add(order, { retries: 5 }));
-    await eventually('all have asked', () => front.of(order).length >= 100);
-    held.release();
-    const ids = (await Promise.all(calls)).map((one) => good(one).ResponseMetadata.RequestId);
+    const seen = await hundred(site.aws, order, () => add(order, { retries: 5 }));
+    const ids = seen.map((one) => good(one).ResponseMetadata.RequestId);
     assert.equal(new Set(ids).size, 1);
     assert.equal(await times(order), 1);
 });
@@ -183,12 +193,75 @@ test('SQS: a message is sent once; receiving and deleting work', async () => {
     assert.equal((await receive()).Messages, undefined, 'receiving is asked of the API each time');
 });
 
+// Messages are sent to queues of another name, so that the order names nothing but the message.
+const queue = async () => good(await sqs('create_queue', { QueueName: newOrder() })).QueueUrl;
+const send = (order, QueueUrl, options) => sqs('send_message', { QueueUrl, MessageBody: `for ${order}` }, options);
+const length = async (QueueUrl) => {
+    const { Attributes } = good(await sqs('get_queue_attributes', { QueueUrl, AttributeNames: ['ApproximateNumberOfMessages'] }));
+    return Number(Attributes.ApproximateNumberOfMessages);
+};
+
+test('SQS: the answer is lost between gateway and client: the retry gets it, and so does the agent', async () => {
+    const [order, to] = [newOrder(), await queue()];
+    front.trouble('drop', here(order));
+    const first = good(await send(order, to, { retries: 2 }));
+    assert.equal(front.of(order).length, 2);
+    assert.equal(good(await send(order, to)).MessageId, first.MessageId);
+    assert.equal(api.of(order).length, 1);
+    assert.equal(await length(to), 1);
+});
+
+test('SQS: the answer is lost between API and gateway: raised as in doubt, sent once', async () => {
+    const [order, to] = [newOrder(), await queue()];
+    api.trouble('drop', here(order));
+    for (const retries of [2, 0]) {
+        const raised = bad(await send(order, to, { retries }));
+        assert.match(raised.message, /may or may not have taken effect/);
+        saysOnly(raised, 409);
+    }
+    assert.equal(api.of(order).length, 1);
+    assert.equal(await length(to), 1);
+});
+
+test('SQS: two users are two messages, and each gets the own answer again', async () => {
+    const [order, to] = [newOrder(), await queue()];
+    const ids = [];
+    for (const who of [...users, ...users]) ids.push(good(await send(order, to, { who })).MessageId);
+    assert.notEqual(ids[0], ids[1]);
+    assert.deepEqual(ids.slice(2), ids.slice(0, 2));
+    assert.equal(api.of(order).length, 2);
+    assert.equal(await length(to), 2);
+});
+
+test('SQS: 100 callers at once: one message', async () => {
+    const [order, to] = [newOrder(), await queue()];
+    const ids = (await hundred(site.aws, order, () => send(order, to, { retries: 5 }))).map((one) => good(one).MessageId);
+    assert.equal(new Set(ids).size, 1);
+    assert.equal(api.of(order).length, 1);
+    assert.equal(await length(to), 1);
+});
+
+test('SQS: another value of a header that nobody knows is a conflict', async () => {
+    const [order, to] = [newOrder(), await queue()];
+    good(await send(order, to, { headers: { 'X-Unit': 'kg' } }));
+    const raised = bad(await send(order, to, { headers: { 'X-Unit': 'lb' } }));
+    assert.match(raised.message, /x-unit/);
+    saysOnly(raised, 422);
+    assert.equal(await length(to), 1);
+});
+
+test('SQS: what the API rejects is raised as the API says', async () => {
+    const raised = bad(await send(newOrder(), `${await queue()}-missing`));
+    assert.equal(raised.type, 'QueueDoesNotExist');
+    assert.equal(raised.code, 'AWS.SimpleQueueService.NonExistentQueue');
+});
+
 const put = (order, text, options) => s3('put_object', { Bucket: 'a-bucket', Key: `k/${order}`, Body: { base64: Buffer.from(text).toString('base64') } }, options);
 const held = async (order) => {
     const seen = await s3('get_object', { Bucket: 'a-bucket', Key: `k/${order}` });
     return seen.raised ? seen.raised.code : Buffer.from(seen.value.Body, 'base64').toString();
 };
-// The SDK of S3 reads XML only, so all that it shows of a problem is its status.
+// The code that an SDK shows is the status. That of S3 reads XML only, so this is all that it shows of a problem.
 const saysOnly = (raised, status) => {
     assert.deepEqual([raised.status, raised.code], [status, `${status}`], raised.message);
     assert.match(raised.effect, /^ef_/, 'the effect is named in a header');
@@ -226,6 +299,74 @@ test('S3: the answer is lost on either side', async () => {
     assert.equal(puts(other), 1);
 });
 
+test('S3: two users put an object each, and have an answer each', async () => {
+    const order = newOrder();
+    const ids = [];
+    for (const who of users)
+        for (let n = 0; n < 2; n++) ids.push(good(await put(order, 'A', { who })).ResponseMetadata.RequestId);
+    assert.deepEqual(ids, [ids[0], ids[0], ids[2], ids[2]]);
+    assert.notEqual(ids[0], ids[2]);
+    assert.deepEqual(site.s3.api.of(order).map((entry) => users.findIndex(({ key }) => entry.headers.authorization.includes(key))), [0, 1]);
+});
+
+test('S3: 100 callers at once put one object', async () => {
+    const order = newOrder();
+    const ids = (await hundred(site.s3, order, () => put(order, 'A', { retries: 5 }))).map((one) => good(one).ResponseMetadata.RequestId);
+    assert.equal(new Set(ids).size, 1);
+    assert.equal(puts(order), 1);
+    assert.equal(await held(order), 'A');
+});
+
+test('S3: what the API rejects is raised as the API says', async () => {
+    const raised = bad(await s3('put_object', { Bucket: 'no-bucket', Key: newOrder(), Body: { base64: 'QQ==' } }));
+    assert.deepEqual([raised.type, raised.code], ['NoSuchBucket', 'NoSuchBucket']);
+});
+
+// The SDK's own uploads: a large file in parts, several at once.
+const upload = (order, bytes, options, service = s3) => service('upload_fileobj', {
+    Bucket: 'a-bucket', Key: `k/${order}`, Fileobj: { base64: Buffer.alloc(bytes, order).toString('base64'), name: 'a.bin' },
+}, options);
+const large = 8 * 1024 * 1024 + 3;
+const size = async (order) => good(await s3('head_object', { Bucket: 'a-bucket', Key: `k/${order}` })).ContentLength;
+const writes = (order) => site.s3.api.of(order, (entry) => ['PUT', 'POST'].includes(entry.method)).length;
+
+test('S3: an upload of the SDK is whole, though answers are lost, and its repeat adds nothing', async () => {
+    const order = newOrder();
+    for (const part of ['partNumber=1', 'partNumber=2'])
+        site.s3.front.trouble('drop', (entry) => here(order)(entry) && entry.path.includes(part));
+    site.s3.front.trouble('drop', (entry) => here(order)(entry) && entry.method === 'POST' && entry.path.includes('uploadId'));
+    for (let n = 0; n < 2; n++) good(await upload(order, large, { retries: 2 }));
+    assert.equal(await size(order), large);
+    assert.equal(writes(order), 4, 'begun, two parts, completed');
+    assert.equal(site.s3.front.of(order, (entry) => entry.method !== 'HEAD').length, 4 + 3 + 4);
+});
+
+test('S3: uploads that begin anew each time set A, B and A, though answers are lost', async () => {
+    const order = newOrder();
+    for (const bytes of [large, large + 1, large]) {
+        site.files.front.trouble('drop', (entry) => here(order)(entry) && entry.path.includes('partNumber=1'));
+        good(await upload(order, bytes, { retries: 2 }, at(site.files, 's3')));
+        assert.equal(await size(order), bytes);
+    }
+    assert.equal(site.files.api.of(order).length, 12, 'three times begun, two parts, completed');
+    assert.equal(site.files.front.of(order).length, 15);
+});
+
+test('S3: two users upload for themselves', async () => {
+    const order = newOrder();
+    for (const who of users) good(await upload(order, large, { who }));
+    assert.equal(writes(order), 8);
+    const begun = site.s3.front.of(order, (entry) => entry.path.includes('partNumber=1'));
+    assert.equal(new Set(begun.map((entry) => new URLSearchParams(entry.path.split('?')[1]).get('uploadId'))).size, 2);
+});
+
+test('S3: 100 callers at once upload one file', async () => {
+    const order = newOrder();
+    (await hundred(site.s3, order, () => upload(order, 3000, { retries: 5 }))).map(good);
+    assert.equal(writes(order), 1);
+    assert.equal(await size(order), 3000);
+});
+
 test('S3: an upload in parts is whole, and its repeat adds nothing', async () => {
     const order = newOrder();
     const where = { Bucket: 'a-bucket', Key: `k/${order}` };
@@ -250,14 +391,18 @@ test('S3: an upload in parts is whole, and its repeat adds nothing', async () =>
 test('a change that waits for approval is raised as not done, and runs once it is approved', async () => {
     const item = newOrder();
     const object = newOrder();
+    const message = newOrder();
+    const to = await queue();
     const changes = {
+        [message]: () => at(site.asking, 'sqs')('send_message', { QueueUrl: to, MessageBody: message }),
         [item]: () => at(site.asking, 'dynamodb')('put_item', { TableName: 'orders', Item: id(item) }),
         [object]: () => at(site.asking, 's3')('put_object', { Bucket: 'a-bucket', Key: `k/${object}`, Body: { base64: 'QQ==' } }),
     };
     await Promise.all(Object.entries(changes).map(async ([order, change]) => {
         const raised = bad(await change());
-        if (order === item) assert.match(raised.message, /A person has to approve this call/);
+        if (order !== object) assert.match(raised.message, /A person has to approve this call/);
         saysOnly(raised, 403);
+        assert.equal(site.asking.api.of(order).length, 0);
         const seen = await site.approve(order);
         if (order === item) assert.equal(seen.args.headers['x-amz-target'], 'DynamoDB_20120810.PutItem');
         good(await change());
@@ -265,6 +410,7 @@ test('a change that waits for approval is raised as not done, and runs once it i
     }));
     assert.ok(good(await dynamo('get_item', { TableName: 'orders', Key: id(item) })).Item);
     assert.equal(await held(object), 'A');
+    assert.equal(await length(to), 1);
 });
 
 await run();

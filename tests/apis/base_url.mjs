@@ -1,30 +1,21 @@
 // SDKs that need only another base URL: the proxy is below /proxy/NAME. The gateway has the API's key,
 // and our token takes its place in the SDK; or the SDK sends our token beside its own in Semel-Token.
 
-import http from 'node:http';
-import { Site, assert, bad, goPath, good, newOrder, python, server } from './harness.mjs';
-import { eventually, later, run, test } from '../gateway/tap.mjs';
+import { Site, answerJson, assert, bad, goPath, good, here, hundred, newOrder, ownServer, python, server } from './harness.mjs';
+import { run, test } from '../gateway/tap.mjs';
 
 const mock = await server(goPath('stripe-mock'), (port) => ['-http-port', `${port}`]);
-const batches = http.createServer((request, response) => {
-    const batch = { id: `batch_${Date.now()}`, object: 'batch', status: 'validating', endpoint: '/', input_file_id: 'f', completion_window: '24h', created_at: 1 };
-    request.resume();
-    response.writeHead(200, { 'content-type': 'application/json' });
-    response.end(JSON.stringify(batch));
-});
-await new Promise((resolve) => batches.listen(0, '127.0.0.1', resolve));
-later(() => {
-    batches.closeAllConnections();
-    batches.close();
-});
+let batches = 0;
+const port = await ownServer((request, body, response) => answerJson(response, {
+    id: `batch_${++batches}`, object: 'batch', status: 'validating', endpoint: '/', input_file_id: 'f', completion_window: '24h', created_at: 1,
+}));
 
 const stamp = (entry) => ({ 'request-id': `req_${entry.serial}` });
 const site = await Site.start({
     stripe: { port: mock.port, path: true, stamp, config: { headers: { Authorization: 'Bearer ${STRIPE_KEY}' } } },
-    openai: { port: batches.address().port, path: true, config: {} },
+    openai: { port, path: true, config: {} },
 }, { env: { STRIPE_KEY: 'sk_test_configured' } });
 const sdk = await python('stripe', 'openai');
-const here = (order) => (entry) => entry.text.includes(order);
 
 const pay = (order, retries = 0) => sdk.call('stripe', { key: site.gw.texts.agent, base: site.stripe.base, retries }, 'v1.charges.create',
     [{ amount: 1000, currency: 'usd', source: 'tok_visa', description: order }]);
@@ -84,11 +75,8 @@ test('openai-python: the answer is lost on either side', async () => {
 
 test('openai-python: 100 callers at once: one batch', async () => {
     const order = newOrder();
-    const held = site.openai.api.trouble('hold', here(order));
-    const all = Array.from({ length: 100 }, () => batch(order, 5));
-    await eventually('all have asked', () => site.openai.front.of(order).length >= 100);
-    held.release();
-    assert.equal(new Set((await Promise.all(all)).map((one) => good(one).id)).size, 1);
+    const seen = await hundred(site.openai, order, () => batch(order, 5));
+    assert.equal(new Set(seen.map((one) => good(one).id)).size, 1);
     assert.equal(site.openai.api.of(order).length, 1);
 });
 

@@ -88,7 +88,7 @@ class Aws:
         return answer
 
     def raised(self, e):
-        answer = getattr(e, "response", {})
+        answer = getattr(e, "response", None) or {}  # none came
         about = answer.get("ResponseMetadata", {})
         return {
             "status": about.get("HTTPStatusCode"),
@@ -103,20 +103,46 @@ class Openai:
 
         self.client = openai.OpenAI(api_key=key, base_url=base, max_retries=retries, **options)
 
-    def value(self, answer, piece):
+    def texts(self, answer):
+        """The pieces of a stream; of an answer that is whole, None."""
         if hasattr(answer, "__iter__") and hasattr(answer, "close"):
-            chunks = []
-            for chunk in answer:
-                chunks.append(chunk.choices[0].delta.content)
-                piece(chunks[-1])
-            return chunks
+            return (chunk.choices[0].delta.content for chunk in answer)
+
+    def value(self, answer, piece):
+        texts = self.texts(answer)
+        if texts is not None:
+            got = []
+            for text in texts:
+                got.append(text)
+                piece(text)
+            return got
         return answer.model_dump() if hasattr(answer, "model_dump") else answer
 
     def raised(self, e):
         return {"status": getattr(e, "status_code", None), "code": getattr(e, "code", None)}
 
 
-kinds = {"stripe": Stripe, "aws": Aws, "openai": Openai}
+class Anthropic(Openai):
+    def __init__(self, base, key=None, retries=0, **options):
+        import anthropic
+
+        self.client = anthropic.Anthropic(
+            api_key=key, base_url=base, max_retries=retries, **options
+        )
+
+    def texts(self, answer):
+        if hasattr(answer, "__iter__") and hasattr(answer, "close"):
+            return (one.delta.text for one in answer if one.type == "content_block_delta")
+        if hasattr(answer, "__enter__"):  # of messages.stream
+            return answer.__enter__().text_stream
+
+    def raised(self, e):
+        body = getattr(e, "body", None)
+        code = body.get("code") if isinstance(body, dict) else None
+        return {"status": getattr(e, "status_code", None), "code": code}
+
+
+kinds = {"stripe": Stripe, "aws": Aws, "openai": Openai, "anthropic": Anthropic}
 
 
 def arguments(value):

@@ -8,6 +8,7 @@
 
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
+import http from 'node:http';
 import net from 'node:net';
 import path from 'node:path';
 import process from 'node:process';
@@ -23,6 +24,9 @@ export const goPath = (name) => path.join(root, 'build/go/servers', name);
 
 let orders = 0;
 export const newOrder = () => `o${process.pid}x${++orders}x`;
+
+// Is this request the one with the order?
+export const here = (order) => (entry) => entry.text.includes(order) || entry.path.includes(order);
 
 // A server that listens on a free port: { port, child }. `args` is a function of the port.
 export async function server(program, args, options = {}) {
@@ -44,6 +48,40 @@ export async function server(program, args, options = {}) {
     return { port, child, log: () => fs.readFileSync(log, 'utf8') };
 }
 
+// An API of the test's own: `answer` gets the request, its body as text, and the response. Its port.
+export async function ownServer(answer) {
+    const own = http.createServer(async (request, response) => {
+        const pieces = [];
+        response.on('error', () => {});
+        for await (const piece of request) pieces.push(piece);
+        answer(request, Buffer.concat(pieces).toString(), response);
+    });
+    await new Promise((resolve) => own.listen(0, '127.0.0.1', resolve));
+    later(() => {
+        own.closeAllConnections();
+        own.close();
+    });
+    return own.address().port;
+}
+
+// As a server of the test's own answers.
+export function answerJson(response, value, status = 200) {
+    response.writeHead(status, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(value));
+}
+
+// 100 requests at once, which `start` makes: the API answers the first one when all have asked.
+export async function atOnce(place, order, start) {
+    const held = place.api.trouble('hold', here(order));
+    const all = start();
+    await eventually('all have asked', () => place.front.of(order).length >= 100);
+    held.release();
+    return all;
+}
+
+// 100 callers at once: what they saw.
+export const hundred = (place, order, call) => atOnce(place, order, () => Promise.all(Array.from({ length: 100 }, () => call())));
+
 export class Site {
     // proxies: { NAME: { port, config, stamp, path } }; options: contract, env, limits. A proxy is at an address of
     // its own, or with `path` below /proxy/NAME of the gateway's.
@@ -61,6 +99,13 @@ export class Site {
         }
         site.gw = await Gateway.start({ ...options, port: shared, config: { proxies: config, limits } });
         return site;
+    }
+
+    // Is this text in the ledger's files?
+    ledgerHas(text) {
+        const files = fs.readdirSync(this.gw.directory).filter((name) => name.startsWith('ledger.db'));
+        assert.ok(files.length > 0);
+        return files.some((name) => fs.readFileSync(path.join(this.gw.directory, name)).includes(text));
     }
 
     // The request for approval whose arguments have this text.
@@ -99,7 +144,12 @@ class Python {
             if ('piece' in answer) piece(answer.piece);
             else resolve(answer);
         });
-        later(() => this.child.kill('SIGKILL'));
+        later(() => this.end());
+    }
+
+    // As when the agent dies; its calls are never answered.
+    end() {
+        this.child.kill('SIGKILL');
     }
 
     // { value } or { raised: { type, message, status, code } }.

@@ -1,66 +1,27 @@
 // openai-python before a server that streams as OpenAI's does. Generations are reads that are POSTs;
 // batches and files are writes, and the API has no keys that would make them safe to send again.
 
-import http from 'node:http';
-import { Site, assert, bad, good, newOrder, python } from './harness.mjs';
-import { eventually, later, run, test } from '../gateway/tap.mjs';
+import { Site, assert, bad, good, here, hundred, newOrder, python } from './harness.mjs';
+import { Model } from './model.mjs';
+import { eventually, run, test } from '../gateway/tap.mjs';
 
 const sdk = await python('openai');
-
-// Streams that wait for the test, by a word of their question: { sent, next, closed }.
-const streams = new Map();
-let serials = 0;
-
-function chunk(text) {
-    const choice = { index: 0, delta: { content: text }, finish_reason: null };
-    return `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [choice] })}\n\n`;
-}
-
-async function generate(body, response) {
-    const order = body.messages[0].content;
-    const state = { sent: 0, closed: false };
-    const step = () => new Promise((resolve) => (state.next = resolve));
-    streams.set(order, state);
-    response.on('close', () => (state.closed = true));
-    if (order.startsWith('slow')) await step();
-    if (!body.stream) {
-        const message = { role: 'assistant', content: `answer ${++serials}` };
-        response.writeHead(200, { 'content-type': 'application/json', 'x-request-id': `r${serials}` });
-        return response.end(JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, model: 'm', choices: [{ index: 0, message, finish_reason: 'stop' }] }));
-    }
-    response.writeHead(200, { 'content-type': 'text/event-stream' });
-    for (const text of ['one', 'two', 'three']) {
-        if (state.sent > 0 && !order.startsWith('quick')) await step();
-        state.sent++;
-        response.write(chunk(text));
-    }
-    response.end('data: [DONE]\n\n');
-}
-
-const objects = {
-    '/v1/batches': (serial) => ({
-        id: `batch_${serial}`, object: 'batch', status: 'validating', endpoint: '/v1/chat/completions', input_file_id: 'f',
-        completion_window: '24h', created_at: 1,
-    }),
-    '/v1/files': (serial) => ({ id: `file_${serial}`, object: 'file', bytes: 1, created_at: 1, filename: 'a', purpose: 'batch', status: 'processed' }),
-};
-
-const server = http.createServer(async (request, response) => {
-    const pieces = [];
-    response.on('error', () => {});
-    for await (const piece of request) pieces.push(piece);
-    if (request.url === '/v1/chat/completions') return generate(JSON.parse(Buffer.concat(pieces)), response);
-    response.writeHead(200, { 'content-type': 'application/json' });
-    if (request.method === 'GET') return response.end('{"object":"list","data":[]}');
-    response.end(JSON.stringify(objects[request.url](++serials)));
+const model = await Model.start({
+    path: '/v1/chat/completions',
+    whole: (content) => ({ id: 'c', object: 'chat.completion', created: 1, model: 'm', choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }] }),
+    before: '',
+    piece: (content) => `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [{ index: 0, delta: { content }, finish_reason: null }] })}\n\n`,
+    after: 'data: [DONE]\n\n',
+    list: { object: 'list', data: [] },
+    objects: {
+        '/v1/batches': (serial) => ({
+            id: `batch_${serial}`, object: 'batch', status: 'validating', endpoint: '/v1/chat/completions', input_file_id: 'f',
+            completion_window: '24h', created_at: 1,
+        }),
+        '/v1/files': (serial) => ({ id: `file_${serial}`, object: 'file', bytes: 1, created_at: 1, filename: 'a', purpose: 'batch', status: 'processed' }),
+    },
 });
-await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-later(() => {
-    server.closeAllConnections();
-    server.close();
-});
-
-const { port } = server.address();
+const { port, streams } = model;
 const site = await Site.start({
     openai: { port, config: { preset: 'openai' } },
     recorded: { port, config: { preset: 'openai', stream: true } },
@@ -72,7 +33,6 @@ const site = await Site.start({
     },
 });
 const { api, front } = site.openai;
-const here = (order) => (entry) => entry.text.includes(order);
 
 function call(name, args, { at = site.openai, retries = 0, piece, ...client } = {}) {
     return sdk.call('openai', { key: 'sk-1', base: `${at.base}/v1`, retries, ...client }, name, args, piece);
@@ -87,19 +47,7 @@ const slow = `slow ${newOrder()}`;
 const began = Date.now();
 const late = ask(slow);
 
-// The pieces of a stream come one by one: each is there before the server sends the next.
-async function inPieces(at) {
-    const order = newOrder();
-    const got = [];
-    const whole = ask(order, { stream: true }, { at, piece: (text) => got.push(text) });
-    for (let n = 1; n <= 3; n++) {
-        await eventually(`piece ${n} is there`, () => got.length === n);
-        assert.equal(streams.get(order).sent, n);
-        streams.get(order).next?.();
-    }
-    assert.deepEqual(good(await whole), ['one', 'two', 'three']);
-    return order;
-}
+const inPieces = (at) => model.inPieces((order, piece) => ask(order, { stream: true }, { at, piece }));
 
 test('a generation streams: each piece comes when it is sent', async () => {
     await inPieces(site.openai);
@@ -201,11 +149,7 @@ test('reads reach the API each time', async () => {
 
 test('100 callers at once: one batch', async () => {
     const order = newOrder();
-    const held = api.trouble('hold', here(order));
-    const all = Array.from({ length: 100 }, () => batch(order, { retries: 5 }));
-    await eventually('all have asked', () => front.of(order).length >= 100);
-    held.release();
-    const ids = (await Promise.all(all)).map((one) => good(one).id);
+    const ids = (await hundred(site.openai, order, () => batch(order, { retries: 5 }))).map((one) => good(one).id);
     assert.equal(new Set(ids).size, 1);
     assert.equal(api.of(order).length, 1);
 });

@@ -5,9 +5,9 @@ import { execFile } from 'node:child_process';
 import fs from 'node:fs';
 import { promisify } from 'node:util';
 import PocketBase from 'pocketbase';
-import { Site, assert, bad, goPath, good, newOrder, server } from './harness.mjs';
+import { Site, assert, atOnce, bad, goPath, good, here, hundred, newOrder, server } from './harness.mjs';
 import { newPath } from '../gateway/program.mjs';
-import { eventually, run, test } from '../gateway/tap.mjs';
+import { run, test } from '../gateway/tap.mjs';
 
 const execute = promisify(execFile);
 const program = goPath('pocketbase');
@@ -59,7 +59,6 @@ function behind(place, more = {}) {
 const anna = behind(site.pocketbase);
 const bert = behind(site.pocketbase);
 const create = (order, who = anna, more = {}) => seen(who.collection('notes').create({ title: order, ...more }));
-const here = (order) => (entry) => entry.text.includes(order) || entry.path.includes(order);
 const writes = (order) => api.of(order, (entry) => entry.method !== 'GET').length;
 
 test('users sign in, also twice', async () => {
@@ -71,9 +70,7 @@ test('users sign in, also twice', async () => {
 });
 
 test('the password of who signs in is in no record', async () => {
-    const files = fs.readdirSync(site.gw.directory).filter((name) => name.startsWith('ledger.db'));
-    assert.ok(files.length > 0);
-    for (const name of files) assert.ok(!fs.readFileSync(`${site.gw.directory}/${name}`).includes(password), name);
+    assert.ok(!site.ledgerHas(password));
 });
 
 test('a record is made once, also if the agent repeats the call', async () => {
@@ -140,13 +137,17 @@ test('an upload is one action, though each try has a boundary of its own', async
     assert.equal(await (await fetch(url, { headers: { 'Semel-Token': site.gw.texts.agent } })).text(), 'one');
 });
 
-// curl -F with a file: its exit code, the status and the answer.
-async function curl(order, { place = site.pocketbase, title = order, options = [] } = {}) {
+// The arguments of a curl -F with a file.
+function curlArgs(order, { place = site.pocketbase, title = order, who = anna, options = [] } = {}) {
     const file = newPath('b.txt');
     fs.writeFileSync(file, `of ${order}`);
-    const args = ['-sS', '-w', '\n%{http_code}', '-H', `Authorization: ${anna.authStore.token}`, '-H', `Semel-Token: ${site.gw.texts.agent}`, ...options,
+    return ['-sS', '-w', '\n%{http_code}', '-H', `Authorization: ${who.authStore.token}`, '-H', `Semel-Token: ${site.gw.texts.agent}`, ...options,
         '-F', `title=${title}`, '-F', `file=@${file};type=text/plain;filename=b.txt`, `${place.base}/api/collections/notes/records`];
-    const { code = 0, stdout } = await execute('curl', args).catch((e) => e);
+}
+
+// Its exit code, the status and the answer.
+async function curl(order, more) {
+    const { code = 0, stdout } = await execute('curl', curlArgs(order, more)).catch((e) => e);
     const [, body, status] = /^([^]*)\n(\d+)$/.exec(stdout);
     return { exit: code, status: Number(status), json: body === '' ? null : JSON.parse(body) };
 }
@@ -169,6 +170,48 @@ test('curl -F: the answer is lost between API and gateway: 409, and done once', 
     assert.equal(json.code, 'IN_DOUBT');
     assert.equal((await curl(order, { options: ['--fail'] })).exit, 22);
     assert.equal((await held(order)).length, 1);
+});
+
+test('curl -F: the answer is lost between gateway and client: the repeat gets it, and so does curl --retry', async () => {
+    const order = newOrder();
+    front.trouble('drop', here(order));
+    assert.equal((await curl(order)).exit, 52, 'an empty answer');
+    assert.equal((await curl(order)).json.id, (await held(order))[0].id);
+    const other = newOrder();
+    front.trouble('drop', here(other));
+    const { exit, status, json } = await curl(other, { options: ['--retry', '3', '--retry-all-errors'] });
+    assert.deepEqual([exit, status, json.id], [0, 200, (await held(other))[0].id]);
+    assert.deepEqual([front.of(order).length, front.of(other).length], [2, 2]);
+    assert.equal((await held(order)).length + (await held(other)).length, 2);
+    assert.equal(writes(order) + writes(other), 2);
+});
+
+test('curl -F: two users: two records, and each gets the own one', async () => {
+    const order = newOrder();
+    const ids = [];
+    for (const who of [anna, bert, anna, bert]) ids.push((await curl(order, { who })).json.id);
+    assert.notEqual(ids[0], ids[1]);
+    assert.deepEqual(ids.slice(2), ids.slice(0, 2));
+    assert.equal((await held(order)).length, 2);
+    assert.equal(writes(order), 2);
+});
+
+test('curl -F: 100 at once: one record', async () => {
+    const order = newOrder();
+    const files = Array.from({ length: 100 }, () => newPath('answer.json'));
+    const args = files.flatMap((file) => ['--next', ...curlArgs(order, { options: ['-o', file] })]);
+    const { stdout } = await atOnce(site.pocketbase, order, () => execute('curl', ['-Z', '--parallel-immediate', '--parallel-max', '100', ...args.slice(1)]));
+    assert.deepEqual(stdout.trim().split(/\s+/), files.map(() => '200'));
+    const ids = files.map((file) => JSON.parse(fs.readFileSync(file)).id);
+    assert.deepEqual([...new Set(ids)], (await held(order)).map((one) => one.id));
+    assert.equal(new Set(front.of(order).map((entry) => entry.headers['content-type'])).size, 100, 'each has a boundary of its own');
+    assert.equal(writes(order), 1);
+});
+
+test('curl -F: what the API rejects is answered as the API says', async () => {
+    const { status, json } = await curl(newOrder(), { who: client(base.url) });
+    assert.equal(status, 400);
+    assert.match(json.message, /Failed to create record/);
 });
 
 test('another value of a header that nobody knows is a conflict', async () => {
@@ -207,11 +250,7 @@ test('what the API rejects is raised as the API says', async () => {
 
 test('100 callers at once: one record', async () => {
     const order = newOrder();
-    const waits = api.trouble('hold', here(order));
-    const all = Array.from({ length: 100 }, () => create(order));
-    await eventually('all have asked', () => front.of(order).length === 100);
-    waits.release();
-    const ids = (await Promise.all(all)).map((one) => good(one).id);
+    const ids = (await hundred(site.pocketbase, order, () => create(order))).map((one) => good(one).id);
     assert.equal(new Set(ids).size, 1);
     assert.equal((await held(order)).length, 1);
 });

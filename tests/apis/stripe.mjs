@@ -2,8 +2,8 @@
 // counts, and gives each answer a Request-Id: SDKs show it, and so tell which answer they have got.
 
 import Stripe from 'stripe';
-import { Site, assert, bad, goPath, good, newOrder, python, server } from './harness.mjs';
-import { eventually, run, test } from '../gateway/tap.mjs';
+import { Site, assert, bad, goPath, good, here, hundred, newOrder, python, server } from './harness.mjs';
+import { run, test } from '../gateway/tap.mjs';
 
 const mock = await server(goPath('stripe-mock'), (port) => ['-http-port', `${port}`]);
 const stamp = (entry) => ({ 'request-id': `req_${entry.serial}` });
@@ -37,7 +37,6 @@ const kinds = {
 };
 
 const charge = (order) => [{ amount: 1000, currency: 'usd', source: 'tok_visa', description: order }];
-const here = (order) => (entry) => entry.text.includes(order);
 
 for (const [kind, call] of Object.entries(kinds)) {
     const check = (name, body) => test(`${kind}: ${name}`, body);
@@ -143,11 +142,7 @@ for (const [kind, call] of Object.entries(kinds)) {
 
     check('100 callers at once: one charge, one answer', async () => {
         const order = newOrder();
-        const held = api.trouble('hold', here(order));
-        const all = Array.from({ length: 100 }, () => pay(order, { retries: 5 }));
-        await eventually('all have asked', () => front.of(order).length >= 100);
-        held.release();
-        const answers = (await Promise.all(all)).map(good);
+        const answers = (await hundred(site.stripe, order, () => pay(order, { retries: 5 }))).map(good);
         assert.equal(api.of(order).length, 1);
         assert.deepEqual([...new Set(answers.map((one) => one.request))], [`req_${api.of(order)[0].serial}`]);
     });

@@ -80,6 +80,20 @@ test('nothing that was not done has a status of success, and every refusal has a
     assertForeign(await gw.agent.get('/proxy/api/ok', { headers: { origin: 'https://evil.example' } }), 403, 'NOT_ALLOWED');
 });
 
+test('a client of an API that does not accept problems gets application/json', async () => {
+    const typeFor = async (accept) => {
+        const answer = await post('api/reset-after', order(), { accept });
+        assert.deepEqual([answer.status, answer.json.code], [409, 'IN_DOUBT'], answer.text);
+        return answer.headers['content-type'];
+    };
+    for (const accept of ['application/json', 'application/vnd.github.v3+json', 'text/html, application/xml;q=0.9'])
+        assert.equal(await typeFor(accept), 'application/json', accept);
+    for (const accept of ['*/*', 'application/*', 'text/html, */*;q=0.8', 'application/json, application/problem+json'])
+        assert.equal(await typeFor(accept), 'application/problem+json', accept);
+    const { headers } = await gw.client.get('/v1/effects', { headers: { accept: 'application/json' } });
+    assert.equal(headers['content-type'], 'application/problem+json', 'of the gateway itself');
+});
+
 test("at a proxy's own address refusals are the same", async () => {
     const own = new Client({ host: '127.0.0.1', port: ownPort });
     assertForeign(await own.post('/v1/call', order()), 401, 'UNAUTHENTICATED');
