@@ -80,7 +80,7 @@ static sm_err settle_arguments(sm_arena *a, const sm_contract *c, const sm_json 
         {"/" name, sizeof name}, &(const sm_str){name, sizeof name - 1}, 1                         \
     }
 static const sm_pointer http_named[] = {HTTP_PART("method"), HTTP_PART("path"),
-                                        HTTP_PART("headers")};
+                                        HTTP_PART("headers"), HTTP_PART("body_sha256")};
 static const sm_pointer http_beside[] = {HTTP_PART("other_headers"), HTTP_PART("loose_headers")};
 static const sm_pointer http_part[] = {HTTP_PART("path"), HTTP_PART("query")}; /* of an upload */
 static const sm_pointer http_matched[] = {HTTP_PART("headers"), HTTP_PART("other_headers")};
@@ -126,7 +126,8 @@ static sm_err project_rest(sm_arena *a, const sm_contract *c, sm_identity *out)
 static sm_err project_fields(sm_arena *a, const sm_contract *c, sm_identity *out, sm_fault *fault)
 {
     sm_err e = sm_json_keep(a, out->filled, c->key.places, &out->projected);
-    if (e == SM_OK && out->projected == NULL)
+    bool bytes = out->http && sm_json_find(out->filled, SM_STR("body_sha256")) != NULL;
+    if (e == SM_OK && out->projected == NULL && !bytes)
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                             "the arguments have none of the fields that identify the action (%.*s "
                             "and so on), so unrelated calls would share one key",
@@ -233,7 +234,7 @@ void sm_call_look(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str args
 {
     const sm_contract *c = sm_contracts_find(set, tool);
     sm_call call = {.tool = tool, .args_text = args};
-    sm_identity found = {0};
+    sm_identity found = {.http = true};
     *out = (sm_look){0};
     if (c == NULL || !may_matter(c) ||
         sm_json_read(a, args, &sm_json_default_limits, &call.args, NULL) != SM_OK ||
@@ -241,13 +242,14 @@ void sm_call_look(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str args
         return;
     out->args = call.args;
     out->reads = found.contract->class == SM_CLASS_READ;
-    out->asks = !out->reads && sm_contract_asks(found.contract, found.filled);
+    out->asks = !out->reads && sm_identity_asks(a, &found);
 }
 
-bool sm_contract_asks(const sm_contract *c, const sm_json *filled)
+bool sm_identity_asks(sm_arena *a, const sm_identity *id)
 {
-    const sm_approval *ap = &c->approval;
-    return ap->on && (ap->when.n == 0 || sm_conditions_hold(&ap->when, filled, true));
+    const sm_approval *ap = &id->contract->approval;
+    return ap->on && (ap->when.n == 0 || sm_conditions_hold(&ap->when, id->filled, true) ||
+                      (id->http && sm_request_odd(a, id->filled)));
 }
 
 sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,

@@ -16,7 +16,8 @@
  * identity: a contract that names an order must not make a refund of it the same action as its
  * charge, or let one account see what another one did.
  *
- *     method, path, headers   part of every key of `hash` and `fields`
+ *     method, path, headers,  part of every key of `hash` and `fields`
+ *     body_sha256
  *     headers, other_headers  must be equal where keys are: otherwise it is a conflict
  *     other_headers           not part of a key of `hash`
  *     loose_headers           neither; only an approval is for exactly these
@@ -42,7 +43,8 @@ typedef struct sm_identity {
 sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,
                    const uint8_t *nonce, sm_identity *out, sm_fault *fault);
 
-/* What a contract says of a call before it is asked for. All false if the contract refuses it. */
+/* What a contract says of an HTTP request before it is asked for. All false if the contract refuses
+ * it. */
 typedef struct sm_look {
     bool reads;          /* it only reads, and needs no record */
     bool asks;           /* a person has to approve it */
@@ -51,8 +53,9 @@ typedef struct sm_look {
 
 void sm_call_look(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str args, sm_look *out);
 
-/* Whether a call with these full arguments needs approval. */
-bool sm_contract_asks(const sm_contract *c, const sm_json *filled);
+/* Whether a call needs approval. An HTTP request that servers may read as another one does,
+ * whatever the contract's conditions say: they judge what it seems to be. */
+bool sm_identity_asks(sm_arena *a, const sm_identity *id);
 
 /* How a call compares with an earlier one of the same key. */
 typedef enum sm_drift {

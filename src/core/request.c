@@ -163,15 +163,38 @@ static bool has_name(sm_str query, const char *name)
     return false;
 }
 
+bool sm_request_odd(sm_arena *a, const sm_json *request)
+{
+    static const char *const marks[] = {";", "//", "%2f", "%5c", "%3b", "%25"};
+    sm_str path = text_of(request, "path");
+    for (size_t i = 0; i < path.n; i++)
+        for (size_t k = 0; k < sizeof marks / sizeof *marks; k++) {
+            size_t n = strlen(marks[k]);
+            if (path.n - i >= n && strncasecmp(path.p + i, marks[k], n) == 0)
+                return true;
+        }
+    return sm_request_overrides(a, request);
+}
+
+/* Whether a POST begins or completes an upload in parts, as S3 does it: without a body, and with
+ * one that is neither JSON nor a form. */
+static bool is_upload(const sm_json *request, sm_str query)
+{
+    bool read = sm_json_find(request, SM_STR("body")) != NULL ||
+                sm_json_find(request, SM_STR("form")) != NULL;
+    bool bytes = sm_json_find(request, SM_STR("body_sha256")) != NULL;
+    return !read && (bytes ? has_name(query, "uploadId") : has_name(query, "uploads"));
+}
+
 sm_acts sm_request_acts(sm_arena *a, const sm_json *request)
 {
     static const char *const setting[] = {"PUT", "PATCH", "DELETE", NULL};
-    sm_str query = text_of(request, "query"), method = text_of(request, "method");
-    if (is_method(method, setting) || names_method(&(search){a, setting}, request))
+    sm_str query = text_of(request, "query");
+    bool post = sm_str_is(text_of(request, "method"), "POST");
+    if (!post || names_method(&(search){a, setting}, request))
         return has_name(query, "uploadId") && has_name(query, "partNumber") ? SM_ACTS_ON_PART
                                                                             : SM_ACTS_ON_PATH;
-    bool upload = has_name(query, "uploads") || has_name(query, "uploadId");
-    return sm_str_is(method, "POST") && upload ? SM_ACTS_ON_PATH : SM_ACTS_ON_NOTHING;
+    return is_upload(request, query) ? SM_ACTS_ON_PATH : SM_ACTS_ON_NOTHING;
 }
 
 sm_str sm_path_plain(sm_arena *a, sm_str path)

@@ -25,12 +25,16 @@ bool sm_query_next(sm_arena *a, sm_str *rest, sm_str *name);
 bool sm_query_overrides(sm_arena *a, sm_str query);
 bool sm_request_overrides(sm_arena *a, const sm_json *request);
 
+/* Whether servers may read another method or path than the request seems to have: it names a method
+ * somewhere, or its path has two slashes, parameters, or slashes that are percent-encoded. */
+bool sm_request_odd(sm_arena *a, const sm_json *request);
+
 /* What a request acts on.
  *
- * PUT, PATCH and DELETE set what their path names, also if they are named beside another method. An
- * upload in parts (S3) is begun, completed and aborted by requests that do so too: each of them
- * ends what the earlier ones of its path answer, so that a new upload does not get the id of an old
- * one. Its parts are PUTs, and each sets what path and query name. */
+ * Every method but POST sets what the path names, and so does a POST that names PUT, PATCH or
+ * DELETE. An upload in parts (S3) is begun and completed by a POST, and aborted by a DELETE. After
+ * each of these three, earlier requests to the path are no longer replayed, so that a new upload
+ * does not get the id of an old one. A part sets what path and query name. */
 typedef enum sm_acts { SM_ACTS_ON_NOTHING, SM_ACTS_ON_PATH, SM_ACTS_ON_PART } sm_acts;
 sm_acts sm_request_acts(sm_arena *a, const sm_json *request);
 

@@ -84,14 +84,17 @@ static bool covers(const reading *a, const reading *b)
            (b->n == a->n || b->v[a->n] == INTO);
 }
 
-/* Reads the names of a query behind the `n` that are there. There is room for all. */
-static bool read_query(sm_arena *a, sm_str query, reading *all, size_t *n)
+/* Reads the names of a query behind the `n` that are there. There is room for all. `lenient`: those
+ * that cannot be read are left out. */
+static bool read_query(sm_arena *a, sm_str query, reading *all, size_t *n, bool lenient)
 {
     sm_str name;
     while (sm_query_next(a, &query, &name)) {
-        if (name.p == NULL || !sm_utf8_valid(name) || !read_name(a, name, &all[*n]))
+        bool read = name.p != NULL && sm_utf8_valid(name) && read_name(a, name, &all[*n]);
+        if (!read && (!lenient || name.p == NULL))
             return false;
-        all[(*n)++].query = true;
+        all[*n].query = true;
+        *n += read;
     }
     return true;
 }
@@ -106,7 +109,7 @@ static bool names_clear(sm_arena *a, sm_str query, const sm_str *names, size_t n
     bool clear = all != NULL;
     for (size_t i = 0; clear && i < n; i++)
         clear = read_name(a, names[i], &all[i]);
-    if (!clear || !read_query(a, query, all, &n))
+    if (!clear || !read_query(a, query, all, &n, !alone))
         return false;
     qsort(all, n, sizeof *all, compare);
     /* Names inside of a name come right behind it. These are the last ones, of form and query, that

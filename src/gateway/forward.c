@@ -114,9 +114,8 @@ bool gw_hides_header(const gw_request *r, const gw_upstream_api *api)
     return t.found;
 }
 
-/* The list of headers that a signature of AWS's kind (SigV4) covers: in Authorization, or in the
- * query of a URL that was signed. The upstream must get them as they came. */
-static sm_str signed_headers(const gw_request *r)
+/* In Authorization, or in the query of a URL that was signed. */
+sm_str gw_signed_headers(const gw_request *r)
 {
     static const char name[] = "SignedHeaders=";
     sm_str a = gw_header(r, "Authorization");
@@ -241,7 +240,7 @@ sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api 
                  .up = up,
                  .api = api,
                  .connection = sm_buf_view(&connection),
-                 .covered = signed_headers(r),
+                 .covered = gw_signed_headers(r),
                  .write = write,
                  .own_token = r->api == NULL && gw_header(r, "Semel-Token").p == NULL,
                  .err = connection.err};

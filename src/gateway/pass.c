@@ -7,8 +7,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <strings.h>
 
+#include "core/wire.h"
 #include "gateway/returned.h"
 
 typedef struct passing {
@@ -67,9 +67,10 @@ static void on_room(gw_request *r)
 static bool on_head(void *context, const sm_http_result *head)
 {
     passing *p = context;
+    p->bytes = GW_BYTES_UNKNOWN;
     for (size_t i = 0; i < head->header_count; i++) {
         const sm_http_field *h = &head->headers[i];
-        if (h->name.n == 14 && strncasecmp(h->name.p, "content-length", 14) == 0)
+        if (sm_header_is(h->name, SM_STR("Content-Length")))
             p->bytes = strtoull(h->value.p, NULL, 10);
     }
     gw_returned_set(p->r, head);

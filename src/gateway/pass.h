@@ -18,8 +18,13 @@ sm_err gw_proxy_args(const gw_request *r, sm_arena *a, const gw_upstream_api *ap
 
 /* Takes headers out of a request, of the first *given: those that the configuration ignores, but
  * credentials, without which the API would refuse it, except for cookies; and those that only say
- * how it came here. Whether there were any (proxy_headers.c). */
-bool gw_proxy_leave(const gw_upstream_api *api, sm_upstream_call *up, size_t *given);
+ * how it came here. What the client has signed stays. Whether there were any (proxy_headers.c). */
+bool gw_proxy_leave(const gw_request *r, const gw_upstream_api *api, sm_upstream_call *up,
+                    size_t *given);
+
+/* The list of headers that a signature of AWS's kind (SigV4) covers, with semicolons; absent if
+ * there is none. The upstream must get them as they came (forward.c). */
+sm_str gw_signed_headers(const gw_request *r);
 
 /* Whether a header of this name decides how a body is read, or is part of the request's identity
  * (proxy_headers.c). */

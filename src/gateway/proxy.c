@@ -4,9 +4,9 @@
  *
  * What can change the world is a call of the tool proxy.NAME (proxy_args.c): equal requests are one
  * action. An Idempotency-Key of the client's names the action instead, unless `client_key: ignore`,
- * and another request with the same key is a conflict. Safe methods (GET, HEAD, OPTIONS), and calls
- * that the contract declares to be of class read, pass as a stream and are not recorded, unless
- * they ask for another method (override.c): those are refused.
+ * and another request with the same key is a conflict. Safe methods, and calls by POST that the
+ * contract declares to be of class read, pass as a stream and are not recorded, unless they ask for
+ * another method (override.c): those are refused.
  *
  * The request is put together when it comes, with the exact bytes of its body; the client may be
  * gone by the time it is sent. Nothing is sent in the background, for the ledger has no exact
@@ -190,7 +190,7 @@ static sm_err make_call(gw_run *run, gw_request *r, const gw_upstream_api *api, 
     if (e == SM_OK)
         e = choose_contracts(run, api, look);
     /* An approval must cover what is sent, and headers that vary would need one each. */
-    if (e == SM_OK && look->asks && gw_proxy_leave(api, &run->up, &given))
+    if (e == SM_OK && look->asks && gw_proxy_leave(r, api, &run->up, &given))
         e = gw_proxy_args(r, a, api, run->up.headers, given, path, &call->args);
     return e;
 }
@@ -251,14 +251,39 @@ static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
         return;
     }
     bool other = look.reads && gw_asks_other_method(r, &run->arena, look.args);
+    bool post = r->method == GW_POST;
     if (run != NULL)
         gw_run_free(run);
     if (e != SM_OK)
         gw_proxy_refuse(r, e, &fault);
     else if (other)
         refuse_override(r);
+    else if (!answered && !post)
+        gw_problem(r, 422, "BAD_ARGUMENTS",
+                   "Give the method a variant of another class: when: [{ field: /method, in: [PUT, "
+                   "PATCH, DELETE] }].",
+                   "The contract says that this call only reads, but of the methods that may write "
+                   "only POST can be declared so.");
     else if (!answered)
         pass(r, api, path, true);
+}
+
+/* Methods that change nothing. */
+static const char *const safe[] = {"GET",    "HEAD",   "OPTIONS", "PROPFIND",
+                                   "REPORT", "SEARCH", "QUERY",   NULL};
+
+static bool is_method(const gw_request *r, const char *const *methods)
+{
+    while (*methods != NULL && strcmp(*methods, r->method_text) != 0)
+        methods++;
+    return *methods != NULL;
+}
+
+static bool is_plain_method(const char *method)
+{
+    while (*method != '\0' && !(*method >= 'a' && *method <= 'z'))
+        method++;
+    return *method == '\0';
 }
 
 /* The API that a request is for, and its path there. NULL: there is none of that name. */
@@ -277,10 +302,14 @@ void gw_on_proxy(gw_request *r)
 {
     sm_str path;
     const gw_upstream_api *api = r->through = find_target(r, &path);
+    r->target = path;
     if (strcmp(r->method_text, "TRACE") == 0 || strcmp(r->method_text, "CONNECT") == 0) {
         /* TRACE gives back what was sent, secrets and all. */
         gw_problem(r, 405, "NOT_ALLOWED", "Use another method.", "%s is not passed on.",
                    r->method_text);
+    } else if (!is_plain_method(r->method_text)) {
+        gw_problem(r, 400, "BAD_ARGUMENTS", "Write it in capital letters.",
+                   "The method has lowercase letters, which some servers take for capital ones.");
     } else if (api == NULL) {
         gw_problem(r, 404, "NO_ROUTE", "Use one of the names under `proxies` in the configuration.",
                    "No API is configured under that name.");
@@ -298,7 +327,7 @@ void gw_on_proxy(gw_request *r)
         gw_problem(r, 400, "BAD_ARGUMENTS",
                    "Percent-encode what is not plain, and leave out \".\" and \"..\" segments.",
                    "The path or query cannot be passed on as it is.");
-    } else if (r->method == GW_GET || r->method == GW_HEAD || r->method == GW_OPTIONS) {
+    } else if (is_method(r, safe)) {
         pass(r, api, path, false);
     } else {
         run_once(r, api, path);

@@ -11,6 +11,7 @@
 #include "gateway/form.h"
 #include "gateway/pass.h"
 #include "json/canon.h"
+#include "json/number.h"
 
 #define UNPACKED_MAX ((size_t)8 << 20)
 #define HEADERS_ROOM ((size_t)4 * SM_REQUEST_HEAD_MAX) /* for what follows the body */
@@ -39,6 +40,26 @@ static bool is_json(sm_str type)
             begins(media, "application/x-amz-json-") || (begins(media, "application/") && plus));
 }
 
+#define SHORT_NUMBER 15u /* bytes: so many digits at most are exact in any case */
+
+/* Whether the canonical form tells every number exactly. It has fractions as doubles, and an API
+ * may read more digits. */
+static bool numbers_exact(const sm_json *body)
+{
+    bool exact = true;
+    for (uint32_t i = 0; exact && i < body->span; i++) {
+        char text[SM_NUMBER_MAX];
+        sm_decimal given, told;
+        if (body[i].type != SM_JSON_NUMBER || body[i].len <= SHORT_NUMBER)
+            continue;
+        size_t n = sm_number_canonical(sm_json_text(&body[i]), text);
+        exact = n > 0 && sm_decimal_parse(sm_json_text(&body[i]), &given) &&
+                sm_decimal_parse((sm_str){text, n}, &told) &&
+                sm_decimal_compare(&given, &told) == 0;
+    }
+    return exact;
+}
+
 /* Appends the value of a JSON body. */
 static bool put_json(gw_writing *w, sm_str bytes)
 {
@@ -50,7 +71,7 @@ static bool put_json(gw_writing *w, sm_str bytes)
     sm_err e = sm_json_read(w->arena, bytes, &limits, &body, NULL);
     if (e == SEMEL_E_NOMEM)
         w->out.err = e;
-    return e == SM_OK && gw_json_names_clear(w->arena, w->query, body) &&
+    return e == SM_OK && gw_json_names_clear(w->arena, w->query, body) && numbers_exact(body) &&
            sm_json_canon(body, &w->out, bytes, NULL) == SM_OK;
 }
 
@@ -117,12 +138,13 @@ static sm_err put_body(gw_writing *w, const gw_request *r)
     sm_buf unpacked;
     sm_buf_init(&unpacked, UNPACKED_MAX);
     bool form = is_form(type);
-    if (!form && sm_header_is(encoding, SM_STR("gzip")))
-        w->unpacked = gw_unpack_gzip(bytes, &unpacked);
+    bool gzip = !form && sm_header_is(encoding, SM_STR("gzip")) && gw_unpack_gzip(bytes, &unpacked);
+    if (gzip)
+        w->unpacked = is_json(type); /* other servers store what is packed, as it is */
     else if (!form && sm_header_is(encoding, SM_STR("aws-chunked")) &&
              begins(gw_header(r, "x-amz-content-sha256"), "STREAMING-"))
         w->unpacked = gw_unpack_aws(bytes, &unpacked);
-    if (w->unpacked)
+    if (w->unpacked || gzip)
         bytes = sm_buf_view(&unpacked);
     sm_err e = (plain || w->unpacked) && put_read(w, type, bytes) ? SM_OK : put_bytes(w, bytes);
     sm_buf_fini(&unpacked);

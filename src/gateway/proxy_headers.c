@@ -32,6 +32,12 @@ static const char *const naming[] = {
     "content-encoding",
     "content-language",
     "content-range",
+    "content-disposition",
+    "destination",
+    "overwrite",
+    "upload-",
+    "x-ms-",
+    "x-goog-",
     "if-match",
     "if-none-match",
     "if-modified-since",
@@ -42,7 +48,6 @@ static const char *const naming[] = {
     "openai-project",
     "anthropic-workspace-id",
     "anthropic-user-profile-id",
-    "x-goog-user-project",
     "x-forwarded-user",
     "x-forwarded-email",
     "x-forwarded-groups",
@@ -63,9 +68,7 @@ static const char *const idle[] = {
     "x-forwarded-server",
     "x-real-ip",
     "dnt",
-    "priority",
     "pragma",
-    "cache-control",
     "baggage",
     "b3",
     "x-b3-",
@@ -75,12 +78,21 @@ static const char *const idle[] = {
     "x-cloud-trace-context",
     "x-amzn-trace-id",
     "x-datadog-",
+    "x-trace-id",
+    "x-envoy-",
+    "x-newrelic-",
+    "newrelic",
+    "uber-trace-id",
+    "grpc-trace-bin",
+    "cf-ray",
+    "x-amz-cf-id",
     "sentry-trace",
     "x-stainless-",
     "x-retry-",
     "retry-attempt",
     "x-stripe-client-",
     "x-goog-api-client",
+    "x-goog-gcs-idempotency-token",
     "x-ms-client-request-id",
 };
 
@@ -133,8 +145,11 @@ static bool names_host(const sm_http_field *field)
     bool names = false;
     if (!sm_header_is(field->name, SM_STR("forwarded")))
         return false;
-    for (size_t i = 0; i + n <= field->value.n && !names; i++)
-        names = strncasecmp(field->value.p + i, host, n) == 0;
+    for (size_t i = 0; i + n <= field->value.n && !names; i++) {
+        sm_str rest = {field->value.p + i + n, field->value.n - i - n};
+        rest = sm_header_trim(rest);
+        names = strncasecmp(field->value.p + i, host, n) == 0 && rest.n > 0 && rest.p[0] == '=';
+    }
     return names;
 }
 
@@ -164,7 +179,8 @@ bool gw_proxy_header_decides(const gw_upstream_api *api, sm_str name)
            kind_of(api, &(sm_http_field){.name = name, .value = SM_STR("")}) == NAMES;
 }
 
-bool gw_proxy_leave(const gw_upstream_api *api, sm_upstream_call *up, size_t *given)
+bool gw_proxy_leave(const gw_request *r, const gw_upstream_api *api, sm_upstream_call *up,
+                    size_t *given)
 {
     size_t kept = 0, n = up->request.header_count;
     for (size_t i = 0; i < n; i++) {
@@ -172,7 +188,8 @@ bool gw_proxy_leave(const gw_upstream_api *api, sm_upstream_call *up, size_t *gi
         sm_header header = {.name = h.name, .value = SM_STR("")};
         bool credential = sm_header_secret(&header) && !sm_header_alike(h.name, SM_STR("cookie"));
         kind k = i < *given ? kind_of(api, &h) : NAMES; /* the others are the configuration's */
-        if ((k != LOOSE && k != SAYS_NOTHING) || (k == LOOSE && credential))
+        if ((k != LOOSE && k != SAYS_NOTHING) || (k == LOOSE && credential) ||
+            gw_lists(gw_signed_headers(r), ';', h.name))
             up->headers[kept++] = h;
     }
     up->request.header_count = kept;
@@ -242,25 +259,36 @@ static bool only_signs(sm_str rest)
 
 /* Whose signature it is, and for what: "AWS4-HMAC-SHA256
  * Credential=KEY/20260301/REGION/SERVICE/...". Signature and date change from try to try. But local
- * servers take the region from here. Absent if the value is not such a signature. */
+ * servers take the region from here. Google's storage has the same form. Absent if the value is not
+ * such a signature. */
 static sm_str signer(sm_arena *a, sm_str value)
 {
-    static const char begin[] = "AWS4-HMAC-SHA256 Credential=";
+    static const char *const schemes[] = {"AWS4-HMAC-SHA256", "AWS4-ECDSA-P256-SHA256",
+                                          "GOOG4-HMAC-SHA256", "GOOG4-RSA-SHA256"};
+    static const char begin[] = " Credential=";
     const size_t n = sizeof begin - 1;
+    const char *scheme = NULL;
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes && scheme == NULL; i++) {
+        size_t k = strlen(schemes[i]);
+        if (value.n > k + n && memcmp(value.p, schemes[i], k) == 0 &&
+            memcmp(value.p + k, begin, n) == 0)
+            scheme = schemes[i];
+    }
+    if (scheme == NULL)
+        return (sm_str){0};
+    const char *at = value.p + strlen(scheme) + n, *all = value.p + value.n;
     /* A second one could be what the server reads. */
-    if (value.n <= n || memcmp(value.p, begin, n) != 0 ||
-        memmem(value.p + n, value.n - n, "Credential=", 11) != NULL)
+    if (memmem(at, (size_t)(all - at), begin + 1, n - 1) != NULL)
         return (sm_str){0};
     /* Whatever else there is could be what the server reads, too. */
-    const char *at = value.p + n;
-    const char *comma = memchr(at, ',', value.n - (size_t)(at - value.p));
-    const char *end = comma != NULL ? comma : value.p + value.n;
+    const char *comma = memchr(at, ',', (size_t)(all - at));
+    const char *end = comma != NULL ? comma : all;
     const char *date = memchr(at, '/', (size_t)(end - at));
     const char *place = date == NULL ? NULL : memchr(date + 1, '/', (size_t)(end - date) - 1);
     if (place == NULL || !sm_utf8_valid((sm_str){at, (size_t)(end - at)}) ||
-        !only_signs((sm_str){end, (size_t)(value.p + value.n - end)}))
+        !only_signs((sm_str){end, (size_t)(all - end)}))
         return (sm_str){0};
-    return sm_arena_printf(a, "AWS4-HMAC-SHA256 %.*s%.*s", (int)(date - at), at, (int)(end - place),
+    return sm_arena_printf(a, "%s %.*s%.*s", scheme, (int)(date - at), at, (int)(end - place),
                            place);
 }
 

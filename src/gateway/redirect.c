@@ -48,6 +48,8 @@ static address split(sm_str text)
 /* An authority without the port that its scheme has anyway. */
 static sm_str plain_authority(sm_str authority, sm_str scheme)
 {
+    if (authority.n > 0 && authority.p[authority.n - 1] == ':')
+        authority.n--;
     sm_str port = begins(scheme, SM_STR("https:")) ? SM_STR(":443") : SM_STR(":80");
     if (authority.n > port.n && memcmp(authority.p + authority.n - port.n, port.p, port.n) == 0)
         authority.n -= port.n;
@@ -67,13 +69,6 @@ static bool is_own(const gw_request *r, const address *a, const address *base)
                         plain_authority(base->authority, base->scheme));
 }
 
-/* Where an address leads. */
-typedef enum leads {
-    ALONG, /* it is relative to the request's own, and stays below the proxy */
-    BACK,  /* below the proxy: *rest is the part behind the proxy's url */
-    AWAY,
-} leads;
-
 /* The path of an address without query and fragment. */
 static sm_str path_of(sm_str rest)
 {
@@ -88,67 +83,94 @@ static bool has(sm_str text, char c)
     return text.n > 0 && memchr(text.p, c, text.n) != NULL;
 }
 
-/* Whether a relative path stays in its place: no segment is "." or "..", in whatever spelling. */
-static bool stays_along(sm_str path)
+/* Clients drop line ends and tabs, and take a backslash for a slash. */
+static bool is_clean(sm_str text)
 {
-    char rooted[2048];
-    if (path.n >= sizeof rooted)
-        return false;
-    rooted[0] = '/';
-    if (path.n > 0)
-        memcpy(rooted + 1, path.p, path.n);
-    return sm_path_stays((sm_str){rooted, path.n + 1});
+    bool clean = !has(path_of(text), '\\');
+    for (size_t i = 0; i < text.n && clean; i++)
+        clean = (unsigned char)text.p[i] > ' ' && text.p[i] != 0x7F;
+    return clean;
 }
 
-static leads follow(const gw_request *r, sm_str text, sm_str *rest)
+/* A place below the proxy: two parts of an address, one behind the other. */
+typedef struct place {
+    sm_str front, rest;
+} place;
+
+/* Whether a path is plain enough to be sure that it leads below the proxy. At an address of the
+ * proxy's own, two slashes at the start would be a host's name. */
+static bool leads_below(const place *p)
+{
+    char text[2048];
+    sm_str path = path_of(p->rest);
+    size_t n = p->front.n + path.n;
+    if (n > sizeof text)
+        return false;
+    if (p->front.n > 0)
+        memcpy(text, p->front.p, p->front.n);
+    if (path.n > 0)
+        memcpy(text + p->front.n, path.p, path.n);
+    sm_str whole = {text, n};
+    return n == 0 || (text[0] == '/' && !begins(whole, SM_STR("//")) && sm_path_stays(whole) &&
+                      !sm_path_deceives(whole));
+}
+
+/* Whether an address leads below the proxy, and where. A relative one is seen from the request's
+ * own at the API. */
+static bool leads_back(const gw_request *r, sm_str text, place *out)
 {
     address a = split(text), base = split(r->through->url);
-    sm_str path = path_of(a.rest), first = path;
-    while (first.n > 0 && has(first, '/'))
-        first.n = (size_t)((const char *)memchr(first.p, '/', first.n) - first.p);
-    if (has(path, '\\')) /* a slash for browsers */
-        return AWAY;
-    if (a.authority.p == NULL && !begins(path, SM_STR("/")))
-        return a.scheme.p == NULL && !has(first, ':') && stays_along(path) ? ALONG : AWAY;
-    if (a.authority.p == NULL ? a.scheme.p != NULL : !is_own(r, &a, &base))
-        return AWAY;
-    if (a.rest.n < base.rest.n || memcmp(a.rest.p, base.rest.p, base.rest.n) != 0)
-        return AWAY;
-    *rest = from(a.rest, base.rest.n);
-    path = path_of(*rest);
-    /* Two slashes at the start would be a host's name at an address of the proxy's own. */
-    return path.n == 0 || (path.p[0] == '/' && sm_path_stays(path) && !sm_path_deceives(path) &&
-                           !begins(path, SM_STR("//")))
-               ? BACK
-               : AWAY;
+    sm_str path = path_of(a.rest);
+    *out = (place){0};
+    if (!is_clean(text) || (a.authority.p == NULL ? a.scheme.p != NULL : !is_own(r, &a, &base)))
+        return false;
+    if (a.authority.p == NULL && !begins(path, SM_STR("/"))) {
+        sm_str own = r->target;
+        size_t n = path.n == 0 ? own.n : 0; /* a query alone is for the same path */
+        for (size_t i = 0; i < own.n && path.n > 0; i++)
+            n = own.p[i] == '/' ? i + 1 : n;
+        size_t colon = 0;
+        while (colon < path.n && path.p[colon] != ':' && path.p[colon] != '/')
+            colon++;
+        if ((colon < path.n && path.p[colon] == ':') || (path.n > 0 && n == 0 && base.rest.n > 0))
+            return false; /* another scheme; or beside the base, which is no directory here */
+        *out = (place){.front = path.n > 0 && n == 0 ? SM_STR("/") : (sm_str){own.p, n},
+                       .rest = a.rest};
+    } else {
+        if (a.rest.n < base.rest.n || memcmp(a.rest.p, base.rest.p, base.rest.n) != 0)
+            return false;
+        out->rest = from(a.rest, base.rest.n);
+    }
+    return leads_below(out);
 }
 
 /* Appends the address of a place below the proxy. By which name the client knows a proxy in front
  * of us is not known here. */
-static void put_place(const gw_request *r, sm_str rest, bool absolute, sm_buf *out)
+static void put_place(const gw_request *r, const place *p, bool absolute, sm_buf *out)
 {
     sm_str host = gw_header(r, "Host");
+    bool rooted = p->front.n > 0 || begins(p->rest, SM_STR("/"));
     if (absolute && host.n > 0 && !r->g->config->behind_proxy)
         sm_buf_printf(out, "%s://%.*s", r->secure ? "https" : "http", SM_FMT(host));
     if (r->api == NULL)
         sm_buf_printf(out, "/proxy/%.*s", SM_FMT(r->through->name));
-    else if (rest.n == 0 || rest.p[0] != '/')
+    else if (!rooted)
         sm_buf_byte(out, '/');
-    sm_buf_str(out, rest);
+    sm_buf_str(out, p->front);
+    sm_buf_str(out, p->rest);
 }
 
-/* Appends an address as the client gets it. False: as it is. One of the API's own that is not below
+/* Appends an address as the client gets it. False: as it is. A path of the API's that is not below
  * the proxy becomes absolute: the client would look for it at the gateway. */
 static bool put_mapped(const gw_request *r, sm_str text, bool absolute, sm_buf *out)
 {
-    sm_str rest;
+    place p;
     address base = split(r->through->url);
-    switch (follow(r, text, &rest)) {
-    case BACK: put_place(r, rest, absolute, out); return true;
-    case ALONG: return false;
-    case AWAY: break;
+    if (leads_back(r, text, &p)) {
+        put_place(r, &p, absolute, out);
+        return true;
     }
-    if (!begins(text, SM_STR("/")) || begins(text, SM_STR("//")) || has(text, '\\'))
+    if (!begins(text, SM_STR("/")) || begins(text, SM_STR("//")) || !is_clean(text))
         return false;
     sm_buf_printf(out, "%.*s//%.*s%.*s", SM_FMT(base.scheme), SM_FMT(base.authority), SM_FMT(text));
     return true;
@@ -193,8 +215,8 @@ sm_str gw_redirect_host(sm_str location)
 
 bool gw_redirect_strays(const gw_request *r, int status, sm_str location)
 {
-    sm_str rest;
+    place p;
     bool reads = r->method == GW_GET || r->method == GW_HEAD || r->method == GW_OPTIONS;
     return r->through != NULL && location.n > 0 && !reads &&
-           sm_http_redirects(r->method_text, status) && follow(r, location, &rest) == AWAY;
+           sm_http_redirects(r->method_text, status) && !leads_back(r, location, &p);
 }

@@ -165,6 +165,8 @@ void gw_reply_bare(gw_request *r, int status, uint64_t bytes)
     struct MHD_Response *answer =
         head ? MHD_create_response_from_callback(bytes, 1024, no_body, NULL, NULL)
              : MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    if (head && answer != NULL && bytes == GW_BYTES_UNKNOWN) /* as in flow.c */
+        MHD_set_response_options(answer, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
     reply_with(gw_inner_of(r), status, NULL, answer);
 }
 

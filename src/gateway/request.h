@@ -51,6 +51,7 @@ struct gw_request {
     const struct gw_upstream_api *api; /* it came to an address of this API's own; NULL: to one of
                                           the gateway's */
     const struct gw_upstream_api *through; /* the API that it is passed on to; NULL: none */
+    sm_str target;                         /* its path there, behind the API's url */
     bool secure;                           /* the client speaks TLS to us */
     sm_str path;                           /* as sent, without the query */
     sm_str rest;  /* of the path, behind the route's prefix; decoded if the route says so */
@@ -94,6 +95,7 @@ void gw_reply_json(gw_request *r, int status, sm_str json);
 
 /* A reply that has no body by its nature, to HEAD or with 204 or 304; `bytes` is what HEAD says of
  * the body that GET would have. */
+#define GW_BYTES_UNKNOWN UINT64_MAX
 void gw_reply_bare(gw_request *r, int status, uint64_t bytes);
 
 /* What the ledger refused, or an error of ours, as problem+json (RFC 9457): type, title, status,

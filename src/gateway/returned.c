@@ -52,7 +52,7 @@ void gw_returned_put(gw_request *r, sm_str name, sm_str value)
         return;
     memcpy(text, name.p, name.n);
     text[name.n] = '\0';
-    sm_buf_init(&mapped, SM_ANSWER_HEADERS_MAX);
+    sm_buf_init(&mapped, SM_ARENA_MAX);
     if (gw_redirect_map(r, name, value, &mapped)) {
         if (mapped.err == SM_OK)
             gw_set(r, text, sm_buf_view(&mapped));

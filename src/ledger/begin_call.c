@@ -71,7 +71,7 @@ sm_err sm_begun_read(sm_begun *b)
 
 bool sm_begun_asks(const sm_begun *b)
 {
-    return sm_contract_asks(b->id.contract, b->id.filled);
+    return sm_identity_asks(&b->w->call, &b->id);
 }
 
 /* ---- drift -----------------------------------------------------------------------------------*/

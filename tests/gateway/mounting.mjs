@@ -279,13 +279,21 @@ test('draining ends the address, and lets what is under way there end', async ()
         },
     });
     const body = order();
-    const slow = at(ports.plain).post('/slow/700', body);
+    let release;
+    const released = new Promise((resolve) => (release = resolve));
+    up.habit('held', async (upstream, entry, response) => {
+        upstream.did(entry);
+        await released;
+        reply(response, 200, {});
+    });
+    const slow = at(ports.plain).post('/held', body);
     await eventually('it has begun', () => up.times(body.order_id) === 1);
     const ended = other.stop();
     await eventually('nobody listens', () => new Promise((resolve) => {
         const socket = net.connect(ports.plain, '127.0.0.1', () => socket.destroy() && resolve(false));
         socket.on('error', () => resolve(true));
     }));
+    release();
     assert.equal((await slow).status, 200);
     assert.equal((await ended).code, 0);
 });

@@ -89,6 +89,18 @@ test('stripe: numbers of accounts and persons are not stored, but an outbound pa
     for (const name of shown) assert.equal(stored[name], '4242', name);
 });
 
+test('stripe: an object that is set to A, B and A is set three times, wherever it is', async () => {
+    for (const at of ['/v1/customers/cus_9', '/v1/issuing/cards/ic_1A', '/v1/subscription_schedules/sub_sched_1a', '/v1/terminal/readers/tmr_F1',
+        '/v1/accounts/acct_1A/persons/person_1B', '/v1/customers/cus_9/sources/card_1A', '/v1/products/gold', '/v1/coupons/SUMMER25']) {
+        const before = up.seen.length;
+        for (const to of ['a', 'b', 'a', 'a'])
+            await gw.agent.post(`/proxy/stripe${at}`, `status=${to}`, { headers: { ...form, 'semel-scope': 'shop/presets' } });
+        assert.equal(up.seen.length - before, 3, at);
+    }
+    for (const at of ['/v1/payment_intents', '/v1/payment_intents/pi_1A/capture', '/v1/issuing/cards'])
+        assert.equal(await times('stripe', at, 'n=1', form), 1, at);
+});
+
 test('openai and anthropic: generations pass, everything else happens once', async () => {
     for (const path of ['/v1/chat/completions', '/chat/completions', '/v1/responses', '/v1/embeddings', '/v1/images/generations'])
         assert.equal(await times('openai', path, { model: 'm', input: path }), 2, path);
@@ -96,6 +108,10 @@ test('openai and anthropic: generations pass, everything else happens once', asy
         assert.equal(await times('openai', path, { model: 'm', input: path }), 1, path);
     for (const path of ['/v1/messages', '/v1/messages/count_tokens']) assert.equal(await times('anthropic', path, { model: 'm' }), 2, path);
     assert.equal(await times('anthropic', '/v1/messages/batches', { requests: [] }), 1);
+    assert.equal(await times('anthropic', '/v1/messages', { model: 'm', mcp_servers: [{ url: 'https://tools.example' }] }), 1, 'tools may act');
+    assert.equal(await times('openai', '/v1/responses', { model: 'm', background: false }), 2);
+    assert.equal(await times('openai', '/v1/responses', { model: 'm', background: true }), 1);
+    assert.equal(await times('openai', '/v1/responses', { model: 'm', conversation: 'c1' }), 1);
 });
 
 test('aws-json: the operation is in a header; tokens of the SDK are not part of a call', async () => {
@@ -103,6 +119,10 @@ test('aws-json: the operation is in a header; tokens of the SDK are not part of 
     const item = newOrder();
     assert.equal(await times('aws-json', '/', { item }, target('GetItem')), 2);
     assert.equal(await times('aws-json', '/', { item }, target('PutItem')), 1);
+    for (const name of ['ListQueues', 'ChangeMessageVisibility', 'SendTaskHeartbeat', 'Query', 'Scan'])
+        assert.equal(await times('aws-json', '/', { item, name }, target(name)), 2, name);
+    for (const name of ['GetUserAttributeVerificationCode', 'GetId', 'Listen', 'GetActivityTask'])
+        assert.equal(await times('aws-json', '/', { item, name }, target(name)), 1, name);
     assert.equal(await times('aws-json', '/', { item }, target('DeleteItem')), 1, 'another operation, another action');
     assert.equal(await times('aws-json', '/bucket', { item }, target('GetItem')), 1, 'not how such an operation is asked for');
     assert.equal(await times('aws-json', '/?Action=DeleteQueue', { item }, target('ListQueues')), 1);

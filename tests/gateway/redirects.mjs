@@ -47,10 +47,14 @@ test('a redirect to a place of the API leads back through the proxy, for the fir
         ['api', '/ok/1', '/proxy/api/ok/1'],
         ['api', `//127.0.0.1:${up.port}/ok`, '/proxy/api/ok'],
         ['api', `${up.url}?a=1`, '/proxy/api?a=1'],
-        ['api', 'next', 'next'],
-        ['api', '?page=2', '?page=2'],
-        ['api', '?next=a:b//c', '?next=a:b//c'],
-        ['api', 'a/..b/c', 'a/..b/c'],
+        ['api', 'next', '/proxy/api/next'],
+        ['api', '?page=2', '/proxy/api/moved?page=2'],
+        ['api', '?next=a:b//c', '/proxy/api/moved?next=a:b//c'],
+        ['api', 'next?u=http://x/', '/proxy/api/next?u=http://x/'],
+        ['api', '/ok?p=C:\\x', '/proxy/api/ok?p=C:\\x'],
+        ['api', 'a/..b/c', '/proxy/api/a/..b/c'],
+        ['api', `http://127.0.0.1:${up.port}/ok`, '/proxy/api/ok'],
+        ['based', 'x', '/proxy/based/x'],
         ['based', `${up.url}/v1/base/x`, '/proxy/based/x'],
         ['based', `${up.url}/v1/base`, '/proxy/based'],
         ['named', `http://${host}/ok`, '/proxy/named/ok'],
@@ -88,6 +92,8 @@ test('a write that the API redirects to another place is refused, and its client
         ['api', '/../../v1/call', 'another place'],
         ['api', `${up.url}//evil.example/ok`, `127.0.0.1:${up.port}`],
         ['api', 'mailto:a@evil.example', 'another place'],
+        ['api', '/\t/evil.example/x', 'another place'],
+        ['api', `${up.url}/\t/evil.example/x`, `127.0.0.1:${up.port}`],
     ])
         for (const [method, status] of [['POST', 307], ['POST', 308], ['PUT', 301], ['DELETE', 302], ['PATCH', 307]]) {
             const order = prepare(status, { location, 'content-encoding': 'identity' });
@@ -106,6 +112,8 @@ test('a write that the API redirects to another place is refused, and its client
     const headers = { authorization: `Bearer ${gw.texts.agent}`, 'semel-scope': 'shop/1', 'content-type': 'application/json' };
     assert.equal((await fetch(`http://127.0.0.1:${gw.port}/proxy/api/moved`, { method: 'POST', headers, body })).status, 502);
     assert.equal((await own.post('/moved', { order_id: prepare(307, { location: `${up.url}//evil.example` }) })).status, 502);
+    const beside = prepare(307, { location: 'api/x' });
+    assertProblem(await gw.agent.post(`/proxy/based?order=${beside}`, { order_id: beside }, { headers: { 'semel-scope': 'shop/1' } }), 502, 'UPSTREAM_FAILED');
     assert.equal(other.seen.length, 0, 'a client that follows redirects goes nowhere');
 });
 

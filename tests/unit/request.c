@@ -42,7 +42,12 @@ static void a_request_acts_on_its_path_by_any_method_that_it_names(void **state)
         {"{\"method\":\"PUT\",\"query\":\"partNumber=1&uploadId=u\"}", false, SM_ACTS_ON_PART},
         {"{\"method\":\"POST\",\"query\":\"uploads\"}", false, SM_ACTS_ON_PATH},
         {"{\"method\":\"POST\",\"query\":\"x-id=a&uploads=\"}", false, SM_ACTS_ON_PATH},
-        {"{\"method\":\"POST\",\"query\":\"uploadId=u\"}", false, SM_ACTS_ON_PATH},
+        {"{\"method\":\"POST\",\"query\":\"uploads\",\"body\":{}}", false, SM_ACTS_ON_NOTHING},
+        {"{\"method\":\"POST\",\"query\":\"uploadId=u\"}", false, SM_ACTS_ON_NOTHING},
+        {"{\"method\":\"POST\",\"query\":\"uploadId=u\",\"body_sha256\":\"x\"}", false,
+         SM_ACTS_ON_PATH},
+        {"{\"method\":\"POST\",\"query\":\"uploadId=u\",\"form\":{}}", false, SM_ACTS_ON_NOTHING},
+        {"{\"method\":\"MKCOL\"}", false, SM_ACTS_ON_PATH},
         {"{\"method\":\"DELETE\",\"query\":\"uploadId=u\"}", false, SM_ACTS_ON_PATH},
         {"{\"method\":\"POST\",\"query\":\"partNumber=1\"}", false, SM_ACTS_ON_NOTHING},
     };
