@@ -9,9 +9,9 @@
  *     remedy.c    effects in doubt, and approved ones whose caller does not come back
  *     api_*.c     everything else under /v1; stream.c: server-sent events
  *
- * Threads: those of the HTTP server, which never block; workers (ledger/pool.h), which block on the
+ * Threads: those of the HTTP server, which never block; workers (serve/pool.h), which block on the
  * ledger only; one of the HTTP client; one that watches held connections; one that keeps time for
- * those who wait, and some that wait in the ledger for them (ledger/waits.h); those of the ledger.
+ * those who wait, and some that wait in the ledger for them (serve/waits.h); those of the ledger.
  * No lock is held across a call of the ledger or a callback.
  */
 #ifndef SM_GATEWAY_GATEWAY_H
@@ -22,8 +22,8 @@
 #include "gateway/log.h"
 #include "gateway/request.h"
 #include "gateway/tokens.h"
-#include "ledger/pool.h"
-#include "ledger/waits.h"
+#include "serve/pool.h"
+#include "serve/waits.h"
 #include "semel/semel.h"
 
 typedef struct gw_server gw_server;   /* server.c */

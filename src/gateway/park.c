@@ -3,7 +3,7 @@
  * the deadlines of all runs; and whose request is whose.
  *
  * A parked run costs memory and nothing else. It is woken by whatever changes its effect
- * (ledger/waits.h), and beyond that by
+ * (serve/waits.h), and beyond that by
  *   - the clock: one thread keeps the deadlines of all runs in a heap, those of runs that execute
  *     too;
  *   - its client, who hangs up;

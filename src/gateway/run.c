@@ -465,6 +465,7 @@ static void settle(gw_run *run, semel_answer *a)
     sm_err e = sm_record(g->ledger, &run->lease,
                          &(sm_recording){.outcome = back ? NULL : &run->outcome,
                                          .actor = run->ask.actor,
+                                         .patience_ms = SM_RECORD_MS,
                                          .stop = &g->draining,
                                          .on_failure = on_record_failure,
                                          .context = g},

@@ -5,13 +5,8 @@
  * recorded, run tries again until the last renewed lease has ended. From then on others may rightly
  * call the effect in doubt. The caller gets the outcome, and the keeper goes on trying.
  */
-#include <unistd.h>
-
-#include "base/clock.h"
 #include "base/limits.h"
-#include "ledger/ledger.h"
-
-#define COMMIT_PAUSE_MS 100
+#include "ledger/service.h"
 
 /* Tells what was just committed, which the answer about it does not have if nothing was kept. */
 static void answer_executed(semel_answer *a)
@@ -25,17 +20,6 @@ static void answer_executed(semel_answer *a)
     }
     if (a->code != SEMEL_C_NONE)
         sm_answer_words(sm_work_of(a), a);
-}
-
-static sm_err commit_work(semel *s, sm_running *r, const semel_outcome *o, semel_answer *a)
-{
-    int64_t deadline = sm_clock_deadline_ns(SM_RUN_LEASE_MS);
-    for (;;) {
-        sm_err e = sm_running_end(s, r, o, (sm_str){0}, a);
-        if (e != SEMEL_E_UNAVAILABLE || sm_ledger_lost(a) || sm_clock_mono_ns() >= deadline)
-            return e;
-        usleep(COMMIT_PAUSE_MS * 1000);
-    }
 }
 
 /* The outcome as it came, because the ledger does not have it, or had lost its record. */
@@ -67,11 +51,7 @@ semel_err semel_run(semel *s, const semel_call *call, semel_work_fn *work, void 
     sm_running running = {0};
     sm_running_add(s, &running, a, SM_OUTCOME_MAX);
     work(context, a, &o);
-    e = commit_work(s, &running, &o, a);
-    if (e != SM_OK && e != SEMEL_E_BAD_ARGUMENTS)
-        sm_running_owe(s, &running, &o, (sm_str){0});
-    else
-        sm_running_remove(s, &running);
+    e = sm_record(s, &running, &(sm_recording){.outcome = &o, .patience_ms = SM_RUN_LEASE_MS}, a);
     if (e == SM_OK && a->verdict == SEMEL_DONE) {
         bool put_back = sm_str_is(a->result, SM_PUT_BACK);
         answer_executed(a);

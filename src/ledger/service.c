@@ -34,14 +34,14 @@ static sm_err record_once(semel *s, sm_running *r, const sm_recording *what, sem
 
 sm_err sm_record(semel *s, sm_running *r, const sm_recording *what, semel_answer *a)
 {
-    int64_t deadline = sm_clock_deadline_ns(SM_RECORD_MS);
+    int64_t deadline = sm_clock_deadline_ns(what->patience_ms);
     sm_err e = record_once(s, r, what, a);
-    if (e != SM_OK)
+    if (e != SM_OK && what->on_failure != NULL)
         what->on_failure(what->context, sm_str_from(sm_work_of(a)->fault.text[0] != '\0'
                                                         ? sm_work_of(a)->fault.text
                                                         : semel_err_text(e)));
     while (e == SEMEL_E_UNAVAILABLE && !sm_ledger_lost(a) && sm_clock_mono_ns() < deadline &&
-           !atomic_load(what->stop)) {
+           (what->stop == NULL || !atomic_load(what->stop))) {
         usleep(PAUSE_MS * 1000);
         e = record_once(s, r, what, a);
     }

@@ -75,14 +75,15 @@ sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a);
 typedef struct sm_recording {
     const semel_outcome *outcome; /* NULL: nothing was done, and the claim is given back */
     sm_str actor;
-    const atomic_bool *stop; /* whoever records has no time any more */
-    /* Called once, when the first try fails. */
+    int64_t patience_ms;     /* how long it is tried again */
+    const atomic_bool *stop; /* whoever records has no time any more; NULL: has time */
+    /* Called once, when the first try fails. May be NULL. */
     void (*on_failure)(void *context, sm_str reason);
     void *context;
 } sm_recording;
 
 /* Records how an attempt ended, and removes the attempt from the table. If the ledger is
- * unavailable, it tries again for SM_RECORD_MS, or until *stop. After that it gives up with the
+ * unavailable, it tries again for patience_ms, or until *stop. After that it gives up with the
  * error, and the background goes on trying, as long as the handle is open: a late outcome still
  * settles the doubt that has arisen meanwhile. Until it is recorded, equal calls of this handle get
  * the outcome as a replay with the result SM_UNRECORDED. The result is SM_PUT_BACK if the ledger

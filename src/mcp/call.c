@@ -182,6 +182,7 @@ static void record(mcp_call *call, semel_answer *a)
     call->recorded = sm_record(hub->ledger, &call->lease,
                                &(sm_recording){.outcome = call->back ? NULL : &call->outcome,
                                                .actor = call->session->actor,
+                                               .patience_ms = SM_RECORD_MS,
                                                .stop = &hub->stopping,
                                                .on_failure = on_record_failure,
                                                .context = hub},

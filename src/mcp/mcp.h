@@ -10,7 +10,7 @@
  * from the record when it is asked for again.
  *
  * Threads: sessions, links and calls live on one loop (loop.h) and have no locks; workers
- * (ledger/pool.h) block on the ledger and post what it said back to the loop.
+ * (serve/pool.h) block on the ledger and post what it said back to the loop.
  *
  *     session.c      life; from_client.c, from_server.c: what comes from both sides
  *     requests.c     what is not answered yet; order.c: who is next; shared.c: clients that share
@@ -29,8 +29,8 @@
 #include <stdatomic.h>
 
 #include "base/shares.h"
-#include "ledger/pool.h"
-#include "ledger/waits.h"
+#include "serve/pool.h"
+#include "serve/waits.h"
 #include "mcp/link.h"
 #include "mcp/tools.h"
 

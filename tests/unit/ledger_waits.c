@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "ledger/waits.h"
+#include "serve/waits.h"
 
 #define WRITES  "{version: 1, tools: {t: {class: write}}}"
 #define MANY    ((size_t)1000)

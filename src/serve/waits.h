@@ -15,8 +15,8 @@
  * lock of the caller's own, for `wake` may want it; everything else does nothing but its own work
  * under its own lock, and may be called with one held.
  */
-#ifndef SM_LEDGER_WAITS_H
-#define SM_LEDGER_WAITS_H
+#ifndef SM_SERVE_WAITS_H
+#define SM_SERVE_WAITS_H
 
 #include "ledger/service.h"
 

@@ -21,7 +21,7 @@
  *
  * It keeps no deadlines, and does not know who waits for what reason.
  */
-#include "ledger/waits.h"
+#include "serve/waits.h"
 
 #include <assert.h>
 #include <pthread.h>

@@ -9,8 +9,8 @@
  * for those that settle something, and have half of the threads at most: however much is asked for
  * at once, a call finds a thread.
  */
-#ifndef SM_LEDGER_POOL_H
-#define SM_LEDGER_POOL_H
+#ifndef SM_SERVE_POOL_H
+#define SM_SERVE_POOL_H
 
 #include <stdbool.h>
 

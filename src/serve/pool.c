@@ -5,7 +5,7 @@
  * then ends; it leaves its name on a list, from which whoever makes the next thread, or ends the
  * pool, joins it: a thread cannot join itself, and one that nobody joins keeps its stack.
  */
-#include "ledger/pool.h"
+#include "serve/pool.h"
 
 #include <assert.h>
 #include <errno.h>
