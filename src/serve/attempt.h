@@ -1,0 +1,196 @@
+/*
+ * An attempt: one call on its way through the ledger, whatever door it came in by.
+ *
+ *     start
+ *       |        replay, refused
+ *       v  .-----------------------------------------------------------> answer, end
+ *     ASKING <----- PARKED   others are at it: asked again when that changes
+ *       |  ^ `----> DOOR     the front end asks its own client first
+ *       |  |
+ *       |  `------- LOOKING, PROBING, FINDING   it is in doubt, and that may be settled
+ *       v              |
+ *     EXECUTING <------'     under a claim, whose lease is kept
+ *       |
+ *       v
+ *     RECORDING -----------> answer, end; or what the ledger says, as above, but never EXECUTING
+ *
+ * ASKING, RECORDING, LOOKING and FINDING are turns: they block on the ledger, and a worker does them.
+ * After each turn the front end gets the attempt (`turned`), and calls sm_attempt_go_on there and
+ * then or on a thread of its own.
+ *
+ * An attempt is in one place at a time, and whoever has it there may use it alone. An attempt without
+ * its client goes on if it executes, so that the outcome is recorded for the retry; one that only
+ * waits is over. Whoever has executed a call never does so again, whatever the ledger says (I2).
+ */
+#ifndef SM_SERVE_ATTEMPT_H
+#define SM_SERVE_ATTEMPT_H
+
+#include "serve/serve.h"
+
+typedef enum sm_stage {
+    SM_AT_REST, /* not started */
+    SM_AT_ASKING,
+    SM_AT_PARKED,
+    SM_AT_DOOR,
+    SM_AT_LOOKING,
+    SM_AT_PROBING,
+    SM_AT_FINDING,
+    SM_AT_EXECUTING,
+    SM_AT_RECORDING,
+    SM_AT_END,
+} sm_stage;
+
+/* What an attempt has of its effect. */
+typedef enum sm_hold {
+    SM_HOLDS_NOTHING,
+    SM_HOLDS_CLAIM,    /* its end is to be recorded, or the claim given back */
+    SM_HOLDS_NO_CLAIM, /* it may execute, and nothing is recorded of that */
+    SM_HAS_RUN,        /* it never executes again */
+} sm_hold;
+
+/* Whoever wants the answer. Under the lock of sm_serve. */
+typedef enum sm_client { SM_CLIENT_NONE, SM_CLIENT_WAITS } sm_client;
+
+/* How executing ended, once that is recorded. */
+typedef enum sm_ended {
+    SM_NOT_ENDED,
+    SM_ENDED_SETTLED,    /* the ledger has the outcome */
+    SM_ENDED_BACK,       /* nothing was done: the claim was given back */
+    SM_ENDED_UNRECORDED, /* there was no claim */
+    SM_ENDED_PUT_BACK,   /* the ledger had lost the attempt, and has it again */
+    SM_ENDED_OWED,       /* the ledger could not be told yet */
+    SM_ENDED_OPEN,       /* in doubt, or decided by others meanwhile */
+} sm_ended;
+
+/* What is done about a doubt. */
+typedef enum sm_next {
+    SM_NEXT_ASK,   /* the ledger is asked anew: something has changed */
+    SM_NEXT_SEND,  /* it is claimed, and sent again */
+    SM_NEXT_PROBE, /* the executor is asked */
+    SM_NEXT_STOP,  /* nothing: the front end says so */
+} sm_next;
+
+/* What a front end does for an attempt. Those that may be NULL say so. */
+typedef struct sm_attempt_ops {
+    /* A worker's turn is over: sm_attempt_go_on is to be called with this answer, or later with a
+     * copy of it. */
+    void (*turned)(sm_attempt *at, semel_answer *a);
+
+    /* From inside of the ledger: the call has its contract and full arguments. As in sm_asking. May
+     * be NULL. */
+    sm_err (*prepare)(sm_attempt *at, const sm_contract *c, const sm_json *args, sm_fault *fault);
+
+    /* Before the ledger is asked: whether nothing may begin now. May be NULL. */
+    bool (*full)(sm_attempt *at);
+
+    /* Before the answer is acted on: whether the front end goes another way first. It has the attempt
+     * then. May be NULL. */
+    bool (*detour)(sm_attempt *at, semel_answer *a);
+
+    /* Until when its client waits for what a refusal says is missing; 0: not at all. */
+    int64_t (*until)(sm_attempt *at, const semel_answer *a);
+
+    /* Executes it, and calls sm_attempt_done in the end. NULL: whoever asked does, and "execute" is
+     * an answer like others. */
+    void (*execute)(sm_attempt *at, semel_answer *a);
+
+    /* On a worker, after the end was recorded: at->ended says how. True: what the ledger says now is
+     * what the client is told. May be NULL: then it is so if the end is open. */
+    bool (*recorded)(sm_attempt *at, semel_answer *a);
+
+    /* Answers the client, if there still is one. False: there was none. The attempt ends after
+     * that. */
+    bool (*answer)(sm_attempt *at, semel_answer *a);
+
+    /* The client has waited long enough for an attempt that does not wait for others: it is told so.
+     * The attempt goes on without it. May be NULL. */
+    void (*late)(sm_attempt *at);
+
+    /* The attempt is over: it is released. */
+    void (*end)(sm_attempt *at);
+
+    /* Doubts. All may be NULL, if there is no `looks`: whether it may be looked after now, and by
+     * this attempt. */
+    bool (*looks)(sm_attempt *at, const semel_answer *a);
+
+    /* On a worker: what the contract's next step comes to. For a resend, SEND lets it be claimed. */
+    sm_next (*step)(sm_attempt *at, const sm_remedy *what, semel_answer *a);
+
+    /* Asks the executor, and calls sm_attempt_probed in the end. */
+    void (*probe)(sm_attempt *at);
+
+    /* On a worker: what the executor said. False: nothing that is worth writing down. */
+    bool (*found)(sm_attempt *at, sm_found_kind *kind, semel_outcome *outcome);
+
+    /* The doubt stays, for now: after SM_NEXT_STOP, and after `found` was false. */
+    void (*stays)(sm_attempt *at, semel_answer *a);
+} sm_attempt_ops;
+
+struct sm_attempt {
+    sm_serve *serve;
+    const sm_attempt_ops *ops;
+    sm_asking ask;      /* the front end fills in the call, the actor and what it must not cause */
+    size_t outcome_max; /* bytes of an outcome */
+
+    /* Set by whoever executes, before sm_attempt_done: nothing was done, and the claim is given back;
+     * or what it came to. */
+    bool nothing_done;
+    semel_outcome outcome;
+
+    /* Read by the front end. */
+    sm_ended ended;
+    uint64_t number;             /* of the attempt */
+    bool resends;                /* it repeats one that is in doubt */
+    char handle[SM_HANDLE_TEXT]; /* of the effect, once it was claimed or looked after */
+    sm_handle effect;            /* that it looks after, with the fence of the attempt in doubt */
+
+    /* The attempt's own. */
+    sm_job job;
+    sm_waiter waiter;
+    sm_timer timer;
+    _Atomic sm_stage stage;
+    sm_hold hold;
+    sm_client client; /* under the lock */
+    sm_running lease;
+    sm_next next;
+    bool leads; /* it is among those that look after an effect; under the lock */
+    sm_attempt *next_leading;
+};
+
+/* What is wrong with its state, or NULL: asserted at every step. */
+const char *sm_attempt_flaw(const sm_attempt *at);
+
+/* Asks the ledger; or looks after at->effect. `client` says whether somebody waits for it. */
+void sm_attempt_start(sm_attempt *at, sm_client client);
+void sm_attempt_start_looking(sm_attempt *at);
+
+/* After a turn, with the answer that it came to. */
+void sm_attempt_go_on(sm_attempt *at, semel_answer *a);
+
+/* From DOOR: asks the ledger anew. `before`, if it is not NULL, is done first on the worker. */
+typedef void sm_before_fn(sm_attempt *at, semel_answer *a);
+void sm_attempt_ask_again(sm_attempt *at, sm_before_fn *before);
+
+/* From EXECUTING: it has ended, as at->nothing_done and at->outcome say. */
+void sm_attempt_done(sm_attempt *at);
+
+/* From PROBING: the executor has answered. */
+void sm_attempt_probed(sm_attempt *at);
+
+/* How long its client waits, also while it executes. */
+void sm_attempt_time(sm_attempt *at, int64_t until_ns);
+
+/* It waits no longer for others: the ledger is asked once more. False: it did not wait. */
+bool sm_attempt_hurry(sm_attempt *at);
+
+/* Takes the client away to answer it: false if it is gone already. */
+bool sm_attempt_take_client(sm_attempt *at);
+
+/* The client leaves; the caller holds the lock. True: the attempt was parked, and the caller ends it
+ * with sm_attempt_end, without the lock. */
+bool sm_attempt_lose_client(sm_attempt *at);
+
+/* Ends an attempt that nobody works on. A claim that it has stays: it will be in doubt. */
+void sm_attempt_end(sm_attempt *at);
+
+#endif
