@@ -32,15 +32,15 @@ void gw_on_begin(gw_request *r)
         gw_out_of_memory(r);
         return;
     }
-    if (!gw_read_call(r, &run->arena, GW_FORM_BEGIN, &run->ask.call)) {
+    if (!gw_read_call(r, &run->arena, GW_FORM_BEGIN, &run->at.ask.call)) {
         gw_run_free(run);
         return;
     }
     run->ops = &begin_ops;
-    run->ask.call.flags = SEMEL_CALL_DETACHED;
-    run->ask.actor = sm_arena_text(&run->arena, sm_str_from(r->who.actor));
-    run->deadline_ns = sm_clock_deadline_ns(run->ask.call.wait_ms);
-    if (run->ask.actor.p == NULL) { /* who asks must not become anybody */
+    run->at.ask.call.flags = SEMEL_CALL_DETACHED;
+    run->at.ask.actor = sm_arena_text(&run->arena, sm_str_from(r->who.actor));
+    run->deadline_ns = sm_clock_deadline_ns(run->at.ask.call.wait_ms);
+    if (run->at.ask.actor.p == NULL) { /* who asks must not become anybody */
         gw_run_free(run);
         gw_out_of_memory(r);
         return;

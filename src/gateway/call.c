@@ -18,7 +18,7 @@ static sm_str nearest(gw_run *run)
     if (a == NULL)
         return (sm_str){0};
     const sm_contracts *set = sm_contracts_now(run->g->ledger, a);
-    sm_str tool = run->ask.call.tool, near = {0};
+    sm_str tool = run->at.ask.call.tool, near = {0};
     if (sm_contracts_tool(set, tool) == NULL)
         near = gw_nearest_tool(set, tool);
     if (near.p != NULL)
@@ -32,7 +32,7 @@ static sm_err refuse_unknown(gw_run *run, sm_str near)
     return gw_run_refuse(run, 404, "UNKNOWN_TOOL",
                          "Use a tool that the contract lists; GET /v1/tools tells which.",
                          "No contract lists the tool %.*s; did you mean %.*s?",
-                         SM_FMT(run->ask.call.tool), SM_FMT(near));
+                         SM_FMT(run->at.ask.call.tool), SM_FMT(near));
 }
 
 static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault)
@@ -46,8 +46,8 @@ static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm
             "Use POST /v1/begin, execute the tool yourself, then POST /v1/commit; or give the tool "
             "an upstream in its contract.",
             "The contract of %.*s has no upstream, so the gateway cannot execute it.",
-            SM_FMT(run->ask.call.tool));
-    run->ask.shape = sm_upstream_shape(c);
+            SM_FMT(run->at.ask.call.tool));
+    run->at.ask.shape = sm_upstream_shape(c);
     sm_err e = sm_upstream_make(&run->arena, c, args, &run->up, fault);
     run->up.request.body_max = (size_t)run->g->config->limits.result_bytes;
     if (e != SEMEL_E_INVALID)
@@ -88,16 +88,16 @@ void gw_on_call(gw_request *r)
     }
     gw_run *run = gw_run_new(r->g, r);
     if (run != NULL)
-        run->ask.actor = sm_arena_text(&run->arena, known.actor);
+        run->at.ask.actor = sm_arena_text(&run->arena, known.actor);
     /* Without memory for who asks, it must not become a call of anybody. */
-    if (run == NULL || !gw_run_call(run, &known.call) || run->ask.actor.p == NULL) {
+    if (run == NULL || !gw_run_call(run, &known.call) || run->at.ask.actor.p == NULL) {
         if (run != NULL)
             gw_run_free(run);
         gw_out_of_memory(r);
         return;
     }
     run->ops = &ops;
-    run->ask.upstream = true;
+    run->at.ask.upstream = true;
     run->deadline_ns = sm_clock_deadline_ns(known.call.wait_ms);
     gw_hold(r);
     gw_run_start(run);

@@ -22,9 +22,9 @@
 #include "gateway/log.h"
 #include "gateway/request.h"
 #include "gateway/tokens.h"
+#include "semel/semel.h"
 #include "serve/pool.h"
 #include "serve/waits.h"
-#include "semel/semel.h"
 
 typedef struct gw_server gw_server;   /* server.c */
 typedef struct gw_metrics gw_metrics; /* metrics.c */

@@ -151,7 +151,7 @@ static void pass(gw_request *r, const gw_upstream_api *api, sm_str path, bool ju
 static sm_err choose_contracts(gw_run *run, const gw_upstream_api *api, sm_look *out)
 {
     gw_own *own = gw_own_get();
-    const semel_call *call = &run->ask.call;
+    const semel_call *call = &run->at.ask.call;
     if (own == NULL)
         return SEMEL_E_NOMEM;
     sm_contracts *set = sm_contracts_keep(run->g->ledger, own->answer);
@@ -159,7 +159,7 @@ static sm_err choose_contracts(gw_run *run, const gw_upstream_api *api, sm_look 
         sm_contracts_free(set);
         set = sm_contracts_hold(api->contracts);
     }
-    run->ask.contracts = set;
+    run->at.ask.contracts = set;
     sm_call_look(&own->arena, set, call->tool, call->args, out);
     return SM_OK;
 }
@@ -170,11 +170,11 @@ static sm_err make_call(gw_run *run, gw_request *r, const gw_upstream_api *api, 
                         sm_look *look, bool *answered, sm_fault *fault)
 {
     sm_arena *a = &run->arena;
-    semel_call *call = &run->ask.call;
+    semel_call *call = &run->at.ask.call;
     size_t given;
     *look = (sm_look){0};
     *answered = false;
-    run->ask.http = true;
+    run->at.ask.http = true;
     call->tool = sm_arena_printf(a, "proxy.%.*s", SM_FMT(api->name));
     sm_err e = call->tool.p == NULL
                    ? SEMEL_E_NOMEM
@@ -200,7 +200,7 @@ static sm_err make_call(gw_run *run, gw_request *r, const gw_upstream_api *api, 
 static sm_err name_call(gw_run *run, gw_request *r, const gw_upstream_api *api, bool *answered)
 {
     sm_arena *a = &run->arena;
-    semel_call *call = &run->ask.call;
+    semel_call *call = &run->at.ask.call;
     sm_str scope = find_scope(r), step = gw_header(r, "Semel-Step");
     *answered =
         scope.p == NULL || (api->client_key == GW_KEY_HONOUR && !gw_read_key(r, a, &call->key));
@@ -208,9 +208,9 @@ static sm_err name_call(gw_run *run, gw_request *r, const gw_upstream_api *api, 
         return SM_OK;
     call->scope = sm_arena_text(a, scope);
     call->step = step.p == NULL ? step : sm_arena_text(a, step);
-    run->ask.actor = sm_arena_text(a, sm_str_from(r->who.actor));
+    run->at.ask.actor = sm_arena_text(a, sm_str_from(r->who.actor));
     return call->scope.p == NULL || (step.p != NULL && call->step.p == NULL) ||
-                   run->ask.actor.p == NULL
+                   run->at.ask.actor.p == NULL
                ? SEMEL_E_NOMEM
                : SM_OK;
 }
@@ -218,13 +218,13 @@ static sm_err name_call(gw_run *run, gw_request *r, const gw_upstream_api *api, 
 static void start(gw_run *run, gw_request *r, const gw_upstream_api *api)
 {
     /* A client that sends a key reckons with an upstream that takes one. */
-    if (run->ask.call.key.p != NULL && run->up.key.header.p == NULL)
+    if (run->at.ask.call.key.p != NULL && run->up.key.header.p == NULL)
         run->up.key.header = SM_STR("Idempotency-Key");
     run->up.request.trickle = api->stream;
     run->ops = &ops;
     if (api->idempotency.header.p != NULL) {
-        run->ask.down = &api->idempotency;
-        run->ask.shape = sm_upstream_shape_of(
+        run->at.ask.down = &api->idempotency;
+        run->at.ask.shape = sm_upstream_shape_of(
             &(sm_upstream){.url = api->url, .headers = api->headers}, &api->idempotency);
         run->carries = true;
     }

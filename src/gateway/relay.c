@@ -11,7 +11,7 @@
  * once: it must not look whole.
  *
  * The exchange belongs to the HTTP client's thread; the request's own thread asks for more when
- * there is room. The lock of gw_runs keeps them apart.
+ * there is room. The lock of all attempts keeps them apart.
  */
 #include "base/limits.h"
 #include "core/wire.h"
@@ -21,7 +21,7 @@
 
 static void on_room(gw_request *r)
 {
-    gw_runs *s = r->g->runs;
+    sm_serve *s = &r->g->runs->serve;
     pthread_mutex_lock(&s->lock);
     const gw_run *run = r->own;
     if (run != NULL && run->relay.x != NULL)
@@ -40,9 +40,9 @@ static bool is_length(gw_request *r, sm_str name, sm_str value)
 
 static void start(gw_run *run, gw_request *r, const sm_http_result *head)
 {
-    gw_runs *s = run->g->runs;
-    if (!run->unrecorded)
-        gw_set(r, "Semel-Effect", sm_str_from(run->handle));
+    sm_serve *s = run->at.serve;
+    if (run->at.hold == SM_HOLDS_CLAIM)
+        gw_set(r, "Semel-Effect", sm_str_from(run->at.handle));
     r->on_header = is_length;
     gw_returned_set(r, head);
     pthread_mutex_lock(&s->lock);
@@ -80,7 +80,7 @@ bool gw_relay_data(void *context, sm_str piece)
 /* Ends the caller's answer; the request is not the relay's any more. */
 static void let_go(gw_run *run, bool whole)
 {
-    gw_runs *s = run->g->runs;
+    sm_serve *s = run->at.serve;
     gw_request *r = run->relay.r;
     run->relay.r = NULL;
     pthread_mutex_lock(&s->lock);
@@ -91,7 +91,7 @@ static void let_go(gw_run *run, bool whole)
 
 void gw_relay_over(gw_run *run, bool whole)
 {
-    gw_runs *s = run->g->runs;
+    sm_serve *s = run->at.serve;
     pthread_mutex_lock(&s->lock);
     run->relay.x = NULL;
     pthread_mutex_unlock(&s->lock);
@@ -104,7 +104,7 @@ bool gw_relay_end(gw_run *run, const semel_answer *a)
     if (run->relay.r == NULL)
         return false;
     gw_count_answer(run->g->metrics, a);
-    if (run->doubt == NULL && !run->unrecorded)
+    if (run->doubt == NULL && run->at.ended != SM_ENDED_UNRECORDED)
         gw_ledger_works(run->g);
     let_go(run, true);
     return true;

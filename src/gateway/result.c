@@ -41,7 +41,7 @@ void gw_result_keep(gw_run *run, const sm_http_result *res)
     keep_body(run, res);
     keep_headers(run, res);
     run->late = res->timed_out;
-    semel_outcome *o = &run->outcome;
+    semel_outcome *o = &run->at.outcome;
     *o = (semel_outcome){.size = sizeof *o, .kind = run->ruling.kind};
     o->applied = o->kind == SEMEL_FAILURE ? run->ruling.applied : SEMEL_APPLIED_DEFAULT;
     o->status = res->complete ? res->status : 0;

@@ -1,29 +1,20 @@
 /*
- * A run: one call of a tool that the gateway executes itself, from asking the ledger to answering
- * whoever asked.
+ * A run: one call of a tool that the gateway executes over HTTP. serve/attempt.h has its way; here
+ * is what the gateway does for it: make the request, send it, judge what came back, answer.
  *
- *     ask ---> replay, refused ----------------------------------------------> answer
- *      | \                                                                        ^
- *      |  `--> somebody else is at it: parked, asked again when that changes -----+
- *      v                                                                          |
- *     execute ---> send ---> judge ---> commit -----------------------------------'
+ *     execute ---> send ---> judge ---> done
  *                   ^          |
  *                   '- pause --'  only what surely was not applied, or a resend
  *
- * Asking and committing block on the ledger and are done by workers; sending is done by the HTTP
- * client's thread; a run that is parked or under way costs no thread. A run is in one place at a
- * time, and whoever has it there may use it alone; only its request may be taken from it by others
- * (the client hangs up, or has waited long enough), under the lock of gw_runs. Without its request
- * a run that executes goes on, so that the outcome is recorded for the retry; one that only waits
- * is over.
+ * Turns are done by workers, which go on with the run there and then; sending is done by the HTTP
+ * client's thread. A run that is parked or under way costs no thread.
  */
 #ifndef SM_GATEWAY_RUN_H
 #define SM_GATEWAY_RUN_H
 
-#include "base/timer.h"
 #include "effect/upstream.h"
 #include "gateway/gateway.h"
-#include "ledger/service.h"
+#include "serve/attempt.h"
 
 typedef struct gw_run gw_run;
 
@@ -46,73 +37,65 @@ typedef struct gw_run_ops {
     bool relays;
 } gw_run_ops;
 
-/* What a run does next when a worker takes it. */
-typedef enum gw_phase { GW_ASKS, GW_RESENDS, GW_COMMITS } gw_phase;
+/* A probe that is under way (remedy.c). */
+typedef struct gw_probing {
+    sm_upstream_call up;
+    sm_contracts *contracts; /* in which its rules are; held meanwhile */
+    const sm_probe *rules;
+    int64_t tries;
+    bool no_idea; /* it failed for a reason that passes */
+    sm_found_kind found;
+    semel_outcome outcome;
+    int64_t least_ms; /* until it may be asked again */
+} gw_probing;
 
 struct gw_run {
-    sm_job job;
+    sm_attempt at; /* first */
     gateway *g;
     const gw_run_ops *ops;
     sm_arena arena;
-    sm_asking ask;       /* its texts are in the arena */
     sm_upstream_call up; /* request.trickle: a success is passed on as it comes (relay.c) */
     int64_t deadline_ns; /* how long the client wants to wait */
     int64_t approval_ns; /* and how long for an approval, if that is shorter; 0: as long */
     bool carries; /* the client's repeat is the very request that was sent: it may settle a doubt
                      by being sent again */
 
-    /* From here on it is run.c's and park.c's. */
+    /* From here on it is run.c's and those that serve it. */
     gw_trace trace; /* the request's, which may be gone before it is sent; or one of its own */
     struct {
         int status; /* 0: the ledger's answer is the answer */
         const char *code, *advice;
         char text[SEMEL_FAULT_TEXT_MAX];
     } refusal;
-    gw_request *request; /* NULL: nobody waits for it; under the lock of gw_runs */
-    _Atomic gw_phase phase;
     bool read;             /* of class read: it may be sent again */
-    bool unrecorded;       /* nothing is recorded of it */
-    uint64_t attempt;      /* its number */
     bool replays_failures; /* the contract's `failures` */
-    bool resend;
-    int64_t until_ns; /* resend: when the downstream forgets its key */
-    bool resent;      /* its own client's request was sent again, or could not be */
+    bool resent;           /* its own client's request was sent again, or could not be */
     bool prepared;
-    bool ran;          /* this gateway has executed it, and never does so again */
+    int64_t until_ns;  /* a resend: when the downstream forgets its key */
     const char *doubt; /* for the log: what went wrong with recording its outcome, or NULL */
-    sm_handle effect;  /* resend: which one */
-    char handle[SM_HANDLE_TEXT];
-    char claim[SM_HANDLE_TEXT];
-    sm_running lease; /* while it executes and is recorded */
     int64_t tries;
-    sm_upstream_ruling ruling;
-    semel_outcome outcome; /* of the last exchange */
-    sm_buf body, headers;  /* its texts */
-    sm_buf given;          /* all its headers (gw_returned_keep) */
-    bool cut, late;        /* it was too large; it did not end in time */
-    bool gives;            /* the answer has these headers */
+    sm_upstream_ruling ruling; /* of the last exchange */
+    sm_buf body, headers;      /* its texts, for at.outcome */
+    sm_buf given;              /* all its headers (gw_returned_keep) */
+    bool cut, late;            /* it was too large; it did not end in time */
+    bool gives;                /* the answer has these headers */
     struct {
         bool began;          /* a success has begun: its bytes are in `body` */
         uint64_t bytes;      /* so many have come */
         gw_request *r;       /* whoever gets it; NULL: nobody */
-        sm_http_exchange *x; /* NULL: over; under the lock of gw_runs */
+        sm_http_exchange *x; /* NULL: over; under the lock of all attempts */
     } relay;
     char why[256]; /* for people: how the last exchange went wrong; empty: it did not */
-
-    sm_waiter waiter;
-    sm_timer timer;
+    gw_probing probing;
 };
 
 /* A run with an arena of its own; NULL when out of memory. `r` may be NULL. The front end fills in
- * ops, ask.call, ask.actor and the deadline. */
+ * ops, at.ask.call, at.ask.actor and the deadline. */
 gw_run *gw_run_new(gateway *g, gw_request *r);
 void gw_run_free(gw_run *run); /* one that was not started */
 
 /* Starts it. The request is held by the caller already; the run is its own from here on. */
 void gw_run_start(gw_run *run);
-
-/* Starts a resend of an effect in doubt; run->up is made. */
-void gw_run_resend(gw_run *run, const sm_handle *effect);
 
 /* From `prepare`: the call is refused by the gateway itself, in these words. Returns the error to
  * return. */
@@ -150,17 +133,6 @@ bool gw_runs_drain(gw_runs *runs, int64_t deadline_ns);
 void gw_runs_stop(gw_runs *runs); /* accepts NULL */
 
 size_t gw_runs_in_flight(gw_runs *runs); /* how many are being executed */
-
-/* ---- those who wait (park.c) -----------------------------------------------------------------*/
-
-/* Parks a run until what it asked for changes or its time is up; it is then added to the workers
- * again. RUNG: it has changed since, so ask again. OVER: nobody waits for the run any more, or it
- * may not wait. */
-typedef enum gw_parked { GW_PARKED, GW_RUNG, GW_OVER } gw_parked;
-gw_parked gw_park(gw_run *run, int64_t until_ns);
-
-/* How long its client waits, also while the run executes. */
-void gw_park_time(gw_run *run, int64_t until_ns);
 
 /* ---- passed on as it comes (relay.c) ---------------------------------------------------------*/
 

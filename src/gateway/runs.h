@@ -1,38 +1,40 @@
-/* All runs of a gateway: what run.c, park.c and remedy.c share. */
+/* All runs of a gateway: what run.c, relay.c and remedy.c share. */
 #ifndef SM_GATEWAY_RUNS_H
 #define SM_GATEWAY_RUNS_H
-
-#include <pthread.h>
 
 #include "base/shares.h"
 #include "gateway/run.h"
 
 struct gw_runs {
     gateway *g;
-    pthread_mutex_t lock;
-    pthread_cond_t tick;  /* the first deadline has changed */
-    pthread_cond_t quiet; /* no run is left */
-    bool stop, draining;
+    sm_serve serve;
 
-    size_t alive;        /* runs that have started and have not ended */
+    /* Under its lock: */
     sm_shares in_flight; /* those that execute, by who asked */
-
-    pthread_t clock;
-    bool clocked;
-    sm_timers timers; /* of runs: until when their clients wait */
-
-    struct gw_remedy *remedies; /* remedy.c: under way */
-    size_t remedy_count;
+    size_t remedies;     /* effects that are looked after (remedy.c) */
 };
 
-/* A run is over: it is released. */
-void gw_run_end(gw_run *run);
+static inline gw_run *gw_run_of(sm_attempt *at)
+{
+    return (gw_run *)at;
+}
+
+/* What the machine does for a run with a client, and for one that looks after an effect. */
+extern const sm_attempt_ops gw_run_serving, gw_run_handing, gw_run_tending;
+
+/* Parts of these tables that all have (run.c). */
+void gw_run_turned(sm_attempt *at, semel_answer *a);
+sm_err gw_run_prepare(sm_attempt *at, const sm_contract *c, const sm_json *args, sm_fault *fault);
+bool gw_run_full(sm_attempt *at);
+void gw_run_execute(sm_attempt *at, semel_answer *a);
+bool gw_run_recorded(sm_attempt *at, semel_answer *a);
+bool gw_run_answer(sm_attempt *at, semel_answer *a);
+
+/* Whether there is room for one more execution. */
+sm_room gw_run_room(gw_run *run);
 
 /* Keeps what an exchange came to, whose ruling and reason are known, as the run's outcome
  * (result.c). */
 void gw_result_keep(gw_run *run, const sm_http_result *res);
-
-/* The client of a run has hung up. */
-void gw_run_gone(gw_request *r);
 
 #endif

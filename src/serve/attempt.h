@@ -14,13 +14,14 @@
  *       v
  *     RECORDING -----------> answer, end; or what the ledger says, as above, but never EXECUTING
  *
- * ASKING, RECORDING, LOOKING and FINDING are turns: they block on the ledger, and a worker does them.
- * After each turn the front end gets the attempt (`turned`), and calls sm_attempt_go_on there and
- * then or on a thread of its own.
+ * ASKING, RECORDING, LOOKING and FINDING are turns: they block on the ledger, and a worker does
+ * them. After each turn the front end gets the attempt (`turned`), and calls sm_attempt_go_on there
+ * and then or on a thread of its own.
  *
- * An attempt is in one place at a time, and whoever has it there may use it alone. An attempt without
- * its client goes on if it executes, so that the outcome is recorded for the retry; one that only
- * waits is over. Whoever has executed a call never does so again, whatever the ledger says (I2).
+ * An attempt is in one place at a time, and whoever has it there may use it alone. An attempt
+ * without its client goes on if it executes, so that the outcome is recorded for the retry; one
+ * that only waits is over. Whoever has executed a call never does so again, whatever the ledger
+ * says (I2).
  */
 #ifndef SM_SERVE_ATTEMPT_H
 #define SM_SERVE_ATTEMPT_H
@@ -48,9 +49,6 @@ typedef enum sm_hold {
     SM_HAS_RUN,        /* it never executes again */
 } sm_hold;
 
-/* Whoever wants the answer. Under the lock of sm_serve. */
-typedef enum sm_client { SM_CLIENT_NONE, SM_CLIENT_WAITS } sm_client;
-
 /* How executing ended, once that is recorded. */
 typedef enum sm_ended {
     SM_NOT_ENDED,
@@ -65,9 +63,9 @@ typedef enum sm_ended {
 /* What is done about a doubt. */
 typedef enum sm_next {
     SM_NEXT_ASK,   /* the ledger is asked anew: something has changed */
-    SM_NEXT_SEND,  /* it is claimed, and sent again */
+    SM_NEXT_SEND,  /* it is claimed and sent again */
     SM_NEXT_PROBE, /* the executor is asked */
-    SM_NEXT_STOP,  /* nothing: the front end says so */
+    SM_NEXT_STOP,  /* nothing: `stays` */
 } sm_next;
 
 /* What a front end does for an attempt. Those that may be NULL say so. */
@@ -83,8 +81,8 @@ typedef struct sm_attempt_ops {
     /* Before the ledger is asked: whether nothing may begin now. May be NULL. */
     bool (*full)(sm_attempt *at);
 
-    /* Before the answer is acted on: whether the front end goes another way first. It has the attempt
-     * then. May be NULL. */
+    /* Before the answer is acted on: whether the front end goes another way first. It has the
+     * attempt then. May be NULL. */
     bool (*detour)(sm_attempt *at, semel_answer *a);
 
     /* Until when its client waits for what a refusal says is missing; 0: not at all. */
@@ -94,35 +92,45 @@ typedef struct sm_attempt_ops {
      * an answer like others. */
     void (*execute)(sm_attempt *at, semel_answer *a);
 
-    /* On a worker, after the end was recorded: at->ended says how. True: what the ledger says now is
-     * what the client is told. May be NULL: then it is so if the end is open. */
+    /* On a worker, after the end was recorded: at->ended says how. True: what the ledger says now
+     * is what the client is told. May be NULL: then it is so if the end is open. */
     bool (*recorded)(sm_attempt *at, semel_answer *a);
 
-    /* Answers the client, if there still is one. False: there was none. The attempt ends after
-     * that. */
+    /* Answers the client, if there still is one (sm_attempt_take_client). False: there was none.
+     * The attempt ends after that. */
     bool (*answer)(sm_attempt *at, semel_answer *a);
 
-    /* The client has waited long enough for an attempt that does not wait for others: it is told so.
-     * The attempt goes on without it. May be NULL. */
-    void (*late)(sm_attempt *at);
+    /* Whether the client has not left before the attempt knew of it; under the lock. May be NULL.
+     */
+    bool (*here)(const void *client);
+
+    /* The attempt has lost its client; under the lock. May be NULL. */
+    void (*parted)(void *client);
+
+    /* The client has waited long enough for an attempt that does not wait for others, and was taken
+     * from it; `handle` names the effect. May be NULL: then it goes on waiting. */
+    void (*late)(void *client, const char *handle);
 
     /* The attempt is over: it is released. */
     void (*end)(sm_attempt *at);
 
-    /* Doubts. All may be NULL, if there is no `looks`: whether it may be looked after now, and by
-     * this attempt. */
+    /* Doubts. Whether this attempt may look after one now; the others may be NULL if there is no
+     * `looks`. */
     bool (*looks)(sm_attempt *at, const semel_answer *a);
 
-    /* On a worker: what the contract's next step comes to. For a resend, SEND lets it be claimed. */
+    /* On a worker: what the contract's next step comes to. */
     sm_next (*step)(sm_attempt *at, const sm_remedy *what, semel_answer *a);
 
     /* Asks the executor, and calls sm_attempt_probed in the end. */
     void (*probe)(sm_attempt *at);
 
-    /* On a worker: what the executor said. False: nothing that is worth writing down. */
-    bool (*found)(sm_attempt *at, sm_found_kind *kind, semel_outcome *outcome);
+    /* On a worker: what the executor said, and what comes next, ASK or STOP. *write: it is written
+     * down before that. */
+    sm_next (*found)(sm_attempt *at, sm_found_kind *kind, semel_outcome *outcome, bool *write,
+                     semel_answer *a);
 
-    /* The doubt stays, for now: after SM_NEXT_STOP, and after `found` was false. */
+    /* Nothing more is done about the doubt for now. The front end answers and ends the attempt, or
+     * parks it. */
     void (*stays)(sm_attempt *at, semel_answer *a);
 } sm_attempt_ops;
 
@@ -132,50 +140,58 @@ struct sm_attempt {
     sm_asking ask;      /* the front end fills in the call, the actor and what it must not cause */
     size_t outcome_max; /* bytes of an outcome */
 
-    /* Set by whoever executes, before sm_attempt_done: nothing was done, and the claim is given back;
-     * or what it came to. */
-    bool nothing_done;
-    semel_outcome outcome;
+    /* Set by whoever executes, before sm_attempt_done. */
+    bool nothing_done;     /* the claim is given back */
+    semel_outcome outcome; /* otherwise: what it came to */
 
-    /* Read by the front end. */
+    /* For the front end to read. */
     sm_ended ended;
     uint64_t number;             /* of the attempt */
     bool resends;                /* it repeats one that is in doubt */
-    char handle[SM_HANDLE_TEXT]; /* of the effect, once it was claimed or looked after */
-    sm_handle effect;            /* that it looks after, with the fence of the attempt in doubt */
+    char handle[SM_HANDLE_TEXT]; /* of the effect, once it was claimed */
+    sm_handle effect; /* that it looks after, with the fence of the attempt that is in doubt */
 
-    /* The attempt's own. */
+    /* The machine's own. */
     sm_job job;
     sm_waiter waiter;
     sm_timer timer;
     _Atomic sm_stage stage;
     sm_hold hold;
-    sm_client client; /* under the lock */
+    void *client; /* who wants the answer; NULL: nobody. Under the lock */
     sm_running lease;
     sm_next next;
-    bool leads; /* it is among those that look after an effect; under the lock */
+    void (*before)(sm_attempt *at, semel_answer *a);
+    bool told_by_ledger; /* RECORDING: the ledger was asked what to tell */
     sm_attempt *next_leading;
+    bool leads; /* it is among those that look after an effect; under the lock */
+    bool tends; /* it began with looking after an effect, and has no call of its own yet */
 };
 
 /* What is wrong with its state, or NULL: asserted at every step. */
 const char *sm_attempt_flaw(const sm_attempt *at);
 
-/* Asks the ledger; or looks after at->effect. `client` says whether somebody waits for it. */
-void sm_attempt_start(sm_attempt *at, sm_client client);
+/* Starts a zeroed attempt with its serve, ops, ask, outcome_max and client (may be NULL): it asks
+ * the ledger, or looks after at->effect. */
+void sm_attempt_start(sm_attempt *at);
 void sm_attempt_start_looking(sm_attempt *at);
 
 /* After a turn, with the answer that it came to. */
 void sm_attempt_go_on(sm_attempt *at, semel_answer *a);
 
-/* From DOOR: asks the ledger anew. `before`, if it is not NULL, is done first on the worker. */
-typedef void sm_before_fn(sm_attempt *at, semel_answer *a);
-void sm_attempt_ask_again(sm_attempt *at, sm_before_fn *before);
+/* The front end takes the attempt, from `detour` or `stays`, to ask its own client something. Then
+ * it asks the ledger anew; `before` (may be NULL) is done first on the worker. */
+void sm_attempt_take(sm_attempt *at);
+void sm_attempt_ask(sm_attempt *at, void (*before)(sm_attempt *at, semel_answer *a));
 
-/* From EXECUTING: it has ended, as at->nothing_done and at->outcome say. */
+/* From EXECUTING, on any thread: it has ended, as at->nothing_done and at->outcome say. */
 void sm_attempt_done(sm_attempt *at);
 
 /* From PROBING: the executor has answered. */
 void sm_attempt_probed(sm_attempt *at);
+
+/* Parks it, from `stays`: it asks again when the effect changes, or at->ask.look_ms have passed, or
+ * then. False: it may not wait. */
+bool sm_attempt_park(sm_attempt *at, int64_t until_ns);
 
 /* How long its client waits, also while it executes. */
 void sm_attempt_time(sm_attempt *at, int64_t until_ns);
@@ -183,14 +199,15 @@ void sm_attempt_time(sm_attempt *at, int64_t until_ns);
 /* It waits no longer for others: the ledger is asked once more. False: it did not wait. */
 bool sm_attempt_hurry(sm_attempt *at);
 
-/* Takes the client away to answer it: false if it is gone already. */
-bool sm_attempt_take_client(sm_attempt *at);
+/* Takes the client away to answer it; NULL if it is gone already. */
+void *sm_attempt_take_client(sm_attempt *at);
 
-/* The client leaves; the caller holds the lock. True: the attempt was parked, and the caller ends it
- * with sm_attempt_end, without the lock. */
+/* The client leaves; the caller holds the lock. True: the attempt was parked, and the caller ends
+ * it with sm_attempt_end, without the lock. */
 bool sm_attempt_lose_client(sm_attempt *at);
 
-/* Ends an attempt that nobody works on. A claim that it has stays: it will be in doubt. */
+/* Ends an attempt that nobody works on. A claim that it still has stays in the ledger: it will be
+ * in doubt. */
 void sm_attempt_end(sm_attempt *at);
 
 #endif

@@ -49,11 +49,12 @@ struct sm_serve {
     semel *ledger;
     sm_pool *pool;
     sm_waits *waits;
-    size_t waiting_max;                         /* attempts that wait at once */
-    const atomic_bool *ending;                  /* nobody has time any more */
+    size_t waiting_max;                               /* attempts that wait at once */
+    const atomic_bool *ending;                        /* nobody has time any more */
     void (*on_failure)(void *context, sm_str reason); /* the ledger could not record an end */
     void *context;
 
+    bool started;
     pthread_mutex_t lock;
     pthread_cond_t tick;  /* the first deadline has changed */
     pthread_cond_t quiet; /* no attempt is left */
@@ -70,12 +71,19 @@ struct sm_serve {
 sm_err sm_serve_start(sm_serve *s, sm_fault *fault);
 void sm_serve_stop(sm_serve *s); /* accepts one that was not started */
 
-/* Nobody waits from now on: those who are parked get their answer. Waits until no attempt is left or
- * the time is up; true if none is. */
+/* Nobody waits from now on: those who are parked get their answer. Waits until no attempt is left
+ * or the time is up; true if none is. */
 bool sm_serve_drain(sm_serve *s, int64_t deadline_ns);
 
-/* Something beside attempts begins, and ends: draining waits for it, too. False: it must not. */
-bool sm_serve_enter(sm_serve *s);
+/* ---- for attempt.c ---------------------------------------------------------------------------*/
+
+/* An attempt has ended. */
 void sm_serve_exit(sm_serve *s);
+
+/* Sets a deadline; INT64_MAX is none. The caller holds the lock. False when out of memory. */
+bool sm_serve_time(sm_serve *s, sm_timer *timer, int64_t until_ns);
+
+/* The time of an attempt's client is up. Called with the lock, and returns with it. */
+void sm_attempt_expire(sm_attempt *at);
 
 #endif
