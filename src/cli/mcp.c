@@ -188,6 +188,8 @@ static int with_ledger(const options *o, sm_signals *signals)
     if (e == SM_OK)
         e = sm_waits_new(ledger.s, &hub.waits);
     if (e == SM_OK)
+        mcp_hub_start(&hub);
+    if (e == SM_OK)
         code = proxy(o, &hub, signals);
     else
         code = cli_fail(CLI_INTERNAL, "%s", semel_err_text(e)) << 8;
@@ -195,6 +197,7 @@ static int with_ledger(const options *o, sm_signals *signals)
     sm_pool_free(hub.pool);
     sm_waits_free(hub.waits);
     mcp_loop_free(hub.loop);
+    sm_serve_fini(&hub.serve);
     cli_ledger_close(&ledger);
     return code;
 }

@@ -145,6 +145,7 @@ sm_err gw_mcp_start(gateway *g, gw_mcp **out, sm_fault *fault)
     all->hub.say = say;
     all->hub.say_context = g;
     all->hub.answer = semel_answer_new();
+    mcp_hub_start(&all->hub);
     all->sites = calloc(servers->n, sizeof *all->sites);
     sm_err e = all->hub.answer == NULL || all->sites == NULL ? SEMEL_E_NOMEM
                                                              : mcp_loop_new(&all->hub.loop, fault);
@@ -177,7 +178,8 @@ static void look_for_end(mcp_timer *t)
     gw_talk_sweep(all, late ? GW_ALL : GW_RESTING);
     if (late)
         atomic_store(&all->hub.stopping, true);
-    if (!e->dropped && (all->hub.calls.taken == 0 || (late && all->hub.elsewhere == 0))) {
+    if (!e->dropped &&
+        (all->hub.calls.taken == 0 || (late && atomic_load(&all->hub.serve.away) == 0))) {
         gw_talk_drop(all);
         e->dropped = true;
         e->deadline_ns = sm_clock_deadline_ns(CHILDREN_MS);
@@ -221,6 +223,7 @@ void gw_mcp_stop(gw_mcp *all)
     }
     mcp_loop_free(all->hub.loop);
     semel_answer_free(all->hub.answer);
+    sm_serve_fini(&all->hub.serve);
     free(all->sites);
     free(all);
 }

@@ -145,7 +145,7 @@ static sm_next make_probe(gw_run *run, const sm_remedy *what, semel_answer *a)
         if (other == NULL || other->class != SM_CLASS_READ ||
             other->origin[SM_F_UPSTREAM].given == NULL)
             e = sm_fault_set(&fault, SEMEL_E_INVALID,
-                             "the probe %.*s is not a tool of class read with an upstream",
+                             "the probe %.*s is no tool of class read with an upstream",
                              SM_FMT(c->probe.tool));
     }
     if (e == SM_OK)

@@ -380,7 +380,7 @@ static void make_result(gw_run *run, semel_answer *a)
                       "The tool gave no answer: %s.", run->why);
 }
 
-bool gw_run_answer(sm_attempt *at, semel_answer *a)
+void gw_run_answer(sm_attempt *at, semel_answer *a)
 {
     gw_run *run = gw_run_of(at);
     char text[512];
@@ -396,7 +396,9 @@ bool gw_run_answer(sm_attempt *at, semel_answer *a)
     }
     bool told = answer_client(run, a);
     tell(run, a, told);
-    return told;
+    if (!told && at->ops->execute == NULL && a->verdict == SEMEL_EXECUTE && a->claim.p != NULL)
+        sm_attempt_give_back(at, a); /* nobody was told to run it */
+    sm_attempt_end(at);
 }
 
 void gw_run_turned(sm_attempt *at, semel_answer *a)
@@ -523,7 +525,8 @@ sm_err gw_runs_start(gateway *g, gw_runs **out, sm_fault *fault)
                           .ending = &g->draining,
                           .on_failure = on_record_failure,
                           .context = g};
-    sm_err e = sm_serve_start(&s->serve, fault);
+    sm_serve_init(&s->serve);
+    sm_err e = sm_serve_clock(&s->serve, fault);
     if (e != SM_OK) {
         gw_runs_stop(s);
         *out = NULL;
@@ -540,7 +543,7 @@ void gw_runs_stop(gw_runs *s)
 {
     if (s == NULL)
         return;
-    sm_serve_stop(&s->serve);
+    sm_serve_fini(&s->serve);
     sm_shares_fini(&s->in_flight);
     free(s);
 }

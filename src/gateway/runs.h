@@ -28,7 +28,7 @@ sm_err gw_run_prepare(sm_attempt *at, const sm_contract *c, const sm_json *args,
 bool gw_run_full(sm_attempt *at);
 void gw_run_execute(sm_attempt *at, semel_answer *a);
 bool gw_run_recorded(sm_attempt *at, semel_answer *a);
-bool gw_run_answer(sm_attempt *at, semel_answer *a);
+void gw_run_answer(sm_attempt *at, semel_answer *a);
 
 /* Whether there is room for one more execution. */
 sm_room gw_run_room(gw_run *run);

@@ -23,7 +23,7 @@ static void put_args(sm_buf *out, mcp_call *call)
     const sm_json *value = NULL;
     sm_buf canon;
     sm_buf_init(&canon, 2 * MCP_LINE_MAX);
-    if (sm_json_read(&call->arena, call->ask.call.args, &sm_json_args_limits, &value, NULL) !=
+    if (sm_json_read(&call->arena, call->at.ask.call.args, &sm_json_args_limits, &value, NULL) !=
             SM_OK ||
         sm_json_canon(value, &canon, (sm_str){0}, NULL) != SM_OK || canon.err != SM_OK)
         out->err = SEMEL_E_NOMEM;
@@ -74,7 +74,7 @@ static bool ask_legacy(mcp_call *call)
     bool right = out.err == SM_OK && call->question.err == SM_OK;
     if (right) {
         mcp_call_decided(call);
-        call->stage = MCP_ELICITING;
+        sm_attempt_take(&call->at);
         mcp_tell_client(s, call->x->channel, sm_buf_view(&out));
     }
     sm_buf_fini(&out);
@@ -134,8 +134,26 @@ static bool elicits(const mcp_call *call)
            mcp_find(part, "elicitation", &part);
 }
 
-bool mcp_approve_here(mcp_call *call)
+/* On a worker: writes down what the user said. Then the ledger is asked as if for the first time.
+ */
+static void decide(sm_attempt *at, semel_answer *a)
 {
+    mcp_call *call = mcp_call_of(at);
+    semel *ledger = call->server->hub->ledger;
+    sm_str request = sm_arena_text(&call->arena, call->a.request);
+    sm_str actor = call->session->actor;
+    if (call->approved)
+        semel_approve(ledger, request, actor, a);
+    else
+        semel_deny(ledger, request, actor, SM_STR("denied in the client"), a);
+    sm_waits_ring(call->server->hub->waits, at->ask.id);
+    at->ask.joined_generation = 0;
+}
+
+bool mcp_approve_here(sm_attempt *at, semel_answer *a)
+{
+    mcp_call *call = mcp_call_of(at);
+    (void)a; /* it is call->a */
     const sm_approval *how = &call->contract->approval;
     if (call->contract == NULL || !how->self_approval || how->via != 0 ||
         !call->server->o.approve_here || call->a.request.p == NULL)
@@ -145,7 +163,7 @@ bool mcp_approve_here(mcp_call *call)
         if (same && !call->decided) {
             call->decided = true;
             call->approved = call->said_yes;
-            mcp_call_work(call, MCP_DECIDING);
+            sm_attempt_ask(&call->at, decide);
             return true;
         }
     }
@@ -175,7 +193,7 @@ static reply read_reply(sm_str result)
 void mcp_approve_answered(mcp_session *s, const mcp_message *m)
 {
     for (mcp_call *call = s->server->calls; call != NULL; call = call->next) {
-        if (call->session != s || call->stage != MCP_ELICITING ||
+        if (call->session != s || call->at.stage != SM_AT_DOOR ||
             !sm_str_eq(sm_buf_view(&call->question), m->id))
             continue;
         reply said = m->kind == MCP_RESULT ? read_reply(m->result) : PUT_ASIDE;
@@ -184,7 +202,7 @@ void mcp_approve_answered(mcp_session *s, const mcp_message *m)
         if (said == PUT_ASIDE)
             mcp_call_refuse(call);
         else
-            mcp_call_work(call, MCP_DECIDING);
+            sm_attempt_ask(&call->at, decide);
         return;
     }
 }

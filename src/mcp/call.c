@@ -1,6 +1,6 @@
 /*
- * The way of a call: call.h draws it. Here is its life, what workers do for it, waiting, and what
- * follows from what the ledger said.
+ * The life of a call, and what it does for the machine (serve/attempt.h): how its turns come back
+ * to the loop, how long it waits, and what follows from what the ledger said.
  */
 #include "mcp/call.h"
 
@@ -14,9 +14,8 @@
 /* ---- life ------------------------------------------------------------------------------------*/
 
 static void take(mcp_post *post);
-static void work(sm_job *job, semel_answer *a);
-static void wake(sm_waiter *w);
 static void on_late(mcp_timer *t);
+static const sm_attempt_ops ops;
 
 mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m)
 {
@@ -31,9 +30,10 @@ mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m)
     sm_buf_str(&call->text, m->text);
     call->session = s;
     call->server = s->server;
-    call->job.run = work;
+    call->at.serve = &s->server->hub->serve;
+    call->at.ops = &ops;
+    call->at.outcome_max = SM_LARGE_OUTCOME_MAX;
     call->post.take = take;
-    call->waiter.wake = wake;
     call->timer.due = on_late;
     call->since_ns = sm_clock_mono_ns();
     call->next = s->server->calls;
@@ -68,22 +68,23 @@ void mcp_call_decided(mcp_call *call)
     mcp_session_regulate(s);
 }
 
-void mcp_call_end(mcp_call *call)
+static void release(sm_attempt *at)
 {
+    mcp_call *call = mcp_call_of(at);
     mcp_session *s = call->session;
     mcp_hub *hub = s->server->hub;
-    mcp_remedy_end(call);
     mcp_call_decided(call);
-    if (call->stage == MCP_LISTING)
+    if (call->phase == MCP_LISTING)
         mcp_listing_forget(call);
     mcp_loop_untime(hub->loop, &call->timer);
     mcp_progress_end(call);
     *(call->prev != NULL ? &call->prev->next : &s->server->calls) = call->next;
     if (call->next != NULL)
         call->next->prev = call->prev;
+    mcp_exchange_free(call->remedy.probe);
     mcp_exchange_free(call->x);
     mcp_listing_drop(call->listing);
-    sm_contracts_free(call->ask.contracts);
+    sm_contracts_free(call->at.ask.contracts);
     sm_arena_fini(&call->said);
     sm_arena_fini(&call->arena);
     sm_buf_fini(&call->question);
@@ -95,11 +96,19 @@ void mcp_call_end(mcp_call *call)
     mcp_session_rest(s);
 }
 
-void mcp_call_work(mcp_call *call, mcp_stage stage)
+void mcp_call_end(mcp_call *call)
 {
-    call->stage = stage;
-    call->server->hub->elsewhere++;
-    sm_pool_add(call->server->hub->pool, &call->job);
+    if (call->phase == MCP_STARTED)
+        sm_attempt_end(&call->at);
+    else
+        release(&call->at);
+}
+
+void mcp_call_begin(mcp_call *call)
+{
+    call->phase = MCP_STARTED;
+    call->at.client = call->x;
+    sm_attempt_start(&call->at);
 }
 
 /* ---- the worker's part -----------------------------------------------------------------------*/
@@ -109,6 +118,11 @@ static void tell_trouble(mcp_hub *hub, sm_str reason)
 {
     if (!atomic_exchange(&hub->told_trouble, true))
         mcp_say(hub, MCP_ERROR_LEVEL, "the ledger cannot be used: %.*s", SM_FMT(reason));
+}
+
+static void on_record_failure(void *context, sm_str reason)
+{
+    tell_trouble(context, reason);
 }
 
 void mcp_call_keep(mcp_call *call, const semel_answer *a)
@@ -131,37 +145,15 @@ void mcp_call_keep(mcp_call *call, const semel_answer *a)
     }
     call->a.work = NULL;
     call->settled_at = sm_settled_at(a, &call->window_end);
-    if (a->verdict == SEMEL_EXECUTE && a->claim.p != NULL)
-        sm_running_add(call->server->hub->ledger, &call->lease, a, SM_LARGE_OUTCOME_MAX);
-}
-
-void mcp_call_ask(mcp_call *call, semel_answer *a)
-{
-    sm_fault fault = {0};
-    sm_err e = call->made ? SM_OK : mcp_call_args(call, a, &fault);
-    if (e != SM_OK) {
-        *a = (semel_answer){.work = a->work,
-                            .verdict = SEMEL_REFUSED,
-                            .code = SEMEL_C_BAD_ARGUMENTS,
-                            .message =
-                                sm_str_from(fault.text[0] != '\0' ? fault.text : semel_err_text(e)),
-                            .corrective_action = SM_STR("Correct the call; nothing has run.")};
-        call->ask.waits = false;
-        mcp_call_keep(call, a);
-        return;
-    }
-    call->made = true;
-    sm_ask(call->server->hub->ledger, &call->ask, a);
-    mcp_call_keep(call, a);
 }
 
 /* It was sent again out of a doubt, and that has not removed the doubt: what the server says of the
  * second time says nothing of the first (I16). One that asks for input may be given that. */
 static bool doubt_stays(mcp_call *call, const semel_answer *a)
 {
-    if (!call->remedy.resends || call->recorded != SM_OK)
+    if (!call->at.resends || call->at.ended == SM_ENDED_OWED)
         return false;
-    if (call->back)
+    if (call->at.nothing_done)
         return call->why.p != NULL;
     if (a->state == SEMEL_S_IN_DOUBT)
         call->why = SM_STR("it was sent once more with the same key, and the server answered that "
@@ -169,86 +161,72 @@ static bool doubt_stays(mcp_call *call, const semel_answer *a)
     return a->state == SEMEL_S_IN_DOUBT;
 }
 
-static void on_record_failure(void *context, sm_str reason)
+static bool on_make(sm_attempt *at, semel_answer *a)
 {
-    tell_trouble(context, reason);
+    mcp_call *call = mcp_call_of(at);
+    sm_fault fault = {0};
+    sm_err e = call->made ? SM_OK : mcp_call_args(call, a, &fault);
+    call->made = e == SM_OK;
+    if (e != SM_OK)
+        *a = (semel_answer){
+            .work = a->work,
+            .verdict = SEMEL_REFUSED,
+            .code = SEMEL_C_BAD_ARGUMENTS,
+            .message = sm_arena_text(
+                &call->arena, sm_str_from(fault.text[0] != '\0' ? fault.text : semel_err_text(e))),
+            .corrective_action = SM_STR("Correct the call; nothing has run.")};
+    return e == SM_OK;
 }
 
-/* Records how it went, or gives the claim back under which nothing was done. Then asks what is to
- * be told, unless the server's own answer is. */
-static void record(mcp_call *call, semel_answer *a)
+/* What is told after an attempt: the server's own answer, or what the ledger says. */
+static bool on_recorded(sm_attempt *at, semel_answer *a)
 {
-    mcp_hub *hub = call->server->hub;
-    call->recorded = sm_record(hub->ledger, &call->lease,
-                               &(sm_recording){.outcome = call->back ? NULL : &call->outcome,
-                                               .actor = call->session->actor,
-                                               .patience_ms = SM_RECORD_MS,
-                                               .stop = &hub->stopping,
-                                               .on_failure = on_record_failure,
-                                               .context = hub},
-                               a);
-    call->put_back = call->recorded == SM_OK && sm_str_is(a->result, SM_PUT_BACK);
-    sm_waits_ring(hub->waits, call->ask.id);
-    call->unknown = call->unknown || doubt_stays(call, a);
-    if (!call->unknown)
-        return;
-    call->ask.patient = call->ask.ran = true; /* nothing is begun from here */
-    mcp_call_ask(call, a);
+    mcp_call *call = mcp_call_of(at);
+    call->unknown = call->unknown || (!mcp_call_unrecorded(call) && doubt_stays(call, a));
+    at->ask.patient = true; /* nothing is begun from here */
+    return call->unknown;
 }
 
-static void decide_approval(mcp_call *call, semel_answer *a)
+/* Whether the ledger was asked in this turn, or gave a claim. */
+static bool has_asked(const sm_attempt *at)
 {
-    semel *ledger = call->server->hub->ledger;
-    sm_str request = sm_arena_text(&call->arena, call->a.request);
-    sm_str actor = call->session->actor;
-    if (call->approved)
-        semel_approve(ledger, request, actor, a);
-    else
-        semel_deny(ledger, request, actor, SM_STR("denied in the client"), a);
-    sm_waits_ring(call->server->hub->waits, call->ask.id);
-    call->ask.joined_generation = 0; /* as if asked for the first time */
-    mcp_call_ask(call, a);
-}
-
-static void work(sm_job *job, semel_answer *a)
-{
-    mcp_call *call = (mcp_call *)(void *)((char *)job - offsetof(mcp_call, job));
-    switch (call->stage) {
-    case MCP_ASKING: mcp_call_ask(call, a); break;
-    case MCP_DECIDING: decide_approval(call, a); break;
-    case MCP_RECORDING: record(call, a); break;
-    case MCP_REMEDYING: mcp_remedy_look(call, a); break;
-    case MCP_FINDING: mcp_remedy_find(call, a); break;
-    default: break;
+    switch (at->stage) {
+    case SM_AT_RECORDING: return at->told_by_ledger;
+    case SM_AT_LOOKING: return at->next == SM_NEXT_SEND;
+    case SM_AT_FINDING: return at->next == SM_NEXT_ASK;
+    default: return true;
     }
+}
+
+static void on_turned(sm_attempt *at, semel_answer *a)
+{
+    mcp_call *call = mcp_call_of(at);
+    mcp_hub *hub = call->server->hub;
+    if (has_asked(at)) {
+        mcp_call_keep(call, a);
+        if (a->code == SEMEL_C_LEDGER_UNAVAILABLE)
+            tell_trouble(hub, a->message);
+        else if (!sm_str_is(a->result, SM_UNRECORDED))
+            atomic_store(&hub->told_trouble, false);
+    }
+    mcp_loop_post(hub->loop, &call->post);
+}
+
+static void on_woken(sm_attempt *at)
+{
+    mcp_call *call = mcp_call_of(at);
     mcp_loop_post(call->server->hub->loop, &call->post);
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------*/
 
-static void wake(sm_waiter *w)
-{
-    mcp_call *call = (mcp_call *)(void *)((char *)w - offsetof(mcp_call, waiter));
-    mcp_loop_post(call->server->hub->loop, &call->post);
-}
-
-/* Takes a call that is parked back. False: it is being woken. */
-static bool unpark(mcp_call *call)
-{
-    mcp_hub *hub = call->server->hub;
-    if (call->stage != MCP_PARKED || !sm_waits_leave(hub->waits, &call->waiter))
-        return false;
-    hub->elsewhere--;
-    return true;
-}
-
 void mcp_call_hurry(mcp_call *call)
 {
     call->over = true;
-    if (call->stage == MCP_PROBING)
+    if (call->at.stage == SM_AT_PROBING)
         mcp_remedy_late(call);
-    else if (unpark(call))
-        mcp_call_work(call, MCP_ASKING);
+    else
+        sm_attempt_hurry(&call->at);
 }
 
 void mcp_call_time(mcp_call *call)
@@ -265,56 +243,53 @@ static void on_late(mcp_timer *t)
     mcp_call_hurry((mcp_call *)(void *)((char *)t - offsetof(mcp_call, timer)));
 }
 
-bool mcp_call_park(mcp_call *call)
+/* Whether somebody will change what a refusal says is missing. A doubt is another call's to look
+ * after, or this one's own, before it waits. The first to be told of an approval is told at once,
+ * for somebody has to be asked; whoever comes back waits for it. */
+static bool worth_waiting(const mcp_call *call, const semel_answer *a)
 {
-    mcp_hub *hub = call->server->hub;
-    if (call->over || call->x->canceled)
-        return false;
-    mcp_call_time(call);
-    call->waited = true;
-    call->waiter.ask = &call->ask;
-    call->stage = MCP_PARKED;
-    switch (sm_waits_park(hub->waits, &call->waiter, hub->waiting_max)) {
-    case SM_PARKED:
-        hub->elsewhere++;
-        mcp_call_decided(call);
-        return true;
-    case SM_RUNG: mcp_call_work(call, MCP_ASKING); return true;
-    default: return false;
+    switch (a->code) {
+    case SEMEL_C_UPSTREAM_TIMEOUT: return mcp_remedy_looks((sm_attempt *)&call->at, a);
+    case SEMEL_C_AWAITING_APPROVAL: return call->repeat_pending || call->waited;
+    default: return true;
     }
 }
 
-/* ---- back on the loop ------------------------------------------------------------------------*/
-
-static void on_asked(mcp_call *call)
+static int64_t until(sm_attempt *at, const semel_answer *a)
 {
-    semel_answer *a = &call->a;
-    if (a->code == SEMEL_C_LEDGER_UNAVAILABLE)
-        tell_trouble(call->server->hub, a->message);
-    else if (!sm_str_is(a->result, SM_UNRECORDED))
-        atomic_store(&call->server->hub->told_trouble, false);
-    if (a->verdict == SEMEL_EXECUTE) {
-        mcp_call_execute(call);
-    } else if (call->x->canceled) {
-        mcp_call_end(call);
-    } else if (a->verdict == SEMEL_REPLAY) {
+    mcp_call *call = mcp_call_of(at);
+    if (call->over || call->x->canceled || !worth_waiting(call, a))
+        return 0;
+    mcp_call_time(call);
+    mcp_call_decided(call);
+    call->waited = true;
+    return call->deadline_ns;
+}
+
+/* ---- what is told ----------------------------------------------------------------------------*/
+
+static bool on_detour(sm_attempt *at, semel_answer *a)
+{
+    return a->code == SEMEL_C_AWAITING_APPROVAL && at->ended == SM_NOT_ENDED &&
+           !mcp_call_of(at)->x->canceled && mcp_approve_here(at, a);
+}
+
+/* Answers with what the ledger said. */
+static void answer_ledger(mcp_call *call)
+{
+    const semel_answer *a = &call->a;
+    const sm_asking *q = &call->at.ask;
+    if (a->verdict == SEMEL_REPLAY)
         mcp_call_replay(call);
-    } else if (call->ask.full && (call->ask.turned_away || a->code == SEMEL_C_ILLEGAL_STATE)) {
+    else if (call->at.ended == SM_NOT_ENDED && q->full &&
+             (q->turned_away || a->code == SEMEL_C_ILLEGAL_STATE))
         mcp_call_refuse_with(call, SEMEL_C_BAD_ARGUMENTS,
                              "Make the call again and give all arguments, also those that have a "
                              "default; nothing has run.",
                              "The call leaves out arguments, and the server's defaults for them "
                              "are not those by which the contract would judge it.");
-    } else if (a->code == SEMEL_C_AWAITING_APPROVAL) {
-        /* The first to be told is told at once, for somebody has to be asked; whoever comes back
-         * waits for it. */
-        if (!mcp_approve_here(call) &&
-            !(call->ask.waits && (call->repeat_pending || call->waited) && mcp_call_park(call)))
-            mcp_call_refuse(call);
-    } else if ((call->ask.full || !mcp_remedy_take(call)) &&
-               (!call->ask.waits || a->code == SEMEL_C_UPSTREAM_TIMEOUT || !mcp_call_park(call))) {
+    else
         mcp_call_refuse(call);
-    }
 }
 
 /* Our attempt has ended in doubt: what is said of that says why. */
@@ -322,10 +297,10 @@ static void explain_doubt(mcp_call *call)
 {
     semel_answer *a = &call->a;
     bool doubt = a->code == SEMEL_C_IN_DOUBT || a->code == SEMEL_C_UPSTREAM_TIMEOUT;
-    bool unheard = call->recorded != SM_OK || a->code == SEMEL_C_LEDGER_UNAVAILABLE;
+    bool unheard = call->at.ended == SM_ENDED_OWED || a->code == SEMEL_C_LEDGER_UNAVAILABLE;
     if (unheard && !doubt) {
         *a = (semel_answer){.verdict = SEMEL_REFUSED, .code = SEMEL_C_IN_DOUBT};
-        a->effect = sm_str_from(call->handle);
+        a->effect = sm_str_from(call->at.handle);
         doubt = true;
     }
     if (doubt && a->blocked_by.p == NULL)
@@ -333,29 +308,21 @@ static void explain_doubt(mcp_call *call)
             &call->said, "The call may or may not have taken effect: %.*s.", SM_FMT(call->why));
 }
 
-void mcp_call_recorded(mcp_call *call)
+/* Answers with how it ended at the server. */
+static void answer_own(mcp_call *call)
 {
-    if (call->recorded != SM_OK && !call->back)
-        mcp_say(call->server->hub, MCP_ERROR_LEVEL,
-                "%s has run, and its outcome could not be recorded yet", call->handle);
-    if (call->put_back)
-        mcp_say(call->server->hub, MCP_ERROR_LEVEL,
-                "the ledger had lost the record of %s, which ran; it was put back", call->handle);
-    if (call->x->canceled) {
-        mcp_call_end(call);
-    } else if (call->unknown) {
+    if (call->unknown) {
         explain_doubt(call);
-        if (call->a.verdict == SEMEL_REPLAY)
-            mcp_call_replay(call);
-        else
-            mcp_call_refuse(call);
+        answer_ledger(call);
     } else if (call->turned_down != 0 && call->x->channel != NULL && call->x->batch == NULL) {
         mcp_loss loss = {.status = call->turned_down, .body = sm_buf_view(&call->answer)};
         call->session->client.fail(call->session->client.context, call->x->channel, &loss);
         mcp_call_end(call);
-    } else if (call->back && call->why.p != NULL) {
+    } else if (call->why.p != NULL) {
+        bool nothing = call->at.nothing_done;
         mcp_call_refuse_with(call, SEMEL_C_UPSTREAM_FAILED, "Ask again later with the same call.",
-                             "Nothing was done: %.*s.", SM_FMT(call->why));
+                             nothing ? "Nothing was done: %.*s." : "The call got no answer: %.*s.",
+                             SM_FMT(call->why));
     } else if (call->overflow > 0) {
         mcp_call_overflow(call);
     } else {
@@ -363,55 +330,96 @@ void mcp_call_recorded(mcp_call *call)
     }
 }
 
-static void go_on(mcp_call *call)
+static void on_answer(sm_attempt *at, semel_answer *a)
 {
-    switch (call->stage) {
-    case MCP_PARKED: /* woken */
-        if (call->x->canceled)
-            mcp_call_end(call);
-        else
-            mcp_call_work(call, MCP_ASKING);
-        break;
-    case MCP_ASKING:
-    case MCP_DECIDING: on_asked(call); break;
-    case MCP_RECORDING: mcp_call_recorded(call); break;
-    case MCP_REMEDYING: mcp_remedy_looked(call); break;
-    case MCP_FINDING:
-        if (!mcp_remedy_found(call))
-            on_asked(call);
-        break;
-    default: break;
-    }
+    mcp_call *call = mcp_call_of(at);
+    mcp_hub *hub = call->server->hub;
+    (void)a; /* it is call->a */
+    if (at->ended == SM_ENDED_OWED)
+        mcp_say(hub, MCP_ERROR_LEVEL, "%s has run, and its outcome could not be recorded yet",
+                at->handle);
+    if (at->ended == SM_ENDED_PUT_BACK)
+        mcp_say(hub, MCP_ERROR_LEVEL,
+                "the ledger had lost the record of %s, which ran; it was put back", at->handle);
+    if (call->x->canceled)
+        mcp_call_end(call);
+    else if (at->ended == SM_NOT_ENDED)
+        answer_ledger(call);
+    else
+        answer_own(call);
 }
+
+static const sm_attempt_ops ops = {
+    .turned = on_turned,
+    .woken = on_woken,
+    .make = on_make,
+    .prepare = mcp_call_prepare,
+    .detour = on_detour,
+    .until = until,
+    .execute = mcp_call_execute,
+    .recorded = on_recorded,
+    .answer = on_answer,
+    .end = release,
+    .looks = mcp_remedy_looks,
+    .step = mcp_remedy_step,
+    .probe = mcp_remedy_probe,
+    .found = mcp_remedy_found,
+    .stays = mcp_remedy_stays,
+};
+
+/* ---- back on the loop ------------------------------------------------------------------------*/
 
 static void take(mcp_post *post)
 {
     mcp_call *call = (mcp_call *)(void *)((char *)post - offsetof(mcp_call, post));
     mcp_hub *hub = call->server->hub;
-    hub->elsewhere--;
-    go_on(call);
-    if (hub->elsewhere == 0 && hub->settling)
+    if (call->at.stage != SM_AT_PARKED)
+        sm_attempt_go_on(&call->at, &call->a);
+    else if (call->x->canceled) /* woken */
+        mcp_call_end(call);
+    else
+        sm_attempt_ask(&call->at, NULL);
+    if (hub->settling && atomic_load(&hub->serve.away) == 0)
         mcp_loop_stop(hub->loop);
+}
+
+void mcp_hub_start(mcp_hub *hub)
+{
+    hub->serve = (sm_serve){.deps = &sm_serve_real,
+                            .ledger = hub->ledger,
+                            .pool = hub->pool,
+                            .waits = hub->waits,
+                            .waiting_max = hub->waiting_max,
+                            .ending = &hub->stopping,
+                            .on_failure = on_record_failure,
+                            .context = hub};
+    sm_serve_init(&hub->serve);
 }
 
 void mcp_hub_settle(mcp_hub *hub)
 {
     atomic_store(&hub->stopping, true);
     hub->settling = true;
-    if (hub->elsewhere > 0)
+    if (atomic_load(&hub->serve.away) > 0)
         mcp_loop_run(hub->loop);
     hub->settling = false;
 }
 
 void mcp_call_canceled(mcp_call *call)
 {
+    sm_attempt *at = &call->at;
     call->x->canceled = true;
-    if (call->stage == MCP_ELICITING || call->stage == MCP_PROBING || unpark(call))
+    if (call->phase != MCP_STARTED)
+        return;
+    pthread_mutex_lock(&at->serve->lock);
+    bool parked = sm_attempt_lose_client(at);
+    pthread_mutex_unlock(&at->serve->lock);
+    if (parked || at->stage == SM_AT_DOOR || at->stage == SM_AT_PROBING)
         mcp_call_end(call);
 }
 
 void mcp_call_abandon(mcp_call *call)
 {
-    sm_running_remove(call->server->hub->ledger, &call->lease);
+    sm_running_remove(call->server->hub->ledger, &call->at.lease);
     mcp_call_end(call);
 }

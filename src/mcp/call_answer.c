@@ -24,7 +24,7 @@ static void about_effect(mcp_call *call, bool done)
         return;
     memcpy(x->handle, handle.p, handle.n);
     x->handle[handle.n] = '\0';
-    x->effect = call->ask.id;
+    x->effect = call->at.ask.id;
     x->done = done && !call->legged;
 }
 
@@ -125,9 +125,9 @@ void mcp_call_refuse(mcp_call *call)
 
 void mcp_call_overflow(mcp_call *call)
 {
-    bool failed = call->outcome.kind == SEMEL_FAILURE;
+    bool failed = call->at.outcome.kind == SEMEL_FAILURE;
     call->a = (semel_answer){.verdict = SEMEL_REFUSED, .code = SEMEL_C_RESULT_EXPIRED};
-    call->a.effect = sm_str_from(call->handle);
+    call->a.effect = sm_str_from(call->at.handle);
     call->a.message = sm_arena_printf(
         &call->said, "%s has %llu bytes, which is too large to pass on.",
         failed ? "The tool answered that it failed; its answer" : "This was done; its result",
@@ -205,8 +205,8 @@ static void mark_doubt(mcp_call *call)
     mcp_message m;
     sm_str meta = {0};
     mcp_read(sm_buf_view(&call->answer), &m);
-    if (call->unrecorded || call->back || m.kind != MCP_RESULT ||
-        (call->recorded == SM_OK && !call->put_back))
+    if (mcp_call_unrecorded(call) || call->at.nothing_done || m.kind != MCP_RESULT ||
+        (call->at.ended != SM_ENDED_OWED && call->at.ended != SM_ENDED_PUT_BACK))
         return;
     sm_buf marked, result, text;
     sm_buf_init(&marked, 2 * MCP_LINE_MAX);
@@ -215,7 +215,8 @@ static void mark_doubt(mcp_call *call)
     if (!mcp_find(m.result, "_meta", &meta) || !mcp_is_object(meta))
         meta = (sm_str){0};
     mcp_put_with(&marked, meta, "semel/doubt",
-                 call->put_back ? SM_STR("\"" SM_PUT_BACK "\"") : SM_STR("\"" SM_UNRECORDED "\""));
+                 call->at.ended == SM_ENDED_PUT_BACK ? SM_STR("\"" SM_PUT_BACK "\"")
+                                                     : SM_STR("\"" SM_UNRECORDED "\""));
     mcp_put_with(&result, m.result, "_meta", sm_buf_view(&marked));
     mcp_put_edited(&text, m.text, &(mcp_edit){.at = m.result, .with = sm_buf_view(&result)}, 1);
     if (marked.err == SM_OK && result.err == SM_OK && text.err == SM_OK) {
@@ -233,9 +234,9 @@ void mcp_call_pass(mcp_call *call)
     mcp_message m;
     mark_doubt(call);
     mcp_read(sm_buf_view(&call->answer), &m);
-    if (!call->unrecorded && call->a.effect.p != NULL)
-        about_effect(call, call->recorded == SM_OK && !call->back &&
-                               call->outcome.kind == SEMEL_SUCCESS && !is_task(m.result));
+    if (!mcp_call_unrecorded(call) && call->a.effect.p != NULL)
+        about_effect(call, call->at.ended != SM_ENDED_OWED && !call->at.nothing_done &&
+                               call->at.outcome.kind == SEMEL_SUCCESS && !is_task(m.result));
     call->x = NULL;
     mcp_pass_answer(x, &m);
     mcp_call_end(call);

@@ -49,28 +49,28 @@ static bool make_scope(mcp_call *call, const char **wrong)
         !(base.n >= s->scope.n && memcmp(base.p, s->scope.p, s->scope.n) == 0 &&
           (base.n == s->scope.n || base.p[s->scope.n] == '/')))
         return false;
-    call->ask.call.scope =
+    call->at.ask.call.scope =
         base.p == NULL || base.n == 0
             ? sm_str_from(s->server->name)
             : sm_arena_printf(&call->arena, "%.*s/%s", SM_FMT(base), s->server->name);
     *wrong = "The proxy is out of memory.";
-    return call->ask.call.scope.p != NULL;
+    return call->at.ask.call.scope.p != NULL;
 }
 
 /* The effect that a deliberate repeat names (semel/after). */
 static bool make_after(mcp_call *call, const char **wrong)
 {
     *wrong = "semel/after in _meta is not an effect's handle (ef_...).";
-    return meta_text(call, "semel/after", SM_HANDLE_TEXT, &call->ask.call.after);
+    return meta_text(call, "semel/after", SM_HANDLE_TEXT, &call->at.ask.call.after);
 }
 
 /* The step that the client says. */
 static bool make_step(mcp_call *call, const char **wrong)
 {
     *wrong = "semel/step in _meta must be a text of 1 to 200 bytes.";
-    if (!meta_text(call, "semel/step", STEP_BYTES, &call->ask.call.step))
+    if (!meta_text(call, "semel/step", STEP_BYTES, &call->at.ask.call.step))
         return false;
-    call->named = call->named || call->ask.call.step.n > 0;
+    call->named = call->named || call->at.ask.call.step.n > 0;
     return true;
 }
 
@@ -111,10 +111,10 @@ sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault)
     sm_err e = mcp_tool_fill(tool, &call->arena, call->args, &sm_json_args_limits, &args, fault);
     if (e != SM_OK)
         return e;
-    call->ask.call.args = args;
+    call->at.ask.call.args = args;
     const sm_contract *c =
         sm_contracts_find(sm_contracts_now(call->server->hub->ledger, a), call->tool);
-    call->ask.full = call->ask.quiet =
+    call->at.ask.full = call->at.ask.quiet =
         c != NULL && decides_by_values(c) &&
         mcp_tool_loose(tool, &call->arena, call->args, &sm_json_args_limits);
     sm_places *places = sm_places_new(&call->arena);
@@ -131,9 +131,9 @@ sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault)
     if (e == SM_OK)
         e = sm_json_canon(less, &text, (sm_str){0}, fault);
     if (e == SM_OK)
-        call->ask.call.args = sm_arena_text(&call->arena, sm_buf_view(&text));
+        call->at.ask.call.args = sm_arena_text(&call->arena, sm_buf_view(&text));
     sm_buf_fini(&text);
-    return e == SM_OK && call->ask.call.args.p == NULL ? SEMEL_E_NOMEM : e;
+    return e == SM_OK && call->at.ask.call.args.p == NULL ? SEMEL_E_NOMEM : e;
 }
 
 /* A number for where the contract puts the key for the server: what is sent again is the same only
@@ -149,16 +149,15 @@ static uint64_t key_place(const sm_contract *c)
     return h;
 }
 
-/* On a worker, from inside of the ledger: the call has its contract. */
-static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, sm_fault *fault)
+sm_err mcp_call_prepare(sm_attempt *at, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
+    mcp_call *call = mcp_call_of(at);
+    sm_asking *q = &at->ask;
+    char handle[SM_HANDLE_TEXT];
     (void)args;
     (void)fault;
-    mcp_call *call = (mcp_call *)(void *)((char *)q - offsetof(mcp_call, ask));
-    char handle[SM_HANDLE_TEXT];
     call->contract = c;
     q->shape = key_place(c);
-    call->waiter.heard = sm_waits_heard(call->server->hub->waits, q->id);
     if (call->session->o.anyone)
         return SM_OK;
     call->repeat_pending = mcp_told_about(call->session, q->id);
@@ -173,12 +172,11 @@ static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, s
 
 static void make_call(mcp_call *call)
 {
-    call->ask.call.size = sizeof call->ask.call;
-    call->ask.call.tool = call->tool;
-    call->ask.actor = call->session->actor;
-    call->ask.lease_ms = SM_RUN_LEASE_MS;
-    call->ask.prepare = prepare;
-    call->ask.large = true;
+    call->at.ask.call.size = sizeof call->at.ask.call;
+    call->at.ask.call.tool = call->tool;
+    call->at.ask.actor = call->session->actor;
+    call->at.ask.lease_ms = SM_RUN_LEASE_MS;
+    call->at.ask.large = true;
 }
 
 /* ---- the beginning ---------------------------------------------------------------------------*/
@@ -191,7 +189,7 @@ static void pass(mcp_call *call)
     mcp_exchange *x = call->x;
     mcp_message m;
     sm_journal_add(&ledger->journal, SM_JOT_PASSED, SEMEL_C_NONE, 0, 0, sm_now(ledger),
-                   call->ask.call.scope, call->tool);
+                   call->at.ask.call.scope, call->tool);
     x->what = MCP_W_OTHER;
     x->call = NULL;
     call->x = NULL;
@@ -269,7 +267,7 @@ static bool known_already(mcp_call *call, const sm_contracts *set)
         call->text.len > INLINE_BYTES || mcp_call_args(call, hub->answer, &fault) != SM_OK)
         return false;
     call->made = true;
-    if (!sm_ask_memory(hub->ledger, &call->ask, hub->answer))
+    if (!sm_ask_memory(hub->ledger, &call->at.ask, hub->answer))
         return false;
     mcp_call_keep(call, hub->answer);
     mcp_call_replay(call);
@@ -296,7 +294,7 @@ void mcp_call_listed(mcp_call *call, const char *why_not)
     if (only_reads(call, set))
         pass(call);
     else if (!known_already(call, set))
-        mcp_call_work(call, MCP_ASKING);
+        mcp_call_begin(call);
 }
 
 /* Reads the deciding members of the params. Returns a sentence if one is wrong. mcp_read_client has
@@ -322,7 +320,7 @@ static const char *read_params(mcp_call *call, const mcp_message *m)
         char *key = sm_arena_alloc(&call->arena, SM_KEY_MAX + 1);
         if (key == NULL || !mcp_text(part, key, SM_KEY_MAX + 1) || key[0] == '\0')
             return "idempotencyKey must be a text of 1 to 512 bytes.";
-        call->ask.call.key = sm_str_from(key);
+        call->at.ask.call.key = sm_str_from(key);
         call->named = true;
     }
     call->legged =

@@ -51,10 +51,10 @@ static sm_err put_params(mcp_call *call, sm_buf *out)
     sm_buf_init(&part, 2 * MCP_LINE_MAX);
     sm_str params = call->params;
     sm_json_put_string(&key, call->a.idempotency_key);
-    if (!call->unrecorded && given(how->meta)) {
+    if (!mcp_call_unrecorded(call) && given(how->meta)) {
         put_at(&part, call->meta, &how->meta, 1, sm_buf_view(&key));
         mcp_put_with(out, params, "_meta", sm_buf_view(&part));
-    } else if (!call->unrecorded && given(how->argument)) {
+    } else if (!mcp_call_unrecorded(call) && given(how->argument)) {
         sm_pointer pointer;
         e = sm_pointer_place(&call->arena, how->argument, &pointer, NULL);
         if (e == SM_OK)
@@ -88,44 +88,28 @@ static sm_err put_message(mcp_call *call, sm_buf *out)
     return e != SM_OK ? e : out->err;
 }
 
-/* Nothing was done under the claim: it is given back, and `a` is what is told. */
+/* Nothing was done under the claim: it is given back. */
 static void give_back(mcp_call *call)
 {
-    call->back = true;
+    call->at.nothing_done = true;
     mcp_call_decided(call);
-    if (call->unrecorded)
-        mcp_call_recorded(call);
-    else
-        mcp_call_work(call, MCP_RECORDING);
+    sm_attempt_done(&call->at);
 }
 
-static void copy_text(char out[SM_HANDLE_TEXT], sm_str text)
+void mcp_call_execute(sm_attempt *at, semel_answer *a)
 {
-    size_t n = text.n < SM_HANDLE_TEXT ? text.n : SM_HANDLE_TEXT - 1;
-    if (n > 0)
-        memcpy(out, text.p, n);
-    out[n] = '\0';
-}
-
-void mcp_call_execute(mcp_call *call)
-{
+    mcp_call *call = mcp_call_of(at);
     mcp_session *s = call->session;
     mcp_exchange *x = call->x;
-    call->unrecorded = call->a.claim.p == NULL;
-    mcp_remedy_end(call);
+    (void)a; /* it is call->a */
     mcp_call_counted(call);
-    copy_text(call->handle, call->a.effect);
-    call->ask.joined_generation = call->a.generation;
-    call->ask.joined_fence = call->a.fence;
-    call->ask.joined_request = 0;
     call->why = (sm_str){0};
-    call->stage = MCP_EXECUTING;
     sm_buf text;
     sm_buf_init(&text, 2 * MCP_LINE_MAX);
     if (x->canceled) {
         give_back(call); /* whoever asked has changed their mind in time */
     } else if (put_message(call, &text) != SM_OK) {
-        call->why = SM_STR("The proxy is out of memory; nothing was done.");
+        call->why = SM_STR("the proxy is out of memory");
         give_back(call);
     } else {
         mcp_slot *slot = call->slot;
@@ -166,7 +150,7 @@ static void judge_error(mcp_call *call, const mcp_message *m)
 {
     sm_str code_text;
     char digits[16] = "";
-    semel_outcome *o = &call->outcome;
+    semel_outcome *o = &call->at.outcome;
     if (mcp_find(m->error, "code", &code_text) && code_text.n < sizeof digits)
         memcpy(digits, code_text.p, code_text.n);
     int code = atoi(digits);
@@ -184,8 +168,8 @@ static void judge_result(mcp_call *call, const mcp_message *m)
 {
     sm_str failed;
     bool error = mcp_find(m->result, "isError", &failed) && mcp_is_true(failed);
-    call->outcome.kind = error ? SEMEL_FAILURE : SEMEL_SUCCESS;
-    call->outcome.value = m->result;
+    call->at.outcome.kind = error ? SEMEL_FAILURE : SEMEL_SUCCESS;
+    call->at.outcome.value = m->result;
 }
 
 void mcp_call_answered(mcp_call *call, const mcp_message *m)
@@ -197,8 +181,8 @@ void mcp_call_answered(mcp_call *call, const mcp_message *m)
         mcp_call_lost(call, &(mcp_loss){.sent = true, .why = "the proxy is out of memory"});
         return;
     }
-    if (call->unrecorded) {
-        mcp_call_pass(call);
+    if (mcp_call_unrecorded(call)) {
+        sm_attempt_done(&call->at);
         return;
     }
     mcp_message own;
@@ -209,24 +193,25 @@ void mcp_call_answered(mcp_call *call, const mcp_message *m)
         mcp_call_lost(call, &(mcp_loss){.sent = true, .why = MCP_UNREADABLE});
         return;
     }
-    call->outcome = (semel_outcome){.size = sizeof call->outcome};
-    call->back = own.kind == MCP_RESULT && call->x->modern &&
-                 mcp_find(own.result, "resultType", &type) && mcp_is(type, "input_required");
+    call->at.outcome = (semel_outcome){.size = sizeof call->at.outcome};
+    call->at.nothing_done = own.kind == MCP_RESULT && call->x->modern &&
+                            mcp_find(own.result, "resultType", &type) &&
+                            mcp_is(type, "input_required");
     if (own.kind == MCP_RESULT)
         judge_result(call, &own);
     else
         judge_error(call, &own);
-    call->outcome.bytes = call->outcome.value.n;
-    mcp_call_work(call, MCP_RECORDING);
+    call->at.outcome.bytes = call->at.outcome.value.n;
+    sm_attempt_done(&call->at);
 }
 
 void mcp_call_overflowed(mcp_call *call, const mcp_line *line)
 {
     call->overflow = line->length;
-    call->outcome = (semel_outcome){.size = sizeof call->outcome,
-                                    .kind = line->failed ? SEMEL_FAILURE : SEMEL_SUCCESS,
-                                    .bytes = line->length};
-    mcp_call_work(call, MCP_RECORDING);
+    call->at.outcome = (semel_outcome){.size = sizeof call->at.outcome,
+                                       .kind = line->failed ? SEMEL_FAILURE : SEMEL_SUCCESS,
+                                       .bytes = line->length};
+    sm_attempt_done(&call->at);
 }
 
 /* Whether an HTTP status says that the request was turned down at the server's door, so that no
@@ -268,9 +253,8 @@ void mcp_call_lost(mcp_call *call, const mcp_loss *loss)
         give_back(call);
         return;
     }
-    if (call->unrecorded) {
-        mcp_call_refuse_with(call, SEMEL_C_UPSTREAM_FAILED, "Ask again later with the same call.",
-                             "The call got no answer: %s.", loss->why);
+    if (mcp_call_unrecorded(call)) {
+        sm_attempt_done(&call->at);
         return;
     }
     sm_buf_clear(&call->answer);
@@ -278,10 +262,10 @@ void mcp_call_lost(mcp_call *call, const mcp_loss *loss)
     sm_json_put_string(&call->answer, call->why);
     sm_buf_byte(&call->answer, '}');
     call->unknown = true;
-    call->outcome = (semel_outcome){.size = sizeof call->outcome,
-                                    .kind = SEMEL_FAILURE,
-                                    .applied = SEMEL_APPLIED_UNKNOWN,
-                                    .value = sm_buf_view(&call->answer),
-                                    .bytes = call->answer.len};
-    mcp_call_work(call, MCP_RECORDING);
+    call->at.outcome = (semel_outcome){.size = sizeof call->at.outcome,
+                                       .kind = SEMEL_FAILURE,
+                                       .applied = SEMEL_APPLIED_UNKNOWN,
+                                       .value = sm_buf_view(&call->answer),
+                                       .bytes = call->answer.len};
+    sm_attempt_done(&call->at);
 }

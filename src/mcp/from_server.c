@@ -214,7 +214,7 @@ static void on_link_too_long(void *context, const mcp_line *line)
         return;
     mcp_link_forget(s->link, &x->way);
     x->under_way = false;
-    if (line->result && x->what == MCP_W_CALL && !x->call->unrecorded)
+    if (line->result && x->what == MCP_W_CALL && !mcp_call_unrecorded(x->call))
         mcp_call_overflowed(x->call, line);
     else
         lose(s, x, &(mcp_loss){.sent = true, .why = why});

@@ -29,10 +29,9 @@
 #include <stdatomic.h>
 
 #include "base/shares.h"
-#include "serve/pool.h"
-#include "serve/waits.h"
 #include "mcp/link.h"
 #include "mcp/tools.h"
+#include "serve/attempt.h"
 
 typedef enum mcp_level { MCP_INFO, MCP_WARN, MCP_ERROR_LEVEL } mcp_level;
 
@@ -50,10 +49,13 @@ typedef struct mcp_hub {
     size_t waiting_max;        /* how many may wait at once, with all others that use `waits` */
     atomic_bool told_trouble;  /* that the ledger cannot be used */
     sm_shares calls;           /* calls that have not ended, by client */
-    size_t elsewhere;          /* of these, those that a worker has, or that are parked */
+    sm_serve serve;            /* their attempts; made by mcp_hub_start */
     atomic_bool stopping;      /* nobody tries for long to record anything */
     bool settling;             /* the loop is stopped when no call is elsewhere */
 } mcp_hub;
+
+/* Makes the rest of it. sm_serve_fini(&hub->serve) ends that. */
+void mcp_hub_start(mcp_hub *hub);
 
 /* For people. */
 void mcp_say(mcp_hub *hub, mcp_level level, const char *format, ...)

@@ -61,7 +61,7 @@ void mcp_call_progress(mcp_call *call, const mcp_message *m)
     else if (!call->x->canceled && grows(call, m))
         mcp_tell_client(call->session, call->x->channel, m->text);
     for (mcp_call *other = call->server->calls; other != NULL; other = other->next)
-        if (other != call && other->stage == MCP_PARKED && other->ask.id == call->ask.id)
+        if (other != call && other->at.stage == SM_AT_PARKED && other->at.ask.id == call->at.ask.id)
             tell(other, m, token);
 }
 
@@ -72,12 +72,13 @@ void mcp_call_progress(mcp_call *call, const mcp_message *m)
 static sm_str waits_for(mcp_call *call, char room[128])
 {
     const semel_answer *a = &call->a;
-    switch (call->stage) {
-    case MCP_EXECUTING: return (sm_str){0};
-    case MCP_LISTING: return SM_STR("Waiting for the server to list its tools.");
-    case MCP_ELICITING: return SM_STR("Waiting for the user to approve this call.");
-    case MCP_PROBING: return SM_STR("Asking the server what became of an earlier attempt.");
-    case MCP_PARKED: break;
+    if (call->phase == MCP_LISTING)
+        return SM_STR("Waiting for the server to list its tools.");
+    switch (call->at.stage) {
+    case SM_AT_EXECUTING: return (sm_str){0};
+    case SM_AT_DOOR: return SM_STR("Waiting for the user to approve this call.");
+    case SM_AT_PROBING: return SM_STR("Asking the server what became of an earlier attempt.");
+    case SM_AT_PARKED: break;
     default: return SM_STR("Waiting for the ledger.");
     }
     if (a->code == SEMEL_C_UPSTREAM_TIMEOUT)

@@ -27,40 +27,36 @@
 
 /* ---- the worker looks ------------------------------------------------------------------------*/
 
-static void decide(mcp_call *call, mcp_remedy_next next, sm_str why)
+/* Nothing is done, and why. */
+static sm_next stop(mcp_call *call, mcp_stays stays, sm_str why)
 {
-    call->remedy.next = next;
+    call->remedy.stays = stays;
     call->remedy.why = why;
+    return SM_NEXT_STOP;
 }
 
-static void send_again(mcp_call *call, const sm_remedy *what, semel_answer *a)
+static sm_next send_again(mcp_call *call, const sm_remedy *what)
 {
-    mcp_hub *hub = call->server->hub;
-    if (call->a.drift.n > 0) {
-        decide(call, MCP_NEXT_HOLD,
-               SM_STR("an earlier call had other arguments, and only with those could it be sent "
-                      "again"));
-    } else if (call->ask.shape == 0 || call->ask.shape != what->shape) {
-        decide(call, MCP_NEXT_MEND,
-               SM_STR("the contract does not give the server a key where it had been given one, so "
-                      "it is not sent again"));
-    } else if (what->window_left_ms < SENDING_MS) {
-        call->a.retry_after_ms = what->window_left_ms;
-        decide(call, MCP_NEXT_LATER, SM_STR("the server may be about to forget its key"));
-    } else if (sm_resend(hub->ledger, &call->remedy.effect, SM_RUN_LEASE_MS, a) == SM_OK &&
-               a->verdict == SEMEL_EXECUTE) {
-        mcp_call_keep(call, a);
-        decide(call, MCP_NEXT_SEND, (sm_str){0});
-        sm_waits_ring(hub->waits, call->ask.id);
-    }
+    if (call->a.drift.n > 0)
+        return stop(call, MCP_STAYS_HELD,
+                    SM_STR("an earlier call had other arguments, and only with those could it be "
+                           "sent again"));
+    if (call->at.ask.shape == 0 || call->at.ask.shape != what->shape)
+        return stop(call, MCP_STAYS_MEND,
+                    SM_STR("the contract does not give the server a key where it had been given "
+                           "one, so it is not sent again"));
+    if (what->window_left_ms >= SENDING_MS)
+        return SM_NEXT_SEND;
+    call->a.retry_after_ms = what->window_left_ms;
+    return stop(call, MCP_STAYS_LATER, SM_STR("the server may be about to forget its key"));
 }
 
 /* Whether a call of the probe's tool cannot change anything. */
 static bool only_looks(const mcp_call *call, sm_str tool, const sm_json *args)
 {
-    const sm_tool *entry = sm_contracts_tool(call->ask.contracts, tool);
+    const sm_tool *entry = sm_contracts_tool(call->at.ask.contracts, tool);
     return entry != NULL ? sm_contract_variant(&entry->contract, args)->class == SM_CLASS_READ
-                         : mcp_call_hinted(call, call->ask.contracts, tool);
+                         : mcp_call_hinted(call, call->at.ask.contracts, tool);
 }
 
 /* The params of the request that probes. */
@@ -88,50 +84,40 @@ static sm_err put_probe(mcp_call *call, sm_str tool, const sm_json *args)
     return e == SM_OK && call->remedy.params.p == NULL ? SEMEL_E_NOMEM : e;
 }
 
-static void make_probe(mcp_call *call, const sm_remedy *what)
+static sm_next make_probe(mcp_call *call, const sm_remedy *what)
 {
     const sm_contract *c = call->contract;
     const sm_json *args = NULL, *given = NULL;
     sm_fault fault = {0};
-    if (c->origin[SM_F_PROBE].given == NULL) {
-        decide(call, MCP_NEXT_MEND, SM_STR("the contract names no probe any more"));
-        return;
-    }
+    if (c->origin[SM_F_PROBE].given == NULL)
+        return stop(call, MCP_STAYS_MEND, SM_STR("the contract names no probe any more"));
     sm_err e = sm_json_read(&call->arena, what->call.args, &sm_json_args_limits, &args, &fault);
     if (e == SM_OK)
         e = sm_probe_args(&call->arena, &c->probe, args, &given, &fault);
-    if (e == SM_OK && !only_looks(call, c->probe.tool, given)) {
-        decide(call, MCP_NEXT_MEND,
-               sm_arena_printf(&call->arena, "the probe %.*s is no tool that only reads",
-                               SM_FMT(c->probe.tool)));
-        return;
-    }
+    if (e == SM_OK && !only_looks(call, c->probe.tool, given))
+        return stop(call, MCP_STAYS_MEND,
+                    sm_arena_printf(&call->arena, "the probe %.*s is no tool that only reads",
+                                    SM_FMT(c->probe.tool)));
     if (e == SM_OK)
         e = put_probe(call, c->probe.tool, given);
     call->remedy.settled_ns =
         what->settle_left_ms > 0 ? sm_clock_deadline_ns(what->settle_left_ms) : 0;
-    if (e == SM_OK)
-        decide(call, MCP_NEXT_PROBE, (sm_str){0});
-    else
-        decide(call, MCP_NEXT_LATER, SM_STR("the probe could not be made"));
+    return e == SM_OK ? SM_NEXT_PROBE
+                      : stop(call, MCP_STAYS_LATER, SM_STR("the probe could not be made"));
 }
 
-void mcp_remedy_look(mcp_call *call, semel_answer *a)
+sm_next mcp_remedy_step(sm_attempt *at, const sm_remedy *what, semel_answer *a)
 {
-    mcp_remedy *r = &call->remedy;
-    sm_remedy what;
-    decide(call, MCP_NEXT_ASK, (sm_str){0});
-    if (!sm_handle_parse("ef_", call->a.effect, &r->effect) ||
-        sm_remedy_of(call->server->hub->ledger, &r->effect, a, &what) != SM_OK ||
-        what.state != SEMEL_S_IN_DOUBT || what.fence != call->a.fence)
-        return; /* it has changed */
-    r->effect.fence = what.fence;
-    if (what.upstream)
-        decide(call, MCP_NEXT_LATER, SM_STR("whoever executed it is finding out"));
-    else if (what.step == SM_DOUBT_RESEND)
-        send_again(call, &what, a);
-    else if (what.step == SM_DOUBT_PROBE)
-        make_probe(call, &what);
+    mcp_call *call = mcp_call_of(at);
+    (void)a;
+    call->remedy.steps++;
+    if (what->state != SEMEL_S_IN_DOUBT || what->fence != call->a.fence)
+        return SM_NEXT_ASK; /* it has changed */
+    if (what->upstream)
+        return stop(call, MCP_STAYS_LATER, SM_STR("whoever executed it is finding out"));
+    return what->step == SM_DOUBT_RESEND  ? send_again(call, what)
+           : what->step == SM_DOUBT_PROBE ? make_probe(call, what)
+                                          : SM_NEXT_ASK;
 }
 
 /* ---- the worker finds ------------------------------------------------------------------------*/
@@ -180,20 +166,17 @@ static const sm_json *read_answer(mcp_call *call)
     return text != NULL ? text : read_value(call, m.result);
 }
 
-void mcp_remedy_find(mcp_call *call, semel_answer *a)
+sm_next mcp_remedy_found(sm_attempt *at, sm_found_kind *kind, semel_outcome *outcome, bool *write,
+                         semel_answer *a)
 {
-    mcp_remedy *r = &call->remedy;
-    mcp_hub *hub = call->server->hub;
-    semel_outcome outcome = {.size = sizeof outcome, .kind = SEMEL_SUCCESS};
-    sm_found_kind found = sm_probe_judge(&call->arena, &call->contract->probe, read_answer(call),
-                                         false, &outcome.value);
-    r->early = found == SM_FOUND_ABSENT && sm_clock_mono_ns() < r->settled_ns;
-    if (r->early)
-        return; /* nothing is known yet that is worth writing down */
-    /* If that cannot be written, or there is nothing to write any more, asking tells. */
-    sm_probed(hub->ledger, &r->effect, found, &outcome, a);
-    sm_waits_ring(hub->waits, call->ask.id);
-    mcp_call_ask(call, a);
+    mcp_call *call = mcp_call_of(at);
+    (void)a;
+    outcome->kind = SEMEL_SUCCESS;
+    *kind = sm_probe_judge(&call->arena, &call->contract->probe, read_answer(call), false,
+                           &outcome->value);
+    bool early = *kind == SM_FOUND_ABSENT && sm_clock_mono_ns() < call->remedy.settled_ns;
+    *write = !early; /* nothing is known yet that is worth writing down */
+    return early ? stop(call, MCP_STAYS_EARLY, (sm_str){0}) : SM_NEXT_ASK;
 }
 
 /* ---- on the loop -----------------------------------------------------------------------------*/
@@ -242,7 +225,7 @@ static void on_probed(mcp_exchange *x, const mcp_message *m)
     else if (call->answer.err != SM_OK)
         put_off(call, "the proxy is out of memory");
     else
-        mcp_call_work(call, MCP_FINDING);
+        sm_attempt_probed(&call->at);
 }
 
 static void send_probe(mcp_call *call)
@@ -262,71 +245,60 @@ static void send_probe(mcp_call *call)
         put_off(call, "the server cannot be asked now what became of it");
 }
 
-static bool led_by_another(const mcp_call *call)
+bool mcp_remedy_looks(sm_attempt *at, const semel_answer *a)
 {
-    for (const mcp_call *other = call->server->calls; other != NULL; other = other->next)
-        if (other != call && other->remedy.leads && other->ask.id == call->ask.id)
-            return true;
-    return false;
+    mcp_call *call = mcp_call_of(at);
+    bool looks = a->code == SEMEL_C_UPSTREAM_TIMEOUT && a->state == SEMEL_S_IN_DOUBT &&
+                 at->ended == SM_NOT_ENDED && at->ask.waits && !at->ask.full && !call->over &&
+                 !call->x->canceled && call->remedy.steps < STEPS_MAX;
+    if (looks)
+        mcp_call_time(call);
+    return looks;
 }
 
-bool mcp_remedy_take(mcp_call *call)
+void mcp_remedy_probe(sm_attempt *at)
 {
-    mcp_remedy *r = &call->remedy;
-    if (call->a.code != SEMEL_C_UPSTREAM_TIMEOUT || call->a.state != SEMEL_S_IN_DOUBT ||
-        !call->ask.waits || call->over || r->steps >= STEPS_MAX)
-        return false;
-    if (!r->leads && led_by_another(call))
-        return mcp_call_park(call);
-    r->leads = true;
-    r->steps++;
-    mcp_call_time(call);
-    mcp_call_work(call, MCP_REMEDYING);
-    return true;
-}
-
-void mcp_remedy_looked(mcp_call *call)
-{
-    mcp_remedy *r = &call->remedy;
-    if (r->next == MCP_NEXT_SEND) {
-        r->resends = true;
-        mcp_call_execute(call);
-        return;
-    }
+    mcp_call *call = mcp_call_of(at);
     if (call->x->canceled) {
         mcp_call_end(call);
         return;
     }
-    switch (r->next) {
-    case MCP_NEXT_PROBE:
-        mcp_call_decided(call); /* others need not wait for the probe */
-        call->stage = MCP_PROBING;
-        if (call->over) /* its time was up while a worker had it */
-            mcp_remedy_late(call);
-        if (mcp_session_ready(call->session))
-            send_probe(call);
-        break;
-    case MCP_NEXT_LATER: put_off(call, r->why.p); break;
-    case MCP_NEXT_HOLD:
-    case MCP_NEXT_MEND: hold(call, r->next == MCP_NEXT_MEND); break;
-    default: mcp_call_work(call, MCP_ASKING); break;
-    }
+    mcp_call_decided(call); /* others need not wait for the probe */
+    if (call->over)         /* its time was up while a worker had it */
+        mcp_remedy_late(call);
+    if (mcp_session_ready(call->session))
+        send_probe(call);
 }
 
-bool mcp_remedy_found(mcp_call *call)
+/* It was found absent, which does not count yet: it is looked at again when it does. */
+static void wait_until_settled(mcp_call *call)
 {
     const mcp_remedy *r = &call->remedy;
-    if (!r->early)
-        return false;
     int64_t left_ms = (r->settled_ns - sm_clock_mono_ns()) / 1000000 + 1;
-    call->ask.look_ms = left_ms > 1 ? left_ms : 1;
+    call->at.ask.look_ms = left_ms > 1 ? left_ms : 1;
+    if (!call->over && r->settled_ns < call->deadline_ns &&
+        sm_attempt_park(&call->at, call->deadline_ns)) {
+        call->waited = true;
+        return;
+    }
+    call->a.retry_after_ms = call->at.ask.look_ms;
+    put_off(call, "nothing of it was found, and something may still be under way");
+}
+
+void mcp_remedy_stays(sm_attempt *at, semel_answer *a)
+{
+    mcp_call *call = mcp_call_of(at);
+    (void)a; /* it is call->a */
     if (call->x->canceled) {
         mcp_call_end(call);
-    } else if (r->settled_ns >= call->deadline_ns || !mcp_call_park(call)) {
-        call->a.retry_after_ms = call->ask.look_ms;
-        put_off(call, "nothing of it was found, and something may still be under way");
+        return;
     }
-    return true;
+    switch (call->remedy.stays) {
+    case MCP_STAYS_EARLY: wait_until_settled(call); break;
+    case MCP_STAYS_LATER: put_off(call, call->remedy.why.p); break;
+    case MCP_STAYS_HELD: hold(call, false); break;
+    case MCP_STAYS_MEND: hold(call, true); break;
+    }
 }
 
 void mcp_remedy_go_on(mcp_session *s)
@@ -334,7 +306,7 @@ void mcp_remedy_go_on(mcp_session *s)
     mcp_call *next;
     for (mcp_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
-        if (call->session == s && call->stage == MCP_PROBING && call->remedy.probe == NULL &&
+        if (call->session == s && call->at.stage == SM_AT_PROBING && call->remedy.probe == NULL &&
             mcp_session_ready(s))
             send_probe(call);
     }
@@ -350,15 +322,4 @@ void mcp_remedy_late(mcp_call *call)
     say_unknown(call, "the server was asked what became of it, and has not answered yet");
     mcp_call_refuse_early(call);
     mcp_loop_time(call->server->hub->loop, &call->timer, sm_clock_deadline_ns(SM_MCP_LONG_WAIT_MS));
-}
-
-void mcp_remedy_end(mcp_call *call)
-{
-    mcp_remedy *r = &call->remedy;
-    mcp_exchange_free(r->probe);
-    r->probe = NULL;
-    if (!r->leads)
-        return;
-    r->leads = false;
-    sm_waits_ring(call->server->hub->waits, call->ask.id); /* another one may go on */
 }

@@ -99,8 +99,8 @@ void mcp_session_rest(mcp_session *s)
 bool mcp_session_elsewhere(const mcp_session *s)
 {
     for (const mcp_call *call = s->server->calls; call != NULL; call = call->next)
-        if (call->session == s && call->stage != MCP_EXECUTING && call->stage != MCP_LISTING &&
-            call->stage != MCP_ELICITING)
+        if (call->session == s && call->phase == MCP_STARTED && call->at.stage != SM_AT_EXECUTING &&
+            call->at.stage != SM_AT_DOOR)
             return true;
     return false;
 }
@@ -114,7 +114,7 @@ int64_t mcp_session_patience_ms(const mcp_session *s)
 {
     int64_t longest = 0;
     for (const mcp_call *call = s->server->calls; call != NULL; call = call->next) {
-        if (call->session != s || call->stage != MCP_EXECUTING)
+        if (call->session != s || call->at.stage != SM_AT_EXECUTING)
             continue;
         int64_t lease = call->contract->lease_ms;
         lease = lease < SM_LEASE_MAX_MS ? lease : SM_LEASE_MAX_MS;
@@ -176,7 +176,7 @@ void mcp_session_deaf(mcp_session *s)
         mcp_session_await(s, MCP_DEAF_MS);
     for (mcp_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
-        if (call->session == s && call->stage == MCP_ELICITING)
+        if (call->session == s && call->at.stage == SM_AT_DOOR)
             mcp_call_refuse(call);
     }
 }
@@ -205,9 +205,9 @@ void mcp_session_wind_up(mcp_session *s)
     mcp_call *next;
     for (mcp_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
-        if (call->session == s && call->stage == MCP_PARKED)
+        if (call->session == s && call->at.stage == SM_AT_PARKED)
             mcp_call_hurry(call);
-        else if (call->session == s && call->stage == MCP_ELICITING)
+        else if (call->session == s && call->at.stage == SM_AT_DOOR)
             mcp_call_refuse(call);
     }
 }

@@ -19,10 +19,10 @@ const char *sm_attempt_flaw(const sm_attempt *at)
     case SM_AT_RECORDING: return at->hold == SM_HOLDS_NOTHING ? "there is nothing to record" : NULL;
     case SM_AT_PARKED:
     case SM_AT_DOOR:
-    case SM_AT_PROBING:
-    case SM_AT_FINDING: return held ? "it holds a permission and does not execute" : NULL;
-    case SM_AT_ASKING:
-    case SM_AT_LOOKING: /* a turn may end with a claim */
+    case SM_AT_PROBING: return held ? "it holds a permission and does not execute" : NULL;
+    case SM_AT_ASKING: /* a turn may end with a claim */
+    case SM_AT_LOOKING:
+    case SM_AT_FINDING:
     case SM_AT_END: return NULL;
     }
     return "its stage is not a stage";
@@ -36,6 +36,8 @@ static void enter(sm_attempt *at, sm_stage stage)
 
 static void take_turn(sm_attempt *at, sm_stage stage)
 {
+    if (at->stage != SM_AT_PARKED)
+        atomic_fetch_add(&at->serve->away, 1);
     enter(at, stage);
     at->serve->deps->add(at->serve, &at->job);
 }
@@ -104,6 +106,10 @@ static void claim(sm_attempt *at, const semel_answer *a)
 
 static void ask(sm_attempt *at, semel_answer *a)
 {
+    if (at->ops->make != NULL && !at->ops->make(at, a)) {
+        at->ask.waits = false;
+        return;
+    }
     if (at->ops->full != NULL)
         at->ask.full = at->ops->full(at);
     at->serve->deps->ask(at->serve, &at->ask, a);
@@ -216,19 +222,6 @@ static void execute(sm_attempt *at, semel_answer *a)
     at->ops->execute(at, a);
 }
 
-static void conclude(sm_attempt *at, semel_answer *a)
-{
-    sm_serve *s = at->serve;
-    bool told = at->ops->answer(at, a);
-    if (!told && at->ops->execute == NULL && a->verdict == SEMEL_EXECUTE && a->claim.p != NULL) {
-        char text[SM_HANDLE_TEXT]; /* nobody was told to run it */
-        copy_text(text, a->claim);
-        s->deps->give_back(s, sm_str_from(text), a);
-        s->deps->ring(s, at->ask.id);
-    }
-    sm_attempt_end(at);
-}
-
 static void decide(sm_attempt *at, semel_answer *a)
 {
     const sm_attempt_ops *ops = at->ops;
@@ -250,7 +243,7 @@ static void decide(sm_attempt *at, semel_answer *a)
         if (until > s->deps->now_ns(s) && sm_attempt_park(at, until))
             return;
     }
-    conclude(at, a);
+    at->ops->answer(at, a);
 }
 
 static void on_looked(sm_attempt *at, semel_answer *a)
@@ -269,13 +262,14 @@ static void on_looked(sm_attempt *at, semel_answer *a)
 void sm_attempt_go_on(sm_attempt *at, semel_answer *a)
 {
     assert(sm_attempt_flaw(at) == NULL);
+    atomic_fetch_sub(&at->serve->away, 1);
     switch (at->stage) {
     case SM_AT_ASKING: decide(at, a); break;
     case SM_AT_RECORDING:
         if (at->told_by_ledger)
             decide(at, a);
         else
-            conclude(at, a);
+            at->ops->answer(at, a);
         break;
     case SM_AT_LOOKING: on_looked(at, a); break;
     case SM_AT_FINDING:
@@ -299,7 +293,11 @@ static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, s
 
 static void wake(sm_waiter *waiter)
 {
-    take_turn((sm_attempt *)(void *)((char *)waiter - offsetof(sm_attempt, waiter)), SM_AT_ASKING);
+    sm_attempt *at = (sm_attempt *)(void *)((char *)waiter - offsetof(sm_attempt, waiter));
+    if (at->ops->woken != NULL)
+        at->ops->woken(at);
+    else
+        take_turn(at, SM_AT_ASKING);
 }
 
 static void start(sm_attempt *at, sm_stage stage)
@@ -352,6 +350,14 @@ void sm_attempt_probed(sm_attempt *at)
     take_turn(at, SM_AT_FINDING);
 }
 
+void sm_attempt_give_back(sm_attempt *at, semel_answer *a)
+{
+    char text[SM_HANDLE_TEXT];
+    copy_text(text, a->claim);
+    at->serve->deps->give_back(at->serve, sm_str_from(text), a);
+    at->serve->deps->ring(at->serve, at->ask.id);
+}
+
 /* ---- waiting ---------------------------------------------------------------------------------*/
 
 bool sm_attempt_park(sm_attempt *at, int64_t until_ns)
@@ -361,8 +367,14 @@ bool sm_attempt_park(sm_attempt *at, int64_t until_ns)
     pthread_mutex_lock(&s->lock);
     bool here = at->client != NULL && (at->ops->here == NULL || at->ops->here(at->client));
     if (here && !s->draining && sm_serve_time(s, &at->timer, until_ns)) {
+        sm_stage before = at->stage;
+        atomic_fetch_add(&s->away, 1);
         enter(at, SM_AT_PARKED); /* before it can be woken */
         parked = s->deps->park(s, &at->waiter);
+        if (parked == SM_NO_ROOM) {
+            enter(at, before);
+            atomic_fetch_sub(&s->away, 1);
+        }
     }
     pthread_mutex_unlock(&s->lock);
     if (parked == SM_RUNG)
@@ -439,6 +451,8 @@ void sm_attempt_end(sm_attempt *at)
     sm_serve *s = at->serve;
     follow(at);
     sm_attempt_take_client(at);
+    if (at->stage == SM_AT_PARKED)
+        atomic_fetch_sub(&s->away, 1);
     enter(at, SM_AT_END);
     at->ops->end(at);
     sm_serve_exit(s);

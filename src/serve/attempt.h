@@ -74,9 +74,17 @@ typedef struct sm_attempt_ops {
      * copy of it. */
     void (*turned)(sm_attempt *at, semel_answer *a);
 
+    /* What was waited for has changed: sm_attempt_ask is to be called, here or later. NULL: it is
+     * at once. */
+    void (*woken)(sm_attempt *at);
+
     /* From inside of the ledger: the call has its contract and full arguments. As in sm_asking. May
      * be NULL. */
     sm_err (*prepare)(sm_attempt *at, const sm_contract *c, const sm_json *args, sm_fault *fault);
+
+    /* On a worker, before the ledger is asked: makes the call, if it is not made yet. False: it
+     * cannot be made, and `a` is the refusal. May be NULL. */
+    bool (*make)(sm_attempt *at, semel_answer *a);
 
     /* Before the ledger is asked: whether nothing may begin now. May be NULL. */
     bool (*full)(sm_attempt *at);
@@ -96,9 +104,8 @@ typedef struct sm_attempt_ops {
      * is what the client is told. May be NULL: then it is so if the end is open. */
     bool (*recorded)(sm_attempt *at, semel_answer *a);
 
-    /* Answers the client, if there still is one (sm_attempt_take_client). False: there was none.
-     * The attempt ends after that. */
-    bool (*answer)(sm_attempt *at, semel_answer *a);
+    /* Answers the client, if there still is one (sm_attempt_take_client), and ends the attempt. */
+    void (*answer)(sm_attempt *at, semel_answer *a);
 
     /* Whether the client has not left before the attempt knew of it; under the lock. May be NULL.
      */
@@ -178,8 +185,8 @@ void sm_attempt_start_looking(sm_attempt *at);
 /* After a turn, with the answer that it came to. */
 void sm_attempt_go_on(sm_attempt *at, semel_answer *a);
 
-/* The front end takes the attempt, from `detour` or `stays`, to ask its own client something. Then
- * it asks the ledger anew; `before` (may be NULL) is done first on the worker. */
+/* The front end takes the attempt, from `detour`, to ask its own client something. Then it asks the
+ * ledger anew, as it does after `woken`; `before` (may be NULL) is done first on the worker. */
 void sm_attempt_take(sm_attempt *at);
 void sm_attempt_ask(sm_attempt *at, void (*before)(sm_attempt *at, semel_answer *a));
 
@@ -205,6 +212,9 @@ void *sm_attempt_take_client(sm_attempt *at);
 /* The client leaves; the caller holds the lock. True: the attempt was parked, and the caller ends
  * it with sm_attempt_end, without the lock. */
 bool sm_attempt_lose_client(sm_attempt *at);
+
+/* "Execute" was an answer, and nobody got it: the claim is given back. On a worker. */
+void sm_attempt_give_back(sm_attempt *at, semel_answer *a);
 
 /* Ends an attempt that nobody works on. A claim that it still has stays in the ledger: it will be
  * in doubt. */

@@ -117,7 +117,7 @@ static void *keep_time(void *context)
 
 bool sm_serve_time(sm_serve *s, sm_timer *timer, int64_t until_ns)
 {
-    if (until_ns == INT64_MAX || (timer->at != 0 && timer->due_ns == until_ns))
+    if (!s->clocked || (timer->at != 0 && timer->due_ns == until_ns))
         return true;
     if (!sm_timer_set(&s->timers, timer, until_ns))
         return false;
@@ -128,7 +128,7 @@ bool sm_serve_time(sm_serve *s, sm_timer *timer, int64_t until_ns)
 
 /* ---- all of them -----------------------------------------------------------------------------*/
 
-sm_err sm_serve_start(sm_serve *s, sm_fault *fault)
+void sm_serve_init(sm_serve *s)
 {
     pthread_condattr_t attr;
     pthread_mutex_init(&s->lock, NULL);
@@ -138,11 +138,15 @@ sm_err sm_serve_start(sm_serve *s, sm_fault *fault)
     pthread_cond_init(&s->quiet, &attr);
     pthread_condattr_destroy(&attr);
     s->started = true;
+}
+
+sm_err sm_serve_clock(sm_serve *s, sm_fault *fault)
+{
     s->clocked = sm_thread_start(&s->clock, keep_time, s, "semel-clock");
     return s->clocked ? SM_OK : sm_fault_set(fault, SEMEL_E_NOMEM, "no thread can be started");
 }
 
-void sm_serve_stop(sm_serve *s)
+void sm_serve_fini(sm_serve *s)
 {
     if (!s->started)
         return;

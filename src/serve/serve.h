@@ -64,12 +64,14 @@ struct sm_serve {
     sm_timers timers;
     pthread_t clock;
     bool clocked;
+    atomic_size_t away;  /* attempts that a worker has, or that are parked */
     sm_attempt *leading; /* those that look after an effect */
 };
 
-/* The caller has filled in what comes before the lock. */
-sm_err sm_serve_start(sm_serve *s, sm_fault *fault);
-void sm_serve_stop(sm_serve *s); /* accepts one that was not started */
+/* The caller has filled in what comes first. Without a clock nothing has a deadline here. */
+void sm_serve_init(sm_serve *s);
+sm_err sm_serve_clock(sm_serve *s, sm_fault *fault);
+void sm_serve_fini(sm_serve *s); /* accepts a zeroed object */
 
 /* Nobody waits from now on: those who are parked get their answer. Waits until no attempt is left
  * or the time is up; true if none is. */
@@ -80,7 +82,7 @@ bool sm_serve_drain(sm_serve *s, int64_t deadline_ns);
 /* An attempt has ended. */
 void sm_serve_exit(sm_serve *s);
 
-/* Sets a deadline; INT64_MAX is none. The caller holds the lock. False when out of memory. */
+/* Sets a deadline, if there is a clock. The caller holds the lock. False when out of memory. */
 bool sm_serve_time(sm_serve *s, sm_timer *timer, int64_t until_ns);
 
 /* The time of an attempt's client is up. Called with the lock, and returns with it. */
