@@ -284,7 +284,8 @@ static void turn_away(gw_run *run)
 /* Whether others look after a doubt: in the background, or with a request that carries it, too. */
 static bool looked_after(const gw_run *run)
 {
-    return run->at.ask.upstream || run->at.ops->execute == NULL || (run->carries && !run->resent);
+    return run->at.ask.upstream || run->at.ops->execute == NULL ||
+           (run->carries && !run->resent && run->at.hold == SM_HOLDS_NOTHING);
 }
 
 static int64_t until(sm_attempt *at, const semel_answer *a)
