@@ -334,8 +334,11 @@ static void check_read(const check *k)
         return;
     if (given_here(k, SM_F_APPROVAL) && k->c->approval.on)
         sm_complain(k->l, place(k, SM_F_APPROVAL),
-                    "a read passes through without a record, so nobody can approve it; write "
-                    "class: write");
+                    k->c != &k->tool->contract
+                        ? "a variant reads, and a read passes without a record, so nobody can "
+                          "approve it; write approval: off in that variant"
+                        : "a read passes through without a record, so nobody can approve it; "
+                          "write class: write");
     static const sm_contract_field idle[] = {SM_F_KEY,      SM_F_WINDOW,      SM_F_RESULT_WINDOW,
                                              SM_F_LEASE,    SM_F_ON_HIT,      SM_F_FAILURES,
                                              SM_F_ON_DRIFT, SM_F_ON_IN_DOUBT, SM_F_ON_REPEAT,

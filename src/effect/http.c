@@ -259,6 +259,18 @@ static CURLM *multi_new(sm_http *h)
     return m;
 }
 
+/* Nothing was sent on a connection that was not clean; libcurl has closed it. */
+static bool begin_again(sm_http *h, sm_http_exchange *x)
+{
+    if (!x->stale)
+        return false;
+    x->stale = false;
+    x->fresh = true;
+    curl_multi_remove_handle(h->multi, x->carrier->easy);
+    sm_http_carrier_clear(x->carrier);
+    return sm_http_load(x) && curl_multi_add_handle(h->multi, x->carrier->easy) == CURLM_OK;
+}
+
 static void collect(sm_http *h)
 {
     CURLMsg *m;
@@ -267,7 +279,8 @@ static void collect(sm_http *h)
         void *x = NULL;
         CURLcode code = m->data.result;
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &x);
-        finish(h, x, code);
+        if (!begin_again(h, x))
+            finish(h, x, code);
     }
 }
 
@@ -393,6 +406,7 @@ static void release(sm_http *h)
         close(h->wake);
     pthread_mutex_destroy(&h->lock);
     sm_timers_fini(&h->timers);
+    free(h->sockets);
     free(h->ca_file);
     free(h);
 }

@@ -11,13 +11,18 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "core/wire.h"
 #include "effect/http_engine.h"
 
 static int on_request(void *context, char *peer, char *self, int peer_port, int self_port)
 {
-    (void)peer, (void)self, (void)peer_port, (void)self_port;
+    (void)peer, (void)self;
     sm_http_exchange *x = context;
-    if (x->write && x->requests > 0)
+    long connects = 0;
+    curl_easy_getinfo(x->carrier->easy, CURLINFO_NUM_CONNECTS, &connects);
+    x->stale =
+        connects == 0 && x->requests == 0 && sm_http_socket_stale(x->http, self_port, peer_port);
+    if (x->stale || (x->write && x->requests > 0))
         return CURL_PREREQFUNC_ABORT;
     x->requests++;
     return CURL_PREREQFUNC_OK;
@@ -104,6 +109,20 @@ static int status_of(sm_str line)
     return status;
 }
 
+/* Whether an answer that has no body by its nature announces one. A server that means it sends the
+ * body, too, and it may still be on its way when the connection is used again. */
+static bool announces_body(const sm_http_exchange *x)
+{
+    const carrier *c = x->carrier;
+    const sm_http_field *f = (const sm_http_field *)(const void *)c->fields.p;
+    bool announces = false;
+    for (size_t i = 0; i < c->fields.len / sizeof *f; i++)
+        announces =
+            announces || sm_header_is(f[i].name, SM_STR("Transfer-Encoding")) ||
+            (sm_header_is(f[i].name, SM_STR("Content-Length")) && !sm_str_is(f[i].value, "0"));
+    return announces && (x->status == 204 || x->status == 304 || strcmp(x->method, "HEAD") == 0);
+}
+
 /* The blank line. Answers that only announce another one do not count. */
 static bool end_head(sm_http_exchange *x)
 {
@@ -112,6 +131,8 @@ static bool end_head(sm_http_exchange *x)
     if (!gather_fields(x->carrier))
         return false;
     x->head_whole = true;
+    if (announces_body(x))
+        curl_easy_setopt(x->carrier->easy, CURLOPT_FORBID_REUSE, 1L);
     if (x->trickle && x->callbacks.head != NULL) {
         sm_http_result head = {0};
         describe_head(x, &head);
@@ -194,6 +215,10 @@ static CURLcode set_always(CURL *easy, const sm_http *h, char *detail)
     SET(CURLOPT_SHARE, h->share);
     /* Ending an exchange must not wait for its name lookup: everybody else would wait too. */
     SET(CURLOPT_QUICK_EXIT, 1L);
+    SET(CURLOPT_OPENSOCKETFUNCTION, sm_http_socket_open);
+    SET(CURLOPT_OPENSOCKETDATA, h);
+    SET(CURLOPT_CLOSESOCKETFUNCTION, sm_http_socket_close);
+    SET(CURLOPT_CLOSESOCKETDATA, h);
     SET(CURLOPT_PREREQFUNCTION, on_request);
     SET(CURLOPT_HEADERFUNCTION, on_head);
     SET(CURLOPT_WRITEFUNCTION, on_body);
@@ -270,6 +295,8 @@ bool sm_http_load(sm_http_exchange *x)
     SET(CURLOPT_HTTPHEADER, x->headers);
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long)connect_ms);
     SET(CURLOPT_MAXAGE_CONN, (long)(x->write ? SM_HTTP_IDLE_WRITE_S : SM_HTTP_IDLE_S));
+    SET(CURLOPT_FRESH_CONNECT, (long)x->fresh);
+    SET(CURLOPT_FORBID_REUSE, 0L);
     SET(CURLOPT_PREREQDATA, x);
     SET(CURLOPT_HEADERDATA, x);
     SET(CURLOPT_WRITEDATA, x);

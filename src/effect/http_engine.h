@@ -4,6 +4,7 @@
  *     http.c          the thread: what others ask of it, sockets, time, the end of an exchange
  *     http_request.c  a request that is checked and copied
  *     http_easy.c     an exchange as libcurl carries it out, and what its callbacks note
+ *     http_socket.c   the sockets of connections, and whether one is clean
  *
  * An exchange is owned by the client from sm_http_send on, and freed when `done` has returned.
  *
@@ -52,6 +53,11 @@ typedef struct head_mark {
     size_t name, name_length, value, value_length;
 } head_mark;
 
+/* A socket of a connection; the ports are 0 until they are looked at. */
+typedef struct sm_http_socket {
+    int fd, self_port, peer_port;
+} sm_http_socket;
+
 /* What others ask of an exchange. */
 enum { ASK_START = 1, ASK_RESUME = 2, ASK_CANCEL = 4 };
 
@@ -73,6 +79,8 @@ struct sm_http_exchange {
     unsigned requests; /* begun on a connection; any: bytes may have left */
     int status;
     bool head_whole, cut, paused, timed_out;
+    bool stale;         /* the connection was not clean: nothing was sent on it */
+    bool fresh;         /* so it gets one of its own */
     const char *failed; /* why we ended it ourselves */
 
     /* The request; texts are behind this structure. */
@@ -104,6 +112,8 @@ struct sm_http {
     sm_http_exchange *all;
     carrier *spare;
     size_t spares;
+    sm_http_socket *sockets;
+    size_t socket_count, socket_room;
 };
 
 /* http_request.c: a copy, with all that can be wrong with a request checked. */
@@ -116,6 +126,13 @@ void sm_http_carrier_clear(carrier *c);
 
 /* Readies the carrier for the exchange. False: out of memory. */
 bool sm_http_load(sm_http_exchange *x);
+
+/* http_socket.c: for libcurl; and whether the connection with these ports has bytes in it that
+ * belong to no answer, or has ended. */
+curl_socket_t sm_http_socket_open(void *context, curlsocktype purpose,
+                                  struct curl_sockaddr *address);
+int sm_http_socket_close(void *context, curl_socket_t fd);
+bool sm_http_socket_stale(sm_http *h, int self_port, int peer_port);
 
 /* What is known at the end. `code` is libcurl's word; the texts live in the carrier. */
 void sm_http_conclude(sm_http_exchange *x, CURLcode code, sm_http_result *out);

@@ -204,6 +204,13 @@ static sm_str shown_token(const gw_inner *q)
     return (sm_str){a.p + at, a.n - at};
 }
 
+/* Whether a token of ours is where it would be sent to the API. */
+static bool shows_token_to_api(const gw_inner *q)
+{
+    sm_str a = q->authorization, prefix = SM_STR("Bearer " GW_TOKEN_PREFIX);
+    return q->r.api != NULL && a.n > prefix.n && strncasecmp(a.p, prefix.p, prefix.n) == 0;
+}
+
 /* "agent or admin": who may go where others may not. */
 static void role_names(unsigned roles, char out[80])
 {
@@ -233,6 +240,13 @@ static bool check_token(gw_inner *q)
     gw_request *r = &q->r;
     if ((q->route->flags & GW_OPEN) != 0)
         return true;
+    if (shows_token_to_api(q)) {
+        gw_problem(
+            r, 400, "BAD_ARGUMENTS",
+            "Send the gateway's token as `Semel-Token: TOKEN`. Authorization is the API's here.",
+            "Authorization has a token of the gateway, and would be sent to the API.");
+        return false;
+    }
     if (is_known_client(q)) {
         take_client(&r->who, &r->api->client);
         return true;
@@ -241,13 +255,16 @@ static bool check_token(gw_inner *q)
     if (token.n == 0 || !gw_tokens_check(r->g->tokens, token, sm_clock_ms(), &r->who)) {
         memset(&r->who, 0, sizeof r->who);
         gw_set(r, "WWW-Authenticate", r->api != NULL ? SM_STR("Semel-Token") : SM_STR("Bearer"));
-        gw_problem(r, 401, "UNAUTHENTICATED",
-                   r->api != NULL
-                       ? "Send `Semel-Token: TOKEN`; `semel token create` makes a token. "
-                         "Authorization is the API's here."
-                       : "Send `Authorization: Bearer TOKEN`; `semel token create` makes a token.",
-                   token.p == NULL ? "no token was shown"
-                                   : "this token is not, or no longer, one that is known here");
+        gw_problem(
+            r, 401, "UNAUTHENTICATED",
+            r->api != NULL ? "Send `Semel-Token: TOKEN`; `semel token create` makes a token. "
+                             "Authorization is the API's here."
+            : r->proxied
+                ? "Send `Authorization: Bearer TOKEN`, or `Semel-Token: TOKEN` if Authorization "
+                  "is the API's; `semel token create` makes a token."
+                : "Send `Authorization: Bearer TOKEN`; `semel token create` makes a token.",
+            token.p == NULL ? "no token was shown"
+                            : "this token is not, or no longer, one that is known here");
         return false;
     }
     if ((q->route->roles & r->who.role) == 0) {

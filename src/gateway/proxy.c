@@ -325,7 +325,8 @@ void gw_on_proxy(gw_request *r)
     } else if ((path.n > 0 && path.p[0] != '/') || !sm_path_stays(path) || sm_path_deceives(path) ||
                (r->query.p != NULL && !sound_query(r->query))) {
         gw_problem(r, 400, "BAD_ARGUMENTS",
-                   "Percent-encode what is not plain, and leave out \".\" and \"..\" segments.",
+                   "Percent-encode what is not plain, write letters and digits as they are, and "
+                   "leave out \".\" and \"..\" segments.",
                    "The path or query cannot be passed on as it is.");
     } else if (is_method(r, safe)) {
         pass(r, api, path, false);

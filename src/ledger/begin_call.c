@@ -110,9 +110,12 @@ static bool find_header(void *context, sm_str pointer, const sm_json *a, const s
             continue;
         if (pointer.n == part.n && all->type == SM_JSON_OBJECT && all->len > 0)
             search->found = sm_json_text(all + 1); /* one of the two has none of them */
-        else if (pointer.n > part.n && pointer.p[part.n] == '/')
-            search->found = sm_arena_text(search->arena,
-                                          (sm_str){pointer.p + part.n + 1, pointer.n - part.n - 1});
+        else if (pointer.n > part.n && pointer.p[part.n] == '/') {
+            sm_str name = {pointer.p + part.n + 1, pointer.n - part.n - 1};
+            const char *item = memchr(name.p, '/', name.n); /* one of several values */
+            name.n = item == NULL ? name.n : (size_t)(item - name.p);
+            search->found = sm_arena_text(search->arena, name);
+        }
     }
     return search->found.p == NULL;
 }
@@ -163,6 +166,12 @@ sm_err sm_begun_compare(sm_begun *b, sm_drift *out)
         b->a->message = sm_arena_printf(
             &w->call, "This key belongs to a call of another tool, %.*s.", SM_FMT(w->cur.tool));
         return SM_OK;
+    }
+    if (!same_variant && memcmp(&print.hash, &w->cur.fingerprint, sizeof print.hash) == 0) {
+        b->a->message = SM_STR("The contract has changed since this call was made: another variant "
+                               "applies to it now.");
+        b->a->corrective_action =
+            SM_STR("An operator can cancel or forget the effect; then the call may be made again.");
     }
     if (w->cur.args.p == NULL)
         return SM_OK; /* nothing is left to compare with */

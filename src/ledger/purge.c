@@ -10,7 +10,10 @@
 #include "ledger/resource.h"
 #include "ledger/seal.h"
 
-#define PAGE        1000u
+#define PAGE 1000u
+/* A store may look in several places one after another, and find nothing in many of them. */
+#define IDLE_ROUNDS_MAX 2000u
+
 #define PURGE_BATCH 200u /* records in one transaction: a few milliseconds */
 
 /* Whom a purge tells how far it is, and asks whether to go on. */
@@ -168,9 +171,16 @@ static sm_err purge_to(semel *s, uint64_t events_to, const purge_progress *p, bo
 {
     int64_t notes_before = sm_now(s) - s->o.audit_retention_ms;
     sm_err e = SM_OK;
+    unsigned idle = 0; /* rounds in a row that removed nothing */
     for (bool left = true; left && e == SM_OK && !*enough;) {
+        uint64_t before = *p->done;
         e = s->ops->purge(s->store, PURGE_BATCH, events_to, notes_before, p->done, &left, fault);
         *enough = p->fn != NULL && !p->fn(p->context, *p->done, 0);
+        idle = *p->done == before ? idle + 1 : 0;
+        if (e == SM_OK && left && idle > IDLE_ROUNDS_MAX)
+            e = sm_fault_set(fault, SEMEL_E_CORRUPT,
+                             "the ledger lists something to remove that is not there; `semel audit "
+                             "verify` tells more");
     }
     return e;
 }

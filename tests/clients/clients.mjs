@@ -4,8 +4,8 @@
 
 import { Gateway } from '../gateway/harness.mjs';
 import { Place, assert } from '../mcp/harness.mjs';
-import { later, run, sleep, test } from '../gateway/tap.mjs';
-import { childOf, counts, goServer, kinds, otherGoServer, start } from './harness.mjs';
+import { eventually, later, run, sleep, test } from '../gateway/tap.mjs';
+import { childOf, counts, goServer, isAlive, kinds, otherGoServer, start } from './harness.mjs';
 import { spawn } from 'node:child_process';
 
 const contract = {
@@ -255,16 +255,23 @@ async function leavesCleanly(via) {
 }
 
 // A client that ends the proxy's whole process group, as mcp 1.x does when it has waited for too long.
+// The proxy gives the call 1.5 s to end. A machine that is too busy to end it by then shows nothing, and is asked again.
 async function groupIsEnded(signal) {
-    const args = { to: `ended-by-${signal}`, ms: 700 };
-    const client = await (await start('mcp1')).open(await targets.stdio());
-    const call = client.call('pay', args);
-    await counts.begun(`pay ${args.to}`);
-    process.kill(-childOf(client.pid, 'semel'), signal);
-    await call;
-    const successor = await (await start('mcp1')).open(await targets.stdio());
-    assert.match(await successor.call('pay', args), done('pay', args.to));
-    assert.equal(counts.of(`pay ${args.to}`), 1);
+    for (let n = 0; ; n++) {
+        const args = { to: `ended-by-${signal}-${n}`, ms: 300 };
+        const client = await (await start('mcp1')).open(await targets.stdio());
+        const call = client.call('pay', args).catch(() => null); // mcp 1.x waits for ever for a server that is gone
+        await counts.begun(`pay ${args.to}`);
+        const proxy = childOf(client.pid, 'semel');
+        const killed = Date.now();
+        process.kill(-proxy, signal);
+        await Promise.race([call, eventually('the proxy has ended', () => !isAlive(proxy))]);
+        if (Date.now() - killed > 1200) continue;
+        const successor = await (await start('mcp1')).open(await targets.stdio());
+        assert.match(await successor.call('pay', args), done('pay', args.to));
+        assert.equal(counts.of(`pay ${args.to}`), 1);
+        return;
+    }
 }
 
 // So many at a time; what only waits (the last story) does not count.

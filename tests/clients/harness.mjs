@@ -165,6 +165,15 @@ export async function start(kind) {
     return client;
 }
 
+// Whether a process runs: one that has ended, and was not waited for, does not.
+export function isAlive(pid) {
+    try {
+        return !/^\d+ \(.*\) Z/.test(fs.readFileSync(`/proc/${pid}/stat`, 'utf8'));
+    } catch {
+        return false;
+    }
+}
+
 // The child of a process whose command has this word.
 export function childOf(pid, word) {
     const threads = fs.readdirSync(`/proc/${pid}/task`);

@@ -67,7 +67,13 @@ test('the same call by the address and by /proxy/ is one action, unless the API 
 test('an address needs Semel-Token, and Authorization is the API\'s there', async () => {
     const ours = { 'semel-token': gw.texts.agent };
     const seen = up.seen.length;
-    for (const headers of [{}, { authorization: `Bearer ${gw.texts.agent}` }, { 'semel-token': 'x' },
+    // The API must not get a token of ours, whoever needs one.
+    for (const client of [token, shop])
+        for (const more of [{}, ours]) {
+            const answer = await client.post('/orders', order(), { headers: { authorization: `Bearer ${gw.texts.agent}`, ...more } });
+            assertProblem(answer, 400, 'BAD_ARGUMENTS', /would be sent to the API/);
+        }
+    for (const headers of [{}, { 'semel-token': 'x' },
         { 'semel-token': gw.texts.agent.slice(0, -1) }, { 'semel-token': gw.texts.approver }]) {
         const answer = await token.post('/orders', order(), { headers });
         assert.ok([401, 403].includes(answer.status), answer.text);

@@ -1,10 +1,11 @@
 // /proxy/NAME/...: an API behind the ledger. Unsafe methods run once, safe ones pass.
 
 import http from 'node:http';
+import net from 'node:net';
 import { Client, Raw, bytesOf } from './client.mjs';
 import { Gateway, assert, assertProblem, freePort } from './harness.mjs';
 import { newOrder } from './shop.mjs';
-import { eventually, run, sleep, test } from './tap.mjs';
+import { eventually, later, run, sleep, test } from './tap.mjs';
 import { Upstream, reply } from './upstream.mjs';
 
 const up = await Upstream.start();
@@ -430,6 +431,54 @@ test('a preflight for a listed page is answered here, another OPTIONS passes', a
     assert.equal(up.seen.length, before + 1);
     const got = await gw.agent.get('/proxy/api/headers', { headers: { origin } });
     assert.equal(got.headers['access-control-allow-origin'], origin, 'ours, and not the upstream\'s beside it');
+});
+
+// An API that sends bytes which belong to no answer: they look like one.
+async function stray() {
+    const sent = { more: 0 };
+    const evil = 'HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL';
+    const kinds = {
+        none: (socket) => { socket.write(`HTTP/1.1 204 No Content\r\nContent-Length: ${evil.length}\r\n\r\n`); socket.write(evil); },
+        more: (socket) => { socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'); setImmediate(() => socket.write(evil, () => sent.more++)); },
+        HEAD: (socket) => { socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${evil.length}\r\n\r\n`); setImmediate(() => socket.write(evil)); },
+        good: (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood'),
+    };
+    const server = net.createServer((socket) => {
+        let text = '';
+        socket.setNoDelay(true); // what is sent is there
+        socket.on('error', () => {});
+        socket.on('data', (piece) => {
+            text += piece;
+            for (let end = text.indexOf('\r\n\r\n'); end >= 0; end = text.indexOf('\r\n\r\n')) {
+                const head = text.slice(0, end);
+                const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
+                if (text.length < end + 4 + length) return;
+                text = text.slice(end + 4 + length);
+                const kind = head.startsWith('HEAD') ? 'HEAD' : head.split(' ')[1].split('/')[1];
+                kinds[kind](socket);
+            }
+        });
+    });
+    await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+    later(() => new Promise((resolve) => server.close(resolve)));
+    return { port: server.address().port, sent };
+}
+
+test('bytes that an API sends beyond its answer never become the answer of another request', async () => {
+    const { port, sent } = await stray();
+    const other = await Gateway.start({ config: { proxies: { raw: { url: `http://127.0.0.1:${port}` } } } });
+    for (let n = 0; n < 10; n++)
+        for (const [method, kind] of [['POST', 'none'], ['POST', 'more'], ['HEAD', 'good'], ['GET', 'none']]) {
+            const headers = { 'semel-scope': 'shop/1' };
+            await other.agent.request(method, `/proxy/raw/${kind}/${n}`, method === 'POST' ? { n } : undefined, { headers });
+            if (kind === 'more') await eventually('the bytes are there', () => sent.more === n + 1);
+            for (let again = 0; again < 2; again++) {
+                const answer = await other.agent.post(`/proxy/raw/good/${method}${kind}`, { n }, { headers });
+                assert.equal(answer.status, 200, answer.text);
+                assert.equal(answer.text, 'good', `${method} ${kind} ${n} ${again}`);
+            }
+        }
+    await other.stop();
 });
 
 await run();
