@@ -190,7 +190,7 @@ static bool on_recorded(sm_attempt *at, semel_answer *a)
 /* Whether the ledger was asked in this turn, or gave a claim. */
 static bool has_asked(const sm_attempt *at)
 {
-    switch (at->stage) {
+    switch (sm_attempt_stage(at)) {
     case SM_AT_RECORDING: return at->told_by_ledger;
     case SM_AT_LOOKING: return at->next == SM_NEXT_SEND;
     case SM_AT_FINDING: return at->next == SM_NEXT_ASK;

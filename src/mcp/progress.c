@@ -74,7 +74,7 @@ static sm_str waits_for(mcp_call *call, char room[128])
     const semel_answer *a = &call->a;
     if (call->phase == MCP_LISTING)
         return SM_STR("Waiting for the server to list its tools.");
-    switch (call->at.stage) {
+    switch (sm_attempt_stage(&call->at)) {
     case SM_AT_EXECUTING: return (sm_str){0};
     case SM_AT_DOOR: return SM_STR("Waiting for the user to approve this call.");
     case SM_AT_PROBING: return SM_STR("Asking the server what became of an earlier attempt.");

@@ -13,7 +13,7 @@ const char *sm_attempt_flaw(const sm_attempt *at)
         return "what has run has an end, and nothing else does";
     if (at->hold != SM_HOLDS_NOTHING && !at->ask.ran)
         return "the ledger would begin it again";
-    switch (at->stage) {
+    switch (sm_attempt_stage(at)) {
     case SM_AT_REST: return at->hold != SM_HOLDS_NOTHING ? "it holds something at rest" : NULL;
     case SM_AT_EXECUTING: return !held ? "it executes without a permission" : NULL;
     case SM_AT_RECORDING: return at->hold == SM_HOLDS_NOTHING ? "there is nothing to record" : NULL;
@@ -198,7 +198,7 @@ static void turn(sm_job *job, semel_answer *a)
 {
     sm_attempt *at = (sm_attempt *)(void *)((char *)job - offsetof(sm_attempt, job));
     void (*before)(sm_attempt *, semel_answer *) = at->before;
-    switch (at->stage) {
+    switch (sm_attempt_stage(at)) {
     case SM_AT_ASKING:
         at->before = NULL;
         if (before != NULL)
@@ -263,7 +263,7 @@ void sm_attempt_go_on(sm_attempt *at, semel_answer *a)
 {
     assert(sm_attempt_flaw(at) == NULL);
     atomic_fetch_sub(&at->serve->away, 1);
-    switch (at->stage) {
+    switch (sm_attempt_stage(at)) {
     case SM_AT_ASKING: decide(at, a); break;
     case SM_AT_RECORDING:
         if (at->told_by_ledger)

@@ -174,6 +174,11 @@ struct sm_attempt {
     bool tends; /* it began with looking after an effect, and has no call of its own yet */
 };
 
+static inline sm_stage sm_attempt_stage(const sm_attempt *at)
+{
+    return atomic_load(&((sm_attempt *)(uintptr_t)at)->stage);
+}
+
 /* What is wrong with its state, or NULL: asserted at every step. */
 const char *sm_attempt_flaw(const sm_attempt *at);
 
