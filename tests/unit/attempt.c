@@ -745,7 +745,7 @@ static void others(void)
     } else if (t->state == FREE && t->applied == 0 && !t->may && chance(20)) {
         change(t, chance(50) ? RUNS : ASKS);
         t->holder = NULL;
-    } else if (t->state == DONE && chance(30)) { /* its window is over: it is another one */
+    } else if (t->state == DONE && chance(80)) { /* its window is over: it is another one */
         *t = (thing){.bell = t->bell, .leaders = t->leaders};
         change(t, FREE);
     }
@@ -788,7 +788,7 @@ static void happen(unsigned what)
         leave_door(t);
     else if (what < 87 && (t = some_trial(has_client)) != NULL)
         hang_up(t);
-    else if (what < 94)
+    else if (what < 90)
         pass_time();
     else
         others();
