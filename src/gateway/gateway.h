@@ -4,8 +4,8 @@
  *     server.c    connections, limits, TLS; request.c: requests and replies; route.c: who may go
  *                 where
  *     call.c      POST /v1/call; proxy.c: /proxy/NAME/...; both make runs (run.h)
- *     run.c       a call that the gateway executes, from asking to answering; park.c: those who
- *                 wait
+ *     run.c       a call that the gateway executes: what it does for the machine of attempts
+ *                 (serve/attempt.h)
  *     remedy.c    effects in doubt, and approved ones whose caller does not come back
  *     api_*.c     everything else under /v1; stream.c: server-sent events
  *
