@@ -150,8 +150,8 @@ static void record(sm_attempt *at, semel_answer *a)
         at->ended = SM_ENDED_UNRECORDED;
     }
     at->hold = SM_HAS_RUN;
-    at->told_by_ledger =
-        at->ops->recorded != NULL ? at->ops->recorded(at, a) : at->ended == SM_ENDED_OPEN;
+    bool tells = at->ops->recorded != NULL ? at->ops->recorded(at, a) : at->ended == SM_ENDED_OPEN;
+    at->told_by_ledger = tells && !at->tends; /* which has nothing to ask with */
     if (at->told_by_ledger)
         ask(at, a);
 }

@@ -191,6 +191,7 @@ static void change(thing *t, thing_state state)
 static uint64_t sim_heard(sm_serve *s, uint64_t id)
 {
     (void)s;
+    CHECK(id >= 1 && id <= THINGS);
     return planted == NO_BELL_HEARD_BEFORE_ASKING ? UINT64_MAX : things[id - 1].bell;
 }
 
