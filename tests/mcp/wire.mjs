@@ -247,7 +247,7 @@ for (const [name, { ttl, pause }] of Object.entries(standstills)) {
         const most = peak(client.pid);
         process.kill(pid, 'SIGCONT');
         for (const answer of await Promise.all(answers)) assertDone(answer);
-        assert.ok(most < 100, `${most} MB`);
+        assert.ok(most < 140, `${most} MB`); // all of them together have 150 MB, and would take more
         await client.close();
     }, { limitMs: 60_000 });
 }
