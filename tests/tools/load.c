@@ -117,17 +117,18 @@ static void commit(worker *w)
     printf("acknowledged %u %" PRIx64 "\n", w->key, hash_bytes(value));
 }
 
-/* We hold the key alone and have not done it. */
+/* We hold the key alone and have not done it. The ledger takes back what it knows to be lost, and
+ * may have done so in the meantime: then there is nothing to resolve. */
 static void resolve(worker *w)
 {
     char effect[64];
     int n = snprintf(effect, sizeof effect, "%.*s", FMT(w->a->effect));
     semel_err e = semel_resolve(ledger, (semel_str){effect, (size_t)n}, SEMEL_RESOLVE_NOT_APPLIED,
                                 NULL, TEXT("its claim was lost"), (semel_str){0}, w->a);
-    if (e != SEMEL_OK || w->a->verdict != SEMEL_DONE)
-        refused(w, "resolve");
-    else
+    if (e == SEMEL_OK && w->a->verdict == SEMEL_DONE)
         printf("resolved %u\n", w->key);
+    else if (w->a->code != SEMEL_C_ILLEGAL_STATE)
+        refused(w, "resolve");
 }
 
 static void run_effect(worker *w)
