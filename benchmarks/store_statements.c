@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "calls.h"
-#include "store/postgres_sql.h"
+#include "store/postgres/sql.h"
 
 #define NOW   "(" SM_PG_NOW ")"
 #define HASH  "sha256('x')" /* folded when the statement is planned */

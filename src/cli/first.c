@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/config.h"
-#include "cli/service.h"
 #include "gateway/demo.h"
+#include "gateway/service.h"
 #include "gateway/tokens.h"
 
 /* ---- the screen ------------------------------------------------------------------------------*/

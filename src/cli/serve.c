@@ -12,7 +12,7 @@
 #include "cli/config.h"
 #include "cli/ledger.h"
 #include "cli/serve_check.h"
-#include "cli/service.h"
+#include "gateway/service.h"
 
 #define LISTEN_MAX 8
 

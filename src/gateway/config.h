@@ -55,7 +55,7 @@ typedef struct gw_client {
 typedef enum gw_client_key { GW_KEY_HONOUR, GW_KEY_IGNORE } gw_client_key;
 
 /* One API behind /proxy/NAME/. Its unsafe calls are calls of the tool proxy.NAME, with the
- * arguments that proxy_args.c makes. */
+ * arguments that proxy/args.c makes. */
 typedef struct gw_upstream_api {
     sm_str name;
     sm_str url; /* the base: scheme, host, and a path without a slash at its end */
@@ -71,7 +71,7 @@ typedef struct gw_upstream_api {
     int preset;                                /* of gw_preset_names; 0: none */
     sm_contracts *contracts;                   /* the preset's, for its tool; NULL: none */
     int client_key;                            /* gw_client_key */
-    gw_texts identity_headers, ignore_headers; /* beside those that proxy_args.c knows */
+    gw_texts identity_headers, ignore_headers; /* beside those that proxy/args.c knows */
     bool mcp; /* an MCP server: of its clients' headers only the protocol's are passed on */
     gw_place place;
 } gw_upstream_api;
@@ -190,11 +190,11 @@ typedef void gw_tell_fn(void *context, const sm_fault *fault);
 
 /* Looks at the files that a configuration names, but for the tokens: that each can be read, and
  * that those for TLS are a certificate and its key. What is wrong is told, each with its place;
- * returns which they were, as bits 1 << gw_named. (config_files.c) */
+ * returns which they were, as bits 1 << gw_named. (config/files.c) */
 unsigned gw_config_files(const gw_config *c, gw_tell_fn *tell, void *context);
 
 /* Looks for the commands of MCP servers and the directories that they start in, as starting them
- * would. Tells each server that could not be started; returns how many. (config_files.c) */
+ * would. Tells each server that could not be started; returns how many. (config/files.c) */
 unsigned gw_config_commands(const gw_config *c, gw_tell_fn *tell, void *context);
 
 /* The ledger's URL with its variables put in; a NUL ends it. It may hold a password: wipe it. */
@@ -220,7 +220,7 @@ extern const sm_group gw_config_group;
 gw_place gw_place_of(sm_loader *l, const char *name, const sm_json *value);
 void gw_read_path(sm_loader *l, const sm_json *value, void *out);    /* sm_str */
 void gw_read_listen(sm_loader *l, const sm_json *value, void *out);  /* gw_listens */
-void gw_read_proxies(sm_loader *l, const sm_json *value, void *out); /* gw_apis; config_behind.c */
-void gw_read_mcp(sm_loader *l, const sm_json *value, void *out);     /* gw_mcps; config_behind.c */
+void gw_read_proxies(sm_loader *l, const sm_json *value, void *out); /* gw_apis; config/behind.c */
+void gw_read_mcp(sm_loader *l, const sm_json *value, void *out);     /* gw_mcps; config/behind.c */
 
 #endif

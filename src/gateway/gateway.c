@@ -19,10 +19,10 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "core/report.h"
-#include "gateway/metrics.h"
-#include "gateway/pass.h"
-#include "gateway/run.h"
-#include "gateway/server.h"
+#include "gateway/http/server.h"
+#include "gateway/proxy/pass.h"
+#include "gateway/run/run.h"
+#include "gateway/telemetry/metrics.h"
 #include "ledger/service.h"
 
 #define WORKERS_MAX   64u

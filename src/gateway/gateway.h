@@ -17,14 +17,14 @@
 #ifndef SM_GATEWAY_GATEWAY_H
 #define SM_GATEWAY_GATEWAY_H
 
-#include "effect/http.h"
 #include "gateway/config.h"
+#include "gateway/http/request.h"
 #include "gateway/log.h"
-#include "gateway/request.h"
 #include "gateway/tokens.h"
 #include "semel/semel.h"
 #include "serve/pool.h"
 #include "serve/waits.h"
+#include "upstream/http.h"
 
 typedef struct gw_server gw_server;   /* server.c */
 typedef struct gw_metrics gw_metrics; /* metrics.c */
@@ -134,19 +134,19 @@ bool gw_route_proxied(sm_str path);
 
 void gw_on_call(gw_request *r);  /* call.c */
 void gw_on_proxy(gw_request *r); /* proxy.c */
-void gw_on_mcp(gw_request *r);   /* mcp_channel.c */
+void gw_on_mcp(gw_request *r);   /* mcp/channel.c */
 
-void gw_on_begin(gw_request *r); /* api_claims.c */
+void gw_on_begin(gw_request *r); /* api/claims.c */
 void gw_on_commit(gw_request *r);
 void gw_on_renew(gw_request *r);
 
-void gw_on_effects(gw_request *r); /* api_effects.c */
+void gw_on_effects(gw_request *r); /* api/effects.c */
 void gw_on_effect(gw_request *r);
 void gw_on_events(gw_request *r);
 void gw_on_approvals(gw_request *r);
 void gw_on_tools(gw_request *r);
 
-void gw_on_approve(gw_request *r); /* api_people.c */
+void gw_on_approve(gw_request *r); /* api/people.c */
 void gw_on_deny(gw_request *r);
 void gw_on_cancel(gw_request *r);
 void gw_on_resolve(gw_request *r);
@@ -154,7 +154,7 @@ void gw_on_forget(gw_request *r);
 
 void gw_on_stream(gw_request *r);  /* stream.c */
 void gw_on_metrics(gw_request *r); /* metrics.c */
-void gw_on_health(gw_request *r);  /* api_health.c */
+void gw_on_health(gw_request *r);  /* api/health.c */
 void gw_on_ready(gw_request *r);
 void gw_on_openapi(gw_request *r);
 

@@ -4,7 +4,7 @@
  * A token's text is semel_ID_SECRET: eight characters that name it and 43 that prove it. The file
  * has for each its id, a name, a role, a scope prefix, the SHA-256 of the text, when it was made
  * and when it ends. The file is not enough to make a token from it. It also has a random key that
- * proves which token an MCP session belongs to (mcp_owner.c).
+ * proves which token an MCP session belongs to (mcp/owner.c).
  *
  * The file is written whole, under a lock and by renaming, so that a reader sees all of an old one
  * or all of a new one. A running gateway notices a change within a second. A file that is not there

@@ -8,7 +8,7 @@
 #include "core/contract.h"
 #include "core/handle.h"
 #include "core/transition.h"
-#include "ledger/ledger.h"
+#include "ledger/work/ledger.h"
 #include "semel/semel.h"
 
 /*

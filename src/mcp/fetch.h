@@ -11,8 +11,8 @@
 #ifndef SM_MCP_FETCH_H
 #define SM_MCP_FETCH_H
 
-#include "effect/http.h"
 #include "mcp/loop.h"
+#include "upstream/http.h"
 
 #define MCP_BETWEEN_MAX ((size_t)128 << 10) /* bytes between the threads, for each exchange */
 

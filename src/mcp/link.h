@@ -11,11 +11,11 @@
 #include <signal.h>
 #include <stdint.h>
 
-#include "effect/http.h"
-#include "mcp/lines.h"
 #include "mcp/loop.h"
-#include "mcp/message.h"
 #include "mcp/tools.h"
+#include "mcp/wire/lines.h"
+#include "mcp/wire/message.h"
+#include "upstream/http.h"
 
 typedef struct mcp_link mcp_link;
 
@@ -190,7 +190,7 @@ sm_err mcp_remote_open(mcp_loop *loop, const mcp_remote_options *o, const mcp_li
 /* The headers for a request of ours that stands beside a client's, made of the client's own:
  * without what these repeat of their request, and with what ours has to repeat of itself. None if
  * the client has sent none. Copied into the arena. `tool`: the one that is called, NULL if nothing
- * is known of it. False when out of memory or over a bound (remote_headers.c). */
+ * is known of it. False when out of memory or over a bound (link/headers.c). */
 bool mcp_headers_beside(sm_arena *a, const mcp_way *way, const char *method, sm_str params,
                         const mcp_tool *tool, const sm_http_field **out, size_t *n);
 

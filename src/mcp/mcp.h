@@ -15,8 +15,8 @@
  *     session.c      life; from_client.c, from_server.c: what comes from both sides
  *     requests.c     what is not answered yet; order.c: who is next; shared.c: clients that share
  *                    a link
- *     call.c         one call of a tool: asking, waiting, recording; call_make.c: what is asked,
- *                    call_send.c: executing, call_answer.c and verdict.c: answers,
+ *     call.c         one call of a tool: asking, waiting, recording; call/make.c: what is asked,
+ *                    call/send.c: executing, call/answer.c and verdict.c: answers,
  *                    remedy.c: settling a doubt
  *     progress.c     what clients hear while a call waits or runs
  *     told.c         which answers the client has taken, to tell a repeat from a retry

@@ -8,8 +8,8 @@
 #ifndef SM_MCP_PARAM_HEADERS_H
 #define SM_MCP_PARAM_HEADERS_H
 
-#include "effect/http.h"
 #include "mcp/tools.h"
+#include "upstream/http.h"
 
 #define MCP_PARAM_PREFIX  "Mcp-Param-"
 #define MCP_PARAM_MAX     64u   /* bytes of a name behind that */

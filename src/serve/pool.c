@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "ledger/work.h"
+#include "ledger/work/work.h"
 
 #define IDLE_MS 10000
 

@@ -8,7 +8,7 @@
 #include "fuzz.h"
 
 #include "core/request.h"
-#include "gateway/form.h"
+#include "gateway/proxy/form.h"
 
 #define ROOM ((size_t)1 << 20)
 

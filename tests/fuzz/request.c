@@ -10,9 +10,9 @@
 
 #include <strings.h>
 
-#include "gateway/body.h"
-#include "gateway/server.h"
-#include "gateway/trace.h"
+#include "gateway/api/body.h"
+#include "gateway/http/server.h"
+#include "gateway/telemetry/trace.h"
 
 #define WAIT_MAX 300000
 

@@ -63,7 +63,7 @@ async function ask(who, method, target, body, status, options) {
 }
 
 test('every route is in the document, and nothing else is', () => {
-    const source = fs.readFileSync(path.join(root, 'src/gateway/route.c'), 'utf8');
+    const source = fs.readFileSync(path.join(root, 'src/gateway/http/route.c'), 'utf8');
     const routes = [...source.matchAll(/\{GW_([A-Z]+), "([^"]+)", ([\w| ]+), ([\w| ]+), gw_on_/g)];
     assert.ok(routes.length > 15);
     const listed = new Set();

@@ -4,7 +4,7 @@
  */
 #include "server.h"
 
-#include "store/redis.h"
+#include "store/redis/redis.h"
 
 /* ---- ledgers behind a proxy ------------------------------------------------------------------*/
 

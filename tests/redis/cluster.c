@@ -1,7 +1,7 @@
 /* A real cluster: slots that move while they are written to, and scripts on every node. */
 #include "server.h"
 
-#include "store/redis.h"
+#include "store/redis/redis.h"
 
 static int setup(void **state)
 {

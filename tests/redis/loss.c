@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "store/redis.h"
+#include "store/redis/redis.h"
 
 static int setup(void **state)
 {

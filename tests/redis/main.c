@@ -10,7 +10,7 @@
 
 #include <unistd.h>
 
-#include "store/redis.h"
+#include "store/redis/redis.h"
 #include "store/stores.h"
 
 place the_server;

@@ -1,7 +1,7 @@
 /* One plain server: lost answers, lost scripts, settings, expiry, and a server in trouble. */
 #include "server.h"
 
-#include "store/redis.h"
+#include "store/redis/redis.h"
 #include "store/stores.h"
 
 /* ---- ledgers ---------------------------------------------------------------------------------*/

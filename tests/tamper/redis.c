@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/redis.h"
+#include "store/redis/redis.h"
 #include "tamper.h"
 
 typedef struct bytes {

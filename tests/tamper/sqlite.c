@@ -209,7 +209,8 @@ static bool change(surface *s, const tampering *one)
     return good;
 }
 
-/* Of the user's own notes (store/mark.h) none stays: they are ahead of a file that is put back. */
+/* Of the user's own notes (store/shared/mark.h) none stays: they are ahead of a file that is put
+ * back. */
 static void drop_marks(void)
 {
     glob_t found;

@@ -1,5 +1,5 @@
 /* Bodies of requests: what is read, what is refused and in which words. */
-#include "gateway/body.h"
+#include "gateway/api/body.h"
 
 #include "unit.h"
 

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
+#include "gateway/api/nearest.h"
 #include "gateway/config.h"
-#include "gateway/nearest.h"
 
 static void a_misspelt_tool_is_recognised(void **state)
 {

@@ -1,5 +1,5 @@
 /* Forms of requests through the reverse proxy: which names are clear, which parameters count. */
-#include "gateway/form.h"
+#include "gateway/proxy/form.h"
 
 #include "unit.h"
 

@@ -7,10 +7,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "gateway/problem.h"
-#include "gateway/returned.h"
-#include "gateway/server.h"
-#include "gateway/trace.h"
+#include "gateway/http/problem.h"
+#include "gateway/http/server.h"
+#include "gateway/run/returned.h"
+#include "gateway/telemetry/trace.h"
 
 /* ---- routes ----------------------------------------------------------------------------------*/
 

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "effect/http.h"
+#include "upstream/http.h"
 
 static upstream plain, secure, foreign;
 static sm_http *http; /* trusts `secure`, not `foreign` */

@@ -5,7 +5,7 @@
 #include <sqlite3.h>
 #include <sys/wait.h>
 
-#include "store/sqlite.h"
+#include "store/sqlite/sqlite.h"
 
 #define CONTRACT "{version: 1, tools: {t: {class: irreversible}, often: {class: write_idempotent}}}"
 

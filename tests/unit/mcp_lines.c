@@ -4,7 +4,7 @@
 #include <malloc.h>
 #include <time.h>
 
-#include "mcp/lines.h"
+#include "mcp/wire/lines.h"
 
 typedef struct told {
     sm_buf text;      /* every line and a bar; one that is too long as <length id request> */

@@ -3,7 +3,7 @@
  */
 #include "unit.h"
 
-#include "mcp/sse.h"
+#include "mcp/wire/sse.h"
 
 /* What came, as one line of text for each event: type|id|retry|data. */
 typedef struct record {

@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 #include "core/contract.h"
-#include "mcp/session.h"
+#include "mcp/session/session.h"
 
 #define NOW_MS ((int64_t)1000000)
 #define EFFECT 7u

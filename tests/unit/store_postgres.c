@@ -5,7 +5,7 @@
 #include "unit.h"
 
 #include "base/buf.h"
-#include "store/postgres.h"
+#include "store/postgres/postgres.h"
 #include "store/stores.h"
 
 static sm_err settings_of(const char *url, sm_pg_settings *s, sm_fault *fault)

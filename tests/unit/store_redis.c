@@ -4,7 +4,7 @@
  */
 #include "unit.h"
 
-#include "store/redis.h"
+#include "store/redis/redis.h"
 #include "store/stores.h"
 
 /* ---- URLs ------------------------------------------------------------------------------------*/

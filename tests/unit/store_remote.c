@@ -6,9 +6,9 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "store/gate.h"
+#include "store/shared/gate.h"
+#include "store/shared/url.h"
 #include "store/stores.h"
-#include "store/url.h"
 
 /* ---- URLs ------------------------------------------------------------------------------------*/
 

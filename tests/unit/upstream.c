@@ -6,8 +6,8 @@
 
 #include "base/duration.h"
 #include "core/wire.h"
-#include "effect/upstream.h"
-#include "effect/upstream_body.h"
+#include "upstream/call/body.h"
+#include "upstream/upstream.h"
 
 /* A contract whose upstream is given as a YAML flow mapping. */
 #define UPSTREAM(fields) ONE_TOOL("{ class: write, upstream: {" fields "} }")

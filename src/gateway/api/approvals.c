@@ -1,0 +1,146 @@
+/*
+ * GET /v1/approvals: what waits for a person, the newest request first.
+ *
+ * A record knows that a request is open, for what and until when; who asked, and when, is in its
+ * history. So effects that wait are listed first and then looked at one by one.
+ */
+#include <stddef.h>
+
+#include "gateway/api/api.h"
+#include "ledger/service.h"
+
+#define LIMIT_DEFAULT 50
+#define LIMIT_MAX     200
+#define ROUNDS_MAX    20
+#define EVENTS_PAGE   200u
+
+typedef struct query {
+    sm_str cursor;
+    int64_t limit;
+} query;
+
+#define MEMBER(n) .name = #n, .offset = offsetof(query, n)
+static const gw_member members[] = {
+    {MEMBER(limit), .kind = GW_M_COUNT, .min = 1, .max = LIMIT_MAX},
+    {MEMBER(cursor), .kind = GW_M_TEXT},
+};
+
+typedef struct waiting {
+    sm_handle v[LIMIT_MAX];
+    size_t n;
+} waiting;
+
+static bool collect(void *context, const semel_answer *item, const semel_record *record)
+{
+    waiting *w = context;
+    if (item->state == SEMEL_S_PENDING && w->n < LIMIT_MAX)
+        w->v[w->n++] =
+            (sm_handle){.shard = record->shard, .id = record->id, .generation = record->generation};
+    return w->n < LIMIT_MAX;
+}
+
+/* The newest request of an effect, as its history tells it. */
+typedef struct asked {
+    int64_t at;
+    char actor[SM_ACTOR_MAX + 1];
+} asked;
+
+static bool find_asked(void *context, const semel_event *e)
+{
+    asked *q = context;
+    static const char word[] = "requested";
+    if (e->what.p == NULL || memmem(e->what.p, e->what.n, word, sizeof word - 1) == NULL)
+        return true;
+    q->at = e->at;
+    size_t n = e->actor.n < sizeof q->actor ? e->actor.n : 0;
+    memcpy(q->actor, n > 0 ? e->actor.p : "", n);
+    q->actor[n] = '\0';
+    return true;
+}
+
+static sm_err read_asked(semel *s, sm_str effect, asked *out, sm_fault *fault)
+{
+    *out = (asked){0};
+    for (uint64_t after = 0, before = 1; after != before;) {
+        before = after;
+        sm_err e = semel_events(s, effect, &after, EVENTS_PAGE, find_asked, out, fault);
+        if (e != SM_OK)
+            return e;
+    }
+    return SM_OK;
+}
+
+static void put_request(gw_page *p, const semel_answer *a, const asked *q)
+{
+    const sm_work *w = a->work;
+    const semel_record *record = &w->cur;
+    const sm_effect *effect = &w->memo.effect;
+    sm_buf *out = &p->out;
+    gw_page_item(p);
+    sm_buf_byte(out, '{');
+    gw_put_text(out, "request", a->request);
+    gw_put_text(out, "effect", a->effect);
+    gw_put_text(out, "scope", record->scope);
+    gw_put_text(out, "step", record->step);
+    gw_put_text(out, "tool", record->tool);
+    gw_put_raw(out, "args", record->args);
+    sm_put_stamp(out, "requested_at", q->at != 0 ? q->at : record->created_at);
+    if (effect->request_end != INT64_MAX)
+        sm_put_stamp(out, "expires_at", effect->request_end);
+    if (q->actor[0] != '\0')
+        gw_put_text(out, "requested_by", sm_str_from(q->actor));
+    gw_put_number(out, "approvals", effect->approvals);
+    gw_put_number(out, "quorum", effect->quorum);
+    sm_buf_byte(out, '}');
+}
+
+/* Adds one, unless it was decided meanwhile. */
+static sm_err add(gw_request *r, semel_answer *a, const sm_handle *h, gw_page *p, sm_fault *fault)
+{
+    char effect[SM_HANDLE_TEXT];
+    asked q;
+    semel_name name = {.size = sizeof name, .text = {effect, sm_handle_effect(h, effect)}};
+    sm_err e = read_asked(r->g->ledger, name.text, &q, fault);
+    if (e == SM_OK)
+        e = semel_get(r->g->ledger, &name, a);
+    if (e == SEMEL_E_NOT_FOUND)
+        return SM_OK;
+    if (e == SM_OK && a->state == SEMEL_S_PENDING)
+        put_request(p, a, &q);
+    return e;
+}
+
+static void approvals(gw_request *r, semel_answer *a)
+{
+    query l = {.limit = LIMIT_DEFAULT};
+    sm_fault fault = {0};
+    if (!gw_query_read(r, members, sizeof members / sizeof members[0], &l))
+        return;
+    semel_query q = {.size = sizeof q, .limit = (size_t)l.limit};
+    q.filter.states = 1u << SEMEL_S_PENDING;
+    q.filter.scope = r->who.scope[0] == '\0' ? (sm_str){0} : sm_str_from(r->who.scope);
+    if (l.cursor.p != NULL && !gw_cursor_parse(l.cursor, &q.cursor)) {
+        gw_problem(r, 400, "BAD_ARGUMENTS", "Correct the query.",
+                   "cursor: this is none; take it from the page before");
+        return;
+    }
+    waiting w = {.n = 0};
+    gw_page p;
+    gw_page_start(&p);
+    sm_err e = SM_OK;
+    for (int i = 0; e == SM_OK && i < ROUNDS_MAX && w.n == 0 && (i == 0 || q.cursor != 0); i++)
+        e = semel_list(r->g->ledger, &q, collect, &w, &fault);
+    for (size_t i = 0; e == SM_OK && i < w.n; i++)
+        e = add(r, a, &w.v[i], &p, &fault);
+    if (e == SM_OK) {
+        gw_page_reply(r, a, &p, q.cursor);
+    } else {
+        gw_reply_fault(r, a, e, &fault);
+        sm_buf_fini(&p.out);
+    }
+}
+
+void gw_on_approvals(gw_request *r)
+{
+    gw_work(r, approvals);
+}

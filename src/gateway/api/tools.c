@@ -1,0 +1,109 @@
+/*
+ * GET /v1/tools: the contracts in use, as far as callers need them. Where an upstream is and which
+ * headers it gets is nobody's business but the operator's.
+ */
+#include "base/duration.h"
+#include "gateway/api/api.h"
+#include "ledger/service.h"
+#include "json/canon.h"
+
+static void put_duration(sm_buf *out, const char *name, int64_t ms)
+{
+    char text[SM_DURATION_TEXT];
+    sm_duration_text(ms, text);
+    gw_put_text(out, name, sm_str_from(text));
+}
+
+static void put_key(sm_buf *out, const sm_contract *c)
+{
+    const sm_pointers *lists[] = {&c->key.fields, &c->key.ignore, &c->key.match};
+    static const char *const names[] = {"fields", "ignore", "match"};
+    gw_put_name(out, "key");
+    sm_buf_byte(out, '{');
+    gw_put_text(out, "strategy", sm_str_from(sm_strategy_name(sm_contract_strategy(c))));
+    for (size_t i = 0; i < 3; i++) {
+        for (uint32_t k = 0; k < lists[i]->n; k++) {
+            if (k == 0)
+                gw_put_name(out, names[i]);
+            sm_buf_byte(out, k == 0 ? '[' : ',');
+            sm_json_put_string(out, lists[i]->v[k].text);
+        }
+        if (lists[i]->n > 0)
+            sm_buf_byte(out, ']');
+    }
+    sm_buf_byte(out, '}');
+}
+
+static void put_approval(sm_buf *out, const sm_contract *c)
+{
+    const sm_origin *origin = &c->origin[SM_F_APPROVAL];
+    if (!c->approval.on)
+        return;
+    gw_put_name(out, "approval");
+    sm_buf_byte(out, '{');
+    gw_put_number(out, "quorum", (uint64_t)c->approval.quorum);
+    put_duration(out, "expires", c->approval.expires_ms);
+    gw_put_bool(out, "self_approval", c->approval.self_approval);
+    const sm_json *when = sm_json_find(origin->given, SM_STR("when"));
+    if (when != NULL) {
+        gw_put_name(out, "when");
+        sm_json_canon(when, out, (sm_str){0}, NULL);
+    }
+    sm_buf_byte(out, '}');
+}
+
+static void put_contract(sm_buf *out, const sm_contract *c)
+{
+    static const char *const modes[] = {"enforce", "observe"};
+    gw_put_text(out, "class", sm_str_from(sm_class_name(c->class)));
+    if (c->description.n > 0)
+        gw_put_text(out, "description", c->description);
+    if (c->version.n > 0)
+        gw_put_text(out, "version", c->version);
+    gw_put_text(out, "mode", sm_str_from(modes[c->mode]));
+    gw_put_bool(out, "upstream", c->upstream.url.n > 0);
+    put_key(out, c);
+    if (c->class != SM_CLASS_READ)
+        put_duration(out, "window", c->window_ms);
+    put_approval(out, c);
+    const sm_json *input = c->origin[SM_F_INPUT].given;
+    if (input != NULL) {
+        gw_put_name(out, "input");
+        sm_json_canon(input, out, (sm_str){0}, NULL);
+    }
+    if (c->variant_count > 0)
+        gw_put_number(out, "variants", c->variant_count);
+}
+
+static void tools(gw_request *r, semel_answer *a)
+{
+    static const char *const unlisted[] = {"write", "hold", "hide"};
+    if (!gw_query_read(r, NULL, 0, NULL))
+        return;
+    const sm_contracts *set = sm_contracts_now(r->g->ledger, a);
+    gw_page p;
+    gw_page_start(&p);
+    for (uint32_t i = 0; i < set->tool_count; i++) {
+        const sm_tool *t = &set->tools[i];
+        gw_page_item(&p);
+        sm_buf_byte(&p.out, '{');
+        gw_put_text(&p.out, "name", t->name);
+        if (t->glob)
+            gw_put_bool(&p.out, "pattern", true);
+        put_contract(&p.out, &t->contract);
+        sm_buf_byte(&p.out, '}');
+    }
+    sm_buf_byte(&p.out, ']');
+    gw_put_text(&p.out, "unlisted", sm_str_from(unlisted[set->unlisted]));
+    sm_buf_byte(&p.out, '}');
+    if (p.out.err == SM_OK)
+        gw_reply_json(r, 200, sm_buf_view(&p.out));
+    else
+        gw_reply_fault(r, a, p.out.err, &(sm_fault){0});
+    sm_buf_fini(&p.out);
+}
+
+void gw_on_tools(gw_request *r)
+{
+    gw_work(r, tools);
+}

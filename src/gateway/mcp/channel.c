@@ -1,0 +1,289 @@
+/*
+ * What requests of MCP clients over HTTP are answered with.
+ *
+ * A request that is answered by one message gets it as JSON; one that is told something before gets
+ * a stream of events. What the server says that belongs to no request goes to whoever listens: a
+ * request that is under way, else the session's own stream; else it is lost, as it would be without
+ * us.
+ *
+ * A channel belongs to the loop, except when its client hangs up (on_gone). That is posted. A
+ * channel that was answered stays until no such post can come any more, which the lock decides.
+ */
+#include "gateway/mcp/mcp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "core/wire.h"
+#include "gateway/mcp/modern.h"
+#include "gateway/proxy/pass.h"
+#include "gateway/run/returned.h"
+#include "gateway/run/run.h"
+#include "json/canon.h"
+
+#define FLOW_BYTES ((size_t)20 << 20) /* not taken by a client: one large message, and some */
+#define TYPE_BYTES 256u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- the end of a channel --------------------------------------------------------------------*/
+
+void gw_channel_free(mcp_channel *c)
+{
+    sm_buf_fini(&c->body);
+    sm_arena_fini(&c->arena);
+    free(c);
+}
+
+gw_request *gw_channel_take(mcp_channel *c)
+{
+    gw_request *r = c->r;
+    pthread_mutex_lock(&lock);
+    r->own = NULL;
+    c->r = NULL;
+    c->done = true;
+    bool gone = c->gone;
+    pthread_mutex_unlock(&lock);
+    gw_talk_leave(c);
+    if (!gone)
+        gw_channel_free(c);
+    return r;
+}
+
+static void on_gone_taken(mcp_post *post)
+{
+    mcp_channel *c = (mcp_channel *)(void *)((char *)post - offsetof(mcp_channel, gone_post));
+    if (!c->done) {
+        gw_talk *t = c->talk;
+        if (t != NULL)
+            mcp_session_gone(t->session, c, c->modern);
+        gw_leave_alone(c);
+        gw_request *r = c->r;
+        pthread_mutex_lock(&lock);
+        r->own = NULL;
+        pthread_mutex_unlock(&lock);
+        c->r = NULL;
+        gw_talk_leave(c);
+        if (c->flows)
+            gw_flow_end(r, false);
+        else
+            gw_problem(r, 499, "CANCELED", NULL, "The client has gone.");
+    }
+    gw_channel_free(c);
+}
+
+/* On a thread of the server's. */
+static void on_gone(gw_request *r)
+{
+    pthread_mutex_lock(&lock);
+    mcp_channel *c = r->own;
+    if (c != NULL && !c->gone) {
+        c->gone = true;
+        c->gone_post.take = on_gone_taken;
+        mcp_loop_post(c->site->all->hub.loop, &c->gone_post);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void gw_channel_post(mcp_channel *c)
+{
+    gw_request *r = c->r;
+    pthread_mutex_lock(&lock); /* whoever hangs up now is heard of after it */
+    r->own = c;
+    r->on_gone = on_gone;
+    gw_hold(r);
+    mcp_loop_post(c->site->all->hub.loop, &c->post);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- answers ---------------------------------------------------------------------------------*/
+
+void gw_put_error(sm_buf *out, sm_str id, int code, const char *text)
+{
+    sm_buf_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
+    sm_buf_str(out, id.p == NULL ? SM_STR("null") : id);
+    sm_buf_printf(out, ",\"error\":{\"code\":%d,\"message\":", code);
+    sm_json_put_string(out, sm_str_from(text));
+    sm_buf_text(out, "}}");
+}
+
+void gw_channel_answer(mcp_channel *c, int status, sm_str text)
+{
+    bool flows = c->flows;
+    gw_request *r = gw_channel_take(c);
+    if (flows) {
+        gw_flow_end(r, true);
+        return;
+    }
+    if (status == 405)
+        gw_set(r, "Allow", SM_STR("POST"));
+    gw_reply(r, status, "application/json", text);
+}
+
+void gw_channel_error(mcp_channel *c, int status, int code, const char *text)
+{
+    sm_buf out;
+    sm_buf_init(&out, 4096);
+    gw_put_error(&out, c->id, code, text);
+    gw_channel_answer(c, status, sm_buf_view(&out));
+    sm_buf_fini(&out);
+}
+
+void gw_channel_bare(mcp_channel *c, int status)
+{
+    gw_request *r = gw_channel_take(c);
+    gw_reply(r, status, "application/json", SM_STR(""));
+}
+
+void gw_channel_end(mcp_channel *c)
+{
+    gw_channel_flow(c);
+    gw_flow_end(gw_channel_take(c), true);
+}
+
+static void tell_session(mcp_channel *c)
+{
+    if (c->opens)
+        gw_set(c->r, "Mcp-Session-Id", sm_str_from(c->talk->id));
+}
+
+void gw_channel_flow(mcp_channel *c)
+{
+    if (c->flows)
+        return;
+    c->flows = true;
+    tell_session(c);
+    gw_set(c->r, "Content-Type", SM_STR("text/event-stream"));
+    gw_set(c->r, "Cache-Control", SM_STR("no-cache, no-transform"));
+    gw_flow_start(c->r, 200, FLOW_BYTES, NULL);
+}
+
+/* One event. False if the client does not take so much. */
+static bool push(mcp_channel *c, sm_str text)
+{
+    sm_buf out;
+    sm_buf_init(&out, 4 * MCP_LINE_MAX);
+    sm_buf_text(&out, "event: message\ndata: ");
+    mcp_put_line(&out, text);
+    sm_buf_text(&out, "\n\n");
+    bool pushed = out.err == SM_OK && gw_flow_push(c->r, sm_buf_view(&out));
+    sm_buf_fini(&out);
+    return pushed;
+}
+
+/* Who hears what belongs to no request. */
+static mcp_channel *listener(gw_talk *t)
+{
+    for (mcp_channel *c = t->channels; c != NULL; c = c->next)
+        if (!c->stream && !c->listens)
+            return c;
+    return t->stream;
+}
+
+/* An answer that went out proves nothing: a proxy, or a program that gave up, may have read it. */
+static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
+{
+    gw_talk *t = context;
+    bool answers = c != NULL && last;
+    if (c == NULL)
+        c = listener(t);
+    if (c == NULL || c->r == NULL)
+        return 0;
+    if (!answers) {
+        gw_channel_flow(c);
+        push(c, text); /* what a client does not take in time is lost to it */
+        return 0;
+    }
+    tell_session(c);
+    bool flows = c->flows, whole = !flows || push(c, text);
+    int status = c->modern && c->site->argv != NULL ? gw_modern_status(text) : 200;
+    gw_request *r = gw_channel_take(c);
+    if (flows)
+        gw_flow_end(r, whole);
+    else
+        gw_reply(r, status, "application/json", text);
+    return 0;
+}
+
+static void set_header(mcp_channel *c, const sm_http_field *h)
+{
+    sm_str name = sm_arena_text(&c->arena, h->name);
+    if (name.p != NULL)
+        gw_set(c->r, name.p, h->value);
+}
+
+/* What a server over HTTP says of its answer is passed on; but how that is framed is ours. */
+static void on_head(void *context, mcp_channel *c, const sm_http_field *headers, size_t n)
+{
+    (void)context;
+    for (size_t i = 0; c->r != NULL && !c->flows && i < n; i++) {
+        const sm_http_field *h = &headers[i];
+        if (sm_header_is(h->name, SM_STR("Content-Type")))
+            c->type = sm_arena_text(&c->arena, h->value);
+        else if (sm_header_is(h->name, SM_STR("Mcp-Session-Id")))
+            gw_owner_tell(c->r, h->value);
+        else if (gw_passes_on(h->name) && !sm_header_is(h->name, SM_STR("Content-Length")))
+            set_header(c, h);
+    }
+    if (c->r != NULL && c->type.n >= 17 && memcmp(c->type.p, "text/event-stream", 17) == 0)
+        gw_channel_flow(c); /* and so do we */
+}
+
+/* A stream has sent its status already. An error of JSON-RPC in the body says the same. */
+static void fail_late(mcp_channel *c, const mcp_loss *loss)
+{
+    sm_buf out;
+    mcp_message m;
+    char why[64];
+    sm_buf_init(&out, 4096 + MCP_ID_MAX);
+    mcp_read(loss->body, &m);
+    snprintf(why, sizeof why, "The server answered with the HTTP status %d.", loss->status);
+    bool says = m.kind == MCP_ERROR && m.id.p != NULL && sm_str_eq(m.id, c->id);
+    if (!says)
+        gw_put_error(&out, c->id, -32603, why);
+    bool whole = push(c, says ? m.text : sm_buf_view(&out));
+    sm_buf_fini(&out);
+    gw_flow_end(gw_channel_take(c), whole);
+}
+
+/* A server over HTTP has answered with something else than a message. */
+static void fail(void *context, mcp_channel *c, const mcp_loss *loss)
+{
+    (void)context;
+    if (c->r == NULL)
+        return;
+    if (c->flows) { /* its head has gone out, because the client got progress */
+        fail_late(c, loss);
+        return;
+    }
+    /* The reply copies it, and the channel may be gone by then. */
+    char type[TYPE_BYTES] = "application/json";
+    if (c->type.p != NULL)
+        snprintf(type, sizeof type, "%.*s", SM_FMT(c->type));
+    gw_reply(gw_channel_take(c), loss->status, type, loss->body);
+}
+
+static void on_pause(void *context, bool paused)
+{
+    ((gw_talk *)context)->paused = paused;
+}
+
+static void on_rest(void *context)
+{
+    (void)context; /* talks that are over are looked at now and then */
+}
+
+static void on_over(void *context)
+{
+    gw_talk *t = context;
+    mcp_session_wind_up(t->session);
+    t->lost = true;
+}
+
+const mcp_client_ops gw_mcp_client = {.deliver = deliver,
+                                      .head = on_head,
+                                      .fail = fail,
+                                      .pause = on_pause,
+                                      .rest = on_rest,
+                                      .over = on_over};

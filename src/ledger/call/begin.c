@@ -1,0 +1,563 @@
+/*
+ * begin: the one order of steps.
+ *
+ *     arguments, tool, identity      refused before the ledger is asked
+ *     class read, strategy none      execute: no claim, no record, also when the ledger is down
+ *     the store's memory             a settled effect is answered without any I/O
+ *     the record                     judged, written, answered; or inserted if there is none
+ *     waiting                        bounded by the caller's deadline, then judged again
+ *
+ * A waiter gets the end of the attempt that it joined, a failure too: it never runs it again. Those
+ * who wait for an approval race to claim once it is given, and one of them wins.
+ */
+#include "ledger/call/begin.h"
+
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "ledger/service.h"
+#include "ledger/work/holder.h"
+
+/* Somebody else's process is looked at this often while waiting for it: its end wakes nobody. */
+#define HOLDER_CHECK_NS 100000000
+
+/* ---- answers ---------------------------------------------------------------------------------*/
+
+static void count(atomic_uint_fast64_t *what)
+{
+    atomic_fetch_add_explicit(what, 1, memory_order_relaxed);
+}
+
+static sm_err refuse(sm_begun *b, semel_code code)
+{
+    count(&b->s->refused);
+    if (b->w->cur.version != 0) {
+        sm_err e = sm_answer_about(b->w, b->a);
+        if (e != SM_OK)
+            return sm_answer_error(b->w, b->a, e);
+    }
+    const sm_effect *e = &b->w->memo.effect;
+    if (code == SEMEL_C_RETRY_IN_FLIGHT && e->state == SEMEL_S_RUNNING) {
+        int64_t left = e->lease_end - b->w->now;
+        b->a->retry_after_ms = left < 1000 && left > 0 ? left : 1000;
+    } else if (semel_code_retriable(code) && code != SEMEL_C_AWAITING_APPROVAL) {
+        b->a->retry_after_ms = 1000; /* nobody knows when an approval comes */
+    }
+    return sm_answer_refuse(b->w, b->a, code, SM_OK);
+}
+
+static sm_err replay(sm_begun *b, semel_code code)
+{
+    sm_work *w = b->w;
+    sm_err e = sm_answer_about(w, b->a);
+    if (e != SM_OK)
+        return sm_answer_error(w, b->a, e);
+    count(&b->s->replays);
+    sm_journal_add(&b->s->journal, SM_JOT_REPLAYED, SEMEL_C_NONE, w->cur.id, w->cur.generation,
+                   w->now, (sm_str){0}, (sm_str){0});
+    b->a->verdict = SEMEL_REPLAY;
+    b->a->code = code;
+    if (code != SEMEL_C_NONE)
+        sm_answer_words(w, b->a);
+    return SM_OK;
+}
+
+/* What is left of the lease. The answer may have been long under way, and if it took longer than
+ * the lease, others have decided already: nobody is told to run it any more. */
+static sm_err check_lease(semel *s, sm_work *w, const sm_handle *claim, int64_t lease_ms,
+                          int64_t *left_ms)
+{
+    *left_ms = w->memo.effect.lease_end - sm_now(s);
+    if (*left_ms > lease_ms - lease_ms / 10)
+        *left_ms = lease_ms; /* as good as whole */
+    if (*left_ms > 0 || w->memo.terms.mode == SM_MODE_OBSERVE)
+        return SM_OK;
+    sm_withdraw(s, claim);
+    return sm_fault_set(&w->fault, SEMEL_E_UNAVAILABLE,
+                        "the ledger took longer to answer than the lease lasts, so nothing is run");
+}
+
+sm_err sm_execute(semel *s, sm_work *w, const uint8_t *secret, int64_t lease_ms, semel_answer *a)
+{
+    sm_handle h = {.shard = w->cur.shard,
+                   .id = w->cur.id,
+                   .generation = w->cur.generation,
+                   .fence = w->memo.effect.fence};
+    memcpy(h.secret, secret, sizeof h.secret);
+    int64_t left_ms;
+    sm_err e = check_lease(s, w, &h, lease_ms, &left_ms);
+    if (e == SM_OK)
+        e = sm_answer_about(w, a);
+    sm_down_key down;
+    if (e == SM_OK)
+        e = sm_down_key_make(&w->keyer, &(sm_key){w->cur.key}, w->memo.effect.generation,
+                             w->memo.effect.run, &down);
+    char *claim = sm_arena_alloc(&w->call, SM_HANDLE_TEXT);
+    char *key = sm_arena_alloc(&w->call, SM_HASH_TEXT + 1);
+    if (e == SM_OK && (claim == NULL || key == NULL))
+        e = SEMEL_E_NOMEM;
+    if (e != SM_OK)
+        return sm_answer_error(w, a, e);
+    a->claim = (sm_str){claim, sm_handle_claim(&h, claim)};
+    sm_hash_text(&down.hash, key);
+    a->idempotency_key = (sm_str){key, SM_HASH_TEXT};
+    a->lease_ms = left_ms;
+    a->verdict = SEMEL_EXECUTE;
+    if (w->step.observed != SEMEL_C_NONE) {
+        a->observed = sm_str_from(semel_code_name(w->step.observed));
+        sm_journal_add(&s->journal, SM_JOT_OBSERVED, w->step.observed, w->cur.id, w->cur.generation,
+                       w->now, (sm_str){0}, (sm_str){0});
+    }
+    sm_remember(s, w);
+    count(&s->executes);
+    return SM_OK;
+}
+
+/* Execute without a claim: reads, calls without identity, and what observe mode lets by. */
+static sm_err pass(sm_begun *b, sm_jot what)
+{
+    sm_work *w = b->w;
+    bool record = w->cur.version != 0;
+    if (record && what == SM_JOT_OBSERVED)
+        sm_answer_about(w, b->a);
+    b->a->has_outcome = false;
+    b->a->verdict = SEMEL_EXECUTE;
+    if (what == SM_JOT_OBSERVED)
+        b->a->observed = sm_str_from(semel_code_name(w->step.observed));
+    semel_code would = what == SM_JOT_OBSERVED ? w->step.observed : SEMEL_C_NONE;
+    sm_journal_add(&b->s->journal, what, would, record ? w->cur.id : 0,
+                   record ? w->cur.generation : 0, sm_now(b->s), b->call.scope, b->call.tool);
+    count(&b->s->executes);
+    return SM_OK;
+}
+
+static sm_err blocked(sm_begun *b)
+{
+    sm_work *w = b->w;
+    semel_answer *a = b->a;
+    a->blocked_by = sm_answer_handle(w, &w->cur);
+    a->message = SM_STR("Another call of this tool in this scope may or may not have taken effect; "
+                        "until that is resolved no other is let through.");
+    count(&b->s->refused);
+    return sm_answer_refuse(w, a, SEMEL_C_IN_DOUBT, SM_OK);
+}
+
+/* ---- writing ---------------------------------------------------------------------------------*/
+
+static bool starts(const sm_step *step)
+{
+    return step->answer == SM_EXECUTE || sm_step_noted(step, SM_N_REQUESTED);
+}
+
+/* Others run under the same barrier. Those whose holders are gone are put in doubt, then the call
+ * is judged once more, and only doubt bars it. */
+static sm_err settle_company(sm_begun *b, bool known, uint8_t shard)
+{
+    sm_work *w = b->w;
+    b->settled = true;
+    sm_err e = sm_barrier_settle(b->s, w, b->call.scope, b->call.tool);
+    if (e == SM_OK && known)
+        e = sm_load_key(b->s, w, &b->id.key.hash, &shard);
+    else
+        w->cur.version = 0;
+    return e == SEMEL_E_NOT_FOUND ? SM_OK : e;
+}
+
+/* Writes the step. *again if somebody else was faster. */
+static sm_err write_step(sm_begun *b, uint8_t *secret, bool *again, bool *barred)
+{
+    sm_work *w = b->w;
+    *again = *barred = false;
+    bool claims = w->step.answer == SM_EXECUTE && !w->step.unclaimed;
+    if (claims && getrandom(secret, SM_SECRET_BYTES, 0) != SM_SECRET_BYTES)
+        return sm_fault_set(&w->fault, SEMEL_E_CRYPTO, "the system gives no random bytes");
+    bool barrier = b->id.contract->barrier && starts(&w->step) &&
+                   b->id.contract->mode == SM_MODE_ENFORCE &&
+                   w->memo.effect.state != SEMEL_S_IN_DOUBT;
+    sm_err e = SM_OK;
+    if (b->id.contract->barrier && b->id.contract->mode == SM_MODE_OBSERVE && claims &&
+        w->step.observed == SEMEL_C_NONE) {
+        /* Observe mode lets by what a barrier would hold, and says so. */
+        e = sm_barrier_find(b->s, w, &b->call, &b->id.key.hash, &b->a->blocked_by);
+        if (b->a->blocked_by.p != NULL)
+            w->step.observed = SEMEL_C_IN_DOUBT;
+    }
+    if (e != SM_OK)
+        return e;
+    bool taken = starts(&w->step) && !w->step.unclaimed;
+    bool over = w->cur.version != 0 && w->cur.tombstone &&
+                w->step.next.generation > w->cur.generation &&
+                (w->cur.state == SEMEL_S_SUCCEEDED || w->cur.state == SEMEL_S_PARTIAL);
+    if (over)
+        b->a->repeat_of = sm_answer_handle(w, &w->cur);
+    if (taken)
+        w->memo.terms.asks = sm_begun_asks(b);
+    sm_body_start(w);
+    sm_change change = {
+        .actor = sm_ledger_actor(b->s, b->actor),
+        .upstream = b->asking != NULL && b->asking->upstream,
+        .shape = b->asking != NULL ? b->asking->shape : 0,
+        .identity = taken ? &b->id : NULL,
+        .call = &b->call,
+        .drop_outcome = taken && semel_state_settled(w->memo.effect.state),
+        .secret = secret,
+        .detached = (b->given->flags & SEMEL_CALL_DETACHED) != 0,
+        .barrier = barrier,
+        .alone = barrier && !b->settled,
+    };
+    bool known = w->cur.version != 0;
+    uint8_t shard = w->cur.shard;
+    e = sm_write(b->s, w, &change);
+    if (e == SEMEL_E_BARRED && change.alone && w->cur.state == SEMEL_S_RUNNING) {
+        *again = true;
+        return settle_company(b, known, shard);
+    }
+    if (e == SEMEL_E_STALE)
+        *again = true;
+    else if (e == SEMEL_E_BARRED)
+        *barred = true;
+    return e == SEMEL_E_STALE || e == SEMEL_E_BARRED ? SM_OK : e;
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------*/
+
+/* The moment by which the record should be looked at again, whoever writes to it or not. */
+static int64_t look_again_ns(const sm_begun *b)
+{
+    const sm_effect *e = &b->w->memo.effect;
+    int64_t at = e->state == SEMEL_S_RUNNING ? e->lease_end : e->request_end;
+    int64_t until = b->deadline_ns, now = sm_clock_mono_ns();
+    if (at != 0 && at != INT64_MAX) {
+        int64_t left = at > b->w->now ? (at - b->w->now) * 1000000 : 0;
+        if (now + left < until)
+            until = now + left;
+    }
+    const sm_holder *h = &b->w->memo.holder;
+    bool other = h->pid != b->s->self.pid || h->start != b->s->self.start;
+    if (e->state == SEMEL_S_RUNNING && other && sm_holder_near(h, &b->s->self) &&
+        now + HOLDER_CHECK_NS < until)
+        until = now + HOLDER_CHECK_NS;
+    return until;
+}
+
+/* The end of what was waited for, if that has come. */
+static bool joined_ended(sm_begun *b, semel_code *code)
+{
+    const sm_effect *e = &b->w->memo.effect;
+    *code = SEMEL_C_NONE;
+    if (e->generation != b->joined_generation)
+        return false;
+    if (b->joined_fence != 0 && e->fence >= b->joined_fence) {
+        if (e->state == SEMEL_S_PARTIAL)
+            *code = SEMEL_C_PARTIAL_SUCCESS;
+        return e->state == SEMEL_S_SUCCEEDED || e->state == SEMEL_S_FAILED ||
+               e->state == SEMEL_S_PARTIAL;
+    }
+    if (b->joined_request != 0 && e->request == b->joined_request) {
+        *code = e->state == SEMEL_S_EXPIRED    ? SEMEL_C_APPROVAL_EXPIRED
+                : e->state == SEMEL_S_CANCELED ? SEMEL_C_CANCELED
+                                               : SEMEL_C_NONE;
+        return *code != SEMEL_C_NONE;
+    }
+    return false;
+}
+
+/* Notes what is waited for. */
+static void join(sm_begun *b)
+{
+    const sm_effect *e = &b->w->memo.effect;
+    b->joined_generation = e->generation;
+    b->joined_fence = e->state == SEMEL_S_RUNNING ? e->fence : 0;
+    b->joined_request = e->state == SEMEL_S_PENDING ? e->request : 0;
+}
+
+/* Reads the record again, and lets the clock have its say. */
+static sm_err reread(sm_begun *b)
+{
+    semel *s = b->s;
+    sm_work *w = b->w;
+    uint8_t shard;
+    sm_err err = sm_scope_shard(&w->keyer.digest, b->call.scope, &shard);
+    if (err == SM_OK)
+        err = sm_load_key(s, w, &b->id.key.hash, &shard);
+    if (err == SEMEL_E_NOT_FOUND) {
+        w->cur.version = 0;
+        return SM_OK;
+    }
+    if (err != SM_OK)
+        return err;
+    sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
+    if (!w->step.changed || w->step.next.state == SEMEL_S_NONE)
+        return SM_OK;
+    sm_body_start(w);
+    err = sm_write(s, w, &(sm_change){.actor = sm_ledger_actor(s, b->actor)});
+    return err == SEMEL_E_STALE ? SM_OK : err;
+}
+
+/* Waits for a change, and reads it. */
+static sm_err wait_for_change(sm_begun *b)
+{
+    semel *s = b->s;
+    sm_work *w = b->w;
+    sm_hash key = w->cur.key;
+    semel_ref of = {&key, w->cur.id, w->cur.generation, true, w->cur.shard};
+    count(&s->waits);
+    sm_err err = s->ops->wait(s->store, &of, w->cur.version, look_again_ns(b), &w->fault);
+    return err == SM_OK || err == SEMEL_E_TIMEOUT ? reread(b) : err;
+}
+
+/* Answers with the end of what was joined, if that has come. */
+static sm_err end_of_joined(sm_begun *b, bool *done)
+{
+    semel_code code;
+    *done = b->w->cur.version != 0 && joined_ended(b, &code);
+    if (!*done)
+        return SM_OK;
+    return code == SEMEL_C_NONE || code == SEMEL_C_PARTIAL_SUCCESS ? replay(b, code)
+                                                                   : refuse(b, code);
+}
+
+/* Whoever asks waits elsewhere, and is told for what. */
+static sm_err leave(sm_begun *b)
+{
+    sm_asking *q = b->asking;
+    sm_work *w = b->w;
+    q->waits = true;
+    q->key = w->cur.key;
+    q->of = (semel_ref){&q->key, w->cur.id, w->cur.generation, true, w->cur.shard};
+    q->version = w->cur.version;
+    q->look_ms = (look_again_ns(b) - sm_clock_mono_ns()) / 1000000 + 1;
+    q->joined_generation = b->joined_generation;
+    q->joined_fence = b->joined_fence;
+    q->joined_request = b->joined_request;
+    count(&b->s->waits);
+    return refuse(b, w->step.code);
+}
+
+/* ---- the order of steps ----------------------------------------------------------------------*/
+
+/* What the record says; *done unless there is something to wait for. */
+static sm_err answer_step(sm_begun *b, const uint8_t *secret, bool *done)
+{
+    sm_work *w = b->w;
+    *done = true;
+    switch (w->step.answer) {
+    case SM_EXECUTE:
+        return w->step.unclaimed ? pass(b, SM_JOT_OBSERVED)
+                                 : sm_execute(b->s, w, secret, b->lease_ms, b->a);
+    case SM_REPLAY: return replay(b, w->step.code);
+    case SM_WAIT:
+        *done = sm_clock_mono_ns() >= b->deadline_ns;
+        b->waits = !*done;
+        if (sm_step_noted(&w->step, SM_N_REQUESTED))
+            sm_keeper_stir(b->s); /* somebody has to be told */
+        return *done ? refuse(b, w->step.code) : SM_OK;
+    default: return refuse(b, w->step.code);
+    }
+}
+
+/* Whether a step is not taken, because whoever asks must not cause it. It is refused then, or
+ * waited for. */
+static bool held_back(sm_begun *b, bool *done)
+{
+    sm_asking *q = b->asking;
+    sm_step *step = &b->w->step;
+    bool executes = step->answer == SM_EXECUTE;
+    semel_code code = SEMEL_C_NONE;
+    if (executes && !step->unclaimed && b->again && q->patient && step->next.doubt_count > 0)
+        code = SEMEL_C_UPSTREAM_TIMEOUT;
+    else if (b->again && sm_step_noted(step, SM_N_SUPERSEDED))
+        code = SEMEL_C_AWAITING_APPROVAL; /* others have asked for something else since */
+    else if (q->quiet && (sm_step_noted(step, SM_N_REQUESTED) || (executes && step->unclaimed)))
+        code = SEMEL_C_ILLEGAL_STATE;
+    else if (executes && q->full)
+        code = SEMEL_C_RETRY_IN_FLIGHT;
+    if (code == SEMEL_C_NONE)
+        return false;
+    q->turned_away = code == SEMEL_C_RETRY_IN_FLIGHT;
+    sm_begun_hold(b, code, done);
+    return true;
+}
+
+/* One round: judge, write, answer. */
+static sm_err attempt(sm_begun *b, bool *done)
+{
+    uint8_t secret[SM_SECRET_BYTES] = {0};
+    bool again = false, barred = false;
+    *done = b->waits = false;
+    sm_err e = sm_begun_judge(b);
+    const sm_step *step = &b->w->step;
+    if (e == SM_OK && b->asking != NULL && held_back(b, done))
+        return *done ? refuse(b, b->w->step.code) : SM_OK;
+    semel_code lost = SEMEL_C_NONE;
+    if (e == SM_OK && starts(step) && !step->unclaimed)
+        e = sm_begun_lost(b, &again, &lost);
+    if (e == SM_OK && lost != SEMEL_C_NONE)
+        return sm_begun_hold(b, lost, done) ? refuse(b, lost) : SM_OK;
+    if (e == SM_OK && again)
+        return SM_OK;
+    /* A window that is over is written down by whoever starts anew, and by nobody else. */
+    bool idle = step->next.state == SEMEL_S_NONE;
+    if (e == SM_OK && step->changed && !idle)
+        e = write_step(b, secret, &again, &barred);
+    if (e != SM_OK) {
+        *done = true;
+        return sm_answer_error(b->w, b->a, e);
+    }
+    *done = barred;
+    if (again || barred)
+        return again ? SM_OK : blocked(b);
+    return answer_step(b, secret, done);
+}
+
+/* The record as it is known without writing. A store that answers from this machine is asked even
+ * if it has to read: whoever finds a record then waits for nobody's write. Of a distant one the
+ * record comes with the attempt to insert it, in the same round trip. */
+static sm_err find(sm_begun *b)
+{
+    sm_work *w = b->w;
+    const semel_store_ops *ops = b->s->ops;
+    w->cur.version = 0;
+    if (ops->peek == NULL)
+        return SM_OK;
+    if (ops->peek(b->s->store, &b->id.key.hash, &w->room, &w->cur, &w->now) == SM_OK)
+        return sm_load_cur(w);
+    sm_err e = sm_load_key(b->s, w, &b->id.key.hash, NULL);
+    if (e == SEMEL_E_NOT_FOUND) {
+        w->cur.version = 0;
+        e = SM_OK;
+    }
+    return e;
+}
+
+static sm_err ask(sm_begun *b)
+{
+    sm_work *w = b->w;
+    bool done = false;
+    /* A caller that has run it never inserts: it reads how the attempt ended. */
+    bool ran = b->asking != NULL && b->asking->ran;
+    sm_err e = b->again || ran ? reread(b) : find(b);
+    if (e == SM_OK && b->again)
+        e = end_of_joined(b, &done);
+    if (done)
+        return e;
+    for (int races = 0; e == SM_OK && races < SM_RACES_MAX; races++) {
+        e = attempt(b, &done);
+        if (done)
+            return e;
+        if (!b->waits)
+            continue;
+        join(b);
+        if (b->asking != NULL)
+            return leave(b);
+        races = 0;
+        b->settled = false;
+        e = wait_for_change(b);
+        if (e == SM_OK)
+            e = end_of_joined(b, &done);
+        if (done)
+            return e;
+    }
+    if (e == SM_OK)
+        e = sm_fault_set(&w->fault, SEMEL_E_UNAVAILABLE, "the store loses every race");
+    return sm_answer_error(w, b->a, e);
+}
+
+/* Whoever asks learns of what, and makes ready, before anything is asked. */
+static sm_err prepare(sm_begun *b)
+{
+    sm_asking *q = b->asking;
+    if (q->known)
+        b->id.key.hash = q->key;
+    q->key = b->id.key.hash;
+    q->known = true;
+    sm_err e = sm_effect_id(&b->w->keyer.digest, &q->key, &q->id);
+    return e == SM_OK && q->prepare != NULL
+               ? q->prepare(q, b->id.contract, b->id.filled, &b->w->fault)
+               : e;
+}
+
+static sm_err begin(sm_begun *b)
+{
+    semel *s = b->s;
+    count(&s->begins);
+    sm_err e = sm_begun_read(b);
+    if (e == SM_OK && b->asking != NULL)
+        e = prepare(b);
+    if (e != SM_OK) {
+        count(&s->refused);
+        return sm_answer_error(b->w, b->a, e);
+    }
+    if (b->id.strategy == SM_KEY_NONE && b->asking != NULL &&
+        (b->asking->quiet || b->asking->full)) {
+        b->asking->turned_away = b->asking->full;
+        return refuse(b, SEMEL_C_ILLEGAL_STATE);
+    }
+    if (b->id.strategy == SM_KEY_NONE)
+        return pass(b, SM_JOT_PASSED);
+    e = sm_ledger_fits(s, b->id.contract, &b->w->fault);
+    e = e == SM_OK ? ask(b) : sm_answer_error(b->w, b->a, e);
+    e = sm_begun_held(b, e);
+    if (e == SM_OK || b->id.contract->mode != SM_MODE_OBSERVE || e == SEMEL_E_BAD_ARGUMENTS)
+        return e;
+    /* Observe mode never refuses, not even for want of a ledger. */
+    *b->a = (semel_answer){.work = b->w};
+    b->w->cur.version = 0;
+    b->w->step.observed = SEMEL_C_LEDGER_UNAVAILABLE;
+    return pass(b, SM_JOT_OBSERVED);
+}
+
+sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer *a)
+{
+    sm_begun b = {.s = s, .a = a, .w = sm_work_start(a), .given = call, .lease_ms = lease_ms};
+    b.deadline_ns = call->wait_ms > 0 ? sm_clock_deadline_ns(call->wait_ms) : 0;
+    return begin(&b);
+}
+
+semel_err semel_begin(semel *s, const semel_call *call, semel_answer *a)
+{
+    return sm_begin(s, call, 0, a);
+}
+
+/* ---- asking without waiting ------------------------------------------------------------------*/
+
+static sm_begun asked(semel *s, sm_asking *q, semel_answer *a)
+{
+    return (sm_begun){.s = s,
+                      .a = a,
+                      .w = sm_work_start(a),
+                      .given = &q->call,
+                      .asking = q,
+                      .actor = q->actor,
+                      .lease_ms = q->lease_ms,
+                      .deadline_ns = INT64_MAX,
+                      .again = q->joined_generation != 0,
+                      .joined_generation = q->joined_generation,
+                      .joined_fence = q->joined_fence,
+                      .joined_request = q->joined_request};
+}
+
+sm_err sm_ask(semel *s, sm_asking *q, semel_answer *a)
+{
+    sm_begun b = asked(s, q, a);
+    q->waits = q->turned_away = false;
+    if (q->contracts == NULL)
+        q->contracts = sm_contracts_keep(s, a);
+    b.contracts = q->contracts;
+    return begin(&b);
+}
+
+bool sm_ask_memory(semel *s, sm_asking *q, semel_answer *a)
+{
+    sm_begun b = asked(s, q, a);
+    sm_work *w = b.w;
+    b.memory = true;
+    if (s->ops->peek == NULL || sm_begun_read(&b) != SM_OK || b.id.strategy == SM_KEY_NONE ||
+        s->ops->peek(s->store, &b.id.key.hash, &w->room, &w->cur, &w->now) != SM_OK ||
+        sm_load_cur(w) != SM_OK || sm_begun_judge(&b) != SM_OK || w->step.answer != SM_REPLAY ||
+        w->step.changed)
+        return false;
+    count(&s->begins);
+    return replay(&b, w->step.code) == SM_OK;
+}

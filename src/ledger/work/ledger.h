@@ -1,0 +1,312 @@
+/*
+ * The ledger's insides: what its files share.
+ *
+ * Every operation has the same shape. It reads a record, lets the life cycle judge an event
+ * (core/transition), makes one write of the result, and applies it by compare-and-swap; if somebody
+ * else was faster it starts over with what is there now. No lock of ours is held across a store's
+ * call or a caller's work.
+ *
+ * Locks: the keeper's, the contracts', and one for each stripe of the journal. A thread holds one
+ * of them at a time, and none across a call of a store or of the program. Stores have locks of
+ * their own, which are never held when they call back.
+ */
+#ifndef SM_LEDGER_WORK_LEDGER_H
+#define SM_LEDGER_WORK_LEDGER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/chain.h"
+#include "ledger/work/journal.h"
+#include "ledger/work/recall.h"
+#include "ledger/work/work.h"
+
+/* What Semel itself executes holds a short lease and renews it. */
+#define SM_RUN_LEASE_MS 15000
+#define SM_RUN_RENEW_MS 5000
+
+/* A lost race is tried again; more often than this means that the store does not keep its word. */
+#define SM_RACES_MAX 10000
+
+/* One attempt that this handle runs, or whose end it has yet to record (running.c). */
+typedef struct sm_running {
+    struct sm_running *next;
+    sm_handle claim;
+    bool entered;
+    sm_recalled *seen; /* the record as it was when the attempt began; NULL: out of memory */
+    int64_t renew_ns;  /* when to renew it next, or to try again, by the monotonic clock */
+    size_t most;       /* bytes of its outcome that are kept */
+    bool lost;         /* the ledger had lost its record, and it was put back */
+    bool owed;
+} sm_running;
+
+#define SM_RUNNING_BUCKETS 256u
+
+/* The `result` of an attempt whose record was put back. */
+#define SM_PUT_BACK "put_back"
+
+/* The `result` of a call that has run and whose outcome the ledger does not have yet. */
+#define SM_UNRECORDED "unrecorded"
+
+typedef struct sm_withdrawal sm_withdrawal; /* withdraw.c */
+
+typedef struct sm_keeper {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* CLOCK_MONOTONIC */
+    pthread_t renewer; /* started by the first attempt that this handle runs; nothing else may delay
+                          a renewal */
+    pthread_cond_t beat; /* CLOCK_MONOTONIC */
+    bool started, renewing, stop;
+    bool stir;                               /* something became due */
+    sm_running *running[SM_RUNNING_BUCKETS]; /* by id */
+    atomic_size_t entered;                   /* how many */
+    atomic_size_t owed_bytes;                /* of outcomes that could not be recorded */
+    sm_withdrawal *withdrawn;
+    size_t withdrawals;
+} sm_keeper;
+
+struct semel {
+    const semel_store_ops *ops;
+    semel_store *store;
+    uint32_t caps;
+    char durability[512];              /* what a crash may lose; empty: nothing */
+    _Atomic(sm_contracts *) contracts; /* replaced under the lock; see sm_contracts_of */
+    pthread_mutex_t contracts_lock;
+    semel_options o;
+    char *actor;
+    char *seal_key; /* NULL: seals are not keyed */
+    size_t seal_key_bytes;
+    sm_holder self;
+    sm_journal journal;
+    sm_recall recall;
+    sm_keeper keeper;
+    void (*_Atomic on_due)(void *context, const sm_handle *effect); /* remedy.c; NULL: nobody */
+    void *on_due_context;
+    atomic_int_least64_t ahead_ms; /* the store's clock before ours, see time.c */
+    atomic_uint_fast64_t written;  /* events since the last seal of this handle */
+    atomic_uint_fast64_t kept_to;  /* events up to here are the newest of no record that decides */
+    atomic_uint_fast64_t begins, executes, replays, refused, waits, commits;
+};
+
+/* How a store's functions are told of a record. */
+static inline semel_ref sm_ref_of(const semel_record *r)
+{
+    return (semel_ref){&r->key, r->id, r->generation, true, r->shard};
+}
+
+static inline sm_str sm_ledger_actor(const semel *s, sm_str given)
+{
+    return given.p != NULL && given.n > 0 ? given : sm_str_from(s->actor);
+}
+
+/* Whether this ledger may hold what such a contract lets run: nothing irreversible is begun where a
+ * crash may lose that it was (I3). */
+sm_err sm_ledger_fits(const semel *s, const sm_contract *c, semel_fault *fault); /* open.c */
+sm_err sm_ledger_fits_all(const semel *s, const sm_contracts *set, semel_fault *fault);
+
+/* Whether an answer is UNAVAILABLE because the store has lost acknowledged data: asking again does
+ * not help. */
+static inline bool sm_ledger_lost(const semel_answer *a)
+{
+    return ((const sm_work *)a->work)->fault.code == SEMEL_E_CORRUPT;
+}
+
+/* The contracts in use. They stay as long as the workspace is not used for another call, whoever
+ * replaces them meanwhile. */
+const sm_contracts *sm_contracts_of(semel *s, sm_work *w); /* open.c */
+
+/* ---- time (time.c) ---------------------------------------------------------------------------*/
+
+/* The store's time now, as far as it is known: this machine's clock, or where the store has its
+ * own, what its last answer said and what has passed since. */
+int64_t sm_now(semel *s);
+
+/* What the store said its time is, when asked at that time of sm_clock_boot_ms. */
+void sm_learn(semel *s, int64_t now, int64_t asked_ms);
+
+/* Asks the store for its time, where it has one. */
+sm_err sm_learn_first(semel *s, semel_fault *fault);
+
+/* ---- reading (read.c) ------------------------------------------------------------------------*/
+
+/* Reads a record by key (the newest) or handle (the one it names, or the newest) into w->cur,
+ * w->now and w->memo. */
+sm_err sm_load_key(semel *s, sm_work *w, const sm_hash *key, const uint8_t *shard); /* or NULL */
+sm_err sm_load_handle(semel *s, sm_work *w, const sm_handle *h, bool newest);
+
+/* Remembers w->cur, whose attempt this handle let run; and reads it back, as of now, for what ends
+ * in a compare-and-swap. False if it is not remembered. */
+void sm_remember(semel *s, sm_work *w);
+bool sm_recollect(semel *s, sm_work *w, const sm_handle *claim);
+
+/* After a store has put a record into w->cur: unpacks it. */
+sm_err sm_load_cur(sm_work *w);
+
+/* Finds what a name means. SEMEL_E_BAD_ARGUMENTS if it means nothing. */
+sm_err sm_load_name(semel *s, sm_work *w, const semel_name *name);
+
+/* Lets the life cycle judge an event about w->cur, by the terms that it was begun under. */
+void sm_judge(semel *s, sm_work *w, sm_event *ev);
+
+/* ---- writing (write.c) -----------------------------------------------------------------------*/
+
+/* What a write says beyond the step that it makes true. */
+typedef struct sm_change {
+    sm_str actor;
+    const semel_outcome *outcome; /* becomes the record's; NULL: it stays */
+    bool drop_outcome;
+    bool drop_args;
+    const sm_identity *identity; /* begin: whose arguments run or are asked about */
+    const sm_call *call;         /* begin: the rest of it */
+    const semel_record *import;  /* a record from elsewhere, in place of identity and call */
+    bool returns;                /* with that: a lost record is put back, and its history goes on */
+    bool evidence;               /* see semel_write */
+    const uint8_t *secret;       /* a claim's */
+    bool detached;
+    bool barrier;
+    bool alone;      /* with that: see semel_write */
+    bool upstream;   /* begin: Semel itself executes it */
+    uint64_t shape;  /* begin: see sm_asking */
+    int64_t next_at; /* of what is left over; 0: as it was, in a new state unset */
+} sm_change;
+
+/* Starts the body of the event; the caller may add members in front of what the write adds. */
+void sm_body_start(sm_work *w);
+void sm_body_text(sm_work *w, const char *name, sm_str value);
+void sm_body_number(sm_work *w, const char *name, uint64_t value);
+void sm_body_hash(sm_work *w, const char *name, const sm_hash *value);
+
+/* Writes w->step over w->cur (or as a new record if w->cur.version is 0), with w->memo as changed
+ * by the caller. On SM_OK w->cur and w->memo are what was written. On SEMEL_E_STALE they are what
+ * is there now, and the caller judges again. On SEMEL_E_BARRED w->cur is the record that bars. */
+sm_err sm_write(semel *s, sm_work *w, const sm_change *change);
+
+/* What a barrier is about. */
+sm_err sm_group_of(sm_work *w, sm_str scope, sm_str tool, sm_hash *out);
+
+/* Prepares an outcome for keeping: its size, whether it is JSON, its bounds. At most so many bytes
+ * are kept. The arena is for reading it. */
+void sm_outcome_settle(sm_arena *a, semel_outcome *o, size_t most);
+
+/* SHA-256 of a contract's every effective field; what an approval is bound to, among others (I7).
+ */
+sm_err sm_approval_digest(sm_work *w, const sm_identity *id, const sm_call *call, sm_hash *out);
+
+/* ---- answering (answer.c) --------------------------------------------------------------------*/
+
+/* The handle of a record's effect, in the answer's memory. */
+sm_str sm_answer_handle(sm_work *w, const semel_record *r);
+
+/* What w->cur and w->memo say: handle, state, outcome and so on. */
+sm_err sm_answer_about(sm_work *w, semel_answer *a);
+
+/* Refuses with a code and its words; returns `e`. */
+sm_err sm_answer_refuse(sm_work *w, semel_answer *a, semel_code code, sm_err e);
+
+/* An error of the world as a refusal. */
+sm_err sm_answer_error(sm_work *w, semel_answer *a, sm_err e);
+
+/* Words for the code that the answer has. */
+void sm_answer_words(sm_work *w, semel_answer *a);
+
+void sm_answer_put_json(const semel_answer *a, sm_buf *out);
+void sm_event_put_json(const semel_event *e, sm_buf *out);
+void sm_put_stamp(sm_buf *out, const char *name, int64_t ms);
+
+/* ---- begin (begin.c), used by run ------------------------------------------------------------*/
+
+sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer *a);
+
+/* The answer to whoever starts the attempt that was just written: its claim, the downstream's key,
+ * and what is left of the lease. */
+sm_err sm_execute(semel *s, sm_work *w, const uint8_t *secret, int64_t lease_ms, semel_answer *a);
+sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer *a);
+
+/* ---- the doubt barrier (barrier.c) ------------------------------------------------------------*/
+
+/* Puts in doubt what runs in a group although its holder is gone, whether or not anybody has asked
+ * for that very effect since. */
+sm_err sm_barrier_settle(semel *s, sm_work *w, sm_str scope, sm_str tool);
+
+/* The handle of another effect in doubt that would bar this call; absent if there is none. */
+sm_err sm_barrier_find(semel *s, sm_work *w, const sm_call *call, const sm_hash *key,
+                       sm_str *handle);
+
+/* ---- claims that nobody was told of (withdraw.c) ----------------------------------------------*/
+
+/* Remembers a claim that may or may not have been recorded, and under which nothing runs. */
+void sm_withdraw(semel *s, const sm_handle *claim);
+
+/* Takes one back, in one write or not at all. *absent: there is no such claim, or not yet. */
+sm_err sm_unclaim(semel *s, const sm_handle *claim, semel_answer *a, bool *absent); /* commit.c */
+
+/* Takes back what can be taken back now. */
+void sm_withdraw_all(semel *s, semel_answer *a);
+void sm_withdraw_fini(semel *s);
+
+/* ---- attempts of this handle (running.c) ------------------------------------------------------*/
+
+/* Enters the attempt that `execute` has just let begin: its lease is renewed until it is removed.
+ * Of its outcome at most so many bytes are kept (SM_OUTCOME_MAX, SM_LARGE_OUTCOME_MAX). */
+void sm_running_add(semel *s, sm_running *r, const semel_answer *execute, size_t most);
+void sm_running_remove(semel *s, sm_running *r); /* accepts one that was not entered */
+
+/* Records how it ended, in one try; it stays entered. */
+sm_err sm_running_end(semel *s, sm_running *r, const semel_outcome *outcome, sm_str actor,
+                      semel_answer *a);
+
+/* Removes it; the background tries again to record its end, as long as the handle is open. */
+void sm_running_owe(semel *s, sm_running *r, const semel_outcome *outcome, sm_str actor);
+
+/* Whether w->cur, the ledger's record of an effect, lacks an attempt that this handle runs, or gave
+ * to an agent. Its record is put back as running, if that is still possible. */
+typedef enum sm_missed {
+    SM_MISSED_NONE,
+    SM_MISSED_BACK, /* put back: read w->cur again */
+    SM_MISSED_RUNS, /* it cannot be put back yet */
+    SM_MISSED_LOST, /* an agent's, whose lease is over */
+} sm_missed;
+sm_err sm_running_return(semel *s, sm_work *w, uint64_t id, sm_missed *missed);
+
+/* Puts the record of an agent's claim back, if the ledger has lost it. */
+bool sm_given_return(semel *s, sm_work *w, const sm_handle *claim);
+
+/* An attempt in the table, for whom the ledger does not say what became of it. */
+typedef struct sm_held {
+    sm_recalled *seen; /* its record when it began; to be freed */
+    uint64_t fence;
+    bool ended;            /* its outcome is known and has yet to be recorded: */
+    semel_outcome outcome; /* settled, with its texts in the workspace */
+} sm_held;
+
+/* Finds the newest attempt of this effect in the table. False if there is none. */
+bool sm_running_find(semel *s, sm_work *w, uint64_t id, sm_held *out);
+
+/* Whether the table has this attempt's end: nothing may run in its place. */
+bool sm_running_ended(semel *s, const semel_record *r);
+
+void sm_running_renew(semel *s, semel_answer *a); /* the leases that need it */
+void sm_running_pay(semel *s, semel_answer *a);   /* records the ends that are due */
+void sm_running_fini(semel *s);                   /* tries all of them a last time */
+
+/* As sm_commit_as. `seen` may be NULL; with it the record is put back if the ledger has lost it. */
+sm_err sm_end_attempt(semel *s, const sm_handle *claim, const semel_outcome *outcome, size_t most,
+                      sm_str actor, const sm_recalled *seen, semel_answer *a); /* commit.c */
+
+/* ---- the keeper (keeper.c) -------------------------------------------------------------------*/
+
+sm_err sm_keeper_start(semel *s, semel_fault *fault);
+void sm_keeper_stop(semel *s);
+bool sm_keeper_stopping(semel *s); /* its handle is being closed */
+void sm_keeper_stir(semel *s);
+void sm_keeper_renews(semel *s); /* something runs: its lease is to be renewed */
+
+/* Looks at what is due: lost leases, expired requests, notices. */
+void sm_sweep(semel *s, semel_answer *a);
+
+/* Seals if enough has happened (this many events, or some and a minute), or if `force`. */
+#define SM_SEAL_EVENTS 1000u
+sm_err sm_seal_now(semel *s, bool force, semel_fault *fault);
+
+#endif

@@ -1,0 +1,573 @@
+/*
+ * One loop moves everything: the client's lines in, its answers out, the server's process, signals.
+ *
+ * It also gathers the evidence for told.c, from the kernel. A request was sent after its pipe was
+ * last seen empty. It counts as sent when it is read, unless the last look is longer ago than
+ * LATE_MS: we may have been stopped, or too busy, while the client's timeout ran. An answer was
+ * taken once the pipe or socket holds nothing more of it: a stopped client has not taken it. We
+ * look soon after an answer is written, then less and less often.
+ */
+#include "mcp/stdio.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/sockios.h>
+
+#include "base/clock.h"
+#include "mcp/session/parting.h"
+#include "mcp/session/session.h"
+#include "mcp/wire/lines.h"
+
+#define READ_BYTES    65536u
+#define BLOCK_BYTES   4096u             /* a pipe that polls as writable takes so many at once */
+#define HOLD_BYTES    ((size_t)4 << 20) /* not taken by the client: the server has to wait */
+#define OUT_MAX       ((size_t)256 << 20)
+#define EXCUSES_BYTES ((size_t)4 << 20) /* of these, for errors in place of answers */
+#define PATIENCE_MS   10000             /* for answers, after the end of the input (HTTP) */
+#define LEFT_MS       250  /* a client that was silent for so long and closes its end has left */
+#define GRACE_MS      1500 /* for running writes, after a signal: clients kill after 2 s */
+#define SETTLE_MS     1000 /* for the last of the server's group */
+#define FUTILE_MAX    5    /* starts in a row after which nothing was said */
+#define SOON_MS       2    /* the first look at whether an answer was taken */
+#define LOOK_MS       1000 /* at most this long between two looks */
+#define LATE_MS       1500 /* longer between two looks: we were stopped, or starved */
+
+typedef struct stdio {
+    mcp_hub *hub;
+    mcp_server *server;
+    mcp_session *session;
+    mcp_link *link;
+    bool child;
+    sm_signals *signals;
+    mcp_watch in, out, steering;
+    mcp_lines *lines;
+    bool is_socket, is_ours; /* of the output: a socket; a description that is ours alone */
+    bool ended;              /* the client says nothing more */
+    bool gone;               /* it does not listen any more */
+    bool hung_up;            /* the server was told */
+    bool over;               /* it has ended for good */
+    bool ever;               /* it was of use */
+    bool asked;              /* it was asked to end */
+    bool paused, resuming;
+    mcp_post resume, went;
+    bool held; /* the server has to wait for the client */
+    sm_buf waiting;
+    size_t taken;
+    uint64_t queued, written, seen; /* bytes: given to us, to the kernel, taken by the client */
+    unsigned long unread;           /* the ioctl that says how much it has not taken; or 0 */
+    mcp_timer look;
+    int64_t pause_ms; /* until the next look */
+    int64_t empty_ms; /* when the input was last seen empty */
+    int64_t heard_ns; /* when the client last said something, or could again */
+    int status;       /* of the server, at the end */
+    int futile;
+    int signal; /* that asks us to end, and is not passed on yet */
+    mcp_timer grace, patience;
+    mcp_parting parting;
+} stdio;
+
+static void pass_signal(stdio *p);
+
+/* ---- the end ---------------------------------------------------------------------------------*/
+
+/* The client says nothing more: once nothing that writes is under way, the server is told. */
+static void hang_up(stdio *p)
+{
+    if (!p->ended || p->hung_up || (mcp_lines_held(p->lines) > 0 && !p->gone) ||
+        mcp_session_busy(p->session, !p->child))
+        return;
+    p->hung_up = true;
+    if (p->child && mcp_child_runs(p->link))
+        mcp_child_hang_up(p->link);
+    else
+        mcp_loop_stop(p->hub->loop);
+}
+
+/* What a distant server has not answered by now is given up; what writes is waited for. */
+static void on_patience(mcp_timer *t)
+{
+    stdio *p = (stdio *)(void *)((char *)t - offsetof(stdio, patience));
+    if (mcp_session_busy(p->session, false))
+        mcp_loop_time(p->hub->loop, &p->patience, sm_clock_deadline_ns(PATIENCE_MS));
+    else
+        mcp_loop_stop(p->hub->loop);
+}
+
+static void end_of_input(stdio *p)
+{
+    p->ended = true;
+    if (p->in.fd >= 0)
+        mcp_loop_unwatch(p->hub->loop, &p->in);
+    p->in.fd = -1;
+    mcp_session_deaf(p->session);
+    if (!p->child)
+        mcp_loop_time(p->hub->loop, &p->patience, sm_clock_deadline_ns(PATIENCE_MS));
+    hang_up(p);
+}
+
+/* The client has gone: what is under way is recorded, and nothing stays for ever. */
+static void leave(stdio *p)
+{
+    mcp_session_end(p->session);
+    end_of_input(p);
+    mcp_parting_begin(&p->parting);
+}
+
+static void on_went(mcp_post *post)
+{
+    leave((stdio *)(void *)((char *)post - offsetof(stdio, went)));
+}
+
+/* Not from inside of what the session does. */
+static void note_gone(stdio *p)
+{
+    p->gone = true;
+    mcp_loop_post(p->hub->loop, &p->went);
+}
+
+/* ---- evidence --------------------------------------------------------------------------------*/
+
+static void look_again(stdio *p, int64_t pause_ms)
+{
+    p->pause_ms = pause_ms < LOOK_MS ? pause_ms : LOOK_MS;
+    mcp_loop_time(p->hub->loop, &p->look, sm_clock_deadline_ns(p->pause_ms));
+}
+
+/* How much the client has taken by `now_ms`. A socket tells only whether it has taken everything.
+ */
+static void note_taken(stdio *p, int64_t now_ms)
+{
+    int unread = 0;
+    if (p->unread == 0 || p->seen == p->written || ioctl(p->out.fd, p->unread, &unread) != 0 ||
+        unread < 0 || (uint64_t)unread > p->written - p->seen || (p->is_socket && unread > 0))
+        return;
+    p->seen = p->written - (uint64_t)unread;
+    mcp_session_taken(p->session, p->seen, now_ms);
+}
+
+/* Whether somebody could read what we say. Without that, and without input or a reason to read it,
+ * there is no client any more, however it went. */
+static bool is_heard(const stdio *p)
+{
+    struct pollfd out = {.fd = p->out.fd};
+    return poll(&out, 1, 0) <= 0 || !(out.revents & (POLLERR | POLLHUP));
+}
+
+static void on_look(mcp_timer *t)
+{
+    stdio *p = (stdio *)(void *)((char *)t - offsetof(stdio, look));
+    int64_t now = sm_clock_boot_ms();
+    struct pollfd in = {.fd = p->in.fd, .events = POLLIN};
+    if (poll(&in, 1, 0) == 0)
+        p->empty_ms = now;
+    note_taken(p, now);
+    if ((p->ended || p->paused) && !p->gone && !is_heard(p))
+        note_gone(p);
+    look_again(p, p->seen == p->written ? LOOK_MS : 2 * p->pause_ms);
+}
+
+/* Something is about to be read. The lines after an incomplete or waiting line count as sent with
+ * it. */
+static void note_asked(stdio *p, int64_t now_ms)
+{
+    if (mcp_lines_held(p->lines) > 0 || p->unread == 0)
+        return;
+    int64_t asked_ms = now_ms - p->empty_ms <= LATE_MS ? now_ms : p->empty_ms;
+    mcp_session_asked(p->session, asked_ms);
+}
+
+/* ---- to the client ---------------------------------------------------------------------------*/
+
+static ssize_t write_some(const stdio *p, const char *bytes, size_t n)
+{
+    if (p->is_socket)
+        return send(p->out.fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (p->is_ours)
+        return write(p->out.fd, bytes, n);
+    struct pollfd poll_fd = {.fd = p->out.fd, .events = POLLOUT};
+    if (poll(&poll_fd, 1, 0) == 0) {
+        errno = EAGAIN;
+        return -1;
+    }
+    return write(p->out.fd, bytes, n < BLOCK_BYTES ? n : BLOCK_BYTES);
+}
+
+static void regulate(stdio *p, bool held)
+{
+    if (held == p->held)
+        return;
+    p->held = held;
+    mcp_link_hold(p->link, held);
+}
+
+static void write_out(stdio *p)
+{
+    while (!p->gone && p->taken < p->waiting.len) {
+        ssize_t n = write_some(p, p->waiting.p + p->taken, p->waiting.len - p->taken);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            break;
+        if (n < 0) {
+            note_gone(p);
+            break;
+        }
+        p->taken += (size_t)n;
+        p->written += (uint64_t)n;
+    }
+    size_t left = p->gone ? 0 : p->waiting.len - p->taken;
+    if (left == 0) {
+        sm_buf_clear(&p->waiting);
+        p->taken = 0;
+        if (p->waiting.cap > HOLD_BYTES) {
+            sm_buf_fini(&p->waiting);
+            sm_buf_init(&p->waiting, OUT_MAX);
+        }
+    }
+    mcp_loop_watch(p->hub->loop, &p->out, left > 0 ? MCP_WRITABLE : 0);
+    regulate(p, left > HOLD_BYTES);
+    /* A look that is due soon stays: a steady stream of answers must not postpone it for ever. */
+    if (p->unread != 0 && p->pause_ms != SOON_MS)
+        look_again(p, SOON_MS);
+}
+
+static void on_writable(mcp_watch *w, unsigned ready)
+{
+    (void)ready;
+    write_out((stdio *)(void *)((char *)w - offsetof(stdio, out)));
+}
+
+/* Appends a line, unless more bytes than that would wait; then it appends nothing. */
+static bool put_line(stdio *p, sm_str text, size_t most)
+{
+    size_t before = p->waiting.len;
+    if (text.n < most && before - p->taken < most - text.n) {
+        mcp_put_line(&p->waiting, text);
+        sm_buf_byte(&p->waiting, '\n');
+        if (p->waiting.err == SM_OK)
+            return true;
+    }
+    p->waiting.err = SM_OK;
+    p->waiting.len = before;
+    return false;
+}
+
+/* The buffer has no room for an answer, because the client does not read. The client gets an error
+ * instead, or it would wait for ever. */
+static void put_excuse(stdio *p, sm_str text, bool answers)
+{
+    sm_buf out;
+    mcp_say(p->hub, MCP_ERROR_LEVEL, "the client does not read its messages; one is lost");
+    if (!answers)
+        return;
+    sm_buf_init(&out, EXCUSES_BYTES);
+    mcp_put_excuses(&out, text);
+    if (out.err != SM_OK) { /* a batch of very many: one error without an id */
+        sm_buf_fini(&out);
+        sm_buf_init(&out, EXCUSES_BYTES);
+        mcp_put_excuses(&out, SM_STR("{}"));
+    }
+    put_line(p, sm_buf_view(&out), OUT_MAX);
+    sm_buf_fini(&out);
+}
+
+static uint64_t deliver(void *context, mcp_channel *channel, sm_str text, bool last)
+{
+    (void)channel;
+    stdio *p = context;
+    if (p->gone)
+        return 0;
+    if (p->taken > HOLD_BYTES) {
+        memmove(p->waiting.p, p->waiting.p + p->taken, p->waiting.len - p->taken);
+        p->waiting.len -= p->taken;
+        p->taken = 0;
+    }
+    size_t before = p->waiting.len;
+    bool whole = put_line(p, text, OUT_MAX - EXCUSES_BYTES);
+    if (!whole)
+        put_excuse(p, text, last);
+    p->queued += p->waiting.len - before;
+    write_out(p);
+    return p->gone || !whole ? 0 : p->queued;
+}
+
+/* ---- from the client -------------------------------------------------------------------------*/
+
+static bool on_line(void *context, const mcp_line *line)
+{
+    stdio *p = context;
+    if (line->too_long)
+        mcp_session_too_long(p->session, line->id, line->request, line->length);
+    else
+        mcp_session_from_client(p->session, line->text, NULL, NULL, 0);
+    return !p->paused;
+}
+
+static void take_lines(stdio *p, sm_str piece)
+{
+    if (mcp_lines_add(p->lines, piece, on_line, p, NULL))
+        return;
+    mcp_say(p->hub, MCP_ERROR_LEVEL, "out of memory: no more is read from the client");
+    end_of_input(p);
+}
+
+/* A client that leaves closes our input and takes no more messages: Python's raises on any. But a
+ * shell that pipes requests in closes it too, right after the last one, and reads on. */
+static bool has_left(const stdio *p)
+{
+    return sm_clock_mono_ns() - p->heard_ns > (int64_t)LEFT_MS * 1000000;
+}
+
+static void on_readable(mcp_watch *w, unsigned ready)
+{
+    (void)ready;
+    stdio *p = (stdio *)(void *)((char *)w - offsetof(stdio, in));
+    char bytes[READ_BYTES];
+    int64_t now = sm_clock_boot_ms();
+    note_taken(p, now);
+    note_asked(p, now);
+    ssize_t n = read(p->in.fd, bytes, sizeof bytes);
+    if (n > 0) {
+        if ((size_t)n < sizeof bytes)
+            p->empty_ms = now;
+        take_lines(p, (sm_str){bytes, (size_t)n});
+        p->heard_ns = sm_clock_mono_ns();
+    } else if (n == 0) {
+        take_lines(p, SM_STR("\n")); /* a last line without its end */
+        if (has_left(p))
+            leave(p);
+        else
+            end_of_input(p);
+    } else if (errno != EINTR && errno != EAGAIN) {
+        end_of_input(p);
+    }
+}
+
+static void pause_client(void *context, bool paused)
+{
+    stdio *p = context;
+    p->paused = paused;
+    if (p->in.fd >= 0)
+        mcp_loop_watch(p->hub->loop, &p->in, paused ? 0 : MCP_READABLE);
+    if (paused || p->resuming)
+        return;
+    p->resuming = true; /* not from inside of whatever has just ended */
+    mcp_loop_post(p->hub->loop, &p->resume);
+}
+
+static void on_resume(mcp_post *post)
+{
+    stdio *p = (stdio *)(void *)((char *)post - offsetof(stdio, resume));
+    p->resuming = false;
+    p->heard_ns = sm_clock_mono_ns();
+    if (!p->paused && !p->gone)
+        take_lines(p, SM_STR(""));
+    hang_up(p);
+}
+
+/* Less is under way than before. */
+static void on_rest(void *context)
+{
+    stdio *p = context;
+    size_t writes = mcp_session_writes(p->session);
+    mcp_parting_rest(&p->parting);
+    hang_up(p);
+    if (p->signal != 0 && writes == 0) {
+        mcp_loop_untime(p->hub->loop, &p->grace);
+        pass_signal(p);
+    }
+    if (p->over && writes == 0)
+        mcp_loop_stop(p->hub->loop);
+}
+
+/* The server is gone for good. What was lost with it is still written down and told. */
+static void on_over(void *context)
+{
+    stdio *p = context;
+    p->over = true;
+    mcp_session_wind_up(p->session);
+    on_rest(p);
+}
+
+/* ---- the server's process --------------------------------------------------------------------*/
+
+/* One that ends while nobody asked it to is started again if it crashed, and had been of use: what
+ * cannot even start, and what ends in peace, is the client's business as it would be without us. */
+static bool on_ended(void *context, int status, bool served)
+{
+    stdio *p = mcp_session_context(context);
+    bool crashed = WIFSIGNALED(status) || WEXITSTATUS(status) != 0;
+    p->status = status;
+    p->futile = served ? 0 : p->futile + 1;
+    p->ever = p->ever || served;
+    return !p->ended && p->signal == 0 && !p->asked && crashed && p->ever && p->futile < FUTILE_MAX;
+}
+
+/* ---- signals ---------------------------------------------------------------------------------*/
+
+static void pass_signal(stdio *p)
+{
+    int signal = p->signal;
+    p->signal = 0;
+    p->asked = true;
+    if (p->child && mcp_child_runs(p->link))
+        mcp_child_ask(p->link, signal);
+    else
+        mcp_loop_stop(p->hub->loop);
+}
+
+static void on_grace(mcp_timer *t)
+{
+    pass_signal((stdio *)(void *)((char *)t - offsetof(stdio, grace)));
+}
+
+/* A signal that asks us to end is passed on once no write is running, or after GRACE_MS, or when it
+ * comes again. The server's group is not the terminal's, so the terminal's signals are passed on
+ * too. */
+static void on_signal(mcp_watch *w, unsigned ready)
+{
+    (void)ready;
+    stdio *p = (stdio *)(void *)((char *)w - offsetof(stdio, steering));
+    struct signalfd_siginfo info;
+    while (read(w->fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        int signal = (int)info.ssi_signo;
+        bool ends = signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+        if (signal == SIGCHLD)
+            continue;
+        if (!ends) {
+            if (p->child)
+                mcp_child_signal(p->link, signal, info.ssi_code == SI_KERNEL);
+            continue;
+        }
+        bool again = p->signal != 0 || p->asked;
+        p->status = signal;
+        p->signal = signal;
+        if (again || mcp_session_writes(p->session) == 0)
+            pass_signal(p);
+        else
+            mcp_loop_time(p->hub->loop, &p->grace, sm_clock_deadline_ns(GRACE_MS));
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------*/
+
+static void say(void *context, mcp_level level, const char *text)
+{
+    (void)context;
+    (void)level;
+    dprintf(STDERR_FILENO, "semel: mcp: %s\n", text);
+}
+
+/* Makes the output not block, without changing that for others who have it open. */
+static void open_output(stdio *p)
+{
+    struct stat st;
+    p->out.fd = STDOUT_FILENO;
+    if (fstat(STDOUT_FILENO, &st) != 0)
+        return;
+    p->is_socket = S_ISSOCK(st.st_mode);
+    int family = 0;
+    socklen_t size = sizeof family;
+    if (p->is_socket && getsockopt(STDOUT_FILENO, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 &&
+        family == AF_UNIX)
+        p->unread = SIOCOUTQ; /* over TCP it would tell what the other machine's kernel has */
+    if (!S_ISFIFO(st.st_mode))
+        return;
+    p->unread = FIONREAD;
+    int fd = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    p->out.fd = fd;
+    p->is_ours = true;
+}
+
+static sm_err open_link(stdio *p, const mcp_stdio_options *o, sm_fault *fault)
+{
+    mcp_link_events events = mcp_session_events(p->session);
+    mcp_child_options child = {.argv = o->argv, .mask = &o->signals->before, .ended = on_ended};
+    mcp_remote_options remote = {0};
+    p->child = o->argv != NULL;
+    if (!p->child) {
+        remote = *o->remote;
+        remote.tool = mcp_session_tool;
+        remote.tool_context = p->session;
+    }
+    sm_err e = p->child ? mcp_child_open(p->hub->loop, &child, &events, &p->link, fault)
+                        : mcp_remote_open(p->hub->loop, &remote, &events, &p->link, fault);
+    if (e == SM_OK)
+        mcp_session_attach(p->session, p->link);
+    mcp_parting_init(&p->parting, p->hub, p->session, p->child ? p->link : NULL);
+    return e;
+}
+
+sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
+{
+    stdio p = {.hub = o->hub, .signals = o->signals, .in = {.fd = -1}, .out = {.fd = -1}};
+    mcp_client_ops client = {
+        .deliver = deliver, .pause = pause_client, .rest = on_rest, .over = on_over, .context = &p};
+    mcp_session_options session = {.client = &client, .renews = true};
+    o->hub->say = say;
+    sm_buf_init(&p.waiting, OUT_MAX);
+    p.grace.due = on_grace;
+    p.patience.due = on_patience;
+    p.look.due = on_look;
+    p.empty_ms = sm_clock_boot_ms();
+    p.resume.take = on_resume;
+    p.went.take = on_went;
+    p.lines = mcp_lines_new(MCP_LINE_MAX);
+    sm_err e = p.lines == NULL ? SEMEL_E_NOMEM : mcp_server_new(o->hub, &o->server, &p.server);
+    if (e == SM_OK)
+        e = mcp_session_new(p.server, &session, &p.session);
+    if (e != SM_OK)
+        sm_fault_set(fault, e, "%s", semel_err_text(e));
+    else
+        e = open_link(&p, o, fault);
+    if (e == SM_OK) {
+        p.in = (mcp_watch){.fd = STDIN_FILENO, .ready = on_readable};
+        p.out = (mcp_watch){.ready = on_writable};
+        p.steering = (mcp_watch){.fd = o->signals->fd, .ready = on_signal};
+        open_output(&p);
+        mcp_loop_watch(o->hub->loop, &p.steering, MCP_READABLE);
+        if (!mcp_loop_watch(o->hub->loop, &p.in, MCP_READABLE))
+            end_of_input(&p);
+        look_again(&p, LOOK_MS);
+        mcp_loop_run(o->hub->loop);
+        *status = p.status;
+        mcp_session_end(p.session);
+        mcp_hub_settle(o->hub);
+        /* What the client has not taken yet: it has a moment. */
+        int64_t deadline = sm_clock_deadline_ns(GRACE_MS);
+        while (!p.gone && p.taken < p.waiting.len && sm_clock_mono_ns() < deadline) {
+            struct pollfd fd = {.fd = p.out.fd, .events = POLLOUT};
+            poll(&fd, 1, 50);
+            write_out(&p);
+        }
+        mcp_loop_unwatch(o->hub->loop, &p.steering);
+        if (p.in.fd >= 0)
+            mcp_loop_unwatch(o->hub->loop, &p.in);
+        mcp_loop_unwatch(o->hub->loop, &p.out);
+    }
+    mcp_loop_untime(o->hub->loop, &p.grace);
+    mcp_loop_untime(o->hub->loop, &p.patience);
+    mcp_parting_fini(&p.parting);
+    mcp_loop_untime(o->hub->loop, &p.look);
+    mcp_session_free(p.session);
+    mcp_loop_unpost(o->hub->loop, &p.resume); /* a client that goes now is not waited for */
+    mcp_loop_unpost(o->hub->loop, &p.went);
+    mcp_loop_settle(o->hub->loop, SETTLE_MS);
+    mcp_server_free(p.server);
+    mcp_lines_free(p.lines);
+    sm_buf_fini(&p.waiting);
+    return e;
+}

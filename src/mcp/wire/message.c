@@ -1,0 +1,211 @@
+/*
+ * Reading a message: its members are found, the text is checked to its end, and what it is follows
+ * from which of six members it has. What the text holds beyond them is nobody's business here.
+ */
+#include "mcp/wire/message.h"
+
+#include <stdio.h>
+
+#include "mcp/wire/names.h"
+#include "mcp/wire/parts.h"
+#include "mcp/wire/scan.h"
+
+/* The members that decide what a message is. */
+enum { JSONRPC, ID, METHOD, PARAMS, RESULT, ERROR, MEMBERS };
+
+static const char *const names[MEMBERS] = {"jsonrpc", "id", "method", "params", "result", "error"};
+
+typedef struct members {
+    sm_str of[MEMBERS]; /* as written; absent: it is not there */
+    int unclear;        /* a member that is there twice, or in another spelling; else MEMBERS */
+    mcp_likeness like;  /* which of both */
+    bool id_unclear;
+    bool deep; /* a value is nested too deeply */
+} members;
+
+static bool refuse(mcp_message *m, const char *flaw)
+{
+    m->kind = MCP_INVALID;
+    m->code = MCP_E_MESSAGE;
+    snprintf(m->flaw, sizeof m->flaw, "%s", flaw);
+    return false;
+}
+
+static bool refuse_depth(mcp_message *m)
+{
+    m->kind = MCP_INVALID;
+    m->code = MCP_E_MESSAGE;
+    snprintf(m->flaw, sizeof m->flaw, "the message is nested too deeply: at most %u levels",
+             MCP_DEPTH_MAX);
+    return false;
+}
+
+static bool refuse_text(mcp_message *m, const mcp_scan *s)
+{
+    m->kind = MCP_INVALID;
+    m->code = MCP_E_JUNK;
+    snprintf(m->flaw, sizeof m->flaw, "not JSON: %s (byte %zu)", s->why,
+             (size_t)(s->at - m->text.p) + 1);
+    return false;
+}
+
+static void note_member(members *found, sm_str name, sm_str value)
+{
+    for (int i = 0; i < MEMBERS; i++) {
+        mcp_likeness like = mcp_name_like(name, names[i]);
+        if (like == MCP_UNLIKE)
+            continue;
+        if (like == MCP_ALIKE || found->of[i].p != NULL) {
+            found->unclear = i;
+            found->like = like;
+            found->id_unclear = found->id_unclear || i == ID;
+        }
+        if (like == MCP_SAME)
+            found->of[i] = value;
+        return;
+    }
+}
+
+/* Finds the members of the object that begins at `p`. Returns its end, or NULL. */
+static const char *read_members(mcp_scan *s, const char *p, members *found)
+{
+    p = mcp_scan_blanks(p + 1, s->end);
+    if (p < s->end && *p == '}')
+        return p + 1;
+    for (;; p = mcp_scan_blanks(p + 1, s->end)) {
+        sm_str name;
+        const char *value = mcp_scan_name(s, p, &name);
+        if (value == NULL)
+            return NULL;
+        p = mcp_scan_value(s, value, 1);
+        if (p == NULL && s->deep) {
+            s->deep = false;
+            found->deep = true;
+            p = mcp_scan_over(s, value);
+        }
+        if (p == NULL)
+            return NULL;
+        note_member(found, name, (sm_str){value, (size_t)(p - value)});
+        p = mcp_scan_blanks(p, s->end);
+        if (p < s->end && *p == '}')
+            return p + 1;
+        if (p == s->end || *p != ',')
+            return mcp_scan_fail(s, p, "expected ',' or '}'");
+    }
+}
+
+/* What is wrong with the members, beyond the id; NULL: nothing. */
+static const char *flaw_of(const members *found)
+{
+    const sm_str *of = found->of;
+    if (!mcp_is(of[JSONRPC], "2.0"))
+        return "\"jsonrpc\" must be \"2.0\"";
+    if (of[METHOD].p != NULL) {
+        if (!mcp_is_string(of[METHOD]))
+            return "\"method\" must be a string";
+        if (of[RESULT].p != NULL || of[ERROR].p != NULL)
+            return "a message with a method is a request, and one with a result or error an answer";
+        if (of[PARAMS].p != NULL && of[PARAMS].p[0] != '{' && of[PARAMS].p[0] != '[')
+            return "\"params\" must be an object or an array";
+        return NULL;
+    }
+    if (of[RESULT].p != NULL && of[ERROR].p != NULL)
+        return "an answer has a result or an error, not both";
+    if (of[RESULT].p == NULL && of[ERROR].p == NULL)
+        return "a message has a method, a result or an error";
+    if (of[ERROR].p != NULL && of[ERROR].p[0] != '{')
+        return "\"error\" must be an object";
+    if (of[RESULT].p != NULL && of[ID].p == NULL)
+        return "a result needs the \"id\" of its request";
+    return NULL;
+}
+
+/* Decides what the message is. */
+static bool judge(mcp_message *m, const members *found)
+{
+    sm_str id = found->of[ID];
+    bool answer = found->of[METHOD].p == NULL;
+    bool null = id.n == 4 && id.p[0] == 'n';
+    bool id_good = id.p == NULL || mcp_scan_id(id) || (null && answer);
+    if (id_good && !found->id_unclear)
+        m->id = id;
+    /* Some servers leave out an empty "result". */
+    m->answer = answer && (found->of[RESULT].p != NULL || found->of[ERROR].p != NULL ||
+                           (m->id.p != NULL && found->of[PARAMS].p == NULL));
+    if (found->deep)
+        return refuse_depth(m);
+    if (found->unclear < MEMBERS) {
+        char flaw[MCP_FLAW_MAX];
+        mcp_put_flaw(flaw, names[found->unclear], found->like);
+        return refuse(m, flaw);
+    }
+    const char *flaw = flaw_of(found);
+    if (flaw != NULL)
+        return refuse(m, flaw);
+    if (!id_good)
+        return refuse(m, id.n > MCP_ID_MAX
+                             ? "the \"id\" is too long"
+                             : "the \"id\" must be a string or a whole number, written in digits");
+    m->answer = false;
+    m->params = found->of[PARAMS];
+    m->result = found->of[RESULT];
+    m->error = found->of[ERROR];
+    if (answer) {
+        m->kind = m->result.p != NULL ? MCP_RESULT : MCP_ERROR;
+    } else {
+        m->kind = id.p != NULL ? MCP_REQUEST : MCP_NOTIFICATION;
+        mcp_text_cut(found->of[METHOD], m->method, sizeof m->method);
+    }
+    return true;
+}
+
+bool mcp_read(sm_str text, mcp_message *out)
+{
+    *out = (mcp_message){0};
+    if (text.p == NULL)
+        text = SM_STR("");
+    const char *begin = text.p, *end = text.p + text.n;
+    begin = mcp_scan_blanks(begin, end);
+    while (end > begin && mcp_scan_blanks(end - 1, end) == end)
+        end--;
+    out->text = (sm_str){begin, (size_t)(end - begin)};
+
+    mcp_scan s = {.end = end};
+    members found = {.unclear = MEMBERS};
+    bool object = begin < end && *begin == '{';
+    const char *p = object ? read_members(&s, begin, &found) : mcp_scan_value(&s, begin, 0);
+    if (p != NULL && p != end)
+        p = mcp_scan_fail(&s, p, "more text after the end of the value");
+    if (p == NULL)
+        return s.deep ? refuse_depth(out) : refuse_text(out, &s);
+    if (object)
+        return judge(out, &found);
+    if (*begin != '[')
+        return refuse(out, "a message is an object");
+    size_t cursor = 0;
+    sm_str name, item;
+    if (!mcp_next(out->text, &cursor, &name, &item))
+        return refuse(out, "a batch must not be empty");
+    out->kind = MCP_BATCH;
+    return true;
+}
+
+bool mcp_read_client(sm_str text, mcp_message *out)
+{
+    bool good = mcp_read(text, out);
+    if ((out->kind == MCP_REQUEST || out->kind == MCP_NOTIFICATION) &&
+        !mcp_names_asked(out, out->flaw)) {
+        out->kind = MCP_INVALID;
+        out->code = MCP_E_PARAMS;
+        out->params = (sm_str){0};
+        good = false;
+    }
+    return good;
+}
+
+bool mcp_is_json(sm_str text)
+{
+    mcp_scan s = {.end = text.p + text.n};
+    const char *end = text.n == 0 ? NULL : mcp_scan_value(&s, text.p, 0);
+    return end == s.end;
+}

@@ -1,0 +1,72 @@
+/*
+ * JSON text, checked from one end to the other without being taken apart: the grammar of RFC 8259,
+ * UTF-8, a bounded depth. One pass, no recursion, no memory.
+ *
+ * What the grammar leaves to the reader stays as it is: names that are there twice, escapes of half
+ * a surrogate pair, numbers that no double can hold.
+ */
+#ifndef SM_MCP_WIRE_SCAN_H
+#define SM_MCP_WIRE_SCAN_H
+
+#include <endian.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "mcp/wire/message.h"
+
+/* A text, and what was wrong with it when a function below has returned NULL. */
+typedef struct mcp_scan {
+    const char *end; /* the caller's: nothing is read from there on */
+    const char *at;
+    const char *why; /* the rest of a sentence: "expected a value" */
+    bool deep;       /* it may be JSON, but it is nested too deeply */
+} mcp_scan;
+
+/* The end of the value that begins at `p`, which is inside `outside` other values. */
+const char *mcp_scan_value(mcp_scan *s, const char *p, unsigned outside);
+
+/* The end of an object or array that is nested too deeply, by its brackets alone. */
+const char *mcp_scan_over(mcp_scan *s, const char *p);
+
+/* A member's name and the colon behind it; `p` is where it must begin. `name` is as written,
+ * without its quotes. Returns where the member's value must begin. */
+const char *mcp_scan_name(mcp_scan *s, const char *p, sm_str *name);
+
+/* NULL, for a byte that is not what it must be there; `p` may be the end. */
+const char *mcp_scan_fail(mcp_scan *s, const char *p, const char *why);
+
+/* Whether this is an id as it may be written: a string or a whole number, which -?[0-9]+ is and 1.0
+ * and 1e2 are not, of at most MCP_ID_MAX bytes. Any bytes are taken. */
+bool mcp_scan_id(sm_str value);
+
+static inline const char *mcp_scan_blanks(const char *p, const char *end)
+{
+    while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
+        p++;
+    return p;
+}
+
+/* The first byte from `p` on that does not stand for itself in a string: a quote, a backslash, a
+ * control character, or one that is not ASCII. */
+static inline const char *mcp_scan_plain(const char *p, const char *end)
+{
+    const uint64_t ones = 0x0101010101010101u;
+    for (; end - p >= 8; p += 8) {
+        uint64_t x;
+        memcpy(&x, p, sizeof x);
+        x = le64toh(x);
+        /* The high bit of a byte says stop. A borrow can set it falsely, but only above a byte
+         * where it is set truly, and the lowest one is what counts. */
+        uint64_t quote = x ^ ones * '"', backslash = x ^ ones * '\\';
+        uint64_t stop = ((quote - ones) | (backslash - ones) | (x - ones * 0x20) | x) & ones * 0x80;
+        if (stop != 0)
+            return p + (__builtin_ctzll(stop) >> 3);
+    }
+    while (p < end && *p != '"' && *p != '\\' && (unsigned char)*p >= 0x20 &&
+           (unsigned char)*p < 0x80)
+        p++;
+    return p;
+}
+
+#endif

@@ -1,0 +1,125 @@
+/* What came back, and what it proves. */
+#include <curl/curl.h>
+#include <stdlib.h>
+
+#include "base/utf8.h"
+#include "core/wire.h"
+#include "upstream/upstream.h"
+#include "json/canon.h"
+
+#define RETRY_AFTER_MAX_MS ((int64_t)60000)
+#define DAY_MS             ((int64_t)24 * 3600 * 1000)
+
+static sm_str header_of(const sm_http_result *r, const char *name)
+{
+    for (size_t i = 0; i < r->header_count; i++) {
+        if (sm_header_is(r->headers[i].name, sm_str_from(name)))
+            return r->headers[i].value;
+    }
+    return (sm_str){0};
+}
+
+/* Seconds, or a moment; at most a day. */
+static int64_t retry_after(const sm_http_result *r, int64_t now_ms)
+{
+    sm_str s = header_of(r, "Retry-After");
+    char text[64];
+    if (s.n == 0 || s.n >= sizeof text)
+        return 0;
+    memcpy(text, s.p, s.n);
+    text[s.n] = '\0';
+    int64_t ms;
+    if (strspn(text, "0123456789") == s.n) {
+        ms = s.n > 6 ? DAY_MS : strtoll(text, NULL, 10) * 1000;
+    } else {
+        time_t then = curl_getdate(text, NULL);
+        ms = then < 0 ? 0 : (int64_t)then * 1000 - now_ms;
+    }
+    return ms < 0 ? 0 : ms > DAY_MS ? DAY_MS : ms;
+}
+
+/* After 301 and 302 clients make a GET of a POST, but many of them of nothing else. */
+bool sm_http_redirects(const char *method, int status)
+{
+    return status == 307 || status == 308 ||
+           ((status == 301 || status == 302) && strcmp(method, "POST") != 0);
+}
+
+/*
+ *     nothing sent                     not applied, passes
+ *     sent, no whole answer            unknown
+ *     2xx, 3xx                         the answer; redirects are not followed
+ *     307, 308; 301, 302 unless POST   not applied: it is to be sent to another place
+ *     408, 425, 429                    not applied, passes
+ *     503 where it is declared         not applied, passes
+ *     other 4xx                        not applied: rejected
+ *     1xx at the end, other 5xx, else  unknown
+ */
+void sm_upstream_judge(const sm_upstream_call *up, const sm_http_result *r, int64_t now_ms,
+                       sm_upstream_ruling *out)
+{
+    *out = (sm_upstream_ruling){.kind = SEMEL_FAILURE, .applied = SEMEL_APPLIED_UNKNOWN};
+    if (!r->complete) {
+        if (!r->sent) {
+            out->applied = SEMEL_APPLIED_NO;
+            out->passing = true;
+        }
+        return;
+    }
+    out->retry_after_ms = retry_after(r, now_ms);
+    int s = r->status;
+    if (sm_http_redirects(up->request.method, s)) {
+        out->applied = SEMEL_APPLIED_NO;
+        out->elsewhere = true;
+    } else if (s >= 200 && s < 400) {
+        out->kind = SEMEL_SUCCESS;
+        out->applied = SEMEL_APPLIED_DEFAULT;
+    } else if (s == 408 || s == 425 || s == 429 || (s == 503 && up->rejects_before_work)) {
+        out->applied = SEMEL_APPLIED_NO;
+        out->passing = true;
+    } else if (s >= 400 && s < 500) {
+        out->applied = SEMEL_APPLIED_NO;
+    }
+}
+
+int64_t sm_upstream_pause(const sm_retry *retry, int64_t attempt, int64_t retry_after_ms,
+                          uint64_t random)
+{
+    int64_t pause = retry->backoff_ms;
+    for (int64_t i = 1; i < attempt && pause < retry->max_backoff_ms; i++)
+        pause = pause > retry->max_backoff_ms / 2 ? retry->max_backoff_ms : pause * 2;
+    if (pause > retry->max_backoff_ms)
+        pause = retry->max_backoff_ms;
+    /* Half of it is by chance, so that those who failed together do not come back together. */
+    pause = pause - pause / 2 + (int64_t)(random % (uint64_t)(pause / 2 + 1));
+    int64_t asked = retry_after_ms < RETRY_AFTER_MAX_MS ? retry_after_ms : RETRY_AFTER_MAX_MS;
+    return pause < asked ? asked : pause;
+}
+
+/* Headers that belong to the answer itself and mean the same when it is given again. */
+static const char *const kept[] = {
+    "Content-Type",     "Content-Encoding",
+    "Content-Language", "Content-Disposition",
+    "Content-Location", "ETag",
+    "Last-Modified",    "Link",
+    "Location",         "Request-Id",
+    "Retry-After",      "X-Request-Id",
+};
+
+void sm_upstream_keep_headers(const sm_http_result *r, sm_buf *out)
+{
+    bool first = true;
+    sm_buf_byte(out, '{');
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+        sm_str value = header_of(r, kept[i]);
+        if (value.p == NULL || !sm_header_value(value) || !sm_utf8_valid(value))
+            continue;
+        if (!first)
+            sm_buf_byte(out, ',');
+        first = false;
+        sm_json_put_string(out, sm_str_from(kept[i]));
+        sm_buf_byte(out, ':');
+        sm_json_put_string(out, value);
+    }
+    sm_buf_byte(out, '}');
+}
