@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "gateway/service.h"
 
 #define PORTS 100u /* that are tried */
 
@@ -49,6 +50,22 @@ int cli_config_fault(const gw_config *c, const sm_fault *fault)
     if (fault->line == 0)
         return cli_fail(code, "%s", fault->text);
     return cli_fail(code, "%s:%u:%u: %s", c->file.p, fault->line, fault->column, fault->text);
+}
+
+int cli_config_start(const gw_config *c, sm_str contract_text, gateway **out)
+{
+    sm_fault fault = {0};
+    sm_err e = gw_service_start(c, contract_text, out, &fault);
+    if (e == SM_OK)
+        return CLI_OK;
+    if (fault.text[0] == '\0')
+        sm_fault_set(&fault, e, "%s", semel_err_text(e));
+    fault.code = e; /* the ledger's own says more than an exit code can */
+    if (c->log.format != GW_LOG_JSON)
+        return cli_config_fault(c, &fault);
+    const gw_log log = {.rule = c->log, .fd = STDERR_FILENO};
+    gw_say_fault(&log, GW_ERROR, "not started", c->file, &fault);
+    return cli_code(e);
 }
 
 /* Whether a port of this machine can be listened on. Somebody may take it before we do: then

@@ -3,7 +3,7 @@
 #define SM_CLI_CONFIG_H
 
 #include "cli/cli.h"
-#include "gateway/config.h"
+#include "gateway/gateway.h"
 
 /* Reads a configuration, or gives the built-in one if the path is NULL. What is wrong with it is in
  * `report`, which is to be released in any case; other failures are explained. Returns the exit
@@ -16,6 +16,10 @@ int cli_config_read(const char *path, gw_config **out);
 /* Prints a fault about what a configuration says, with its place if it has one; returns the exit
  * code. */
 int cli_config_fault(const gw_config *c, const sm_fault *fault);
+
+/* Starts a gateway as a service. Explains a failure, on the log if that is JSON, and returns the
+ * exit code. */
+int cli_config_start(const gw_config *c, sm_str contract_text, gateway **out);
 
 /* For the built-in configuration: if its port is taken, the next one that is free. Explains a
  * failure and returns the exit code. */

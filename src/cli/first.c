@@ -76,16 +76,16 @@ static void print_screen(const char *program, sm_str address, const char *token)
 /* ---- starting --------------------------------------------------------------------------------*/
 
 /* Nobody has a token yet: somebody has to be the first. */
-static int first_token(gateway *g, char text[GW_TOKEN_TEXT])
+static int first_token(gateway *g, const gw_config *c, char text[GW_TOKEN_TEXT])
 {
     gw_token what = {.name = "first", .role = GW_ADMIN}, made;
     sm_fault fault = {0};
     text[0] = '\0';
-    if (gw_tokens_count(g->tokens) > 0)
+    if (gw_tokens_count(gw_tokens_of(g)) > 0)
         return CLI_OK;
-    sm_err e = gw_token_create(g->config->tokens.p, &what, text, &made, &fault);
+    sm_err e = gw_token_create(c->tokens.p, &what, text, &made, &fault);
     if (e == SM_OK)
-        e = gw_tokens_refresh(g->tokens, &fault);
+        e = gw_tokens_refresh(gw_tokens_of(g), &fault);
     return e == SM_OK ? CLI_OK : cli_fail(cli_code(e), "%s", fault.text);
 }
 
@@ -97,7 +97,7 @@ int cli_first_screen(const char *program)
     uint16_t port = 0;
     char contract[1000], token[GW_TOKEN_TEXT];
     sm_fault fault = {0};
-    cli_service_hold();
+    gw_service_hold();
     int code = cli_config_read(NULL, &config);
     if (code == CLI_OK)
         code = cli_config_free_port(config);
@@ -105,14 +105,14 @@ int cli_first_screen(const char *program)
         code = cli_fail(cli_code(fault.code), "%s", fault.text);
     if (code == CLI_OK) {
         gw_demo_contract(port, contract, sizeof contract);
-        code = cli_service_start(config, sm_str_from(contract), &g);
+        code = cli_config_start(config, sm_str_from(contract), &g);
     }
-    if (code == CLI_OK && (code = first_token(g, token)) != CLI_OK)
+    if (code == CLI_OK && (code = first_token(g, config, token)) != CLI_OK)
         gw_stop(g);
     if (code == CLI_OK) {
         print_screen(name_of(program), gw_address(g, 0), token);
         explicit_bzero(token, sizeof token);
-        code = cli_service_run(g);
+        gw_service_run(g);
     }
     gw_demo_stop(demo);
     gw_config_free(config);

@@ -77,11 +77,11 @@ static int override(const cli_command *self, const options *o, gw_config *c)
 /* ---- the command -----------------------------------------------------------------------------*/
 
 /* How to let the first one in, where the file of tokens is named. */
-static void hint_tokens(const gateway *g)
+static void hint_tokens(const gateway *g, const gw_config *c)
 {
     char command[400];
-    snprintf(command, sizeof command, CLI_MAKE_TOKEN "%.300s", g->config->tokens.p);
-    gw_say(&g->log, GW_WARN, CLI_NO_TOKENS, "make_one", command, NULL);
+    snprintf(command, sizeof command, CLI_MAKE_TOKEN "%.300s", c->tokens.p);
+    gw_say(gw_log_of(g), GW_WARN, CLI_NO_TOKENS, "make_one", command, NULL);
 }
 
 static int serve(const gw_config *c)
@@ -89,13 +89,14 @@ static int serve(const gw_config *c)
     gateway *g = NULL;
     /* Otherwise the allocator learns to keep what large answers took. */
     mallopt(M_MMAP_THRESHOLD, (int)SM_KEPT_BYTES);
-    cli_service_hold();
-    int code = cli_service_start(c, (sm_str){0}, &g);
+    gw_service_hold();
+    int code = cli_config_start(c, (sm_str){0}, &g);
     if (code != CLI_OK)
         return code;
-    if (gw_tokens_count(g->tokens) == 0)
-        hint_tokens(g);
-    return cli_service_run(g);
+    if (gw_tokens_count(gw_tokens_of(g)) == 0)
+        hint_tokens(g, c);
+    gw_service_run(g);
+    return CLI_OK;
 }
 
 static int read_options(const cli_command *self, int argc, char **argv, options *o)

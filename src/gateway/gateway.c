@@ -20,6 +20,7 @@
 #include "base/limits.h"
 #include "core/report.h"
 #include "gateway/http/server.h"
+#include "gateway/inside/gateway.h"
 #include "gateway/proxy/pass.h"
 #include "gateway/run/run.h"
 #include "gateway/telemetry/metrics.h"
@@ -124,6 +125,16 @@ sm_err gw_start(const gw_config *config, sm_str contract_text, gateway **out, sm
 sm_str gw_address(const gateway *g, uint32_t i)
 {
     return gw_listen_address(g->server, i);
+}
+
+const gw_log *gw_log_of(const gateway *g)
+{
+    return &g->log;
+}
+
+gw_tokens *gw_tokens_of(gateway *g)
+{
+    return g->tokens;
 }
 
 /* ---- reading again ---------------------------------------------------------------------------*/

@@ -9,16 +9,19 @@
  */
 #include "gateway/service.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/duration.h"
-#include "cli/config.h"
+#include "gateway/inside/gateway.h"
 
 static void steering(sigset_t *set)
 {
@@ -28,7 +31,7 @@ static void steering(sigset_t *set)
     sigaddset(set, SIGINT);
 }
 
-void cli_service_hold(void)
+void gw_service_hold(void)
 {
     static const int signals[] = {SIGHUP, SIGTERM, SIGINT};
     sigset_t set;
@@ -58,28 +61,19 @@ static void notify(const char *text)
     close(fd);
 }
 
-int cli_service_start(const gw_config *config, sm_str contract_text, gateway **out)
+sm_err gw_service_start(const gw_config *config, sm_str contract_text, gateway **out,
+                        sm_fault *fault)
 {
-    sm_fault fault = {0};
-    sm_err e = gw_config_safe(config, &fault);
+    sm_err e = gw_config_safe(config, fault);
     if (e == SM_OK)
-        e = gw_start(config, contract_text, out, &fault);
+        e = gw_start(config, contract_text, out, fault);
     const gw_upstream_api *api;
     for (uint32_t i = 0; e == SM_OK && gw_config_address(config, i, &api) != NULL; i++) {
         const gw_log_field at[] = {{"address", gw_address(*out, i), false},
                                    {"proxy", api != NULL ? api->name : (sm_str){0}, false}};
         gw_say_fields(&(*out)->log, GW_INFO, "listening", at, api != NULL ? 2 : 1);
     }
-    if (e == SM_OK)
-        return CLI_OK;
-    if (fault.text[0] == '\0')
-        sm_fault_set(&fault, e, "%s", semel_err_text(e));
-    fault.code = e; /* the ledger's own says more than an exit code can */
-    if (config->log.format != GW_LOG_JSON)
-        return cli_config_fault(config, &fault);
-    const gw_log log = {.rule = config->log, .fd = STDERR_FILENO};
-    gw_say_fault(&log, GW_ERROR, "not started", config->file, &fault);
-    return cli_code(e);
+    return e;
 }
 
 static void reload(gateway *g)
@@ -114,7 +108,7 @@ static void let_go(void)
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-int cli_service_run(gateway *g)
+void gw_service_run(gateway *g)
 {
     sigset_t set;
     siginfo_t info;
@@ -136,5 +130,4 @@ int cli_service_run(gateway *g)
     let_go();
     gw_stop(g);
     gw_say(&log, GW_INFO, "stopped", NULL);
-    return CLI_OK;
 }

@@ -12,12 +12,12 @@
 #include <stdint.h>
 
 #include "mcp/loop.h"
+#include "mcp/message.h"
 #include "mcp/tools.h"
-#include "mcp/wire/lines.h"
-#include "mcp/wire/message.h"
 #include "upstream/http.h"
 
 typedef struct mcp_link mcp_link;
+typedef struct mcp_line mcp_line; /* wire/lines.h */
 
 /* One request on its way, embedded in what its owner knows of it. It stays where it is from `send`
  * until its answer has been given to `message`, or `lost` was told, or `forget` was called. */

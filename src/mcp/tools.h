@@ -10,7 +10,7 @@
 
 #include "base/digest.h"
 #include "core/contract.h"
-#include "mcp/wire/message.h"
+#include "mcp/message.h"
 #include "json/json.h"
 
 #define MCP_TOOLS_MAX 10000u /* of one server */

@@ -14,8 +14,8 @@
  */
 #include "fuzz.h"
 
+#include "mcp/message.h"
 #include "mcp/wire/lines.h"
-#include "mcp/wire/message.h"
 #include "mcp/wire/parts.h"
 
 static void must_be_within(sm_str part, sm_str text)

@@ -1,7 +1,7 @@
 /* JSON-RPC messages: what they are, what is found in them, and how they are changed. */
 #include "unit.h"
 
-#include "mcp/wire/message.h"
+#include "mcp/message.h"
 
 static sm_str exact; /* a copy that ends where it ends: the sanitizer watches */
 

@@ -7,7 +7,7 @@
 
 #include "core/handle.h"
 #include "gateway/api/body.h"
-#include "gateway/gateway.h"
+#include "gateway/inside/gateway.h"
 
 /* ---- refusing --------------------------------------------------------------------------------*/
 

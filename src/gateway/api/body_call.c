@@ -9,7 +9,7 @@
 
 #include "base/limits.h"
 #include "core/call.h"
-#include "gateway/gateway.h"
+#include "gateway/inside/gateway.h"
 
 #define CALL_WAIT_MS 30000
 

@@ -21,7 +21,7 @@
 
 #include "base/shares.h"
 #include "core/handle.h"
-#include "gateway/gateway.h"
+#include "gateway/inside/gateway.h"
 
 #define GW_STREAM_PAGE   200u /* events that are read at once */
 #define GW_STREAM_SCOPES 1024u

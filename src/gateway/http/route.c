@@ -5,7 +5,7 @@
  * at the end makes another path. So what is matched here is what is logged, and what a route was
  * found for is what its roles are checked for.
  */
-#include "gateway/gateway.h"
+#include "gateway/inside/gateway.h"
 
 #include <stdio.h>
 

@@ -29,7 +29,7 @@
 #include <sys/un.h>
 
 #include "base/arena.h"
-#include "gateway/gateway.h"
+#include "gateway/inside/gateway.h"
 
 #define GW_HEADERS_MAX 64u /* of a request */
 /* Bytes that libmicrohttpd has for a connection's heads: little or much (arrive.c), what must be

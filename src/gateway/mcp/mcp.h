@@ -19,7 +19,7 @@
 #ifndef SM_GATEWAY_MCP_MCP_H
 #define SM_GATEWAY_MCP_MCP_H
 
-#include "gateway/gateway.h"
+#include "gateway/inside/gateway.h"
 #include "mcp/mcp.h"
 
 #define GW_TALKS_MAX   512u /* of one site */

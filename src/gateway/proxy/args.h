@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "base/digest.h"
-#include "gateway/gateway.h"
+#include "gateway/inside/gateway.h"
 
 typedef struct gw_writing {
     const gw_upstream_api *api;

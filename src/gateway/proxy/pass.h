@@ -3,7 +3,7 @@
 #ifndef SM_GATEWAY_PROXY_PASS_H
 #define SM_GATEWAY_PROXY_PASS_H
 
-#include "gateway/gateway.h"
+#include "gateway/inside/gateway.h"
 #include "upstream/upstream.h"
 
 /* Makes the upstream's request from the client's: those of its headers that are passed on

@@ -4,7 +4,7 @@
 #include <strings.h>
 
 #include "core/wire.h"
-#include "gateway/gateway.h"
+#include "gateway/inside/gateway.h"
 #include "upstream/upstream.h"
 
 /* An address in its parts. A relative one has no authority, and maybe no path from the root. */

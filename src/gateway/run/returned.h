@@ -13,7 +13,7 @@
 #ifndef SM_GATEWAY_RUN_RETURNED_H
 #define SM_GATEWAY_RUN_RETURNED_H
 
-#include "gateway/gateway.h"
+#include "gateway/inside/gateway.h"
 #include "upstream/http.h"
 
 /* Whether a header belongs to the answer itself and is not ours to say. */

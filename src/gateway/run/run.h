@@ -12,7 +12,7 @@
 #ifndef SM_GATEWAY_RUN_RUN_H
 #define SM_GATEWAY_RUN_RUN_H
 
-#include "gateway/gateway.h"
+#include "gateway/inside/gateway.h"
 #include "serve/attempt.h"
 #include "upstream/upstream.h"
 

@@ -11,7 +11,7 @@
 #ifndef SM_GATEWAY_TELEMETRY_METRICS_H
 #define SM_GATEWAY_TELEMETRY_METRICS_H
 
-#include "gateway/gateway.h"
+#include "gateway/inside/gateway.h"
 #include "upstream/http.h"
 
 /* Routes that can be told apart; there are fewer. */

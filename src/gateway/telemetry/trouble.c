@@ -6,7 +6,7 @@
  * something: reading may go on all the while.
  */
 #include "base/clock.h"
-#include "gateway/gateway.h"
+#include "gateway/inside/gateway.h"
 
 #define TELL_NS ((int64_t)1000000000)
 

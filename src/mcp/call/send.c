@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "mcp/call/call.h"
+#include "mcp/wire/lines.h"
 #include "mcp/wire/names.h"
 #include "json/canon.h"
 

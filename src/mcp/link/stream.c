@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "core/wire.h"
 #include "mcp/link/remote.h"
+#include "mcp/wire/lines.h"
 
 #define FAILURES_MAX    5 /* GETs in a row that did not even begin a stream */
 #define PAUSE_MS        1000

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/visible.h"
 #include "mcp/call/call.h"
+#include "mcp/wire/lines.h"
 
 #define JUNK_TOLD 10u
 

@@ -11,10 +11,11 @@
 
 #include <stdint.h>
 
-#include "mcp/wire/message.h"
+#include "mcp/message.h"
 
 /* What the sink is told. */
-typedef struct mcp_line {
+typedef struct mcp_line mcp_line;
+struct mcp_line {
     sm_str text;     /* without its line feed (and a carriage return before it); borrowed */
     bool too_long;   /* then there is no text, only: */
     uint64_t length; /* how long it was */
@@ -22,7 +23,7 @@ typedef struct mcp_line {
     bool request;    /* it has a method */
     bool result;     /* it is an answer with a result */
     bool failed;     /* with that: which has isError */
-} mcp_line;
+};
 
 /* Blank lines are not told. False stops: the rest of the piece is held for later. */
 typedef bool mcp_line_fn(void *context, const mcp_line *line);

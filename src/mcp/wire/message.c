@@ -2,7 +2,7 @@
  * Reading a message: its members are found, the text is checked to its end, and what it is follows
  * from which of six members it has. What the text holds beyond them is nobody's business here.
  */
-#include "mcp/wire/message.h"
+#include "mcp/message.h"
 
 #include <stdio.h>
 

@@ -9,7 +9,7 @@
 #ifndef SM_MCP_WIRE_NAMES_H
 #define SM_MCP_WIRE_NAMES_H
 
-#include "mcp/wire/message.h"
+#include "mcp/message.h"
 
 typedef struct mcp_names mcp_names;
 

@@ -3,7 +3,7 @@
 #ifndef SM_MCP_WIRE_PARTS_H
 #define SM_MCP_WIRE_PARTS_H
 
-#include "mcp/wire/message.h"
+#include "mcp/message.h"
 
 /* Whether a name as it is written, without its quotes, decodes to this. */
 bool mcp_name_is(sm_str name, const char *text);

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
-#include "mcp/wire/message.h"
+#include "mcp/message.h"
 
 /* A text, and what was wrong with it when a function below has returned NULL. */
 typedef struct mcp_scan {

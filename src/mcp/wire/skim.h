@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
-#include "mcp/wire/message.h"
+#include "mcp/message.h"
 
 typedef struct mcp_skim {
     uint64_t depth; /* of open objects and arrays */

@@ -7,8 +7,8 @@
  * "method". A name that decides something and is there twice, or beside one that some readers take
  * for it (base/fold.h), makes the message invalid: two readers could see two different calls.
  */
-#ifndef SM_MCP_WIRE_MESSAGE_H
-#define SM_MCP_WIRE_MESSAGE_H
+#ifndef SM_MCP_MESSAGE_H
+#define SM_MCP_MESSAGE_H
 
 #include <stdbool.h>
 
