@@ -5,10 +5,11 @@
 #ifndef SM_LEDGER_SERVICE_H
 #define SM_LEDGER_SERVICE_H
 
+#include <stdatomic.h>
+
 #include "core/contract.h"
 #include "core/handle.h"
 #include "core/transition.h"
-#include "ledger/work/ledger.h"
 #include "semel/semel.h"
 
 /*
@@ -58,6 +59,9 @@ typedef struct sm_asking {
     uint64_t joined_generation, joined_fence, joined_request;
 } sm_asking;
 
+/* As semel_begin, for a call that Semel executes: its lease is SM_RUN_LEASE_MS. */
+sm_err sm_begin_run(semel *s, const semel_call *call, semel_answer *a);
+
 /* Never waits. Otherwise as semel_begin. */
 sm_err sm_ask(semel *s, sm_asking *q, semel_answer *a);
 
@@ -70,6 +74,79 @@ bool sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns);
 
 /* Gives a claim back under which nothing was done: the key is free again. */
 sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a);
+
+/* Refuses in the ledger's words, without asking it: by a code, or because of a fault. */
+void sm_refuse(semel_answer *a, semel_code code);
+void sm_refuse_fault(semel_answer *a, sm_err e, const sm_fault *fault);
+
+/* Whether an answer is UNAVAILABLE because the store has lost acknowledged data: asking again does
+ * not help. */
+bool sm_ledger_lost(const semel_answer *a);
+
+/* The fault behind a refusal, in the store's or reader's own words; absent if there is none. And
+ * gives a refusal the code's own words instead. */
+sm_str sm_answer_fault(const semel_answer *a);
+void sm_answer_reword(semel_answer *a);
+
+/* Memory that lives as long as what the answer says. */
+sm_arena *sm_answer_arena(const semel_answer *a);
+
+/* The answer is not used for a while: large memory goes back. */
+void sm_answer_rest(semel_answer *a);
+
+/* Answers and events as JSON objects; a member with a time. */
+void sm_answer_put_json(const semel_answer *a, sm_buf *out);
+void sm_event_put_json(const semel_event *e, sm_buf *out);
+void sm_put_stamp(sm_buf *out, const char *name, int64_t ms);
+
+/* What waits for an approval, of an effect that semel_get has just read. */
+typedef struct sm_pending {
+    sm_str scope, step, tool, args;
+    int64_t created_at;
+    int64_t expires_at; /* INT64_MAX: never */
+    uint32_t approvals, quorum;
+} sm_pending;
+void sm_pending_of(const semel_answer *a, sm_pending *out);
+
+/* Counts a call that was passed on unrecorded, because its tool only reads. */
+void sm_note_passed(semel *s, sm_str scope, sm_str tool);
+
+/* ---- attempts that Semel executes itself -----------------------------------------------------*/
+
+/* What Semel itself executes holds a short lease and renews it. */
+#define SM_RUN_LEASE_MS 15000
+
+/* One attempt that this handle runs, or whose end it has yet to record. Whoever runs it gives the
+ * memory, zeroed; the rest is the ledger's. */
+typedef struct sm_running {
+    struct sm_running *next;
+    sm_handle claim;
+    bool entered;
+    struct sm_recalled *seen; /* the record when the attempt began; NULL: out of memory */
+    int64_t renew_ns;         /* when to renew it next, or to try again, by the monotonic clock */
+    size_t most;              /* bytes of its outcome that are kept */
+    bool lost;                /* the ledger had lost its record, and it was put back */
+    bool owed;
+} sm_running;
+
+/* Enters the attempt that `execute` has just let begin: its lease is renewed until its end is
+ * recorded. Of its outcome at most so many bytes are kept (SM_OUTCOME_MAX, SM_LARGE_OUTCOME_MAX).
+ */
+void sm_running_add(semel *s, sm_running *r, const semel_answer *execute, size_t most);
+
+/* Its lease is kept no longer, and its end will not be recorded: it will be in doubt. Accepts one
+ * that was not entered. */
+void sm_running_remove(semel *s, sm_running *r);
+
+/* The `result` of an attempt whose record was put back. */
+#define SM_PUT_BACK "put_back"
+
+/* The `result` of a call that has run and whose outcome the ledger does not have yet. */
+#define SM_UNRECORDED "unrecorded"
+
+/* Prepares an outcome for keeping: its size, whether it is JSON, its bounds. At most so many bytes
+ * are kept. The arena is for reading it. */
+void sm_outcome_settle(sm_arena *a, semel_outcome *o, size_t most);
 
 /* How the end of an attempt is recorded. */
 typedef struct sm_recording {

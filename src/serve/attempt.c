@@ -138,7 +138,7 @@ static void record(sm_attempt *at, semel_answer *a)
     if (at->hold == SM_HOLDS_CLAIM) {
         sm_recording what = {.outcome = at->nothing_done ? NULL : &at->outcome,
                              .actor = at->ask.actor,
-                             .patience_ms = SM_RECORD_MS,
+                             .patience_ms = s->record_ms,
                              .stop = s->ending,
                              .on_failure = s->on_failure,
                              .context = s->context};
@@ -240,7 +240,7 @@ static void decide(sm_attempt *at, semel_answer *a)
             return;
         }
         int64_t until = at->ask.waits ? ops->until(at, a) : 0;
-        if (until > s->deps->now_ns(s) && sm_attempt_park(at, until))
+        if (until != 0 && until > s->deps->now_ns(s) && sm_attempt_park(at, until))
             return;
     }
     at->ops->answer(at, a);
@@ -453,6 +453,8 @@ void sm_attempt_end(sm_attempt *at)
     sm_attempt_take_client(at);
     if (at->stage == SM_AT_PARKED)
         atomic_fetch_sub(&s->away, 1);
+    if (at->hold == SM_HOLDS_CLAIM)
+        s->deps->let_go(s, &at->lease);
     enter(at, SM_AT_END);
     at->ops->end(at);
     sm_serve_exit(s);

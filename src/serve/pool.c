@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "ledger/work/work.h"
+#include "ledger/service.h"
 
 #define IDLE_MS 10000
 
@@ -119,7 +119,7 @@ static void run(sm_pool *p, sm_job *job, semel_answer *a)
     bool reads = job->reads;
     pthread_mutex_unlock(&p->lock);
     job->run(job, a);
-    sm_work_rest(a);
+    sm_answer_rest(a);
     pthread_mutex_lock(&p->lock);
     p->reading -= reads;
 }

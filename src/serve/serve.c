@@ -22,6 +22,11 @@ static sm_err do_record(sm_serve *s, sm_running *r, const sm_recording *what, se
     return sm_record(s->ledger, r, what, a);
 }
 
+static void do_let_go(sm_serve *s, sm_running *r)
+{
+    sm_running_remove(s->ledger, r);
+}
+
 static sm_err do_give_back(sm_serve *s, sm_str claim, semel_answer *a)
 {
     return sm_give_back(s->ledger, claim, a);
@@ -78,6 +83,7 @@ const sm_serve_deps sm_serve_real = {
     .ask = do_ask,
     .claim = do_claim,
     .record = do_record,
+    .let_go = do_let_go,
     .give_back = do_give_back,
     .look = do_look,
     .resend = do_resend,

@@ -27,6 +27,7 @@ typedef struct sm_serve_deps {
     sm_err (*ask)(sm_serve *s, sm_asking *q, semel_answer *a);
     void (*claim)(sm_serve *s, sm_running *r, const semel_answer *execute, size_t most);
     sm_err (*record)(sm_serve *s, sm_running *r, const sm_recording *what, semel_answer *a);
+    void (*let_go)(sm_serve *s, sm_running *r); /* its lease is kept no longer */
     sm_err (*give_back)(sm_serve *s, sm_str claim, semel_answer *a);
     sm_err (*look)(sm_serve *s, const sm_handle *effect, semel_answer *a, sm_remedy *out);
     sm_err (*resend)(sm_serve *s, const sm_handle *effect, int64_t lease_ms, semel_answer *a);
@@ -49,6 +50,7 @@ struct sm_serve {
     semel *ledger;
     sm_pool *pool;
     sm_waits *waits;
+    int64_t record_ms;                                /* how long it is tried to record an end */
     size_t waiting_max;                               /* attempts that wait at once */
     const atomic_bool *ending;                        /* nobody has time any more */
     void (*on_failure)(void *context, sm_str reason); /* the ledger could not record an end */

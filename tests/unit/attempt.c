@@ -37,6 +37,7 @@ typedef enum plant {
     ANSWERS_TWICE,
     PARKS_TWICE,
     IGNORES_WHAT_WAS_FOUND,
+    KEEPS_A_LEASE_FOR_NOBODY,
     PLANTS
 } plant;
 
@@ -56,6 +57,7 @@ static const char *const plant_names[PLANTS] = {
     "a client that was late is answered again",
     "a waiter that was taken out stays",
     "what a probe found is not written",
+    "the lease of an attempt that is given up is kept",
 };
 
 /* ---- the world -------------------------------------------------------------------------------*/
@@ -348,6 +350,19 @@ static sm_err sim_record(sm_serve *s, sm_running *r, const sm_recording *what, s
     return SM_OK;
 }
 
+static void sim_let_go(sm_serve *s, sm_running *r)
+{
+    (void)s;
+    sm_attempt *at = (sm_attempt *)(void *)((char *)r - offsetof(sm_attempt, lease));
+    thing *t = thing_of(at);
+    CHECK(t->state == RUNS && t->holder == r);
+    if (planted == KEEPS_A_LEASE_FOR_NOBODY)
+        return;
+    t->holder = NULL;
+    t->may = true;
+    change(t, IN_DOUBT); /* once its lease has ended */
+}
+
 static sm_err sim_give_back(sm_serve *s, sm_str claim, semel_answer *a)
 {
     (void)s;
@@ -409,6 +424,7 @@ static sm_err sim_probed(sm_serve *s, const sm_handle *effect, sm_found_kind fou
 static const sm_serve_deps deps = {.ask = sim_ask,
                                    .claim = sim_claim,
                                    .record = sim_record,
+                                   .let_go = sim_let_go,
                                    .give_back = sim_give_back,
                                    .look = sim_look,
                                    .resend = sim_resend,
@@ -684,6 +700,17 @@ static void finish(trial *t)
     sm_attempt_done(at);
 }
 
+/* Its session is given up while the executor has it. */
+static void abandon(trial *t)
+{
+    thing *of = thing_of(&t->at);
+    t->executes = false;
+    of->applied += !of->reads && of->applied == 0 && chance(50);
+    if (t->who != NULL)
+        t->who->left = true;
+    sm_attempt_end(&t->at);
+}
+
 static void approve(sm_attempt *at, semel_answer *a)
 {
     (void)a;
@@ -779,7 +806,9 @@ static void happen(unsigned what)
         work(t);
     else if (what < 60 && (t = some_trial(is_posted)) != NULL)
         deliver(t);
-    else if (what < 75 && (t = some_trial(is_executing)) != NULL)
+    else if (what < 75 && (t = some_trial(is_executing)) != NULL && chance(2))
+        abandon(t);
+    else if (what < 75 && t != NULL)
         finish(t);
     else if (what < 80 && (t = some_trial(is_probing)) != NULL) {
         t->probes = false;
@@ -850,6 +879,8 @@ static void live_once(uint64_t from, unsigned length)
         if (i % 64 == 0)
             check_deadlines();
     }
+    for (unsigned i = 0; i < 100; i++)
+        happen((unsigned)(roll() % 60)); /* many come, and no time passes: some wait */
     if (from % 2 == 0)
         calm_down();
     drain();

@@ -28,15 +28,13 @@ static sm_str shown(sm_str text)
 
 void gw_reply_code(gw_request *r, semel_answer *a, semel_code code)
 {
-    sm_answer_refuse(sm_work_start(a), a, code, SM_OK);
+    sm_refuse(a, code);
     gw_reply_refusal(r, a);
 }
 
 void gw_reply_fault(gw_request *r, semel_answer *a, sm_err e, const sm_fault *fault)
 {
-    sm_work *w = sm_work_start(a);
-    w->fault = *fault;
-    sm_answer_error(w, a, e);
+    sm_refuse_fault(a, e, fault);
     gw_reply_refusal(r, a);
 }
 

@@ -72,25 +72,24 @@ static sm_err read_asked(semel *s, sm_str effect, asked *out, sm_fault *fault)
 
 static void put_request(gw_page *p, const semel_answer *a, const asked *q)
 {
-    const sm_work *w = a->work;
-    const semel_record *record = &w->cur;
-    const sm_effect *effect = &w->memo.effect;
+    sm_pending what;
+    sm_pending_of(a, &what);
     sm_buf *out = &p->out;
     gw_page_item(p);
     sm_buf_byte(out, '{');
     gw_put_text(out, "request", a->request);
     gw_put_text(out, "effect", a->effect);
-    gw_put_text(out, "scope", record->scope);
-    gw_put_text(out, "step", record->step);
-    gw_put_text(out, "tool", record->tool);
-    gw_put_raw(out, "args", record->args);
-    sm_put_stamp(out, "requested_at", q->at != 0 ? q->at : record->created_at);
-    if (effect->request_end != INT64_MAX)
-        sm_put_stamp(out, "expires_at", effect->request_end);
+    gw_put_text(out, "scope", what.scope);
+    gw_put_text(out, "step", what.step);
+    gw_put_text(out, "tool", what.tool);
+    gw_put_raw(out, "args", what.args);
+    sm_put_stamp(out, "requested_at", q->at != 0 ? q->at : what.created_at);
+    if (what.expires_at != INT64_MAX)
+        sm_put_stamp(out, "expires_at", what.expires_at);
     if (q->actor[0] != '\0')
         gw_put_text(out, "requested_by", sm_str_from(q->actor));
-    gw_put_number(out, "approvals", effect->approvals);
-    gw_put_number(out, "quorum", effect->quorum);
+    gw_put_number(out, "approvals", what.approvals);
+    gw_put_number(out, "quorum", what.quorum);
     sm_buf_byte(out, '}');
 }
 

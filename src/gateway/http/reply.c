@@ -204,25 +204,16 @@ static bool may_know(const gw_request *r)
     return (r->who.role & (GW_OPERATOR | GW_ADMIN)) != 0;
 }
 
-/* What the ledger's own words are about: a fault, told as it came. */
-static sm_str fault_of(const semel_answer *a)
-{
-    const sm_work *w = a->work;
-    return w != NULL && w->fault.text[0] != '\0' ? sm_str_from(w->fault.text) : (sm_str){0};
-}
-
 void gw_reply_refusal(gw_request *r, const semel_answer *a)
 {
     semel_answer told = *a;
     if (a->code == SEMEL_C_LEDGER_UNAVAILABLE) {
-        sm_str fault = fault_of(a);
+        sm_str fault = sm_answer_fault(a);
         bool raw =
             fault.n > 0 && a->message.n >= fault.n && memcmp(a->message.p, fault.p, fault.n) == 0;
         gw_ledger_fails(r->g, fault.n > 0 ? fault : a->message);
-        if (raw && !may_know(r)) {
-            told.message = (sm_str){0};
-            sm_answer_words(a->work, &told);
-        }
+        if (raw && !may_know(r))
+            sm_answer_reword(&told);
     }
     int status = gw_status_of(a->code);
     if (r->proxied)

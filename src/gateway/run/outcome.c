@@ -44,10 +44,10 @@ gw_own *gw_own_get(void)
     return own;
 }
 
-static void set_header(sm_work *w, gw_request *r, sm_str name, sm_str value, sm_str *type)
+static void set_header(sm_arena *arena, gw_request *r, sm_str name, sm_str value, sm_str *type)
 {
     if (sm_header_is(name, SM_STR("Content-Type")))
-        *type = sm_arena_text(&w->call, value);
+        *type = sm_arena_text(arena, value);
     else
         gw_returned_put(r, name, value);
 }
@@ -55,11 +55,10 @@ static void set_header(sm_work *w, gw_request *r, sm_str name, sm_str value, sm_
 /* The recorded headers as an object; NULL: there are none. */
 static const sm_json *read_headers(const semel_answer *a)
 {
-    sm_work *w = a->work;
     const sm_json *headers = NULL;
     bool read = a->outcome.headers.p != NULL &&
-                sm_json_read(&w->call, a->outcome.headers, &sm_json_default_limits, &headers,
-                             NULL) == SM_OK;
+                sm_json_read(sm_answer_arena(a), a->outcome.headers, &sm_json_default_limits,
+                             &headers, NULL) == SM_OK;
     return read && headers->type == SM_JSON_OBJECT ? headers : NULL;
 }
 
@@ -79,7 +78,6 @@ sm_str gw_recorded_find(const semel_answer *a, sm_str wanted)
 
 static void set_headers(gw_request *r, const semel_answer *a, sm_str *type)
 {
-    sm_work *w = a->work;
     const sm_json *headers = read_headers(a);
     if (headers == NULL)
         return;
@@ -90,7 +88,7 @@ static void set_headers(gw_request *r, const semel_answer *a, sm_str *type)
         uint32_t n = several ? name[1].len : 1;
         for (uint32_t k = 0; k < n; k++, value = sm_json_next(value))
             if (value->type == SM_JSON_STRING)
-                set_header(w, r, sm_json_text(name), sm_json_text(value), type);
+                set_header(sm_answer_arena(a), r, sm_json_text(name), sm_json_text(value), type);
     }
 }
 
@@ -107,13 +105,13 @@ static void reply_failed(gw_request *r, const semel_answer *a)
                             : SM_STR("The tool failed, and nothing was done.");
     refusal.corrective_action = doubt ? SM_STR("Find out before you try again.")
                                       : SM_STR("Ask again later with the same call.");
-    sm_work *w = a->work;
+    sm_arena *arena = sm_answer_arena(a);
     const sm_json *value = NULL, *error = NULL;
-    if (sm_json_read(&w->call, a->outcome.value, &sm_json_default_limits, &value, NULL) == SM_OK)
+    if (sm_json_read(arena, a->outcome.value, &sm_json_default_limits, &value, NULL) == SM_OK)
         error = sm_json_find(value, SM_STR("error"));
     if (error != NULL && error->type == SM_JSON_STRING)
         refusal.message =
-            sm_arena_printf(&w->call, "The tool failed: %.*s.", SM_FMT(sm_json_text(error)));
+            sm_arena_printf(arena, "The tool failed: %.*s.", SM_FMT(sm_json_text(error)));
     gw_reply_refusal(r, &refusal);
 }
 

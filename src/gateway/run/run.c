@@ -522,6 +522,7 @@ sm_err gw_runs_start(gateway *g, gw_runs **out, sm_fault *fault)
                           .ledger = g->ledger,
                           .pool = g->pool,
                           .waits = g->waits,
+                          .record_ms = SM_RECORD_MS,
                           .waiting_max = (size_t)g->config->limits.waiting,
                           .ending = &g->draining,
                           .on_failure = on_record_failure,

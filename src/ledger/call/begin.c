@@ -16,8 +16,8 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "ledger/service.h"
 #include "ledger/work/holder.h"
+#include "ledger/work/ledger.h"
 
 /* Somebody else's process is looked at this often while waiting for it: its end wakes nobody. */
 #define HOLDER_CHECK_NS 100000000
@@ -508,7 +508,7 @@ static sm_err begin(sm_begun *b)
     return pass(b, SM_JOT_OBSERVED);
 }
 
-sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer *a)
+static sm_err begin_with(semel *s, const semel_call *call, int64_t lease_ms, semel_answer *a)
 {
     sm_begun b = {.s = s, .a = a, .w = sm_work_start(a), .given = call, .lease_ms = lease_ms};
     b.deadline_ns = call->wait_ms > 0 ? sm_clock_deadline_ns(call->wait_ms) : 0;
@@ -517,7 +517,12 @@ sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer
 
 semel_err semel_begin(semel *s, const semel_call *call, semel_answer *a)
 {
-    return sm_begin(s, call, 0, a);
+    return begin_with(s, call, 0, a);
+}
+
+sm_err sm_begin_run(semel *s, const semel_call *call, semel_answer *a)
+{
+    return begin_with(s, call, SM_RUN_LEASE_MS, a);
 }
 
 /* ---- asking without waiting ------------------------------------------------------------------*/

@@ -7,8 +7,8 @@
 #include "base/limits.h"
 #include "ledger/call/begin.h"
 #include "ledger/call/resource.h"
-#include "ledger/service.h"
 #include "ledger/work/holder.h"
+#include "ledger/work/ledger.h"
 #include "json/canon.h"
 #include "json/diff.h"
 

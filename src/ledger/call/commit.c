@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "ledger/service.h"
+#include "ledger/work/ledger.h"
 
 typedef struct search {
     sm_work *w;

@@ -1,5 +1,5 @@
 /* Following the ledger: whose an effect is, and waiting for whatever comes next. */
-#include "ledger/service.h"
+#include "ledger/work/ledger.h"
 
 #include <stdlib.h>
 

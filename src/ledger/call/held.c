@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 #include "ledger/call/commit.h"
-#include "ledger/service.h"
+#include "ledger/work/ledger.h"
 
 /* Whether the ledger's answer leaves open what became of the effect. */
 static bool leaves_open(const semel_answer *a)

@@ -1,7 +1,7 @@
 /* approve, deny, cancel, resolve, forget: what people decide about an effect. */
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "ledger/service.h"
+#include "ledger/work/ledger.h"
 
 /* One decision, and what it leaves in the record. */
 typedef struct decision {

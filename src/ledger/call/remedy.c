@@ -10,7 +10,7 @@
 
 #include "base/duration.h"
 #include "base/limits.h"
-#include "ledger/service.h"
+#include "ledger/work/ledger.h"
 
 void sm_on_due(semel *s, sm_due_fn *fn, void *context)
 {

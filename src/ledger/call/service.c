@@ -1,6 +1,6 @@
 /* What a server needs of a ledger: waiting for what was asked, giving claims back, and other
  * contracts while it runs. */
-#include "ledger/service.h"
+#include "ledger/work/ledger.h"
 
 #include <unistd.h>
 
@@ -124,4 +124,59 @@ sm_err sm_try_write(semel *s, sm_fault *fault)
 {
     bool there = s->ops->size > offsetof(semel_store_ops, try_write) && s->ops->try_write != NULL;
     return there ? s->ops->try_write(s->store, fault) : SM_OK;
+}
+
+void sm_refuse(semel_answer *a, semel_code code)
+{
+    sm_answer_refuse(sm_work_start(a), a, code, SM_OK);
+}
+
+void sm_refuse_fault(semel_answer *a, sm_err e, const sm_fault *fault)
+{
+    sm_work *w = sm_work_start(a);
+    w->fault = *fault;
+    sm_answer_error(w, a, e);
+}
+
+sm_str sm_answer_fault(const semel_answer *a)
+{
+    const sm_work *w = a->work;
+    return w != NULL && w->fault.text[0] != '\0' ? sm_str_from(w->fault.text) : (sm_str){0};
+}
+
+void sm_answer_reword(semel_answer *a)
+{
+    a->message = (sm_str){0};
+    sm_answer_words(a->work, a);
+}
+
+sm_arena *sm_answer_arena(const semel_answer *a)
+{
+    return &((sm_work *)a->work)->call;
+}
+
+void sm_pending_of(const semel_answer *a, sm_pending *out)
+{
+    const sm_work *w = a->work;
+    const semel_record *r = &w->cur;
+    *out = (sm_pending){
+        .scope = r->scope,
+        .step = r->step,
+        .tool = r->tool,
+        .args = r->args,
+        .created_at = r->created_at,
+        .expires_at = w->memo.effect.request_end,
+        .approvals = w->memo.effect.approvals,
+        .quorum = w->memo.effect.quorum,
+    };
+}
+
+bool sm_ledger_lost(const semel_answer *a)
+{
+    return ((const sm_work *)a->work)->fault.code == SEMEL_E_CORRUPT;
+}
+
+void sm_note_passed(semel *s, sm_str scope, sm_str tool)
+{
+    sm_journal_add(&s->journal, SM_JOT_PASSED, SEMEL_C_NONE, 0, 0, sm_now(s), scope, tool);
 }

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "ledger/service.h"
+#include "ledger/work/ledger.h"
 
 #define TICK_MS         1000
 #define HOUSEKEEPING_MS 60000

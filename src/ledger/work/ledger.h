@@ -17,36 +17,17 @@
 #include <stdatomic.h>
 
 #include "core/chain.h"
+#include "ledger/service.h"
 #include "ledger/work/journal.h"
 #include "ledger/work/recall.h"
 #include "ledger/work/work.h"
 
-/* What Semel itself executes holds a short lease and renews it. */
-#define SM_RUN_LEASE_MS 15000
-#define SM_RUN_RENEW_MS 5000
+#define SM_RUN_RENEW_MS 5000 /* of leases of SM_RUN_LEASE_MS */
 
 /* A lost race is tried again; more often than this means that the store does not keep its word. */
 #define SM_RACES_MAX 10000
 
-/* One attempt that this handle runs, or whose end it has yet to record (running.c). */
-typedef struct sm_running {
-    struct sm_running *next;
-    sm_handle claim;
-    bool entered;
-    sm_recalled *seen; /* the record as it was when the attempt began; NULL: out of memory */
-    int64_t renew_ns;  /* when to renew it next, or to try again, by the monotonic clock */
-    size_t most;       /* bytes of its outcome that are kept */
-    bool lost;         /* the ledger had lost its record, and it was put back */
-    bool owed;
-} sm_running;
-
 #define SM_RUNNING_BUCKETS 256u
-
-/* The `result` of an attempt whose record was put back. */
-#define SM_PUT_BACK "put_back"
-
-/* The `result` of a call that has run and whose outcome the ledger does not have yet. */
-#define SM_UNRECORDED "unrecorded"
 
 typedef struct sm_withdrawal sm_withdrawal; /* withdraw.c */
 
@@ -104,13 +85,6 @@ static inline sm_str sm_ledger_actor(const semel *s, sm_str given)
  * crash may lose that it was (I3). */
 sm_err sm_ledger_fits(const semel *s, const sm_contract *c, semel_fault *fault); /* open.c */
 sm_err sm_ledger_fits_all(const semel *s, const sm_contracts *set, semel_fault *fault);
-
-/* Whether an answer is UNAVAILABLE because the store has lost acknowledged data: asking again does
- * not help. */
-static inline bool sm_ledger_lost(const semel_answer *a)
-{
-    return ((const sm_work *)a->work)->fault.code == SEMEL_E_CORRUPT;
-}
 
 /* The contracts in use. They stay as long as the workspace is not used for another call, whoever
  * replaces them meanwhile. */
@@ -185,10 +159,6 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change);
 /* What a barrier is about. */
 sm_err sm_group_of(sm_work *w, sm_str scope, sm_str tool, sm_hash *out);
 
-/* Prepares an outcome for keeping: its size, whether it is JSON, its bounds. At most so many bytes
- * are kept. The arena is for reading it. */
-void sm_outcome_settle(sm_arena *a, semel_outcome *o, size_t most);
-
 /* SHA-256 of a contract's every effective field; what an approval is bound to, among others (I7).
  */
 sm_err sm_approval_digest(sm_work *w, const sm_identity *id, const sm_call *call, sm_hash *out);
@@ -210,13 +180,7 @@ sm_err sm_answer_error(sm_work *w, semel_answer *a, sm_err e);
 /* Words for the code that the answer has. */
 void sm_answer_words(sm_work *w, semel_answer *a);
 
-void sm_answer_put_json(const semel_answer *a, sm_buf *out);
-void sm_event_put_json(const semel_event *e, sm_buf *out);
-void sm_put_stamp(sm_buf *out, const char *name, int64_t ms);
-
-/* ---- begin (begin.c), used by run ------------------------------------------------------------*/
-
-sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer *a);
+/* ---- begin (begin.c) -------------------------------------------------------------------------*/
 
 /* The answer to whoever starts the attempt that was just written: its claim, the downstream's key,
  * and what is left of the lease. */
@@ -246,11 +210,6 @@ void sm_withdraw_all(semel *s, semel_answer *a);
 void sm_withdraw_fini(semel *s);
 
 /* ---- attempts of this handle (running.c) ------------------------------------------------------*/
-
-/* Enters the attempt that `execute` has just let begin: its lease is renewed until it is removed.
- * Of its outcome at most so many bytes are kept (SM_OUTCOME_MAX, SM_LARGE_OUTCOME_MAX). */
-void sm_running_add(semel *s, sm_running *r, const semel_answer *execute, size_t most);
-void sm_running_remove(semel *s, sm_running *r); /* accepts one that was not entered */
 
 /* Records how it ended, in one try; it stays entered. */
 sm_err sm_running_end(semel *s, sm_running *r, const semel_outcome *outcome, sm_str actor,

@@ -9,7 +9,6 @@
 #include "base/limits.h"
 #include "base/trust.h"
 #include "base/utf8.h"
-#include "ledger/service.h"
 #include "ledger/work/holder.h"
 #include "ledger/work/ledger.h"
 #include "store/stores.h"

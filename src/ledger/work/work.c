@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "ledger/service.h"
 
 /* Rooms of a record: the arguments and the outcome at most, and their names. */
 #define HELD_MAX (4 * (size_t)SM_ARENA_MAX)
@@ -65,7 +66,7 @@ sm_work *sm_work_start(semel_answer *a)
     return w;
 }
 
-void sm_work_rest(semel_answer *a)
+void sm_answer_rest(semel_answer *a)
 {
     sm_work *w = sm_work_start(a);
     sm_buf *const bufs[] = {&w->life, &w->outcome, &w->args, &w->body,

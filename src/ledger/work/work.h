@@ -38,9 +38,6 @@ static inline sm_work *sm_work_of(semel_answer *a)
 /* Starts a call: forgets what the answer said. */
 sm_work *sm_work_start(semel_answer *a);
 
-/* The same, for one that is not used for a while: large memory goes back. */
-void sm_work_rest(semel_answer *a);
-
 /* A copy of a text that lives as long as the answer. Absent stays absent; p is NULL if there is no
  * memory. */
 sm_str sm_work_copy(sm_work *w, sm_str s);

@@ -389,6 +389,7 @@ void mcp_hub_start(mcp_hub *hub)
                             .ledger = hub->ledger,
                             .pool = hub->pool,
                             .waits = hub->waits,
+                            .record_ms = SM_RECORD_MS,
                             .waiting_max = hub->waiting_max,
                             .ending = &hub->stopping,
                             .on_failure = on_record_failure,
@@ -416,10 +417,4 @@ void mcp_call_canceled(mcp_call *call)
     pthread_mutex_unlock(&at->serve->lock);
     if (parked || at->stage == SM_AT_DOOR || at->stage == SM_AT_PROBING)
         mcp_call_end(call);
-}
-
-void mcp_call_abandon(mcp_call *call)
-{
-    sm_running_remove(call->server->hub->ledger, &call->at.lease);
-    mcp_call_end(call);
 }

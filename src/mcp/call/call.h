@@ -100,9 +100,6 @@ void mcp_call_counted(mcp_call *call);
 /* It is known what becomes of it: its place in the order is free, and more may be asked for. */
 void mcp_call_decided(mcp_call *call);
 
-/* Ends a call whose exchange was answered, or is not to be, whether or not it was started. */
-void mcp_call_end(mcp_call *call);
-
 /* Its tools are known: the ledger is asked. */
 void mcp_call_begin(mcp_call *call);
 

@@ -185,11 +185,9 @@ static void make_call(mcp_call *call)
 static void pass(mcp_call *call)
 {
     mcp_session *s = call->session;
-    semel *ledger = s->server->hub->ledger;
     mcp_exchange *x = call->x;
     mcp_message m;
-    sm_journal_add(&ledger->journal, SM_JOT_PASSED, SEMEL_C_NONE, 0, 0, sm_now(ledger),
-                   call->at.ask.call.scope, call->tool);
+    sm_note_passed(s->server->hub->ledger, call->at.ask.call.scope, call->tool);
     x->what = MCP_W_OTHER;
     x->call = NULL;
     call->x = NULL;

@@ -222,7 +222,7 @@ void mcp_session_free(mcp_session *s)
     for (mcp_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
         if (call->session == s)
-            mcp_call_abandon(call);
+            mcp_call_end(call);
     }
     for (size_t i = 0; i < MCP_BUCKETS; i++)
         while (s->table[i] != NULL)

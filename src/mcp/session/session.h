@@ -332,8 +332,9 @@ void mcp_call_answered(mcp_call *call, const mcp_message *m);
 void mcp_call_lost(mcp_call *call, const mcp_loss *loss);
 void mcp_call_overflowed(mcp_call *call, const mcp_line *line); /* a result too long to be read */
 
-/* Lets go of a call that no worker has. What the server has of it stays a claim. */
-void mcp_call_abandon(mcp_call *call);
+/* Ends a call that no worker has, whether or not it was started: its exchange was answered, or is
+ * not to be. What the server has of it stays a claim. */
+void mcp_call_end(mcp_call *call);
 
 /* Nobody wants its answer any more. */
 void mcp_call_canceled(mcp_call *call);
