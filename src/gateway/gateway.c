@@ -4,9 +4,10 @@
  *     metrics, tokens, ledger, HTTP client, workers, runs, streams, server
  *
  * Draining comes first: no new connections, no new work, and time for what is under way. Then the
- * server goes, so that nobody asks any more; then the HTTP client, whose last exchanges become
- * commits for the workers; then the workers, once they have done all that is left; and the ledger
- * last, for everything above writes to it. What has not ended by then is left as a claim.
+ * server goes, so that nobody asks any more; then the HTTP client sends no more, and its last
+ * exchanges become commits for the workers; then the workers, once they have done all that is left;
+ * and the ledger last, for everything above writes to it. What has not ended by then is left as a
+ * claim.
  */
 #include "gateway/gateway.h"
 
@@ -226,6 +227,10 @@ void gw_stop(gateway *g)
         return;
     whole *w = (whole *)g;
     atomic_store(&g->draining, true);
+
+    /* Whoever was being told of something left over has been; nobody is from now on. */
+    pthread_mutex_lock(&w->due);
+    pthread_mutex_unlock(&w->due);
     if (g->server != NULL)
         drain(g);
     gw_server_stop(g->server);
@@ -234,10 +239,7 @@ void gw_stop(gateway *g)
         gw_runs_drain(g->runs, sm_clock_deadline_ns(LAST_MS));
     sm_pool_free(g->pool);
     gw_mcp_stop(g->mcp);
-
-    /* Whoever was being told of something left over has been; nobody is from now on. */
-    pthread_mutex_lock(&w->due);
-    pthread_mutex_unlock(&w->due);
+    sm_http_free(g->http);
     gw_stream_stop(g->stream);
     gw_runs_stop(g->runs);
     sm_waits_free(g->waits);

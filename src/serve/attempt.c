@@ -45,13 +45,15 @@ static void take_turn(sm_attempt *at, sm_stage stage)
 /* ---- who looks after an effect ---------------------------------------------------------------*/
 
 /* Whether no other attempt looks after the effect; from now on this one does. */
-static bool lead(sm_attempt *at)
+static bool lead(sm_attempt *at, const sm_handle *effect)
 {
     sm_serve *s = at->serve;
     bool taken = false;
     pthread_mutex_lock(&s->lock);
     for (const sm_attempt *o = s->leading; o != NULL && !taken; o = o->next_leading)
-        taken = o != at && o->effect.id == at->effect.id;
+        taken = o != at && o->effect.id == effect->id;
+    if (!taken)
+        at->effect = *effect;
     if (!taken && !at->leads) {
         at->leads = true;
         at->next_leading = s->leading;
@@ -233,9 +235,10 @@ static void decide(sm_attempt *at, semel_answer *a)
     if (a->verdict == SEMEL_REFUSED) {
         if (ops->detour != NULL && ops->detour(at, a))
             return;
-        bool looks = ops->looks != NULL && sm_handle_parse("ef_", a->effect, &at->effect) &&
-                     ops->looks(at, a);
-        if (looks && lead(at)) {
+        sm_handle effect;
+        bool looks =
+            ops->looks != NULL && sm_handle_parse("ef_", a->effect, &effect) && ops->looks(at, a);
+        if (looks && lead(at, &effect)) {
             take_turn(at, SM_AT_LOOKING);
             return;
         }
@@ -321,7 +324,7 @@ void sm_attempt_start(sm_attempt *at)
 void sm_attempt_start_looking(sm_attempt *at)
 {
     at->tends = true;
-    if (lead(at))
+    if (lead(at, &at->effect))
         start(at, SM_AT_LOOKING);
     else
         at->ops->end(at);
@@ -432,8 +435,8 @@ void sm_attempt_expire(sm_attempt *at)
     if (s->deps->leave(s, &at->waiter)) {
         pthread_mutex_unlock(&s->lock);
         take_turn(at, SM_AT_ASKING); /* asks once more, and waits no longer */
-    } else if (at->stage != SM_AT_ASKING && at->stage != SM_AT_PARKED && at->client != NULL &&
-               at->ops->late != NULL) {
+    } else if ((at->stage == SM_AT_EXECUTING || at->stage == SM_AT_RECORDING) &&
+               at->client != NULL && at->ops->late != NULL) {
         char handle[SM_HANDLE_TEXT];
         void (*late)(void *, const char *) = at->ops->late;
         memcpy(handle, at->handle, sizeof handle);

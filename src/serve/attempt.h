@@ -52,11 +52,11 @@ typedef enum sm_hold {
 /* How executing ended, once that is recorded. */
 typedef enum sm_ended {
     SM_NOT_ENDED,
-    SM_ENDED_SETTLED,    /* the ledger has the outcome */
-    SM_ENDED_BACK,       /* nothing was done: the claim was given back */
+    SM_ENDED_SETTLED, /* the ledger has the outcome */
+    SM_ENDED_BACK,    /* nothing was done: the claim is given back, now or when that is possible */
     SM_ENDED_UNRECORDED, /* there was no claim */
     SM_ENDED_PUT_BACK,   /* the ledger had lost the attempt, and has it again */
-    SM_ENDED_OWED,       /* the ledger could not be told yet */
+    SM_ENDED_OWED,       /* the ledger does not have it: it could not be told yet, or refuses */
     SM_ENDED_OPEN,       /* in doubt, or decided by others meanwhile */
 } sm_ended;
 
@@ -114,8 +114,9 @@ typedef struct sm_attempt_ops {
     /* The attempt has lost its client; under the lock. May be NULL. */
     void (*parted)(void *client);
 
-    /* The client has waited long enough for an attempt that does not wait for others, and was taken
-     * from it; `handle` names the effect. May be NULL: then it goes on waiting. */
+    /* The client has waited long enough for an attempt that executes, and was taken from it.
+     * `handle` names the effect; it is empty if nothing is recorded of the call. May be NULL: then
+     * it goes on waiting. */
     void (*late)(void *client, const char *handle);
 
     /* The attempt is over: it is released. */

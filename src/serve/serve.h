@@ -8,7 +8,7 @@
  * waits has it. To the others it is an attempt that a worker has, and the worker finds for itself
  * what has happened.
  *
- * Nothing that may block or wake somebody is called with the lock held.
+ * Nothing that may block for long is called with the lock held.
  */
 #ifndef SM_SERVE_SERVE_H
 #define SM_SERVE_SERVE_H

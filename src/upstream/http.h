@@ -76,8 +76,10 @@ typedef struct sm_http_callbacks {
 /* `ca_file`: certificates to trust instead of the system's; NULL: the system's. */
 sm_err sm_http_start(const char *ca_file, sm_http **out, sm_fault *fault);
 
-/* Ends all exchanges (done is called for each) and the thread. Accepts NULL. */
+/* Ends all exchanges (done is called for each) and the thread. From then on it refuses to send.
+ * Whoever may still try to has ended before it is freed. Both accept NULL. */
 void sm_http_stop(sm_http *h);
+void sm_http_free(sm_http *h); /* after sm_http_stop */
 
 /* Starts an exchange after a pause. The request is copied. On failure nothing was sent, and `done`
  * is not called: SEMEL_E_INVALID for a URL or header that is not to be sent (see core/wire.h; also

@@ -144,6 +144,13 @@ test('a read passes through every time and leaves no effect', async () => {
     assert.equal(up.seen.at(-1).method, 'GET');
 });
 
+test('a read that takes longer than its caller waits is not said to be recorded', async () => {
+    const body = { scope: 'shop/1', tool: 'lookup.hangs', args: { order_id: newOrder() }, wait_ms: 300 };
+    const problem = assertProblem(await gw.agent.call(body), 504, 'UPSTREAM_TIMEOUT');
+    assert.equal(problem.effect, undefined);
+    assert.match(problem.corrective_action, /more time/);
+});
+
 test('a rejection is the answer, and is replayed for what is irreversible', async () => {
     const body = { scope: 'shop/1', tool: 'rejected', args: { order_id: newOrder() } };
     const before = up.seen.length;

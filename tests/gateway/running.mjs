@@ -164,6 +164,30 @@ test('SIGTERM: whoever waits when the time is up is told to ask again', async ()
     assert.match(doubt.effect, /^ef_/, 'which effect was left');
 });
 
+test('SIGTERM: what gets its claim after the time is up is not sent, and is not in doubt', async () => {
+    const gw = await Gateway.start({ contract: shop(up), env, config: { drain: '100ms' } });
+    const order = newOrder();
+    const hog = spawn('sqlite3', [gw.ledger.slice('sqlite:'.length)], { stdio: ['pipe', 'pipe', 'inherit'] });
+    hog.stdin.write('BEGIN IMMEDIATE;\nSELECT 1;\n');
+    await new Promise((resolve) => hog.stdout.once('data', resolve));
+    const connections = () => gw.metric(/^semel_http_connections$/);
+    const before = await connections();
+    const call = gw.agent.call(charge(order));
+    await eventually('it asks the ledger', async () => (await connections()) > before);
+    const stopped = gw.stop();
+    assertProblem(await call, 503, 'DRAINING');
+    // Whoever is told so is told before the HTTP client ends, which then takes no time.
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    hog.stdin.end('ROLLBACK;\n');
+    assert.deepEqual(await stopped, { code: 0, signal: null });
+    assert.equal(up.times(order), 0);
+    await gw.up();
+    const again = await gw.agent.call(charge(order));
+    assert.equal(again.status, 200, again.text);
+    assert.equal(up.times(order), 1);
+    await gw.kill();
+});
+
 test('streams end when it drains', async () => {
     const { Events } = await import('./client.mjs');
     const gw = await Gateway.start({ contract: shop(up), env });

@@ -28,6 +28,7 @@ export function shop(upstream, more = {}) {
         lost: { class: 'write', barrier: 'off', upstream: at('/reset-after/lost') },
         rejected: { class: 'irreversible', barrier: 'off', upstream: at('/refuse/402') },
         lookup: { class: 'read', upstream: at('/find?order_id={order_id}', { method: 'GET' }) },
+        'lookup.hangs': { class: 'read', upstream: at('/hang', { method: 'GET', timeout: '60s' }) },
         gift: {
             class: 'write',
             approval: { when: [{ field: '/amount', over: 100 }], expires: '1h' },

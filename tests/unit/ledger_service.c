@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "ledger/service.h"
+#include "store/stores.h"
 
 #define UPSTREAM                                                                                   \
     "upstream: {url: 'http://127.0.0.1:1/x', idempotency: {header: Idempotency-Key, window: "      \
@@ -141,6 +142,62 @@ static void an_approval_is_not_used_up_by_a_claim_that_is_given_back(void **stat
     semel_verified v;
     assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
     assert_int_equal(v.flaws, 0);
+    end_ledger(&l);
+}
+
+static atomic_bool away;
+
+static semel_err apply_or_not(semel_store *st, const semel_write *w, semel_room *room,
+                              semel_record *cur, int64_t *now, semel_fault *fault)
+{
+    return atomic_load(&away) ? SEMEL_E_UNAVAILABLE
+                              : sm_store_memory.apply(st, w, room, cur, now, fault);
+}
+
+static void a_claim_that_cannot_be_given_back_now_is_given_back_later(void **state)
+{
+    (void)state;
+    semel_store_ops ops = sm_store_memory;
+    ops.apply = apply_or_not;
+    ledger l = {.a = semel_answer_new()};
+    semel_options o = {.size = sizeof o, .url = "memory:", .store = &ops};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    sm_asking q = asking("{\"n\": 1}");
+    ask(&l, &q);
+    expect_execute(&l);
+    atomic_store(&away, true);
+    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SEMEL_E_UNAVAILABLE);
+    atomic_store(&away, false);
+    do { /* the background does it */
+        sm_asking again = asking("{\"n\": 1}");
+        ask(&l, &again);
+    } while (l.a->code == SEMEL_C_RETRY_IN_FLIGHT && usleep(10000) == 0);
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
+/* Its approval is used up, and when that would have expired is of no interest any more. */
+static void who_waits_for_a_doubt_does_not_look_again_because_of_its_approval(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, approval: {expires: 1s}, "
+                          "on_in_doubt: [probe, hold], " UPSTREAM
+                          ", probe: {tool: find, applied: {when: [{field: /id, exists: true}]}, "
+                          "absent: {when: [{field: /id, exists: false}]}}}, find: {class: read, "
+                          "upstream: {url: 'http://127.0.0.1:1/find', method: GET}}}}");
+    sm_asking q = asking("{\"n\": 1}");
+    ask(&l, &q);
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    semel_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    ask(&l, &q);
+    expect_execute(&l);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    usleep(1100000); /* longer than the approval would have lasted */
+    sm_asking waiting = asking("{\"n\": 1}");
+    ask(&l, &waiting);
+    expect_refused(&l, SEMEL_C_UPSTREAM_TIMEOUT);
+    assert_true(waiting.waits);
+    assert_true(waiting.look_ms > 1000);
     end_ledger(&l);
 }
 
@@ -577,6 +634,8 @@ int main(void)
         cmocka_unit_test(memory_answers_what_is_settled_and_nothing_else),
         cmocka_unit_test(a_claim_that_is_given_back_frees_the_key),
         cmocka_unit_test(an_approval_is_not_used_up_by_a_claim_that_is_given_back),
+        cmocka_unit_test(a_claim_that_cannot_be_given_back_now_is_given_back_later),
+        cmocka_unit_test(who_waits_for_a_doubt_does_not_look_again_because_of_its_approval),
         cmocka_unit_test(who_asks_again_asks_for_the_same_effect),
         cmocka_unit_test(contracts_are_replaced_whole_or_not_at_all),
         cmocka_unit_test(a_new_identity_is_warned_of),

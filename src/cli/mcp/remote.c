@@ -36,6 +36,7 @@ void cli_mcp_remote_free(cli_mcp_remote *r)
            sm_clock_mono_ns() < deadline)
         usleep(10000);
     sm_http_stop(r->options.http);
+    sm_http_free(r->options.http);
     for (int i = 0; i < CLI_MCP_HEADERS; i++) {
         if (r->texts[i].p != NULL)
             explicit_bzero(r->texts[i].p, r->texts[i].cap);

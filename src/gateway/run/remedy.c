@@ -95,13 +95,13 @@ static sm_next call_again(gw_run *run, const sm_remedy *what, semel_answer *a)
 }
 
 /* The contract of a recorded call, and its arguments, which are the run's. */
-static sm_err find_contract(gw_run *run, const sm_remedy *what, semel_answer *a,
+static sm_err find_contract(gw_run *run, const sm_remedy *what, const sm_contracts *set,
                             const sm_contract **c, const sm_json **args, sm_fault *fault)
 {
     sm_err e = sm_json_read(&run->arena, what->call.args, &sm_json_args_limits, args, fault);
     if (e != SM_OK)
         return e;
-    *c = sm_contracts_find(sm_contracts_now(run->g->ledger, a), what->call.tool);
+    *c = sm_contracts_find(set, what->call.tool);
     if (*c != NULL)
         *c = sm_contract_variant(*c, *args);
     if (*c == NULL || (*c)->origin[SM_F_UPSTREAM].given == NULL)
@@ -116,7 +116,8 @@ static sm_next send_again(gw_run *run, const sm_remedy *what, semel_answer *a)
     const sm_contract *c;
     const sm_json *args;
     uint64_t attempt = what->attempt;
-    sm_err e = find_contract(run, what, a, &c, &args, &fault);
+    const sm_contracts *set = sm_contracts_now(run->g->ledger, a);
+    sm_err e = find_contract(run, what, set, &c, &args, &fault);
     if (e == SM_OK && sm_upstream_shape(c) != what->shape)
         e = sm_fault_set(&fault, SEMEL_E_INVALID,
                          "the contract of %.*s describes another request than the one that was "
@@ -139,9 +140,10 @@ static sm_next make_probe(gw_run *run, const sm_remedy *what, semel_answer *a)
     const sm_contract *c, *other = NULL;
     const sm_json *args, *given = NULL;
     uint64_t attempt = run->at.number = what->attempt;
-    sm_err e = find_contract(run, what, a, &c, &args, &fault);
+    p->contracts = sm_contracts_keep(run->g->ledger, a);
+    sm_err e = find_contract(run, what, p->contracts, &c, &args, &fault);
     if (e == SM_OK) {
-        other = sm_contracts_find(sm_contracts_now(run->g->ledger, a), c->probe.tool);
+        other = sm_contracts_find(p->contracts, c->probe.tool);
         if (other == NULL || other->class != SM_CLASS_READ ||
             other->origin[SM_F_UPSTREAM].given == NULL)
             e = sm_fault_set(&fault, SEMEL_E_INVALID,
@@ -157,7 +159,6 @@ static sm_next make_probe(gw_run *run, const sm_remedy *what, semel_answer *a)
     p->least_ms = what->doubt_age_ms / 2; /* however many attempts there were */
     p->rules = &c->probe;
     p->tries = 1;
-    p->contracts = sm_contracts_keep(run->g->ledger, a);
     return SM_NEXT_PROBE;
 }
 
@@ -229,7 +230,7 @@ static sm_next step(sm_attempt *at, const sm_remedy *what, semel_answer *a)
 {
     gw_run *run = gw_run_of(at);
     /* The texts of `what` are the answer's: copied before the answer is used again. */
-    if (!what->upstream)
+    if (!what->upstream || atomic_load(&run->g->draining))
         return SM_NEXT_STOP;
     if (what->state == SEMEL_S_READY || what->step == SM_DOUBT_RERUN)
         return call_again(run, what, a);

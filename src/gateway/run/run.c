@@ -219,7 +219,8 @@ static void send(gw_run *run, int64_t pause_ms)
     pthread_mutex_unlock(&s->lock);
     if (e == SM_OK)
         return;
-    sm_http_result nothing = {.error = semel_err_text(e)};
+    sm_http_result nothing = {.error = e == SEMEL_E_UNAVAILABLE ? "the gateway is being stopped"
+                                                                : semel_err_text(e)};
     run->tries = run->up.retry.attempts;
     on_done(run, &nothing);
 }
@@ -313,7 +314,7 @@ static sm_next step(sm_attempt *at, const sm_remedy *what, semel_answer *a)
     run->resent = true;
     run->until_ns = sm_clock_deadline_ns(what->window_left_ms);
     return what->state == SEMEL_S_IN_DOUBT && what->step == SM_DOUBT_RESEND &&
-                   what->shape == at->ask.shape && gw_run_room(run) == SM_ROOM
+                   what->shape == at->ask.shape && !gw_run_full(at)
                ? SM_NEXT_SEND
                : SM_NEXT_ASK;
 }
@@ -438,6 +439,13 @@ static void on_late(void *client, const char *handle)
         .message = SM_STR("The call is running; its outcome is not known yet."),
         .corrective_action = SM_STR("Ask again later with the same call; it will not run twice."),
     };
+    if (handle[0] == '\0') { /* nothing is recorded of it: it only reads, or is only observed */
+        a.code = SEMEL_C_UPSTREAM_TIMEOUT;
+        a.state = SEMEL_S_NONE;
+        a.effect = (sm_str){0};
+        a.message = SM_STR("The tool has not answered in the time that was given.");
+        a.corrective_action = SM_STR("Ask again with more time; the call will run again.");
+    }
     gw_reply_refusal(client, &a);
 }
 

@@ -226,7 +226,8 @@ static sm_err write_step(sm_begun *b, uint8_t *secret, bool *again, bool *barred
 static int64_t look_again_ns(const sm_begun *b)
 {
     const sm_effect *e = &b->w->memo.effect;
-    int64_t at = e->state == SEMEL_S_RUNNING ? e->lease_end : e->request_end;
+    bool requested = e->state == SEMEL_S_PENDING || e->state == SEMEL_S_READY;
+    int64_t at = e->state == SEMEL_S_RUNNING ? e->lease_end : requested ? e->request_end : 0;
     int64_t until = b->deadline_ns, now = sm_clock_mono_ns();
     if (at != 0 && at != INT64_MAX) {
         int64_t left = at > b->w->now ? (at - b->w->now) * 1000000 : 0;

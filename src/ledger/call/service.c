@@ -17,8 +17,12 @@ sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a)
 {
     sm_handle h;
     bool absent;
-    return sm_handle_parse("cl_", claim, &h) ? sm_unclaim(s, &h, a, &absent)
-                                             : SEMEL_E_BAD_ARGUMENTS;
+    if (!sm_handle_parse("cl_", claim, &h))
+        return SEMEL_E_BAD_ARGUMENTS;
+    sm_err e = sm_unclaim(s, &h, a, &absent);
+    if (e == SEMEL_E_UNAVAILABLE)
+        sm_withdraw(s, &h); /* the keeper goes on trying */
+    return e;
 }
 
 /* ---- recording -------------------------------------------------------------------------------*/

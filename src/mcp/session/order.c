@@ -21,6 +21,21 @@ void mcp_session_regulate(mcp_session *s)
     s->client.pause(s->client.context, paused);
 }
 
+/* Nothing was sent of a request, or of a message that nobody waits for (NULL). */
+static void lose(mcp_exchange *x, const mcp_loss *loss, int code, const char *text)
+{
+    if (x != NULL && x->what == MCP_W_CALL)
+        mcp_call_lost(x->call, loss);
+    else if (x != NULL && x->what != MCP_W_OWN)
+        mcp_reply_error(x, code, "%s", text);
+}
+
+static void lose_for_memory(mcp_exchange *x)
+{
+    lose(x, &(mcp_loss){.why = "the proxy is out of memory"}, -32603,
+         "The proxy is out of memory; nothing was done.");
+}
+
 /* Gives a message to the server; if that is away, a request is answered with that. */
 static void give(mcp_session *s, sm_str text, mcp_exchange *x)
 {
@@ -29,13 +44,9 @@ static void give(mcp_session *s, sm_str text, mcp_exchange *x)
     if (x == NULL)
         return;
     x->under_way = sent;
-    if (sent)
-        return;
-    mcp_loss loss = {.why = "the server is not running"};
-    if (x->what == MCP_W_CALL)
-        mcp_call_lost(x->call, &loss);
-    else if (x->what != MCP_W_OWN)
-        mcp_reply_error(x, MCP_E_AWAY, "The server is not running; nothing was done.");
+    if (!sent)
+        lose(x, &(mcp_loss){.why = "the server is not running"}, MCP_E_AWAY,
+             "The server is not running; nothing was done.");
 }
 
 bool mcp_session_ready(const mcp_session *s)
@@ -125,10 +136,18 @@ mcp_slot *mcp_slot_new(mcp_session *s, mcp_exchange *x)
 
 void mcp_slot_decide(mcp_session *s, mcp_slot *slot, sm_str text)
 {
+    mcp_exchange *x = slot->x;
     sm_buf_str(&slot->text, text);
+    if (slot->text.err != SM_OK) {
+        sm_buf_clear(&slot->text);
+        slot->x = NULL;
+    }
+    bool lost = slot->x != x;
     s->waiting_bytes += slot->text.len;
     slot->decided = true;
     mcp_session_flush(s);
+    if (lost)
+        lose_for_memory(x);
 }
 
 void mcp_forward(mcp_session *s, sm_str text, mcp_exchange *x)
@@ -139,14 +158,10 @@ void mcp_forward(mcp_session *s, sm_str text, mcp_exchange *x)
         return;
     }
     mcp_slot *slot = slot_add(s, x);
-    if (slot == NULL || !sm_buf_reserve(&slot->text, text.n)) {
-        if (slot != NULL)
-            mcp_slot_decide(s, slot, (sm_str){0});
-        if (x != NULL && x->what != MCP_W_CALL)
-            mcp_reply_error(x, -32603, "The proxy is out of memory; nothing was done.");
-        return;
-    }
-    mcp_slot_decide(s, slot, text);
+    if (slot != NULL)
+        mcp_slot_decide(s, slot, text);
+    else
+        lose_for_memory(x);
 }
 
 mcp_exchange *mcp_request(mcp_session *s, const char *method, sm_str params,

@@ -135,7 +135,8 @@ static void finish(sm_http *h, sm_http_exchange *x, CURLcode code)
     h->quiet_ns = sm_clock_mono_ns();
 }
 
-static void begin(sm_http *h, sm_http_exchange *x)
+/* False: it has ended already. */
+static bool begin(sm_http *h, sm_http_exchange *x)
 {
     x->began_ns = sm_clock_mono_ns();
     x->carrier = h->spare;
@@ -150,22 +151,26 @@ static void begin(sm_http *h, sm_http_exchange *x)
         curl_multi_add_handle(h->multi, x->carrier->easy) != CURLM_OK) {
         x->failed = "out of memory";
         finish(h, x, CURLE_OUT_OF_MEMORY);
+        return false;
     }
     h->used = true;
+    return true;
 }
 
-static void start(sm_http *h, sm_http_exchange *x)
+/* False: it has ended already. */
+static bool start(sm_http *h, sm_http_exchange *x)
 {
     x->next = h->all;
     if (x->next != NULL)
         x->next->previous = x;
     h->all = x;
-    if (x->pause_ms <= 0) {
-        begin(h, x);
-    } else if (!sm_timer_set(&h->timers, &x->timer, sm_clock_deadline_ns(x->pause_ms))) {
-        x->failed = "out of memory";
-        finish(h, x, CURLE_OUT_OF_MEMORY);
-    }
+    if (x->pause_ms <= 0)
+        return begin(h, x);
+    if (sm_timer_set(&h->timers, &x->timer, sm_clock_deadline_ns(x->pause_ms)))
+        return true;
+    x->failed = "out of memory";
+    finish(h, x, CURLE_OUT_OF_MEMORY);
+    return false;
 }
 
 static void resume(sm_http *h, sm_http_exchange *x)
@@ -200,8 +205,8 @@ static void hear(sm_http *h)
         unsigned todo = x->todo;
         if (todo & ASK_CANCEL && todo & ASK_START)
             x->pause_ms = INT64_MAX; /* it is not to begin at all */
-        if (todo & ASK_START)
-            start(h, x);
+        if (todo & ASK_START && !start(h, x))
+            continue;
         if (todo & ASK_CANCEL) {
             x->failed = "given up";
             finish(h, x, CURLE_ABORTED_BY_CALLBACK);
@@ -453,5 +458,10 @@ void sm_http_stop(sm_http *h)
     pthread_mutex_unlock(&h->lock);
     wake(h);
     pthread_join(h->thread, NULL);
-    release(h);
+}
+
+void sm_http_free(sm_http *h)
+{
+    if (h != NULL)
+        release(h);
 }
