@@ -92,6 +92,17 @@ void sm_life_remove_doubt(sm_making *m, uint64_t fence)
     }
 }
 
+/* A resend that has not settled the doubt gives way to the next step. If that is `hold`, there is
+ * nothing better than another resend, as long as the downstream remembers the key. */
+static void go_along_chain(sm_making *m)
+{
+    sm_effect *e = m->e;
+    unsigned next = e->chain_at + 1u;
+    if (e->resending && next < m->c->on_in_doubt.count &&
+        m->c->on_in_doubt.steps[next] != SM_DOUBT_HOLD)
+        e->chain_at++;
+}
+
 /* A running attempt ended without a word, or without knowing. */
 void sm_life_enter_doubt(sm_making *m, int64_t at)
 {
@@ -103,8 +114,8 @@ void sm_life_enter_doubt(sm_making *m, int64_t at)
     }
     if (e->doubt_count == 0)
         e->chain_at = 0;
-    else if (e->resending && e->chain_at + 1 < m->c->on_in_doubt.count)
-        e->chain_at++; /* a resend is tried once */
+    else
+        go_along_chain(m);
     if (e->doubt_count < SM_DOUBTS_MAX)
         e->doubts[e->doubt_count++] = e->fence;
     else
@@ -123,8 +134,7 @@ void sm_life_end_not_applied(sm_making *m)
     if (e->late != 0) {
         sm_life_settle(m, e->late_partial ? SEMEL_S_PARTIAL : SEMEL_S_SUCCEEDED, m->now);
     } else if (e->doubt_count > 0) {
-        if (e->resending && e->chain_at + 1 < m->c->on_in_doubt.count)
-            e->chain_at++;
+        go_along_chain(m);
         e->state = SEMEL_S_IN_DOUBT;
         e->lease_end = 0;
         e->resending = false;

@@ -38,6 +38,15 @@ up.habit('cookie', (upstream, entry, response) => {
     upstream.did(entry);
     reply(response, 200, { ok: true }, { 'set-cookie': 'a=b', 'x-request-id': 'r1', etag: '"e"' });
 });
+// It goes away in the middle of its first twelve answers.
+up.habit('loses', (upstream, entry, response) => {
+    if (upstream.seen.filter((one) => one.path === entry.path).length > 12) {
+        upstream.did(entry);
+        reply(response, 200, { ok: true });
+    } else {
+        response.destroy();
+    }
+});
 up.habit('slow', async (upstream, entry, response) => {
     upstream.did(entry);
     await sleep(400);
@@ -232,6 +241,19 @@ test('the declared key header carries a key of ours that is the same on a repeat
     await gw.agent.post('/proxy/keyed/once', body);
     const seen = up.work.at(-1);
     assert.match(seen.key, /^[A-Za-z0-9_-]{43}$/);
+});
+
+test('an API that loses its answers for a while is asked by each repeat, with the same key', async () => {
+    const body = order();
+    const send = () => gw.agent.post('/proxy/keyed/loses', body);
+    const answers = [];
+    do answers.push((await send()).status);
+    while (answers.at(-1) !== 200 && answers.length < 20);
+    assert.equal(answers.at(-1), 200, answers);
+    const asked = up.seen.filter((one) => one.path === '/loses');
+    assert.ok(asked.length > 12, `${asked.length}`);
+    assert.equal(new Set(asked.map((one) => one.headers['idempotency-key'])).size, 1);
+    assert.equal((await send()).headers['idempotent-replayed'], 'true');
 });
 
 // The values of one header as the upstream got them, in any spelling of servers that take _ for -.

@@ -511,6 +511,33 @@ static void the_chain_is_followed_to_its_end(void **state)
     sm_contracts_free(t.set);
 }
 
+static void a_resend_goes_on_while_nothing_but_a_person_comes_after_it(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{on_in_doubt: [resend, hold], lease: 1m, upstream: {url: 'http://x', idempotency: "
+             "{header: K, window: 10m}}}");
+    const sm_event step = {.kind = SM_EV_STEP, .lease_ms = MINUTE};
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
+    happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
+    for (uint64_t fence = 2; fence < 6; fence++) {
+        happens(&t, step, SM_EXECUTE, SEMEL_S_RUNNING);
+        happens(&t,
+                commits(fence, SEMEL_FAILURE,
+                        fence % 2 == 0 ? SEMEL_APPLIED_UNKNOWN : SEMEL_APPLIED_NO),
+                SM_DONE, SEMEL_S_IN_DOUBT);
+        assert_int_equal(sm_effect_doubt_step(&t.e, t.c, t.now), SM_DOUBT_RESEND);
+    }
+    sm_effect young = t.e;
+    t.now = T0 + 10 * MINUTE; /* the downstream may have forgotten the key */
+    assert_int_equal(sm_effect_doubt_step(&t.e, t.c, t.now), SM_DOUBT_HOLD);
+    t.now = T0 + MINUTE;
+    t.e = young;
+    happens(&t, step, SM_EXECUTE, SEMEL_S_RUNNING);
+    happens(&t, commits(6, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT), SM_DONE, SEMEL_S_SUCCEEDED);
+    sm_contracts_free(t.set);
+}
+
 static void an_absent_probe_is_not_the_last_word_on_an_irreversible_tool(void **state)
 {
     (void)state;
@@ -1075,6 +1102,7 @@ int main(void)
         cmocka_unit_test(more_doubts_than_a_record_holds_are_held_for_a_person),
         cmocka_unit_test(doubt_is_sticky),
         cmocka_unit_test(the_chain_is_followed_to_its_end),
+        cmocka_unit_test(a_resend_goes_on_while_nothing_but_a_person_comes_after_it),
         cmocka_unit_test(an_absent_probe_is_not_the_last_word_on_an_irreversible_tool),
         cmocka_unit_test(an_approval_is_bound_used_once_and_expires),
         cmocka_unit_test(nobody_who_asked_can_approve),
