@@ -15,6 +15,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/given.h"
 #include "base/limits.h"
 #include "ledger/service.h"
 #include "ledger/work/holder.h"
@@ -508,16 +509,29 @@ static sm_err begin(sm_begun *b)
     return pass(b, SM_JOT_OBSERVED);
 }
 
-sm_err sm_begin(semel *s, const semel_call *call, int64_t lease_ms, semel_answer *a)
+sm_err sm_begin(semel *s, const semel_call *given, bool bound, int64_t lease_ms, semel_answer *a)
 {
-    sm_begun b = {.s = s, .a = a, .w = sm_work_start(a), .given = call, .lease_ms = lease_ms};
-    b.deadline_ns = call->wait_ms > 0 ? sm_clock_deadline_ns(call->wait_ms) : 0;
+    semel_call call;
+    sm_begun b = {.s = s, .a = a, .w = sm_work_start(a), .given = &call, .lease_ms = lease_ms};
+    sm_err e = sm_given_read(&call, sizeof call, given, SM_FIRST_SIZE(semel_call, flags),
+                             "the call", &b.w->fault);
+    uint64_t unknown = e == SM_OK ? call.flags & ~(uint64_t)SEMEL_CALL_DETACHED : 0;
+    if (e == SM_OK)
+        e = sm_given_spare(&unknown, sizeof unknown, "the call's flags", &b.w->fault);
+    if (e != SM_OK) {
+        count(&s->begins);
+        count(&s->refused);
+        return sm_answer_error(b.w, a, e);
+    }
+    if (bound)
+        call.flags &= ~(uint64_t)SEMEL_CALL_DETACHED;
+    b.deadline_ns = call.wait_ms > 0 ? sm_clock_deadline_ns(call.wait_ms) : 0;
     return begin(&b);
 }
 
 semel_err semel_begin(semel *s, const semel_call *call, semel_answer *a)
 {
-    return sm_begin(s, call, 0, a);
+    return sm_begin(s, call, false, 0, a);
 }
 
 /* ---- asking without waiting ------------------------------------------------------------------*/

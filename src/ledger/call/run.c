@@ -35,9 +35,7 @@ static void answer_own(semel_answer *a, const semel_outcome *o)
 semel_err semel_run(semel *s, const semel_call *call, semel_work_fn *work, void *context,
                     semel_answer *a)
 {
-    semel_call bound = *call;
-    bound.flags &= ~(uint32_t)SEMEL_CALL_DETACHED;
-    sm_err e = sm_begin(s, &bound, SM_RUN_LEASE_MS, a);
+    sm_err e = sm_begin(s, call, true, SM_RUN_LEASE_MS, a);
     if (e != SM_OK || a->verdict != SEMEL_EXECUTE)
         return e;
     semel_outcome o = {.size = sizeof o};
