@@ -9,19 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static semel_str text(const char *s)
-{
-    semel_str t = {s, strlen(s)};
-    return t;
-}
-
 /* The side effect. `execute->idempotency_key` is what a payment provider would be given. */
 static void charge(void *context, const semel_answer *execute, semel_outcome *outcome)
 {
     (void)context;
     printf("charging, with the key %.*s\n", (int)execute->idempotency_key.n,
            execute->idempotency_key.p);
-    outcome->value = text("{\"charge\": \"ch_1\"}");
+    outcome->value = semel_text("{\"charge\": \"ch_1\"}");
 }
 
 /* Without a contract, a tool is remembered for ten minutes only. */
@@ -39,11 +33,11 @@ int main(int argc, char **argv)
     memset(&options, 0, sizeof options);
     memset(&call, 0, sizeof call);
     options.size = sizeof options;
-    options.contract = text(contract);
+    options.contract = semel_text(contract);
     call.size = sizeof call;
-    call.scope = text(argc > 1 ? argv[1] : "order-1");
-    call.tool = text("charge");
-    call.args = text("{\"amount\": 1000}");
+    call.scope = semel_text(argc > 1 ? argv[1] : "order-1");
+    call.tool = semel_text("charge");
+    call.args = semel_text("{\"amount\": 1000}");
     call.wait_ms = 30000;
 
     if (semel_open(&options, &ledger, &fault) != SEMEL_OK) {

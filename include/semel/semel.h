@@ -21,19 +21,38 @@
  *
  *     semel *s;
  *     semel_fault fault;
- *     if (semel_open(&(semel_options){.size = sizeof(semel_options)}, &s, &fault) != SEMEL_OK)
+ *     semel_options options = {.size = sizeof options};
+ *     if (semel_open(&options, &s, &fault) != SEMEL_OK)
  *         die(fault.text);
  *     semel_answer *a = semel_answer_new();
- *     semel_call call = {.size = sizeof call, .scope = S("order-123"), .tool = S("charge"),
- *                        .args = S("{\"amount\": 1000}"), .wait_ms = 30000};
- *     semel_run(s, &call, charge_the_card, context, a);   // runs it once, whoever asks
+ *     semel_call call = {.size = sizeof call, .scope = semel_text("order-123"),
+ *                        .tool = semel_text("charge"), .args = semel_text("{\"amount\": 1000}"),
+ *                        .wait_ms = 30000};
+ *     semel_run(s, &call, charge_the_card, context, a); // runs it once, whoever asks
  *     if (a->verdict != SEMEL_REFUSED)
  *         use(a->outcome.value);
+ *     semel_answer_free(a);
+ *     semel_close(s);
  *
  * The long way is semel_begin, the work, semel_commit; see the functions.
  *
- * Structures that you fill in start with their own size, so that they can grow; one without it is
- * refused. Set everything else to zero before you fill it in: zero is the default of every field.
+ * Structures and their sizes
+ *
+ *   Structures that you make start with their own size: those that you fill in, and those that you
+ *   have filled in. Set `size` to sizeof the structure, and everything else to zero before you fill
+ *   it in: zero is the default of every field. The size tells which version of this header your
+ *   program was compiled against, so that a structure can grow at its end:
+ *     - a structure without its size is refused with SEMEL_E_BAD_ARGUMENTS;
+ *     - one of an older version is read as if the rest were zero, and filled in as far as it goes;
+ *     - one of a newer version is refused if it says more than this library knows: if anything
+ *       beyond is not zero.
+ *   Structures that lie within others (semel_outcome, semel_filter, semel_health) keep their sizes,
+ *   and have spare words instead. These must be zero too.
+ *
+ *   No size is needed in what the library makes and you only read (semel_answer, semel_symptom,
+ *   what sinks are given), in small values that never grow (semel_str, semel_hash), and in
+ *   semel_fault, which never grows either.
+ *
  * No pointer may be NULL where it is not said that it may; texts may be absent where it is said.
  */
 #ifndef SEMEL_SEMEL_H
@@ -106,6 +125,7 @@ SEMEL_API void semel_close(semel *s);
  * all. Others may use it meanwhile. */
 SEMEL_API semel_err semel_migrate(const char *url, uint32_t partitions, semel_fault *fault);
 
+/* The version of the library, such as "1.2.3". That of this header is SEMEL_VERSION_STRING. */
 SEMEL_API const char *semel_version(void);
 
 /* ---- answers ---------------------------------------------------------------------------------*/
@@ -131,6 +151,7 @@ typedef struct semel_outcome {
     bool kept;                   /* in answers: the bytes are here */
     uint64_t bytes;              /* in answers: how many the value has; given: more than the value
                                     has means that the rest is lost, and nothing of it is kept */
+    uint64_t spare[4];           /* zero */
 } semel_outcome;
 
 /* Absent texts have p == NULL; numbers that do not apply are 0. */
@@ -184,7 +205,7 @@ typedef struct semel_call {
     semel_str key;   /* the caller's own; may be absent */
     semel_str after; /* the handle that a deliberate repeat comes after; see on_repeat */
     int64_t wait_ms; /* how long to wait for somebody else's attempt, or for an approval */
-    uint32_t flags;
+    uint64_t flags;  /* SEMEL_CALL_...; an unknown one is refused */
 } semel_call;
 
 /* Asks whether to run. Never blocks longer than wait_ms, but for the store's own writes.
@@ -204,8 +225,8 @@ SEMEL_API semel_err semel_commit(semel *s, semel_str claim, const semel_outcome 
                                  semel_answer *a);
 
 /* Does the work: called at most once for one attempt, outside of all locks. `execute` is the
- * answer with claim and idempotency_key. The outcome's texts must stay valid until semel_run
- * returns. */
+ * answer with claim and idempotency_key. The outcome is the library's, and has its size. Its texts
+ * must stay valid until semel_run returns. */
 typedef void semel_work_fn(void *context, const semel_answer *execute, semel_outcome *outcome);
 
 /* begin, the work, commit; everyone else waits for it and gets the same bytes. The lease is renewed
@@ -291,7 +312,9 @@ typedef bool semel_line_fn(void *context, semel_str line);
 SEMEL_API semel_err semel_export(semel *s, semel_str scope, semel_line_fn *line, void *context,
                                  semel_fault *fault);
 
+/* Each line adds to it. */
 typedef struct semel_imported {
+    size_t size;
     uint64_t lines, added, kept; /* kept: what was here already won */
 } semel_imported;
 SEMEL_API semel_err semel_import_line(semel *s, semel_str line, semel_imported *count,
@@ -305,6 +328,7 @@ SEMEL_API semel_err semel_purge(semel *s, semel_progress_fn *progress, void *con
 SEMEL_API semel_err semel_seal(semel *s, semel_fault *fault);
 
 typedef struct semel_verified {
+    size_t size;
     uint64_t events, effects, seals; /* looked at */
     uint64_t unsealed;               /* events after the last seal */
     uint64_t unkeyed;                /* seals made without a key, or with another one */
@@ -320,6 +344,7 @@ SEMEL_API semel_err semel_verify(semel *s, semel_flaw_fn *flaw, semel_progress_f
 
 /* State of the store, and what this handle has done since it was opened. */
 typedef struct semel_stats {
+    size_t size;
     semel_health store;
     uint32_t caps;    /* SEMEL_STORE_... */
     int64_t ahead_ms; /* the store's clock before this machine's, if it has its own */

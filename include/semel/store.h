@@ -5,9 +5,6 @@
  * about what they mean: every rule of an effect's life is in the library above. What a store must
  * get right is atomicity, durability, order and waking waiters; one conformance suite checks it.
  *
- * The table only grows at its end. `size` is sizeof the table that a store was compiled with; the
- * library does not call what lies beyond it.
- *
  * For every function:
  *   - it may be called from any thread at any time between open and close;
  *   - SEMEL_E_UNAVAILABLE means that nothing is known to have been recorded and that the call may
@@ -18,6 +15,27 @@
  *     out of `claim`, `apply`, `peek` and `get` are allocated from `room` and belong to the caller;
  *     those given to a sink are borrowed until the sink returns;
  *   - times are milliseconds since 1970 by the store's clock; 0 is absent and INT64_MAX is never.
+ *
+ * How this grows
+ *
+ *   SEMEL_STORE_VERSION counts the versions of this header. A store's table starts with its size,
+ *   and with the version that the store was compiled against.
+ *
+ *   - The table, semel_write, semel_ref, semel_room and semel_store_env grow at their end.
+ *   - semel_record, semel_filter and semel_health lie within other structures, so their sizes stay.
+ *     What is new takes the place of spare words, which are zero until then.
+ *   - semel_event, semel_counter and semel_note stay as they are. What is new about an event goes
+ *     into its `body`. Most of what is new about an effect goes into its `life`, which is opaque.
+ *     Neither needs a new version.
+ *
+ *   A store that was compiled against an older version goes on working. What its table does not
+ *   have counts as NULL. The library gives such a store zero in every field that came later, and
+ *   zero always means what it meant before. It refuses a call that cannot do without, since a store
+ *   cannot keep what it does not know (I8).
+ *
+ *   semel_open refuses a store that was compiled against a newer version than the library: it may
+ *   count on fields and answers that the library does not give. It also refuses a table whose size
+ *   or version is not set. The fault's code is SEMEL_E_BAD_ARGUMENTS.
  */
 #ifndef SEMEL_STORE_H
 #define SEMEL_STORE_H
@@ -27,6 +45,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The version of this header, see above. */
+#define SEMEL_STORE_VERSION 1
 
 /* Memory of whoever asks. NULL when there is none left. A store may allocate from a thread of its
  * own while the caller waits for it, but from one thread at a time. */
@@ -66,6 +87,7 @@ typedef struct semel_record {
     semel_str args;              /* canonical JSON without what the contract redacts */
     semel_str life;              /* opaque: the rest of the life's state */
     semel_str outcome;           /* opaque: what the tool returned; absent if nothing or dropped */
+    uint64_t spare[4];           /* zero */
 } semel_record;
 
 /*
@@ -148,14 +170,15 @@ typedef struct semel_filter {
     semel_str scope;         /* whole leading segments; absent: any */
     int64_t since, until;    /* created_at in [since, until); 0: no bound */
     const semel_hash *group; /* NULL: any */
+    uint64_t spare[4];       /* zero */
 } semel_filter;
 
 typedef struct semel_health {
-    uint64_t records;                 /* about how many */
-    uint64_t in_state[SEMEL_S_COUNT]; /* exact for the states that are not settled, else 0 */
-    uint64_t bytes;                   /* on disk or in memory */
-    uint64_t last_seq;                /* of the newest event ever, purged or not; 0 none */
-    uint64_t seal_seq;                /* newest seal, 0 none */
+    uint64_t records;                    /* about how many */
+    uint64_t in_state[SEMEL_STATES_MAX]; /* exact for the states that are not settled, else 0 */
+    uint64_t bytes;                      /* on disk or in memory */
+    uint64_t last_seq;                   /* of the newest event ever, purged or not; 0 none */
+    uint64_t seal_seq;                   /* newest seal, 0 none */
     uint64_t seal_index;
     semel_hash seal_hash;
     int64_t seal_at;
@@ -166,6 +189,7 @@ typedef struct semel_health {
     char durability[512]; /* for people: what a crash of the machine may lose; empty: nothing */
     uint64_t purged_to;   /* events up to this number count as purged; 0: the store keeps no such
                              number */
+    uint64_t spare[8];    /* zero */
 } semel_health;
 
 /* Sinks return false to stop. */
@@ -182,9 +206,9 @@ enum {
                                 that: nothing irreversible is begun on it */
 };
 
-/* What a store is opened with. It only grows at its end. */
+/* What a store is opened with. Look at nothing beyond its size. */
 typedef struct semel_store_env {
-    size_t size;         /* sizeof this */
+    size_t size;         /* sizeof this, in the version of the library */
     size_t cache_bytes;  /* for settled records, if the store keeps a cache */
     bool must_exist;     /* do not make a new ledger */
     bool migrate;        /* make it, or bring it up to this version's schema */
@@ -201,7 +225,8 @@ typedef struct semel_store semel_store;
  */
 
 typedef struct semel_store_ops {
-    uint32_t size;
+    size_t size;        /* sizeof(semel_store_ops) */
+    uint32_t version;   /* SEMEL_STORE_VERSION */
     const char *scheme; /* "memory", "sqlite" */
 
     /* Opens what `url` names (the whole URL, scheme included), making it where that is possible and

@@ -1,7 +1,8 @@
 /*
- * What semel.h and store.h share: texts, errors, states, codes.
+ * What semel.h and store.h share: the version, texts, errors, states, codes.
  *
- * Every list is an X-macro, so that a name and its meaning are written once.
+ * Every list is an X-macro, so that a name and its meaning are written once. Lists only grow at
+ * their end, so a number means the same in every version; what ends in COUNT is this version's.
  */
 #ifndef SEMEL_TYPES_H
 #define SEMEL_TYPES_H
@@ -9,10 +10,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The version of these headers; semel_version() tells that of the library. They are written down
+ * here and nowhere else: meson.build reads them. */
+#define SEMEL_VERSION_MAJOR 0
+#define SEMEL_VERSION_MINOR 1
+#define SEMEL_VERSION_PATCH 0
+
+#define SEMEL_VERSION_JOIN_(a, b, c)   #a "." #b "." #c
+#define SEMEL_VERSION_NUMBER_(a, b, c) SEMEL_VERSION_JOIN_(a, b, c)
+#define SEMEL_VERSION_STRING                                                                       \
+    SEMEL_VERSION_NUMBER_(SEMEL_VERSION_MAJOR, SEMEL_VERSION_MINOR, SEMEL_VERSION_PATCH)
 
 #if defined(__GNUC__)
 #define SEMEL_API __attribute__((visibility("default")))
@@ -26,6 +39,15 @@ typedef struct semel_str {
     const char *p;
     size_t n;
 } semel_str;
+
+/* A C string as such a run; NULL is absent. It is borrowed, not copied. */
+static inline semel_str semel_text(const char *s)
+{
+    semel_str text;
+    text.p = s;
+    text.n = s == NULL ? 0 : strlen(s);
+    return text;
+}
 
 /* 32 bytes: a key, a fingerprint, a link of the audit chain. */
 typedef struct semel_hash {
@@ -70,7 +92,10 @@ SEMEL_API const char *semel_err_name(semel_err e);
 SEMEL_API const char *semel_err_text(semel_err e);
 
 /* What went wrong, where in the text it did, and in words. `line` and `column` count from 1,
- * columns in characters; both are 0 where there is no text to point into. */
+ * columns in characters; both are 0 where there is no text to point into.
+ *
+ * It does not start with its size, and never grows: what explains mistakes must not depend on
+ * having been filled in. It need not be set to anything before; it is written to on failure. */
 #define SEMEL_FAULT_TEXT_MAX 512
 typedef struct semel_fault {
     semel_err code;
@@ -102,6 +127,9 @@ typedef enum semel_state {
 #undef X
         SEMEL_S_COUNT
 } semel_state;
+
+/* How many states there can ever be. */
+#define SEMEL_STATES_MAX 16
 
 SEMEL_API const char *semel_state_name(semel_state s);
 

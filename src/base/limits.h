@@ -23,6 +23,10 @@
 #define SM_TOOL_MAX  256u
 #define SM_KEY_MAX   512u
 
+/* How much larger than ours a structure of a newer program can be, in bytes; beyond that its size
+ * was never set. */
+#define SM_GIVEN_BEYOND_MAX 4096u
+
 /* A contract file, and what is in it. */
 #define SM_CONTRACT_BYTES_MAX (1u << 20)
 #define SM_CONTRACT_DEPTH_MAX 48u

@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+static_assert((int)SEMEL_S_COUNT <= SEMEL_STATES_MAX, "there is room for so many");
+
 const char *semel_err_name(semel_err e)
 {
     static const char *const names[] = {

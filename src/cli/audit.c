@@ -145,7 +145,7 @@ typedef struct tail_options {
  * counted from, for numbers may have gaps. */
 static int find_start(cli_ledger *l, const tail_options *o, uint64_t *after, uint64_t *skip)
 {
-    semel_stats stats;
+    semel_stats stats = {.size = sizeof stats};
     semel_fault fault = {0};
     semel_err e = semel_stats_get(l->s, false, &stats, &fault);
     if (e != SEMEL_OK)
@@ -286,7 +286,7 @@ static int run_seal(const cli_command *self, int argc, char **argv)
     cli_ledger l;
     code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
     semel_fault fault = {0};
-    semel_stats stats = {0};
+    semel_stats stats = {.size = sizeof stats};
     if (code == CLI_OK) {
         semel_err e = semel_seal(l.s, &fault);
         if (e == SEMEL_OK)

@@ -120,7 +120,7 @@ static void warn_of_place(const semel_health *h)
 
 static int examine(cli_ledger *l, const cli_ledger_options *o)
 {
-    semel_stats stats = {0};
+    semel_stats stats = {.size = sizeof stats};
     semel_fault fault = {0};
     semel_err e = semel_stats_get(l->s, true, &stats, &fault);
     if (e != SEMEL_OK) {

@@ -131,7 +131,7 @@ static int run_import(const cli_command *self, int argc, char **argv)
     if (from == NULL)
         return cli_fail(CLI_IO, "%s: %s", path, strerror(errno));
     cli_ledger l;
-    semel_imported count = {0};
+    semel_imported count = {.size = sizeof count};
     uint64_t at = 0;
     int code = cli_ledger_open(&o, 0, &l);
     bool open = code == CLI_OK;
@@ -252,7 +252,7 @@ static int run_stats(const cli_command *self, int argc, char **argv)
         return code == 'h' ? CLI_OK : code;
     cli_ledger l;
     code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
-    semel_stats stats = {0};
+    semel_stats stats = {.size = sizeof stats};
     if (code == CLI_OK) {
         semel_fault fault = {0};
         semel_err e = semel_stats_get(l.s, false, &stats, &fault);

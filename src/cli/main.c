@@ -162,7 +162,7 @@ static int run(int argc, char **argv)
         return cli_first_screen(argv[0]);
     const char *first = argv[1];
     if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0) {
-        printf("semel %s\n", SEMEL_VERSION);
+        printf("semel %s\n", SEMEL_VERSION_STRING);
         return CLI_OK;
     }
     if (strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)

@@ -21,7 +21,7 @@ static int by_size(const void *a, const void *b)
 static semel_err round_trip(cli_ledger *l, int64_t *ns)
 {
     int64_t took[ASKS];
-    semel_name name = {.scope = SM_STR("semel"), .key = SM_STR("store check")};
+    semel_name name = {.size = sizeof name, .scope = SM_STR("semel"), .key = SM_STR("store check")};
     for (int i = 0; i < ASKS; i++) {
         int64_t began = sm_clock_mono_ns();
         semel_err e = semel_get(l->s, &name, l->a);
@@ -105,7 +105,7 @@ static int run_check(const cli_command *self, int argc, char **argv)
     cli_ledger l;
     code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
     if (code == CLI_OK) {
-        semel_stats stats = {0};
+        semel_stats stats = {.size = sizeof stats};
         semel_fault fault = {0};
         int64_t ns = 0;
         semel_err e = semel_stats_get(l.s, false, &stats, &fault);
@@ -155,7 +155,7 @@ static int run_migrate(const cli_command *self, int argc, char **argv)
         return cli_ledger_unavailable(&o, e, &fault);
     cli_ledger l;
     int code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
-    semel_stats stats = {0};
+    semel_stats stats = {.size = sizeof stats};
     if (code == CLI_OK && (e = semel_stats_get(l.s, false, &stats, &fault)) != SEMEL_OK)
         code = cli_ledger_unavailable(&o, e, &fault);
     if (code == CLI_OK) {

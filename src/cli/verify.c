@@ -40,7 +40,7 @@ static bool show_progress(void *context, uint64_t done, uint64_t total)
 
 int cli_verify(cli_ledger *l, bool json, cli_verified *v)
 {
-    *v = (cli_verified){0};
+    *v = (cli_verified){.counts.size = sizeof v->counts};
     sm_buf_init(&v->flaws, CLI_OUTPUT_MAX);
     pass p = {.progress = cli_progress_start("Verifying"), .v = v, .json = json};
     semel_fault fault = {0};

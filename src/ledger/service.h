@@ -59,7 +59,8 @@ typedef struct sm_asking {
     uint64_t joined_generation, joined_fence, joined_request;
 } sm_asking;
 
-/* As semel_begin, for a call that Semel executes: its lease is SM_RUN_LEASE_MS. */
+/* As semel_begin, for a call that Semel executes: its lease is SM_RUN_LEASE_MS, and its claim is
+ * tied to this process. */
 sm_err sm_begin_run(semel *s, const semel_call *call, semel_answer *a);
 
 /* Never waits. Otherwise as semel_begin. */

@@ -12,6 +12,7 @@
 typedef struct one_run {
     sm_serve serve;
     sm_attempt at;
+    const semel_call *call;
     semel_work_fn *work;
     void *context;
     semel_answer *answer;
@@ -28,7 +29,8 @@ static one_run *run_of(sm_serve *s)
 
 static sm_err ask(sm_serve *s, sm_asking *q, semel_answer *a)
 {
-    return run_of(s)->err = sm_begin_run(s->ledger, &q->call, a);
+    (void)q;
+    return run_of(s)->err = sm_begin_run(s->ledger, run_of(s)->call, a);
 }
 
 static void claim(sm_serve *s, sm_running *r, const semel_answer *execute, size_t most)
@@ -133,13 +135,12 @@ semel_err semel_run(semel *s, const semel_call *call, semel_work_fn *work, void 
     one_run run = {
         .serve = {.deps = &here, .ledger = s, .record_ms = SM_RUN_LEASE_MS},
         .at = {.ops = &ops, .outcome_max = SM_OUTCOME_MAX, .outcome.size = sizeof(semel_outcome)},
+        .call = call,
         .work = work,
         .context = context,
         .answer = a,
     };
     run.at.serve = &run.serve;
-    run.at.ask.call = *call;
-    run.at.ask.call.flags &= ~(uint32_t)SEMEL_CALL_DETACHED;
     sm_serve_init(&run.serve);
     sm_attempt_start(&run.at);
     sm_serve_fini(&run.serve);

@@ -38,6 +38,7 @@ static void the_table_is_complete(void **state)
     ledger *l = *state;
     const semel_store_ops *o = l->ops;
     assert_true(o->size >= sizeof *o);
+    assert_int_equal(o->version, SEMEL_STORE_VERSION);
     assert_int_equal(strncmp(l->url, o->scheme, strlen(o->scheme)), 0);
     assert_true(o->open && o->close && o->claim && o->apply && o->get && o->query && o->events);
     assert_true(o->due && o->wait && o->journal && o->notes && o->seal && o->purge && o->counter);

@@ -88,7 +88,7 @@ static void try_import(sm_str line)
         semel_options o = {.size = sizeof o, .url = "memory:", .one_shot = true};
         must(semel_open(&o, &s, NULL) == SEMEL_OK);
     }
-    semel_imported count = {0};
+    semel_imported count = {.size = sizeof count};
     semel_fault fault = {0};
     semel_err e = semel_import_line(s, line, &count, &fault);
     must(e == SEMEL_OK || fault.text[0] != '\0');

@@ -213,7 +213,7 @@ static bool ignore_event(void *context, const semel_event *e)
 void rummage(semel *s)
 {
     uint64_t done, after = 0;
-    semel_stats stats;
+    semel_stats stats = {.size = sizeof stats};
     semel_doctor(s, 0, ignore_symptom, NULL, NULL, NULL);
     semel_stats_get(s, true, &stats, NULL);
     semel_events(s, (sm_str){0}, &after, 1000, ignore_event, NULL, NULL);

@@ -45,7 +45,7 @@ typedef struct tally {
 static bool look(const run *r, sm_buf *out)
 {
     semel_fault fault = {0};
-    semel_verified v = {0};
+    semel_verified v = {.size = sizeof v};
     semel *s = subject_open(&r->s, 0, &fault);
     sm_buf_clear(out);
     if (s == NULL)

@@ -150,8 +150,8 @@ static const char *check_ledger(const char *path, const told *keys, bool any, ch
         return text;
     }
     const char *flaw = check_keys(s, keys, text);
-    semel_verified v = {0};
-    semel_stats stats;
+    semel_verified v = {.size = sizeof v};
+    semel_stats stats = {.size = sizeof stats};
     char first[256] = "";
     if (flaw == NULL && semel_verify(s, count_flaw, NULL, first, &v, &fault) != SEMEL_OK)
         flaw = "the audit trail cannot be read";

@@ -100,9 +100,9 @@ static inline bool print_flaw(void *context, semel_str text)
 /* Checks the audit trail and what the store can check of itself; prints what it found. */
 static inline bool verify_ledger(semel *s)
 {
-    semel_verified v = {0};
+    semel_verified v = {.size = sizeof v};
     semel_fault fault = {0};
-    semel_stats stats;
+    semel_stats stats = {.size = sizeof stats};
     semel_err e = semel_verify(s, print_flaw, NULL, NULL, &v, &fault);
     if (e == SEMEL_OK)
         e = semel_stats_get(s, true, &stats, &fault);

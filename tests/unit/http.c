@@ -432,7 +432,8 @@ static void a_request_arrives_as_it_was_made(void **state)
         expect_text(sm_json_text(sm_json_find(h, SM_STR("x-Empty"))), "");
         expect_text(sm_json_text(sm_json_find(h, SM_STR("X-Blanks"))), "");
         expect_text(sm_json_text(sm_json_find(h, SM_STR("Content-Type"))), "text/odd; charset=x");
-        expect_text(sm_json_text(sm_json_find(h, SM_STR("User-Agent"))), "semel/" SEMEL_VERSION);
+        expect_text(sm_json_text(sm_json_find(h, SM_STR("User-Agent"))),
+                    "semel/" SEMEL_VERSION_STRING);
         assert_null(sm_json_find(h, SM_STR("Expect")));
         assert_null(sm_json_find(h, SM_STR("Accept-Encoding")));
         assert_null(sm_json_find(h, SM_STR("Cookie")));

@@ -119,7 +119,7 @@ static void bad_calls_are_refused_and_nothing_is_recorded(void **state)
     expect_refused(&l, SEMEL_C_UNKNOWN_TOOL);
     semel_call c = {.size = sizeof c, .tool = SM_STR("known")};
     assert_int_equal(semel_begin(l.s, &c, l.a), SEMEL_E_BAD_ARGUMENTS);
-    semel_stats stats;
+    semel_stats stats = {.size = sizeof stats};
     assert_int_equal(semel_stats_get(l.s, false, &stats, NULL), SEMEL_OK);
     assert_int_equal(stats.store.last_seq, 0);
     end_ledger(&l);
@@ -577,7 +577,7 @@ static void the_trail_of_all_this_verifies(void **state)
             assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
     }
     int flaws = 0;
-    semel_verified v;
+    semel_verified v = {.size = sizeof v};
     semel_fault fault = {0};
     semel_err e = semel_verify(l.s, count_flaws, NULL, &flaws, &v, &fault);
     expect(e == SEMEL_OK, "%s", fault.text);

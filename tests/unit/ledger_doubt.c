@@ -109,7 +109,7 @@ static void an_imported_doubt_is_not_lost(void **state)
         if (i != 1)
             commit_as(&m, m.claim, i == 0 ? SEMEL_SUCCESS : SEMEL_FAILURE, SEMEL_APPLIED_NO, "1");
         usleep(20000);
-        semel_imported count = {0};
+        semel_imported count = {.size = sizeof count};
         assert_int_equal(semel_import_line(m.s, sm_str_from(line), &count, NULL), SEMEL_OK);
         expect(count.added == 1, "row %zu", i);
         if (i == 0) { /* a claim from before is no claim on what was imported */

@@ -321,7 +321,7 @@ static void what_is_exported_can_be_imported(void **state)
     ledger m = new_ledger(contract);
     begin(&m, "t", "{\"n\": \"ours\"}");
     commit(&m, "\"ours\"");
-    semel_imported count = {0};
+    semel_imported count = {.size = sizeof count};
     for (int i = 0; i < 2; i++) { /* a second time changes nothing */
         for (int j = 0; j < kept.count; j++)
             expect(semel_import_line(m.s, sm_str_from(kept.text[j]), &count, &fault) == SEMEL_OK,
@@ -338,7 +338,7 @@ static void what_is_exported_can_be_imported(void **state)
     expect_refused(&m, SEMEL_C_AWAITING_APPROVAL);
     begin(&m, "t", "{\"n\": \"ours\"}");
     expect_replay(&m, "\"ours\"");
-    semel_verified v;
+    semel_verified v = {.size = sizeof v};
     assert_int_equal(semel_verify(m.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
     assert_int_equal(v.flaws, 0);
     static const char *const wrong[] = {
@@ -368,7 +368,7 @@ static void what_is_forgotten_elsewhere_is_not_imported(void **state)
     semel_forget(l.s, sm_str_from(l.effect), (sm_str){0}, (sm_str){0}, l.a);
     lines kept = {.count = 0};
     assert_int_equal(semel_export(l.s, (sm_str){0}, keep_line, &kept, NULL), SEMEL_OK);
-    semel_imported count = {0};
+    semel_imported count = {.size = sizeof count};
     for (int i = 0; i < 3; i++)
         assert_int_equal(semel_import_line(m.s, sm_str_from(kept.text[0]), &count, NULL), SEMEL_OK);
     assert_int_equal(count.added, 0);
@@ -390,7 +390,7 @@ static void an_imported_success_settles_what_is_in_doubt_here(void **state)
     outlive_lease();
     begin(&m, "t", "{}");
     expect_refused(&m, SEMEL_C_IN_DOUBT);
-    semel_imported count = {0};
+    semel_imported count = {.size = sizeof count};
     assert_int_equal(semel_import_line(m.s, sm_str_from(kept.text[0]), &count, NULL), SEMEL_OK);
     begin(&m, "t", "{}");
     expect_replay(&m, "\"it was done\"");
@@ -434,7 +434,7 @@ static void purging_keeps_what_is_open_and_what_still_informs(void **state)
     expect_execute(&l);
     assert_int_equal(l.a->generation, 2); /* while the first one's history lasts */
     assert_null(l.a->repeat_of.p);
-    semel_verified v;
+    semel_verified v = {.size = sizeof v};
     assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
     assert_int_equal(v.flaws, 0);
     end_ledger(&l);
@@ -491,7 +491,7 @@ static void events_leave_only_under_a_seal(void **state)
     usleep(5000);
     uint64_t done;
     assert_int_equal(semel_purge(l.s, NULL, NULL, &done, NULL), SEMEL_OK);
-    semel_verified v;
+    semel_verified v = {.size = sizeof v};
     assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
     assert_int_equal(v.events, 2); /* nothing is sealed yet */
     assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
@@ -541,7 +541,7 @@ static void a_purge_that_is_stopped_goes_on_where_it_was(void **state)
     assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
     usleep(5000);
     uint64_t done;
-    semel_verified v;
+    semel_verified v = {.size = sizeof v};
     for (int round = 0; round < 2; round++) { /* two pages */
         unsigned calls = 0;
         assert_int_equal(semel_purge(l.s, stop_soon, &calls, &done, NULL), SEMEL_OK);
@@ -578,7 +578,7 @@ static void a_keyed_seal_cannot_be_made_without_its_key(void **state)
     ledger l = {.s = s, .a = semel_answer_new()};
     begin(&l, "t", "{}");
     assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
-    semel_verified v;
+    semel_verified v = {.size = sizeof v};
     assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
     assert_true(v.flaws == 0 && v.seals == 1 && v.unkeyed == 0);
     end_ledger(&l);
@@ -755,7 +755,7 @@ static void evidence_is_not_taken_for_a_changed_outcome(void **state)
     commit(&l, "1");
     commit(&l, "2");
     expect_text(l.a->result, "late_evidence");
-    semel_verified v;
+    semel_verified v = {.size = sizeof v};
     assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
     assert_int_equal(v.events, 3);
     assert_int_equal(v.flaws, 0);

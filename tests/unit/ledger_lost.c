@@ -67,7 +67,7 @@ static void a_run_whose_record_is_gone_is_put_back(void **state)
         assert_int_equal(semel_run(l.s, &call, work, (void *)(uintptr_t)losses[i], l.a), SEMEL_OK);
         assert_int_equal(l.a->verdict, SEMEL_REPLAY);
         assert_int_equal(runs, 1);
-        semel_verified v;
+        semel_verified v = {.size = sizeof v};
         assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
         expect(v.flaws > 0, "verifying does not tell that something was lost");
         end_ledger(&l);

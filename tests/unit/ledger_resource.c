@@ -300,17 +300,23 @@ static void the_history_says_why_it_ran_again(void **state)
     char last[128];
     strcpy(last, l.effect);
     begin(&l, "set_status", A);
-    assert_int_equal(semel_show(l.s, &(semel_name){.text = sm_str_from(last)}, l.a, &json),
-                     SEMEL_OK);
+    assert_int_equal(
+        semel_show(l.s, &(semel_name){.size = sizeof(semel_name), .text = sm_str_from(last)}, l.a,
+                   &json),
+        SEMEL_OK);
     expect(memmem(json.p, json.n, "\"resource\":", 11) != NULL, "%.*s", SM_FMT(json));
     expect(memmem(json.p, json.n, "\"overwritten\":true", 18) == NULL, "%.*s", SM_FMT(json));
     commit(&l, "3");
-    assert_int_equal(semel_show(l.s, &(semel_name){.text = sm_str_from(last)}, l.a, &json),
-                     SEMEL_OK);
+    assert_int_equal(
+        semel_show(l.s, &(semel_name){.size = sizeof(semel_name), .text = sm_str_from(last)}, l.a,
+                   &json),
+        SEMEL_OK);
     expect(memmem(json.p, json.n, "\"overwritten\":true", 18) != NULL, "%.*s", SM_FMT(json));
     begin(&l, "set_status", A);
-    assert_int_equal(semel_show(l.s, &(semel_name){.text = sm_str_from(l.effect)}, l.a, &json),
-                     SEMEL_OK);
+    assert_int_equal(
+        semel_show(l.s, &(semel_name){.size = sizeof(semel_name), .text = sm_str_from(l.effect)},
+                   l.a, &json),
+        SEMEL_OK);
     expect(memmem(json.p, json.n, "\"overwritten,started\"", 21) != NULL, "%.*s", SM_FMT(json));
     end_ledger(&l);
 }
@@ -386,7 +392,7 @@ static void an_import_knows_which_write_was_the_last(void **state)
         assert_int_equal(all.n, 2);
         ledger m = new_ledger(ONE);
         for (size_t i = 0; i < all.n; i++) {
-            semel_imported count = {0};
+            semel_imported count = {.size = sizeof count};
             char *line = all.text[backwards ? all.n - 1 - i : i];
             assert_int_equal(semel_import_line(m.s, sm_str_from(line), &count, NULL), SEMEL_OK);
             assert_int_equal(count.added, 1);
@@ -415,7 +421,7 @@ static void an_imported_doubt_ends_the_replay_of_what_it_may_have_overwritten(vo
         assert_int_equal(semel_export(l.s, (sm_str){0}, keep_line, &all, NULL), SEMEL_OK);
         ledger m = new_ledger(ONE);
         for (size_t i = 0; i < all.n; i++) {
-            semel_imported count = {0};
+            semel_imported count = {.size = sizeof count};
             char *line = all.text[backwards ? all.n - 1 - i : i];
             assert_int_equal(semel_import_line(m.s, sm_str_from(line), &count, NULL), SEMEL_OK);
         }
@@ -441,7 +447,7 @@ static void an_imported_doubt_that_was_applied_is_the_last_write(void **state)
     lines all = {0};
     assert_int_equal(semel_export(l.s, (sm_str){0}, keep_line, &all, NULL), SEMEL_OK);
     ledger m = new_ledger(ONE);
-    semel_imported count = {0}; /* the newest comes first */
+    semel_imported count = {.size = sizeof count}; /* the newest comes first */
     assert_int_equal(semel_import_line(m.s, sm_str_from(all.text[0]), &count, NULL), SEMEL_OK);
     free(all.text[0]);
     free(all.text[1]);
@@ -519,7 +525,7 @@ static void writers_at_once_are_all_counted_and_the_last_answers(void **state)
     assert_int_equal(writes, runs);
     expect_runs(&l, "set_status", "{\"id\":1,\"status\":\"end\"}", "9");
     expect_replays(&l, "set_status", "{\"id\":1,\"status\":\"end\"}", "9");
-    semel_verified checked = {0};
+    semel_verified checked = {.size = sizeof checked};
     assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &checked, NULL), SEMEL_OK);
     assert_int_equal(checked.flaws, 0);
     end_ledger(&l);
@@ -550,7 +556,7 @@ static void another_process_overwrites_what_this_one_remembers(void **state)
 
 static uint64_t events_in(semel *s)
 {
-    semel_stats stats;
+    semel_stats stats = {.size = sizeof stats};
     assert_int_equal(semel_stats_get(s, false, &stats, NULL), SEMEL_OK);
     return stats.store.last_seq;
 }
@@ -576,7 +582,7 @@ static void a_killed_writer_leaves_the_counters_right(void **state)
         kill(child, SIGKILL);
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status));
-        semel_verified checked = {0};
+        semel_verified checked = {.size = sizeof checked};
         assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &checked, NULL), SEMEL_OK);
         assert_int_equal(checked.flaws, 0);
     }

@@ -77,7 +77,7 @@ static void a_call_that_cannot_be_prepared_leaves_nothing_behind(void **state)
     ask(&l, &q);
     expect_refused(&l, SEMEL_C_BAD_ARGUMENTS);
     assert_non_null(strstr(l.a->message.p, "not like this"));
-    semel_stats stats;
+    semel_stats stats = {.size = sizeof stats};
     assert_int_equal(semel_stats_get(l.s, false, &stats, NULL), SEMEL_OK);
     assert_int_equal(stats.store.records, 0);
     end_ledger(&l);
@@ -139,7 +139,7 @@ static void an_approval_is_not_used_up_by_a_claim_that_is_given_back(void **stat
     ask(&l, &again);
     expect_execute(&l);
     commit_as(&l, l.claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "1");
-    semel_verified v;
+    semel_verified v = {.size = sizeof v};
     assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
     assert_int_equal(v.flaws, 0);
     end_ledger(&l);
@@ -445,7 +445,7 @@ static void a_probe_that_finds_it_settles_it_with_what_it_found(void **state)
     sm_asking q = asking("{\"order\": 7}");
     ask(&l, &q);
     expect_replay(&l, "{\"id\":1}");
-    semel_verified v;
+    semel_verified v = {.size = sizeof v};
     assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
     assert_int_equal(v.flaws, 0);
     end_ledger(&l);
@@ -608,7 +608,7 @@ static void the_largest_call_can_be_moved_to_another_ledger(void **state)
     sm_buf line;
     sm_buf_init(&line, SM_LINE_MAX);
     semel_fault fault = {0};
-    semel_imported count = {0};
+    semel_imported count = {.size = sizeof count};
     expect(semel_export(l.s, (sm_str){0}, keep_line, &line, &fault) == SM_OK, "%s", fault.text);
     assert_int_equal(line.err, SM_OK);
     expect(semel_import_line(m.s, sm_buf_view(&line), &count, &fault) == SM_OK, "%s", fault.text);

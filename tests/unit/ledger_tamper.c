@@ -80,7 +80,7 @@ static bool remember_flaw(void *context, semel_str text)
 /* Whether verifying finds something; `text` is the last that it found. */
 static bool finds(semel *s, char text[128])
 {
-    semel_verified v;
+    semel_verified v = {.size = sizeof v};
     semel_fault fault = {0};
     semel_err e = semel_verify(s, remember_flaw, NULL, text, &v, &fault);
     expect(e == SEMEL_OK || e == SEMEL_E_CORRUPT, "%s", fault.text);
@@ -315,7 +315,7 @@ static void a_tail_that_is_cut_off_shows_while_a_seal_or_a_record_is_there(void 
 {
     (void)state;
     place p;
-    semel_verified v;
+    semel_verified v = {.size = sizeof v};
     ledger l = populate(&p, false);
     assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
     assert_true(v.flaws == 0 && v.unsealed > 0);

@@ -278,7 +278,7 @@ static void the_stores_clock_counts_not_ours(void **state)
     commit(&l, "2");
     begin(&l, "t", "{\"other\":1}");
     expect_replay(&l, "2");
-    semel_stats stats;
+    semel_stats stats = {.size = sizeof stats};
     assert_int_equal(semel_stats_get(l.s, false, &stats, NULL), SEMEL_OK);
     expect(stats.ahead_ms > -7201000 && stats.ahead_ms < -7199000, "%lld",
            (long long)stats.ahead_ms);

@@ -93,7 +93,7 @@ static sm_err token_shard(const gw_who *who, uint8_t *shard)
 static bool find_start(gw_request *r, semel_answer *a, uint64_t *after)
 {
     bool now;
-    semel_stats stats;
+    semel_stats stats = {.size = sizeof stats};
     sm_fault fault = {0};
     if (!read_start(r, after, &now))
         return false;

@@ -156,6 +156,7 @@ sm_err gw_ledger_stats(gateway *g, semel_stats *out, sm_fault *fault)
     m->stats_asking = true;
     pthread_mutex_unlock(&m->stats_lock);
     *fault = (sm_fault){0};
+    out->size = sizeof *out;
     sm_err e = semel_stats_get(g->ledger, false, out, fault);
     if (e == SM_OK)
         e = sm_try_write(g->ledger, fault);

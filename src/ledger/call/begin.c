@@ -15,6 +15,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/given.h"
 #include "base/limits.h"
 #include "ledger/work/holder.h"
 #include "ledger/work/ledger.h"
@@ -509,21 +510,36 @@ static sm_err begin(sm_begun *b)
     return pass(b, SM_JOT_OBSERVED);
 }
 
-static sm_err begin_with(semel *s, const semel_call *call, int64_t lease_ms, semel_answer *a)
+/* `bound`: the claim is tied to this process, whatever the call says. */
+static sm_err begin_with(semel *s, const semel_call *given, bool bound, int64_t lease_ms,
+                         semel_answer *a)
 {
-    sm_begun b = {.s = s, .a = a, .w = sm_work_start(a), .given = call, .lease_ms = lease_ms};
-    b.deadline_ns = call->wait_ms > 0 ? sm_clock_deadline_ns(call->wait_ms) : 0;
+    semel_call call;
+    sm_begun b = {.s = s, .a = a, .w = sm_work_start(a), .given = &call, .lease_ms = lease_ms};
+    sm_err e = sm_given_read(&call, sizeof call, given, SM_FIRST_SIZE(semel_call, flags),
+                             "the call", &b.w->fault);
+    uint64_t unknown = e == SM_OK ? call.flags & ~(uint64_t)SEMEL_CALL_DETACHED : 0;
+    if (e == SM_OK)
+        e = sm_given_spare(&unknown, sizeof unknown, "the call's flags", &b.w->fault);
+    if (e != SM_OK) {
+        count(&s->begins);
+        count(&s->refused);
+        return sm_answer_error(b.w, a, e);
+    }
+    if (bound)
+        call.flags &= ~(uint64_t)SEMEL_CALL_DETACHED;
+    b.deadline_ns = call.wait_ms > 0 ? sm_clock_deadline_ns(call.wait_ms) : 0;
     return begin(&b);
 }
 
 semel_err semel_begin(semel *s, const semel_call *call, semel_answer *a)
 {
-    return begin_with(s, call, 0, a);
+    return begin_with(s, call, false, 0, a);
 }
 
 sm_err sm_begin_run(semel *s, const semel_call *call, semel_answer *a)
 {
-    return begin_with(s, call, SM_RUN_LEASE_MS, a);
+    return begin_with(s, call, true, SM_RUN_LEASE_MS, a);
 }
 
 /* ---- asking without waiting ------------------------------------------------------------------*/

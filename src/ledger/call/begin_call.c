@@ -39,8 +39,6 @@ sm_err sm_begun_read(sm_begun *b)
     sm_work *w = b->w;
     const semel_call *c = b->given;
     sm_handle after;
-    if (c->size < sizeof *c)
-        return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the call's size is not set");
     if (c->after.p != NULL && !sm_handle_parse("ef_", c->after, &after))
         return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS,
                             "what the call comes after is not an effect's handle (ef_...)");

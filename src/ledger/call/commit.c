@@ -10,6 +10,7 @@
 #include <openssl/crypto.h>
 
 #include "base/clock.h"
+#include "base/given.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "ledger/work/ledger.h"
@@ -264,14 +265,19 @@ static sm_err commit(semel *s, sm_work *w, const sm_ending *end, const char **re
                                  .evidence = end->evidence});
 }
 
+sm_err sm_outcome_read(semel_outcome *out, const semel_outcome *given, semel_fault *fault)
+{
+    sm_err e = sm_given_read(out, sizeof *out, given, SM_FIRST_SIZE(semel_outcome, spare),
+                             "the outcome", fault);
+    return e == SM_OK ? sm_given_spare(out->spare, sizeof out->spare, "the outcome", fault) : e;
+}
+
 /* What a program got wrong: nothing is recorded, and it may commit again with the same claim. */
 static sm_err check_outcome(sm_work *w, const semel_outcome *o)
 {
     const sm_json *headers = NULL;
     const char *wrong = NULL;
-    if (o->size < sizeof *o)
-        wrong = "size is not set";
-    else if ((unsigned)o->kind > SEMEL_PARTIAL)
+    if ((unsigned)o->kind > SEMEL_PARTIAL)
         wrong = "kind is not a valid semel_kind";
     else if ((unsigned)o->applied > SEMEL_APPLIED_UNKNOWN)
         wrong = "applied is not a valid semel_applied";
@@ -339,10 +345,13 @@ sm_err sm_end_attempt(semel *s, const sm_handle *claim, const semel_outcome *out
                       sm_str actor, const sm_recalled *seen, semel_answer *a)
 {
     sm_work *w = sm_work_start(a);
-    sm_err wrong = check_outcome(w, outcome);
+    sm_ending end = {.claim = claim, .actor = actor};
+    sm_err wrong = sm_outcome_read(&end.outcome, outcome, &w->fault);
+    if (wrong == SM_OK)
+        wrong = check_outcome(w, &end.outcome);
     if (wrong != SM_OK)
         return sm_answer_error(w, a, wrong);
-    sm_ending end = {.claim = claim, .outcome = *outcome, .value = outcome->value, .actor = actor};
+    end.value = end.outcome.value;
     sm_outcome_settle(&w->call, &end.outcome, most);
     for (int races = 0; races < SM_RACES_MAX; races++) {
         bool known;

@@ -191,7 +191,13 @@ semel_err semel_resolve(semel *s, semel_str effect, semel_resolution how,
                         const semel_outcome *outcome, semel_str evidence, semel_str actor,
                         semel_answer *a)
 {
-    semel_outcome o = outcome == NULL ? (semel_outcome){.size = sizeof o} : *outcome;
+    semel_outcome o = {.size = sizeof o};
+    if (outcome != NULL) {
+        sm_work *w = sm_work_start(a);
+        sm_err e = sm_outcome_read(&o, outcome, &w->fault);
+        if (e != SM_OK)
+            return sm_answer_error(w, a, e);
+    }
     sm_arena reading;
     sm_arena_init(&reading, SM_ARENA_MAX);
     if (how == SEMEL_RESOLVE_ABANDON)

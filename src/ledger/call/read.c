@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/given.h"
 #include "base/limits.h"
 #include "ledger/work/holder.h"
 #include "ledger/work/ledger.h"
@@ -62,7 +63,8 @@ bool sm_recollect(semel *s, sm_work *w, const sm_handle *claim)
     return sm_load_cur(w) == SM_OK;
 }
 
-sm_err sm_load_name(semel *s, sm_work *w, const semel_name *name)
+/* Finds what a name means. SEMEL_E_BAD_ARGUMENTS if it means nothing. */
+static sm_err load_name(semel *s, sm_work *w, const semel_name *name)
 {
     sm_handle h;
     sm_hash key;
@@ -110,7 +112,11 @@ static void look(semel *s, sm_work *w)
 semel_err semel_get(semel *s, const semel_name *name, semel_answer *a)
 {
     sm_work *w = sm_work_start(a);
-    sm_err e = sm_load_name(s, w, name);
+    semel_name given;
+    sm_err e = sm_given_read(&given, sizeof given, name, SM_FIRST_SIZE(semel_name, key), "the name",
+                             &w->fault);
+    if (e == SM_OK)
+        e = load_name(s, w, &given);
     if (e != SM_OK)
         return sm_answer_error(w, a, e);
     look(s, w);
@@ -158,11 +164,19 @@ static bool list_one(void *context, const semel_record *r, int64_t now)
 semel_err semel_list(semel *s, semel_query *q, semel_item_fn *sink, void *context,
                      semel_fault *fault)
 {
+    semel_query given;
+    sm_err e = sm_given_read(&given, sizeof given, q, SM_FIRST_SIZE(semel_query, limit),
+                             "the query", fault);
+    if (e == SM_OK)
+        e = sm_given_spare(given.filter.spare, sizeof given.filter.spare, "the filter", fault);
+    if (e != SM_OK)
+        return e;
     listing l = {.s = s, .a = semel_answer_new(), .sink = sink, .context = context};
     if (l.a == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
-    size_t limit = q->limit == 0 ? 50 : q->limit > 1000 ? 1000 : q->limit;
-    sm_err e = s->ops->query(s->store, &q->filter, &q->cursor, limit, list_one, &l, fault);
+    size_t limit = given.limit == 0 ? 50 : given.limit > 1000 ? 1000 : given.limit;
+    e = s->ops->query(s->store, &given.filter, &given.cursor, limit, list_one, &l, fault);
+    sm_given_fill(q, &given, sizeof given);
     if (e == SM_OK && l.err != SM_OK)
         e = sm_fault_set(fault, l.err, "%s", sm_work_of(l.a)->fault.text);
     semel_answer_free(l.a);

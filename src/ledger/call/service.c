@@ -126,8 +126,7 @@ sm_err sm_contracts_replace(semel *s, sm_str name, sm_str text, sm_report *repor
 
 sm_err sm_try_write(semel *s, sm_fault *fault)
 {
-    bool there = s->ops->size > offsetof(semel_store_ops, try_write) && s->ops->try_write != NULL;
-    return there ? s->ops->try_write(s->store, fault) : SM_OK;
+    return s->ops->try_write != NULL ? s->ops->try_write(s->store, fault) : SM_OK;
 }
 
 void sm_refuse(semel_answer *a, semel_code code)

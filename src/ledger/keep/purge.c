@@ -130,7 +130,7 @@ static sm_err retire_events(semel *s, sm_work *w, const purge_progress *p, bool 
                             uint64_t *to, semel_fault *fault)
 {
     *to = 0;
-    semel_health h;
+    semel_health h = {0};
     sm_err e = s->ops->health(s->store, false, &h, fault);
     old_events o = {.w = w, .before = sm_now(s) - s->o.audit_retention_ms};
     uint64_t covered_to;

@@ -153,7 +153,7 @@ sm_err sm_seal_now(semel *s, bool force, semel_fault *fault)
     sm_work *w = sm_work_start(a);
     sm_err e = SM_OK;
     for (bool more = true; e == SM_OK && more;) {
-        semel_health h;
+        semel_health h = {0};
         uint64_t to = 0;
         bool keyed = false;
         e = s->ops->health(s->store, false, &h, fault);

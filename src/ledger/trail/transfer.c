@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/given.h"
 #include "base/limits.h"
 #include "ledger/call/resource.h"
 #include "json/canon.h"
@@ -365,14 +366,19 @@ static sm_err put_import(semel *s, sm_work *w, semel_imported *count)
 
 semel_err semel_import_line(semel *s, semel_str line, semel_imported *count, semel_fault *fault)
 {
+    semel_imported counts;
+    sm_err e = sm_given_read(&counts, sizeof counts, count, SM_FIRST_SIZE(semel_imported, kept),
+                             "the counts", fault);
+    if (e != SM_OK)
+        return e;
     semel_answer *a = semel_answer_new();
     if (a == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     sm_work *w = sm_work_start(a);
     static const sm_json_limits limits = {SM_LINE_MAX, SM_JSON_DEPTH_MAX, SM_JSON_VALUES_MAX + 64};
     importing m = {.w = w, .fault = fault};
-    count->lines++;
-    sm_err e = sm_json_read(&w->call, line, &limits, &m.line, fault);
+    counts.lines++;
+    e = sm_json_read(&w->call, line, &limits, &m.line, fault);
     const sm_json *version = e == SM_OK ? sm_json_find(m.line, SM_STR("semel")) : NULL;
     if (e == SM_OK && (version == NULL || version->type != SM_JSON_NUMBER ||
                        !sm_str_is(sm_json_text(version), "2")))
@@ -390,11 +396,12 @@ semel_err semel_import_line(semel *s, semel_str line, semel_imported *count, sem
     if (e == SM_OK && w->cur.outcome.p != NULL && !sm_outcome_unpack(w->cur.outcome, &outcome))
         e = bad_line(&m, "outcome");
     if (e == SM_OK) {
-        e = put_import(s, w, count);
+        e = put_import(s, w, &counts);
         if (e != SM_OK)
             sm_fault_set(fault, e, "%s",
                          w->fault.text[0] != '\0' ? w->fault.text : semel_err_text(e));
     }
+    sm_given_fill(count, &counts, sizeof counts);
     semel_answer_free(a);
     return e;
 }

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/given.h"
 #include "base/limits.h"
 
 #define PAGE 1000u
@@ -371,18 +372,23 @@ static sm_err check_store(sm_check *c, semel_health *h, semel_fault *fault)
 semel_err semel_verify(semel *s, semel_flaw_fn *flaw, semel_progress_fn *progress, void *context,
                        semel_verified *out, semel_fault *fault)
 {
-    *out = (semel_verified){0};
+    semel_verified counts;
+    sm_err e = sm_given_read(&counts, sizeof counts, out, SM_FIRST_SIZE(semel_verified, flaws),
+                             "the verification's counts", fault);
+    if (e != SM_OK)
+        return e;
+    counts = (semel_verified){0};
     semel_answer *a = semel_answer_new();
     if (a == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     sm_check c = {.s = s,
                   .w = sm_work_start(a),
-                  .out = out,
+                  .out = &counts,
                   .flaw = flaw,
                   .progress = progress,
                   .context = context};
     semel_health h = {0};
-    sm_err e = check_store(&c, &h, fault);
+    e = check_store(&c, &h, fault);
     c.total = e == SM_OK ? h.last_seq : 0;
     if (e == SM_OK)
         e = each_event(&c, find_purged, fault);
@@ -393,18 +399,19 @@ semel_err semel_verify(semel *s, semel_flaw_fn *flaw, semel_progress_fn *progres
     if (e == SM_OK && c.orphans > 0 && c.purged_to == 0)
         sm_check_tell(&c, "the first events of %llu effects are gone, the first before event %llu",
                       (unsigned long long)c.orphans, (unsigned long long)c.first_orphan);
-    out->unsealed = c.open_count;
+    counts.unsealed = c.open_count;
     if (e == SM_OK)
         e = sm_check_records(&c, fault);
     if (e == SM_OK && !c.stopped)
         e = sm_check_counters(&c, fault);
     if (e == SM_OK)
         e = check_leftover(&c, fault);
-    if (e == SM_OK && s->seal_key != NULL && out->seals > 0 && c.keyed == 0)
+    if (e == SM_OK && s->seal_key != NULL && counts.seals > 0 && c.keyed == 0)
         sm_check_tell(&c, "no seal was made with this key: seal with it, if it is new here");
     free(c.links);
     free(c.written);
     free(c.open);
     semel_answer_free(a);
+    sm_given_fill(out, &counts, sizeof counts);
     return e;
 }

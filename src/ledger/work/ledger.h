@@ -48,7 +48,8 @@ typedef struct sm_keeper {
 } sm_keeper;
 
 struct semel {
-    const semel_store_ops *ops;
+    const semel_store_ops *ops; /* &table */
+    semel_store_ops table;      /* the store's, as far as it goes */
     semel_store *store;
     uint32_t caps;
     char durability[512];              /* what a crash may lose; empty: nothing */
@@ -117,9 +118,6 @@ bool sm_recollect(semel *s, sm_work *w, const sm_handle *claim);
 /* After a store has put a record into w->cur: unpacks it. */
 sm_err sm_load_cur(sm_work *w);
 
-/* Finds what a name means. SEMEL_E_BAD_ARGUMENTS if it means nothing. */
-sm_err sm_load_name(semel *s, sm_work *w, const semel_name *name);
-
 /* Lets the life cycle judge an event about w->cur, by the terms that it was begun under. */
 void sm_judge(semel *s, sm_work *w, sm_event *ev);
 
@@ -158,6 +156,9 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change);
 
 /* What a barrier is about. */
 sm_err sm_group_of(sm_work *w, sm_str scope, sm_str tool, sm_hash *out);
+
+/* Reads an outcome that a program gives (base/given.h). */
+sm_err sm_outcome_read(semel_outcome *out, const semel_outcome *given, semel_fault *fault);
 
 /* SHA-256 of a contract's every effective field; what an approval is bound to, among others (I7).
  */

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/given.h"
 #include "base/limits.h"
 #include "base/trust.h"
 #include "base/utf8.h"
@@ -21,7 +22,7 @@
 
 const char *semel_version(void)
 {
-    return SEMEL_VERSION;
+    return SEMEL_VERSION_STRING;
 }
 
 /* ---- which store -----------------------------------------------------------------------------*/
@@ -95,6 +96,27 @@ static sm_err open_with(const semel_store_ops *ops, sm_str url, const semel_stor
     return unavailable(ops->open(url, env, out, caps, fault));
 }
 
+/* Whether a store speaks our language, see store.h. An older one goes on working: what its table
+ * does not have is NULL in our copy. */
+static sm_err adopt_store(semel *s, const semel_store_ops *given, semel_fault *fault)
+{
+    sm_err e = sm_given_read(&s->table, sizeof s->table, given,
+                             SM_FIRST_SIZE(semel_store_ops, health), "the store's table", fault);
+    if (e != SM_OK)
+        return e;
+    if (s->table.version == 0)
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                            "the version in the store's table is not set: it has to be "
+                            "SEMEL_STORE_VERSION");
+    if (s->table.version > SEMEL_STORE_VERSION)
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                            "the store was compiled against version %u of semel/store.h, and this "
+                            "library knows up to %u: use a newer library",
+                            s->table.version, SEMEL_STORE_VERSION);
+    s->ops = &s->table;
+    return SM_OK;
+}
+
 static sm_err open_store(semel *s, semel_fault *fault)
 {
     char made[URL_MAX];
@@ -103,9 +125,12 @@ static sm_err open_store(semel *s, semel_fault *fault)
     sm_err e = choose_url(s->o.url, made, &url, &by_default, fault);
     if (e != SM_OK)
         return e;
-    s->ops = s->o.store != NULL ? s->o.store : store_of(url);
-    if (s->ops == NULL)
+    const semel_store_ops *ops = s->o.store != NULL ? s->o.store : store_of(url);
+    if (ops == NULL)
         return unknown_store(fault);
+    e = adopt_store(s, ops, fault);
+    if (e != SM_OK)
+        return e;
     semel_store_env env = {.size = sizeof env,
                            .cache_bytes = s->o.cache_bytes,
                            .must_exist = s->o.must_exist,
@@ -182,7 +207,7 @@ static sm_err check_contracts(semel *s, semel_fault *fault)
 {
     if ((s->caps & SEMEL_STORE_LOSSY) == 0)
         return SM_OK;
-    semel_health h;
+    semel_health h = {0};
     sm_err e = s->ops->health(s->store, false, &h, fault);
     if (e != SM_OK)
         return e;
@@ -308,12 +333,15 @@ static void release(semel *s)
 semel_err semel_open(const semel_options *options, semel **out, semel_fault *fault)
 {
     *out = NULL;
-    if (options->size < sizeof *options)
-        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the options' size is not set");
+    semel_options given;
+    sm_err e = sm_given_read(&given, sizeof given, options,
+                             SM_FIRST_SIZE(semel_options, tombstone_ms), "the options", fault);
+    if (e != SM_OK)
+        return e;
     semel *s = calloc(1, sizeof *s);
     if (s == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
-    s->o = *options;
+    s->o = given;
     if (s->o.cache_bytes == 0)
         s->o.cache_bytes = CACHE_BYTES;
     if (s->o.audit_retention_ms <= 0)
@@ -324,7 +352,7 @@ semel_err semel_open(const semel_options *options, semel **out, semel_fault *fau
     sm_recall_init(&s->recall);
     pthread_mutex_init(&s->contracts_lock, NULL);
     sm_holder_self(&s->self);
-    sm_err e = read_contracts(s, fault);
+    e = read_contracts(s, fault);
     if (e == SM_OK)
         e = read_seal_key(s, fault);
     if (e == SM_OK)
@@ -360,7 +388,12 @@ void semel_close(semel *s)
 
 semel_err semel_stats_get(semel *s, bool thorough, semel_stats *out, semel_fault *fault)
 {
-    *out = (semel_stats){
+    semel_stats stats;
+    sm_err e = sm_given_read(&stats, sizeof stats, out, SM_FIRST_SIZE(semel_stats, commits),
+                             "the statistics", fault);
+    if (e != SM_OK)
+        return e;
+    stats = (semel_stats){
         .begins = atomic_load(&s->begins),
         .executes = atomic_load(&s->executes),
         .replays = atomic_load(&s->replays),
@@ -370,5 +403,7 @@ semel_err semel_stats_get(semel *s, bool thorough, semel_stats *out, semel_fault
         .caps = s->caps,
         .ahead_ms = sm_now(s) - sm_clock_ms(),
     };
-    return s->ops->health(s->store, thorough, &out->store, fault);
+    e = s->ops->health(s->store, thorough, &stats.store, fault);
+    sm_given_fill(out, &stats, sizeof stats);
+    return e;
 }

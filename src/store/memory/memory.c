@@ -400,6 +400,7 @@ static semel_err memory_open(semel_str url, const semel_store_env *env, semel_st
 
 const semel_store_ops sm_store_memory = {
     .size = sizeof(semel_store_ops),
+    .version = SEMEL_STORE_VERSION,
     .scheme = "memory",
     .open = memory_open,
     .close = memory_close,

@@ -99,6 +99,7 @@ static semel_err store_open(semel_str url, const semel_store_env *env, semel_sto
 
 const semel_store_ops sm_store_postgres = {
     .size = sizeof(semel_store_ops),
+    .version = SEMEL_STORE_VERSION,
     .scheme = "postgres",
     .open = store_open,
     .close = store_close,

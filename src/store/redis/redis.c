@@ -246,6 +246,7 @@ static void rediss_close(semel_store *st)
 
 const semel_store_ops sm_store_redis = {
     .size = sizeof(semel_store_ops),
+    .version = SEMEL_STORE_VERSION,
     .scheme = "redis",
     .open = redis_open,
     .close = redis_close,
@@ -267,6 +268,7 @@ const semel_store_ops sm_store_redis = {
 
 const semel_store_ops sm_store_rediss = {
     .size = sizeof(semel_store_ops),
+    .version = SEMEL_STORE_VERSION,
     .scheme = "rediss",
     .open = rediss_open,
     .close = rediss_close,

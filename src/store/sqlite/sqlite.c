@@ -399,6 +399,7 @@ static semel_err store_try_write(semel_store *st, semel_fault *fault)
 
 const semel_store_ops sm_store_sqlite = {
     .size = sizeof(semel_store_ops),
+    .version = SEMEL_STORE_VERSION,
     .scheme = "sqlite",
     .open = store_open,
     .close = store_close,

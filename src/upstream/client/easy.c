@@ -211,7 +211,7 @@ static CURLcode set_always(CURL *easy, const sm_http *h, char *detail)
     SET(CURLOPT_SSL_VERIFYPEER, 1L);
     SET(CURLOPT_SSL_VERIFYHOST, 2L);
     SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-    SET(CURLOPT_USERAGENT, "semel/" SEMEL_VERSION);
+    SET(CURLOPT_USERAGENT, "semel/" SEMEL_VERSION_STRING);
     SET(CURLOPT_SHARE, h->share);
     /* Ending an exchange must not wait for its name lookup: everybody else would wait too. */
     SET(CURLOPT_QUICK_EXIT, 1L);
