@@ -237,9 +237,8 @@ static void send_probe(mcp_call *call)
     const mcp_tool *tool = call->listing == NULL
                                ? NULL
                                : mcp_tools_find(call->listing->tools, call->contract->probe.tool);
-    bool there = !s->down && !s->starting;
-    if (there && mcp_headers_beside(&call->arena, &call->x->way, "tools/call", r->params, tool,
-                                    &headers, &n))
+    if (mcp_session_there(s) && mcp_headers_beside(&call->arena, &call->x->way, "tools/call",
+                                                   r->params, tool, &headers, &n))
         r->probe = mcp_request(s, "tools/call", r->params, headers, n, on_probed, call);
     if (r->probe == NULL)
         put_off(call, "the server cannot be asked now what became of it");
