@@ -172,6 +172,7 @@ void mcp_session_wind_up(mcp_session *s);
 /* Whether a worker has one of its calls, or it is parked: then it cannot be freed. */
 bool mcp_session_elsewhere(const mcp_session *s);
 size_t mcp_session_writes(const mcp_session *s); /* how many calls are not over */
+bool mcp_session_paused(const mcp_session *s);   /* what client_ops.pause was last told */
 
 /* Whether something is still to be given to the server, or written down; or with `requests`, to be
  * answered by it. */

@@ -112,6 +112,11 @@ void mcp_session_asked(mcp_session *s, int64_t since_ms)
     s->asked_ms = since_ms;
 }
 
+bool mcp_session_paused(const mcp_session *s)
+{
+    return s->paused;
+}
+
 size_t mcp_session_writes(const mcp_session *s)
 {
     return s->writes;
