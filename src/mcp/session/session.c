@@ -131,7 +131,7 @@ void mcp_session_rest(mcp_session *s)
 bool mcp_session_elsewhere(const mcp_session *s)
 {
     for (const mcp_call *call = s->server->calls; call != NULL; call = call->next)
-        if (call->session == s && call->phase == MCP_STARTED && call->at.stage != SM_AT_EXECUTING &&
+        if (call->session == s && mcp_call_started(call) && call->at.stage != SM_AT_EXECUTING &&
             call->at.stage != SM_AT_DOOR)
             return true;
     return false;
