@@ -66,8 +66,8 @@ typedef struct mcp_server mcp_server;
 
 typedef struct mcp_server_options {
     sm_str name;       /* durable: it tells servers apart in the ledger */
-    sm_str scope;      /* of calls, unless a client names one; absent: the name alone */
-    bool fixed;        /* clients cannot name another scope */
+    sm_str scope;      /* of all calls, also if a client names another; absent: the client's, or
+                          the one that it is bound to, or the name alone */
     const char *pins;  /* a file; NULL: nothing is pinned */
     bool approve_here; /* whoever asks may be asked for approval, where the contract allows it: the
                           ledger is a local one, or the client has authenticated as its requester */
@@ -172,6 +172,7 @@ void mcp_session_wind_up(mcp_session *s);
 /* Whether a worker has one of its calls, or it is parked: then it cannot be freed. */
 bool mcp_session_elsewhere(const mcp_session *s);
 size_t mcp_session_writes(const mcp_session *s); /* how many calls are not over */
+bool mcp_session_paused(const mcp_session *s);   /* what client_ops.pause was last told */
 
 /* Whether something is still to be given to the server, or written down; or with `requests`, to be
  * answered by it. */

@@ -142,7 +142,7 @@ static void decide(sm_attempt *at, semel_answer *a)
     semel *ledger = call->server->hub->ledger;
     sm_str request = sm_arena_text(&call->arena, call->a.request);
     sm_str actor = call->session->actor;
-    if (call->approved)
+    if (call->consent == MCP_APPROVED)
         semel_approve(ledger, request, actor, a);
     else
         semel_deny(ledger, request, actor, SM_STR("denied in the client"), a);
@@ -158,18 +158,21 @@ bool mcp_approve_here(sm_attempt *at, semel_answer *a)
     if (call->contract == NULL || !how->self_approval || how->via != 0 ||
         !call->server->o.approve_here || call->a.request.p == NULL)
         return false;
-    if (call->said_about.p != NULL) {
-        bool same = sm_str_eq(call->said_about, call->a.request);
-        if (same && !call->decided) {
-            call->decided = true;
-            call->approved = call->said_yes;
-            sm_attempt_ask(&call->at, decide);
-            return true;
-        }
+    switch (call->consent) {
+    case MCP_UNASKED: break;
+    case MCP_BROUGHT_YES:
+    case MCP_BROUGHT_NO:
+        if (!sm_str_eq(call->said_about, call->a.request))
+            break;
+        mcp_call_set_consent(call, call->consent == MCP_BROUGHT_YES ? MCP_APPROVED : MCP_DENIED);
+        sm_attempt_ask(&call->at, decide);
+        return true;
+    case MCP_APPROVED:
+    case MCP_DENIED:
+    case MCP_PUT_ASIDE: return false;
     }
-    if (call->x->modern)
-        return !call->decided && elicits(call) && ask_modern(call);
-    return call->session->elicits && !call->decided && ask_legacy(call);
+    return call->x->modern ? elicits(call) && ask_modern(call)
+                           : call->session->elicits && ask_legacy(call);
 }
 
 /* The user's answer: true if accepted with the box ticked. No answer if the user dismissed the
@@ -197,8 +200,9 @@ void mcp_approve_answered(mcp_session *s, const mcp_message *m)
             !sm_str_eq(sm_buf_view(&call->question), m->id))
             continue;
         reply said = m->kind == MCP_RESULT ? read_reply(m->result) : PUT_ASIDE;
-        call->decided = true;
-        call->approved = said == YES;
+        mcp_call_set_consent(call, said == YES  ? MCP_APPROVED
+                                   : said == NO ? MCP_DENIED
+                                                : MCP_PUT_ASIDE);
         if (said == PUT_ASIDE)
             mcp_call_refuse(call);
         else
@@ -257,6 +261,8 @@ void mcp_approve_read(mcp_call *call)
     if (!restore_legs(call, packed))
         return; /* not as we made it: another call, which the server is asked about */
     call->said_about = sm_arena_text(&call->arena, request);
-    call->said_yes = said == YES;
-    call->decided = said == PUT_ASIDE; /* nobody has said anything */
+    if (said == PUT_ASIDE)
+        mcp_call_set_consent(call, MCP_PUT_ASIDE);
+    else if (call->said_about.p != NULL)
+        mcp_call_set_consent(call, said == YES ? MCP_BROUGHT_YES : MCP_BROUGHT_NO);
 }

@@ -4,12 +4,82 @@
  */
 #include "mcp/call/call.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 
 #define ARENA_BYTES ((size_t)160 << 20)
+
+/* ---- its state -------------------------------------------------------------------------------*/
+
+const char *mcp_phase_flaw(const mcp_call *call)
+{
+    sm_stage stage = sm_attempt_stage(&call->at);
+    if (mcp_call_started(call) ? call->x == NULL && stage != SM_AT_END : stage != SM_AT_REST)
+        return "it is asked for by nobody, or before it is started";
+    if (call->phase == MCP_LATE ? call->deadline_ns == 0 || stage == SM_AT_REST
+                                : !mcp_call_started(call) && call->deadline_ns != 0)
+        return "it is late without having waited, or waits before it is started";
+    if (call->undecided ? call->session->asking == 0 : call->slot != NULL)
+        return "it is not counted, or has a place without being counted";
+    return NULL;
+}
+
+const char *mcp_call_flaw(const mcp_call *call)
+{
+    bool begun = sm_attempt_stage(&call->at) != SM_AT_REST;
+    bool brought = call->consent == MCP_BROUGHT_YES || call->consent == MCP_BROUGHT_NO;
+    if (brought && call->said_about.p == NULL)
+        return "an answer about nothing";
+    if (!begun && (call->consent == MCP_APPROVED || call->consent == MCP_DENIED))
+        return "decided before the ledger asked for it";
+    if (!begun && call->knows != MCP_KNOWS_NOTHING)
+        return "it was told of what the ledger was not asked for";
+    if (call->fate != MCP_UNENDED && call->at.hold == SM_HOLDS_NOTHING)
+        return "it has ended at the server, and may not be there";
+    switch (call->fate) {
+    case MCP_UNENDED:
+    case MCP_ANSWERED: return call->why.p != NULL ? "it was not lost, and why" : NULL;
+    case MCP_OVERFLOWED: return call->overflow == 0 ? "too long a result of no length" : NULL;
+    case MCP_TURNED_DOWN:
+        return call->turned_down == 0 || call->why.p == NULL ? "turned down by nothing" : NULL;
+    case MCP_UNANSWERED: return call->why.p == NULL ? "lost for no reason" : NULL;
+    case MCP_UNKNOWN:
+        return call->why.p == NULL         ? "lost for no reason"
+               : mcp_call_unrecorded(call) ? "a doubt of which there is no record"
+                                           : NULL;
+    }
+    return "its fate is none";
+}
+
+void mcp_call_enter(mcp_call *call, mcp_phase phase)
+{
+    assert(call->phase <= phase);
+    call->phase = phase;
+    assert(mcp_phase_flaw(call) == NULL);
+}
+
+void mcp_call_set_consent(mcp_call *call, mcp_consent consent)
+{
+    call->consent = consent;
+    assert(mcp_call_flaw(call) == NULL);
+}
+
+void mcp_call_set_knows(mcp_call *call, mcp_knows knows)
+{
+    assert(call->knows != MCP_HAS_WAITED || knows == MCP_HAS_WAITED);
+    call->knows = knows;
+    assert(mcp_call_flaw(call) == NULL);
+}
+
+void mcp_call_set_fate(mcp_call *call, mcp_fate fate)
+{
+    assert(call->fate == MCP_UNENDED || fate == MCP_UNKNOWN);
+    call->fate = fate;
+    assert(mcp_call_flaw(call) == NULL);
+}
 
 /* ---- life ------------------------------------------------------------------------------------*/
 
@@ -63,6 +133,7 @@ void mcp_call_decided(mcp_call *call)
     mcp_slot *slot = call->slot;
     mcp_call_counted(call);
     call->slot = NULL;
+    assert(mcp_phase_flaw(call) == NULL);
     if (slot != NULL)
         mcp_slot_decide(s, slot, (sm_str){0});
     mcp_session_regulate(s);
@@ -98,7 +169,7 @@ static void release(sm_attempt *at)
 
 void mcp_call_end(mcp_call *call)
 {
-    if (call->phase == MCP_STARTED)
+    if (mcp_call_started(call))
         sm_attempt_end(&call->at);
     else
         release(&call->at);
@@ -106,7 +177,7 @@ void mcp_call_end(mcp_call *call)
 
 void mcp_call_begin(mcp_call *call)
 {
-    call->phase = MCP_STARTED;
+    mcp_call_enter(call, MCP_STARTED);
     call->at.client = call->x;
     sm_attempt_start(&call->at);
 }
@@ -165,8 +236,7 @@ static bool on_make(sm_attempt *at, semel_answer *a)
 {
     mcp_call *call = mcp_call_of(at);
     sm_fault fault = {0};
-    sm_err e = call->made ? SM_OK : mcp_call_args(call, a, &fault);
-    call->made = e == SM_OK;
+    sm_err e = mcp_call_args(call, a, &fault);
     if (e != SM_OK)
         *a = (semel_answer){
             .work = a->work,
@@ -182,9 +252,10 @@ static bool on_make(sm_attempt *at, semel_answer *a)
 static bool on_recorded(sm_attempt *at, semel_answer *a)
 {
     mcp_call *call = mcp_call_of(at);
-    call->unknown = call->unknown || (!mcp_call_unrecorded(call) && doubt_stays(call, a));
+    if (call->fate != MCP_UNKNOWN && !mcp_call_unrecorded(call) && doubt_stays(call, a))
+        mcp_call_set_fate(call, MCP_UNKNOWN);
     at->ask.patient = true; /* nothing is begun from here */
-    return call->unknown;
+    return call->fate == MCP_UNKNOWN;
 }
 
 /* Whether the ledger was asked in this turn, or gave a claim. */
@@ -222,7 +293,7 @@ static void on_woken(sm_attempt *at)
 
 void mcp_call_hurry(mcp_call *call)
 {
-    call->over = true;
+    mcp_call_enter(call, MCP_LATE);
     if (call->at.stage == SM_AT_PROBING)
         mcp_remedy_late(call);
     else
@@ -250,7 +321,7 @@ static bool worth_waiting(const mcp_call *call, const semel_answer *a)
 {
     switch (a->code) {
     case SEMEL_C_UPSTREAM_TIMEOUT: return mcp_remedy_looks((sm_attempt *)&call->at, a);
-    case SEMEL_C_AWAITING_APPROVAL: return call->repeat_pending || call->waited;
+    case SEMEL_C_AWAITING_APPROVAL: return call->knows != MCP_KNOWS_NOTHING;
     default: return true;
     }
 }
@@ -258,11 +329,11 @@ static bool worth_waiting(const mcp_call *call, const semel_answer *a)
 static int64_t until(sm_attempt *at, const semel_answer *a)
 {
     mcp_call *call = mcp_call_of(at);
-    if (call->over || call->x->canceled || !worth_waiting(call, a))
+    if (call->phase == MCP_LATE || call->x->canceled || !worth_waiting(call, a))
         return 0;
     mcp_call_time(call);
     mcp_call_decided(call);
-    call->waited = true;
+    mcp_call_set_knows(call, MCP_HAS_WAITED);
     return call->deadline_ns;
 }
 
@@ -308,25 +379,39 @@ static void explain_doubt(mcp_call *call)
             &call->said, "The call may or may not have taken effect: %.*s.", SM_FMT(call->why));
 }
 
+static void answer_unanswered(mcp_call *call)
+{
+    bool nothing = call->at.nothing_done;
+    mcp_call_refuse_with(call, SEMEL_C_UPSTREAM_FAILED, "Ask again later with the same call.",
+                         nothing ? "Nothing was done: %.*s." : "The call got no answer: %.*s.",
+                         SM_FMT(call->why));
+}
+
+/* Over HTTP the client gets the status as it is. */
+static void answer_turned_down(mcp_call *call)
+{
+    mcp_loss loss = {.status = call->turned_down, .body = sm_buf_view(&call->answer)};
+    if (call->x->channel == NULL || call->x->batch != NULL) {
+        answer_unanswered(call);
+        return;
+    }
+    call->session->client.fail(call->session->client.context, call->x->channel, &loss);
+    mcp_call_end(call);
+}
+
 /* Answers with how it ended at the server. */
 static void answer_own(mcp_call *call)
 {
-    if (call->unknown) {
+    switch (call->fate) {
+    case MCP_UNENDED:
+    case MCP_ANSWERED: mcp_call_pass(call); break;
+    case MCP_OVERFLOWED: mcp_call_overflow(call); break;
+    case MCP_TURNED_DOWN: answer_turned_down(call); break;
+    case MCP_UNANSWERED: answer_unanswered(call); break;
+    case MCP_UNKNOWN:
         explain_doubt(call);
         answer_ledger(call);
-    } else if (call->turned_down != 0 && call->x->channel != NULL && call->x->batch == NULL) {
-        mcp_loss loss = {.status = call->turned_down, .body = sm_buf_view(&call->answer)};
-        call->session->client.fail(call->session->client.context, call->x->channel, &loss);
-        mcp_call_end(call);
-    } else if (call->why.p != NULL) {
-        bool nothing = call->at.nothing_done;
-        mcp_call_refuse_with(call, SEMEL_C_UPSTREAM_FAILED, "Ask again later with the same call.",
-                             nothing ? "Nothing was done: %.*s." : "The call got no answer: %.*s.",
-                             SM_FMT(call->why));
-    } else if (call->overflow > 0) {
-        mcp_call_overflow(call);
-    } else {
-        mcp_call_pass(call);
+        break;
     }
 }
 
@@ -410,7 +495,7 @@ void mcp_call_canceled(mcp_call *call)
 {
     sm_attempt *at = &call->at;
     call->x->canceled = true;
-    if (call->phase != MCP_STARTED)
+    if (!mcp_call_started(call))
         return;
     pthread_mutex_lock(&at->serve->lock);
     bool parked = sm_attempt_lose_client(at);

@@ -12,12 +12,49 @@
 
 #include "mcp/session/session.h"
 
-/* Where a call is before its attempt starts. */
+/* Where a call is. The loop moves it, also while a worker has the call: NEW -> LISTING -> STARTED
+ * -> LATE, of which LISTING and LATE may be left out, and from anywhere it may end. */
 typedef enum mcp_phase {
     MCP_NEW,
     MCP_LISTING, /* waits for the server's tools */
     MCP_STARTED, /* at.stage tells */
+    MCP_LATE,    /* the same, but it waits no longer for others */
 } mcp_phase;
+
+/* What the client's user says to an approval (approve.c moves it).
+ *
+ *     UNASKED ---- the call came back with an answer ----> BROUGHT_YES, BROUGHT_NO
+ *        |                                                    |
+ *        | the user was asked, now or before the call         | the ledger awaits that very
+ * request; v                                                    v or the user was asked again
+ *     APPROVED, DENIED, PUT_ASIDE: nobody is asked any more
+ */
+typedef enum mcp_consent {
+    MCP_UNASKED,
+    MCP_BROUGHT_YES, /* modern: about the approval request `said_about` */
+    MCP_BROUGHT_NO,
+    MCP_APPROVED,
+    MCP_DENIED,
+    MCP_PUT_ASIDE, /* the user said nothing */
+} mcp_consent;
+
+/* What the client knows of the effect. HAS_WAITED stays. */
+typedef enum mcp_knows {
+    MCP_KNOWS_NOTHING,
+    MCP_WAS_TOLD,   /* by an earlier call of its session: make.c */
+    MCP_HAS_WAITED, /* this call has been parked: call.c, remedy.c */
+} mcp_knows;
+
+/* How a call ended at the server (send.c). UNKNOWN may also follow from what the ledger says of the
+ * others (call.c). */
+typedef enum mcp_fate {
+    MCP_UNENDED,
+    MCP_ANSWERED,    /* `answer` */
+    MCP_OVERFLOWED,  /* by a result of `overflow` bytes, too long to be read */
+    MCP_TURNED_DOWN, /* by the HTTP status `turned_down`; `why`, and its body is `answer` */
+    MCP_UNANSWERED,  /* nothing was done, or nothing is recorded; `why` */
+    MCP_UNKNOWN,     /* it may or may not have taken effect; `why` */
+} mcp_fate;
 
 /* Why nothing is done about a doubt for now (remedy.c). */
 typedef enum mcp_stays {
@@ -58,22 +95,16 @@ struct mcp_call {
     sm_str tool;               /* decoded */
     bool legged;               /* it came back with answers: its client began to wait earlier */
     bool tasked;               /* it asks for a task */
-    bool named;                /* the client's key or step says which action it is */
 
     /* Asking the user (approve.c). */
     sm_buf question;   /* DOOR: the id of ours, as written */
     sm_str said_about; /* modern: the approval request that the client came back about */
-    bool said_yes;     /* with that */
-    bool decided;      /* the user has been asked */
-    bool approved;     /* and has said so */
+    mcp_consent consent;
 
-    bool made;           /* the ledger's call is made */
-    bool waited;         /* it has been parked */
-    bool over;           /* it waits no longer */
-    bool repeat_pending; /* the client knew that an approval is awaited */
-    int64_t since_ns, deadline_ns;
-    double progress; /* the last value that its client got */
-    bool beaten;     /* the proxy has sent progress of its own */
+    mcp_knows knows;
+    int64_t since_ns, deadline_ns; /* of waiting; the latter is 0 before it waits */
+    double progress;               /* the last value that its client got */
+    bool beaten;                   /* the proxy has sent progress of its own */
 
     /* What a turn came to. */
     const sm_contract *contract; /* held by at.ask.contracts */
@@ -83,16 +114,39 @@ struct mcp_call {
     int64_t window_end;
 
     /* How it ended at the server. */
-    sm_buf answer;     /* the server's, as it came */
-    sm_str why;        /* how it was lost; absent: it was not */
-    bool unknown;      /* the server was lost before it answered */
-    int turned_down;   /* the HTTP status by which the server turned it down; or 0 */
-    uint64_t overflow; /* bytes of a result that was too long to be read; or 0 */
+    mcp_fate fate;
+    sm_buf answer; /* the server's, as it came */
+    sm_str why;    /* how it was lost; absent: it was not */
+    int turned_down;
+    uint64_t overflow;
     mcp_remedy remedy;
 };
 
 /* A call of this message; NULL when out of memory. */
 mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m);
+
+/* What is wrong with its state, or NULL: asserted whenever that changes. The first is for the loop,
+ * the second for whoever has the call. */
+const char *mcp_phase_flaw(const mcp_call *call);
+const char *mcp_call_flaw(const mcp_call *call);
+
+/* These change it. */
+void mcp_call_enter(mcp_call *call, mcp_phase phase);
+void mcp_call_set_consent(mcp_call *call, mcp_consent consent);
+void mcp_call_set_knows(mcp_call *call, mcp_knows knows);
+void mcp_call_set_fate(mcp_call *call, mcp_fate fate);
+
+/* Its attempt has begun. */
+static inline bool mcp_call_started(const mcp_call *call)
+{
+    return call->phase >= MCP_STARTED;
+}
+
+/* The client's key or step says which action it is. */
+static inline bool mcp_call_named(const mcp_call *call)
+{
+    return call->at.ask.call.key.n > 0 || call->at.ask.call.step.n > 0;
+}
 
 /* It does not count among those that are being asked for any more. */
 void mcp_call_counted(mcp_call *call);
@@ -117,7 +171,8 @@ static inline mcp_call *mcp_call_of(sm_attempt *at)
     return (mcp_call *)at;
 }
 
-/* On a worker, or on the loop: makes the arguments that the ledger is asked with (make.c). */
+/* On a worker, or on the loop: makes the arguments that the ledger is asked with, if they are not
+ * made yet (make.c). */
 sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault);
 
 /* Whether a tool that the contract does not list only reads, by what the server says of it and as

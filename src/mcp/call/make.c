@@ -68,10 +68,7 @@ static bool make_after(mcp_call *call, const char **wrong)
 static bool make_step(mcp_call *call, const char **wrong)
 {
     *wrong = "semel/step in _meta must be a text of 1 to 200 bytes.";
-    if (!meta_text(call, "semel/step", STEP_BYTES, &call->at.ask.call.step))
-        return false;
-    call->named = call->named || call->at.ask.call.step.n > 0;
-    return true;
+    return meta_text(call, "semel/step", STEP_BYTES, &call->at.ask.call.step);
 }
 
 /* The arguments that carry the downstream's key are ours to fill: what a model made up there names
@@ -108,10 +105,11 @@ sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault)
     const mcp_tool *tool =
         call->listing == NULL ? NULL : mcp_tools_known(call->listing->tools, call->tool);
     sm_str args;
+    if (call->at.ask.call.args.p != NULL)
+        return SM_OK;
     sm_err e = mcp_tool_fill(tool, &call->arena, call->args, &sm_json_args_limits, &args, fault);
     if (e != SM_OK)
         return e;
-    call->at.ask.call.args = args;
     const sm_contract *c =
         sm_contracts_find(sm_contracts_now(call->server->hub->ledger, a), call->tool);
     call->at.ask.full = call->at.ask.quiet =
@@ -120,8 +118,12 @@ sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault)
     sm_places *places = sm_places_new(&call->arena);
     unsigned n = 0;
     e = c == NULL ? SM_OK : places == NULL ? SEMEL_E_NOMEM : drop_keys(call, c, places, &n, fault);
-    if (e != SM_OK || n == 0)
+    if (e != SM_OK)
         return e;
+    if (n == 0) {
+        call->at.ask.call.args = args;
+        return SM_OK;
+    }
     const sm_json *root = NULL, *less = NULL;
     e = sm_json_read(&call->arena, args, &sm_json_args_limits, &root, fault);
     if (e == SM_OK)
@@ -160,8 +162,11 @@ sm_err mcp_call_prepare(sm_attempt *at, const sm_contract *c, const sm_json *arg
     q->shape = key_place(c);
     if (call->session->o.anyone)
         return SM_OK;
-    call->repeat_pending = mcp_told_about(call->session, q->id);
-    if (!call->waited && !call->named && q->call.after.p == NULL && c->on_repeat == SM_REPEAT_RUN &&
+    if (call->knows == MCP_HAS_WAITED)
+        return SM_OK;
+    mcp_call_set_knows(call,
+                       mcp_told_about(call->session, q->id) ? MCP_WAS_TOLD : MCP_KNOWS_NOTHING);
+    if (!mcp_call_named(call) && q->call.after.p == NULL && c->on_repeat == SM_REPEAT_RUN &&
         mcp_told_of(call->session, call->x, q->id, c, handle)) {
         q->call.after = sm_arena_text(&call->arena, sm_str_from(handle));
         if (q->call.after.p == NULL)
@@ -264,7 +269,6 @@ static bool known_already(mcp_call *call, const sm_contracts *set)
     if (c == NULL || c->on_repeat == SM_REPEAT_RUN || c->variant_count > 0 ||
         call->text.len > INLINE_BYTES || mcp_call_args(call, hub->answer, &fault) != SM_OK)
         return false;
-    call->made = true;
     if (!sm_ask_memory(hub->ledger, &call->at.ask, hub->answer))
         return false;
     mcp_call_keep(call, hub->answer);
@@ -319,7 +323,6 @@ static const char *read_params(mcp_call *call, const mcp_message *m)
         if (key == NULL || !mcp_text(part, key, SM_KEY_MAX + 1) || key[0] == '\0')
             return "idempotencyKey must be a text of 1 to 512 bytes.";
         call->at.ask.call.key = sm_str_from(key);
-        call->named = true;
     }
     call->legged =
         mcp_find(m->params, "inputResponses", &part) || mcp_find(m->params, "requestState", &part);

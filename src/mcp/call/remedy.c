@@ -237,9 +237,8 @@ static void send_probe(mcp_call *call)
     const mcp_tool *tool = call->listing == NULL
                                ? NULL
                                : mcp_tools_find(call->listing->tools, call->contract->probe.tool);
-    bool there = !s->down && !s->starting;
-    if (there && mcp_headers_beside(&call->arena, &call->x->way, "tools/call", r->params, tool,
-                                    &headers, &n))
+    if (mcp_session_there(s) && mcp_headers_beside(&call->arena, &call->x->way, "tools/call",
+                                                   r->params, tool, &headers, &n))
         r->probe = mcp_request(s, "tools/call", r->params, headers, n, on_probed, call);
     if (r->probe == NULL)
         put_off(call, "the server cannot be asked now what became of it");
@@ -249,8 +248,8 @@ bool mcp_remedy_looks(sm_attempt *at, const semel_answer *a)
 {
     mcp_call *call = mcp_call_of(at);
     bool looks = a->code == SEMEL_C_UPSTREAM_TIMEOUT && a->state == SEMEL_S_IN_DOUBT &&
-                 at->ended == SM_NOT_ENDED && at->ask.waits && !at->ask.full && !call->over &&
-                 !call->x->canceled && call->remedy.steps < STEPS_MAX;
+                 at->ended == SM_NOT_ENDED && at->ask.waits && !at->ask.full &&
+                 call->phase != MCP_LATE && !call->x->canceled && call->remedy.steps < STEPS_MAX;
     if (looks)
         mcp_call_time(call);
     return looks;
@@ -263,8 +262,8 @@ void mcp_remedy_probe(sm_attempt *at)
         mcp_call_end(call);
         return;
     }
-    mcp_call_decided(call); /* others need not wait for the probe */
-    if (call->over)         /* its time was up while a worker had it */
+    mcp_call_decided(call);      /* others need not wait for the probe */
+    if (call->phase == MCP_LATE) /* its time was up while a worker had it */
         mcp_remedy_late(call);
     if (mcp_session_ready(call->session))
         send_probe(call);
@@ -276,10 +275,10 @@ static void wait_until_settled(mcp_call *call)
     const mcp_remedy *r = &call->remedy;
     int64_t left_ms = (r->settled_ns - sm_clock_mono_ns()) / 1000000 + 1;
     call->at.ask.look_ms = left_ms > 1 ? left_ms : 1;
-    if (!call->over && r->settled_ns < call->deadline_ns &&
-        sm_attempt_park(&call->at, call->deadline_ns)) {
-        call->waited = true;
-        return;
+    if (call->phase != MCP_LATE && r->settled_ns < call->deadline_ns) {
+        mcp_call_set_knows(call, MCP_HAS_WAITED); /* a worker may have it from here on */
+        if (sm_attempt_park(&call->at, call->deadline_ns))
+            return;
     }
     call->a.retry_after_ms = call->at.ask.look_ms;
     put_off(call, "nothing of it was found, and something may still be under way");

@@ -111,6 +111,7 @@ void mcp_call_execute(sm_attempt *at, semel_answer *a)
         give_back(call); /* whoever asked has changed their mind in time */
     } else if (put_message(call, &text) != SM_OK) {
         call->why = SM_STR("the proxy is out of memory");
+        mcp_call_set_fate(call, MCP_UNANSWERED);
         give_back(call);
     } else {
         mcp_slot *slot = call->slot;
@@ -183,6 +184,7 @@ void mcp_call_answered(mcp_call *call, const mcp_message *m)
         return;
     }
     if (mcp_call_unrecorded(call)) {
+        mcp_call_set_fate(call, MCP_ANSWERED);
         sm_attempt_done(&call->at);
         return;
     }
@@ -194,6 +196,7 @@ void mcp_call_answered(mcp_call *call, const mcp_message *m)
         mcp_call_lost(call, &(mcp_loss){.sent = true, .why = MCP_UNREADABLE});
         return;
     }
+    mcp_call_set_fate(call, MCP_ANSWERED);
     call->at.outcome = (semel_outcome){.size = sizeof call->at.outcome};
     call->at.nothing_done = own.kind == MCP_RESULT && call->x->modern &&
                             mcp_find(own.result, "resultType", &type) &&
@@ -209,6 +212,7 @@ void mcp_call_answered(mcp_call *call, const mcp_message *m)
 void mcp_call_overflowed(mcp_call *call, const mcp_line *line)
 {
     call->overflow = line->length;
+    mcp_call_set_fate(call, MCP_OVERFLOWED);
     call->at.outcome = (semel_outcome){.size = sizeof call->at.outcome,
                                        .kind = line->failed ? SEMEL_FAILURE : SEMEL_SUCCESS,
                                        .bytes = line->length};
@@ -243,18 +247,23 @@ static bool turned_down(const mcp_call *call, const mcp_loss *loss)
 void mcp_call_lost(mcp_call *call, const mcp_loss *loss)
 {
     call->why = sm_arena_text(&call->arena, sm_str_from(loss->why));
+    if (call->why.p == NULL)
+        call->why = SM_STR("the proxy is out of memory");
     if (turned_down(call, loss)) {
         call->turned_down = loss->status;
         sm_buf_clear(&call->answer);
         sm_buf_str(&call->answer, loss->body);
+        mcp_call_set_fate(call, MCP_TURNED_DOWN);
         give_back(call);
         return;
     }
     if (!loss->sent) {
+        mcp_call_set_fate(call, MCP_UNANSWERED);
         give_back(call);
         return;
     }
     if (mcp_call_unrecorded(call)) {
+        mcp_call_set_fate(call, MCP_UNANSWERED);
         sm_attempt_done(&call->at);
         return;
     }
@@ -262,7 +271,7 @@ void mcp_call_lost(mcp_call *call, const mcp_loss *loss)
     sm_buf_text(&call->answer, "{\"error\":");
     sm_json_put_string(&call->answer, call->why);
     sm_buf_byte(&call->answer, '}');
-    call->unknown = true;
+    mcp_call_set_fate(call, MCP_UNKNOWN);
     call->at.outcome = (semel_outcome){.size = sizeof call->at.outcome,
                                        .kind = SEMEL_FAILURE,
                                        .applied = SEMEL_APPLIED_UNKNOWN,

@@ -97,7 +97,7 @@ static void put_advice(sm_buf *out, const mcp_call *call)
 {
     const sm_contract *c = call->contract;
     char text[SM_STAMP_TEXT + SM_DURATION_TEXT] = "";
-    if (!call->named && mcp_told_proves(call->x, c)) {
+    if (!mcp_call_named(call) && mcp_told_proves(call->x, c)) {
         sm_duration_text(c->repeat_after_ms, text);
         sm_buf_printf(
             out,
@@ -106,7 +106,7 @@ static void put_advice(sm_buf *out, const mcp_call *call)
             text);
         return;
     }
-    if (!call->named && call->session->asked_ms != 0 && call->x->done &&
+    if (!mcp_call_named(call) && call->session->asked_ms != 0 && call->x->done &&
         c->delivered_within_ms > 0) {
         sm_buf_text(out, " If you need a fresh answer, or mean to do it again, make the same call "
                          "once more: its answer says when it runs.");

@@ -42,7 +42,7 @@ static void finish(mcp_batch *b, mcp_session *s)
         mcp_put_error(&b->out, (sm_str){0}, -32603,
                       SM_STR("The answers are too large for a batch."));
     }
-    if (s->ending || b->gone)
+    if (s->life != MCP_OPEN || b->gone)
         ; /* there is nobody to hear it */
     else if (b->out.len > 1)
         s->client.deliver(s->client.context, b->channel, sm_buf_view(&b->out), true);

@@ -230,10 +230,10 @@ void mcp_session_from_client(mcp_session *s, sm_str text, mcp_channel *channel,
 {
     mcp_message m;
     mcp_hop hop = {.headers = headers, .header_count = header_count};
-    if (s->ending)
+    if (s->life != MCP_OPEN)
         return;
     mcp_read_client(text, &m);
-    if (s->lapsed && !s->starting && strcmp(m.method, "initialize") != 0)
+    if (s->reach == MCP_LAPSED && strcmp(m.method, "initialize") != 0)
         mcp_session_begin_again(s);
     if (m.kind == MCP_BATCH)
         on_batch(s, m.text, channel, &hop);

@@ -1,6 +1,7 @@
 /*
  * What comes from the server, and where it goes; a server that goes, and one that comes back.
  */
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -172,7 +173,7 @@ static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
             /* A server of the older era. Whoever asks knows that by this code. */
             mcp_reply_error(x, -32601, "Method not found");
         } else if (x->channel != NULL && x->batch == NULL && loss->status != 0 && !x->canceled &&
-                   !s->ending) {
+                   s->life == MCP_OPEN) {
             s->client.fail(s->client.context, x->channel, loss);
             mcp_exchange_free(x);
         } else {
@@ -185,7 +186,7 @@ static void lose(mcp_session *s, mcp_exchange *x, const mcp_loss *loss)
 static void on_lost(void *context, mcp_way *way, const mcp_loss *loss)
 {
     mcp_session *s = context;
-    bool again = loss->session_gone && !s->starting && s->o.renews;
+    bool again = loss->session_gone && !mcp_session_starting(s) && s->o.renews;
     lose(s, (mcp_exchange *)(void *)way, loss);
     if (again)
         mcp_session_begin_again(s);
@@ -199,7 +200,7 @@ static void on_link_head(void *context, mcp_way *way, int status, const sm_http_
     const mcp_exchange *x = (mcp_exchange *)(void *)way;
     (void)status;
     if (s->client.head != NULL && x->channel != NULL && x->batch == NULL && !x->canceled &&
-        !s->ending)
+        s->life == MCP_OPEN)
         s->client.head(s->client.context, x->channel, headers, n);
 }
 
@@ -228,6 +229,14 @@ static void on_room(void *context)
     mcp_session_regulate(context);
 }
 
+static void move(mcp_session *s, mcp_reach reach)
+{
+    if (reach == MCP_THERE || reach == MCP_LAPSED)
+        mcp_loop_untime(s->server->hub->loop, &s->away_timer);
+    s->reach = reach;
+    assert(mcp_session_flaw(s) == NULL);
+}
+
 /* The server is there, or has been away for long: what waits for it is sent, or answered with that.
  */
 static void go_on(mcp_session *s)
@@ -241,7 +250,8 @@ static void go_on(mcp_session *s)
 void mcp_session_late(mcp_timer *t)
 {
     mcp_session *s = (mcp_session *)(void *)((char *)t - offsetof(mcp_session, away_timer));
-    s->away = true;
+    if (!mcp_session_there(s))
+        move(s, mcp_session_starting(s) ? MCP_STARTING_LATE : MCP_AWAY);
     go_on(s);
 }
 
@@ -254,23 +264,20 @@ void mcp_session_await(mcp_session *s, int64_t ms)
 static void on_down(void *context, const char *why, bool for_good)
 {
     mcp_session *s = context;
-    s->down = true;
-    s->starting = false;
-    if (!for_good)
-        mcp_say(s->server->hub, MCP_WARN, "%s; it is started again", why);
+    bool late = s->reach == MCP_STARTING_LATE; /* what waited has its answer already */
+    move(s, for_good || late ? MCP_AWAY : MCP_DOWN);
     if (for_good) {
-        s->away = true;
         go_on(s);
         s->client.over(s->client.context);
     } else {
+        mcp_say(s->server->hub, MCP_WARN, "%s; it is started again", why);
         mcp_session_await(s, MCP_AWAY_MS);
     }
 }
 
-static void started(mcp_session *s)
+static void started(mcp_session *s, mcp_reach reach)
 {
-    s->starting = s->away = false;
-    mcp_loop_untime(s->server->hub->loop, &s->away_timer);
+    move(s, reach);
     go_on(s);
 }
 
@@ -282,12 +289,11 @@ static void on_initialized(mcp_exchange *x, const mcp_message *m)
         /* A child tells when it is back; over HTTP the next message has to try. */
         mcp_say(s->server->hub, MCP_WARN,
                 "the server has forgotten the session, and takes no new one");
-        s->lapsed = true;
-        started(s);
+        started(s, MCP_LAPSED);
     }
     if (m == NULL)
         return; /* gone again */
-    s->starting = false;
+    move(s, MCP_THERE);
     if (m->kind != MCP_RESULT)
         mcp_say(s->server->hub, MCP_WARN,
                 "the server that was started again turns initialize down");
@@ -295,7 +301,7 @@ static void on_initialized(mcp_exchange *x, const mcp_message *m)
                   NULL);
     if (s->level.len > 0)
         mcp_request(s, "logging/setLevel", sm_buf_view(&s->level), NULL, 0, mcp_ignore, NULL);
-    started(s);
+    started(s, MCP_THERE);
 }
 
 void mcp_ignore(mcp_exchange *x, const mcp_message *m)
@@ -306,21 +312,20 @@ void mcp_ignore(mcp_exchange *x, const mcp_message *m)
 
 void mcp_session_begin_again(mcp_session *s)
 {
-    s->lapsed = false;
     s->server->stale = true;
-    s->starting = s->initialize.len > 0 && mcp_request(s, "initialize", sm_buf_view(&s->initialize),
-                                                       NULL, 0, on_initialized, NULL) != NULL;
-    if (s->starting)
+    move(s, MCP_THERE);
+    if (s->initialize.len > 0 && mcp_request(s, "initialize", sm_buf_view(&s->initialize), NULL, 0,
+                                             on_initialized, NULL) != NULL) {
+        move(s, MCP_STARTING);
         mcp_session_await(s, MCP_STARTING_MS);
-    else
-        started(s);
+    } else {
+        started(s, MCP_THERE);
+    }
 }
 
 static void on_up(void *context)
 {
     mcp_session *s = context;
-    s->down = s->away = s->starting = false;
-    mcp_loop_untime(s->server->hub->loop, &s->away_timer);
     mcp_session_begin_again(s);
 }
 

@@ -218,7 +218,7 @@ static bool start(mcp_session *s, const mcp_way *way, sm_str meta)
 
 void mcp_listing_need(mcp_session *s, mcp_call *call, sm_str meta)
 {
-    call->phase = MCP_LISTING;
+    mcp_call_enter(call, MCP_LISTING);
     mcp_call **at = &s->unlisted; /* in the order in which they came */
     while (*at != NULL)
         at = &(*at)->next_unlisted;

@@ -15,7 +15,7 @@ void mcp_session_regulate(mcp_session *s)
     bool paused = s->waiting_bytes > MCP_QUEUE_BYTES ||
                   (s->link != NULL && mcp_link_full(s->link)) || s->asking > MCP_ASKING_MAX ||
                   s->asking_bytes > MCP_ASKING_BYTES;
-    if (paused == s->paused || s->ending)
+    if (paused == s->paused || s->life != MCP_OPEN)
         return;
     s->paused = paused;
     s->client.pause(s->client.context, paused);
@@ -39,7 +39,7 @@ static void lose_for_memory(mcp_exchange *x)
 /* Gives a message to the server; if that is away, a request is answered with that. */
 static void give(mcp_session *s, sm_str text, mcp_exchange *x)
 {
-    bool there = s->link != NULL && !s->down && !s->starting;
+    bool there = s->link != NULL && mcp_session_there(s);
     bool sent = there && mcp_link_send(s->link, text, x == NULL ? NULL : &x->way);
     if (x == NULL)
         return;
@@ -47,11 +47,6 @@ static void give(mcp_session *s, sm_str text, mcp_exchange *x)
     if (!sent)
         lose(x, &(mcp_loss){.why = "the server is not running"}, MCP_E_AWAY,
              "The server is not running; nothing was done.");
-}
-
-bool mcp_session_ready(const mcp_session *s)
-{
-    return s->away || (!s->starting && !s->down);
 }
 
 static void slot_free(mcp_session *s, mcp_slot *slot)
@@ -185,7 +180,7 @@ mcp_exchange *mcp_request(mcp_session *s, const char *method, sm_str params,
     }
     sm_buf_byte(&out, '}');
     /* One that is being started again has to be greeted before it is asked anything. */
-    bool there = s->link != NULL && !s->starting;
+    bool there = s->link != NULL && !mcp_session_starting(s);
     x->under_way = out.err == SM_OK && there && mcp_link_send(s->link, sm_buf_view(&out), &x->way);
     sm_buf_fini(&out);
     if (x->under_way)

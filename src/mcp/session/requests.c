@@ -157,7 +157,7 @@ static void deliver(mcp_exchange *x, sm_str text)
 {
     mcp_session *s = x->session;
     mcp_batch *batch = x->batch;
-    bool wanted = !x->canceled && !s->ending;
+    bool wanted = !x->canceled && s->life == MCP_OPEN;
     x->batch = NULL;
     if (batch != NULL) {
         mcp_batch_answer(batch, s, wanted ? text : (sm_str){0});
@@ -244,6 +244,6 @@ void mcp_complain(mcp_session *s, mcp_channel *channel, mcp_batch *batch, sm_str
 
 void mcp_tell_client(mcp_session *s, mcp_channel *channel, sm_str text)
 {
-    if (!s->ending)
+    if (s->life == MCP_OPEN)
         s->client.deliver(s->client.context, channel, text, false);
 }

@@ -6,6 +6,7 @@
  */
 #include "mcp/session/session.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,32 @@ void mcp_say(mcp_hub *hub, mcp_level level, const char *format, ...)
 }
 
 /* ---- life ------------------------------------------------------------------------------------*/
+
+const char *mcp_session_flaw(const mcp_session *s)
+{
+    bool timed = s->away_timer.timer.at != 0;
+    if (s->reach != MCP_THERE && s->link == NULL)
+        return "there is no server that could be away";
+    switch (s->reach) {
+    case MCP_THERE: return timed ? "a server is waited for that is there" : NULL;
+    case MCP_LAPSED:
+        return timed                                 ? "a server is waited for that is there"
+               : !s->link->exchanges || !s->o.renews ? "it has forgotten no session of ours"
+                                                     : NULL;
+    case MCP_DOWN:
+    case MCP_AWAY: return s->link->exchanges ? "a server over HTTP is asked each time" : NULL;
+    case MCP_STARTING:
+    case MCP_STARTING_LATE: return NULL;
+    }
+    return "its server is in no state";
+}
+
+static void move(mcp_session *s, mcp_life life)
+{
+    assert(s->life <= life);
+    s->life = life;
+    assert(mcp_session_flaw(s) == NULL);
+}
 
 static sm_str own_text(sm_str text)
 {
@@ -85,6 +112,11 @@ void mcp_session_asked(mcp_session *s, int64_t since_ms)
     s->asked_ms = since_ms;
 }
 
+bool mcp_session_paused(const mcp_session *s)
+{
+    return s->paused;
+}
+
 size_t mcp_session_writes(const mcp_session *s)
 {
     return s->writes;
@@ -92,14 +124,14 @@ size_t mcp_session_writes(const mcp_session *s)
 
 void mcp_session_rest(mcp_session *s)
 {
-    if (!s->freed)
+    if (s->life != MCP_FREED)
         s->client.rest(s->client.context);
 }
 
 bool mcp_session_elsewhere(const mcp_session *s)
 {
     for (const mcp_call *call = s->server->calls; call != NULL; call = call->next)
-        if (call->session == s && call->phase == MCP_STARTED && call->at.stage != SM_AT_EXECUTING &&
+        if (call->session == s && mcp_call_started(call) && call->at.stage != SM_AT_EXECUTING &&
             call->at.stage != SM_AT_DOOR)
             return true;
     return false;
@@ -184,7 +216,7 @@ void mcp_session_deaf(mcp_session *s)
 void mcp_session_end(mcp_session *s)
 {
     mcp_call *next;
-    s->ending = true;
+    move(s, MCP_ENDED);
     for (size_t i = 0; i < MCP_BUCKETS; i++) {
         for (mcp_exchange *x = s->table[i]; x != NULL; x = x->next) {
             x->channel = NULL;
@@ -216,7 +248,7 @@ void mcp_session_free(mcp_session *s)
 {
     if (s == NULL)
         return;
-    s->freed = true;
+    move(s, MCP_FREED);
     mcp_listing_leave(s);
     mcp_call *next;
     for (mcp_call *call = s->server->calls; call != NULL; call = next) {

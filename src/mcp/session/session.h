@@ -92,6 +92,35 @@ typedef struct mcp_slot {
 
 /* ---- sessions --------------------------------------------------------------------------------*/
 
+/* The server, as a session sees it; from_server.c moves it.
+ *
+ *     THERE ---- it goes ----> DOWN ---- for long ----> AWAY
+ *       |                        |                       |
+ *       | it has forgotten       `---- it comes back ----'
+ *       | the session (HTTP)                 |
+ *       |                                    v
+ *       `-------------------------------> STARTING ---- for long ----> STARTING_LATE
+ *                                            |                            |
+ *       THERE, or LAPSED <---- it was greeted, or not (HTTP) -------------'
+ *
+ * From STARTING it may go again: to DOWN, or AWAY if it was late. What goes for good is AWAY at
+ * once. From LAPSED the client's next message leads to STARTING. */
+typedef enum mcp_reach {
+    MCP_THERE,
+    MCP_LAPSED,        /* there, but it knows of no session, and has to be greeted first */
+    MCP_DOWN,          /* it has gone: what is asked waits for it */
+    MCP_AWAY,          /* and has not come back for a while: nothing waits for it any more */
+    MCP_STARTING,      /* another server is being told of the handshake: everything waits */
+    MCP_STARTING_LATE, /* and has not answered for a while: nothing waits for it any more */
+} mcp_reach;
+
+/* Its life: each comes after the one before, by mcp_session_end and mcp_session_free. */
+typedef enum mcp_life {
+    MCP_OPEN,
+    MCP_ENDED, /* the client has gone: nothing is answered any more */
+    MCP_FREED, /* it is being freed: nobody is told anything of it */
+} mcp_life;
+
 /* An answer about an effect that the client was given. */
 typedef struct mcp_told {
     uint64_t effect;  /* the ledger's number of the key; 0: nothing is here */
@@ -127,8 +156,10 @@ struct mcp_session {
     char version[32];  /* that was agreed on; empty: none yet */
     bool elicits;      /* the client can ask its user (legacy) */
     sm_buf level;      /* params of the last logging/setLevel */
-    bool starting;     /* another server is being told of all that: everything waits */
-    bool lapsed;       /* the server knows of no session, and has to be greeted first (HTTP) */
+
+    mcp_reach reach;
+    mcp_life life;
+    bool deaf; /* the client has said its last word, before it went or after */
 
     struct asking *listing_now; /* listing.c: the tools are being asked for */
     mcp_call *unlisted;         /* calls that wait for that */
@@ -136,13 +167,8 @@ struct mcp_session {
     mcp_timer order_timer;      /* the first has waited long enough */
     size_t waiting_bytes;
     int64_t asked_ms; /* the client's next messages were sent no earlier (stdio) */
-    bool paused;
-    bool down;     /* the server has gone */
-    bool away;     /* and has not come back for a while: nothing waits for it any more */
-    bool freed;    /* it is being freed */
-    bool deaf;     /* the client has said its last word */
-    bool ending;   /* the client has gone */
-    unsigned junk; /* lines of the server that were no messages */
+    bool paused;      /* the client was told to wait */
+    unsigned junk;    /* lines of the server that were no messages */
     mcp_timer away_timer;
 
     /* What the client was told. Workers look at it. */
@@ -262,8 +288,26 @@ void mcp_session_begin_again(mcp_session *s);
 /* A message for the client that answers nothing. */
 void mcp_tell_client(mcp_session *s, mcp_channel *channel, sm_str text);
 
+/* What is wrong with its state, or NULL: asserted whenever `reach` or `life` changes. */
+const char *mcp_session_flaw(const mcp_session *s);
+
+/* Whether the server can be given something now. */
+static inline bool mcp_session_there(const mcp_session *s)
+{
+    return s->reach == MCP_THERE || s->reach == MCP_LAPSED;
+}
+
+/* Whether it is being greeted behind the client's back. */
+static inline bool mcp_session_starting(const mcp_session *s)
+{
+    return s->reach == MCP_STARTING || s->reach == MCP_STARTING_LATE;
+}
+
 /* Whether the server can be given something now, or it is known that it cannot. */
-bool mcp_session_ready(const mcp_session *s);
+static inline bool mcp_session_ready(const mcp_session *s)
+{
+    return s->reach != MCP_DOWN && s->reach != MCP_STARTING;
+}
 
 /* Lets the client wait, or go on. */
 void mcp_session_regulate(mcp_session *s);

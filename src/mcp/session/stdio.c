@@ -9,28 +9,22 @@
  */
 #include "mcp/stdio.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <linux/sockios.h>
-
 #include "base/clock.h"
+#include "mcp/session/outlet.h"
 #include "mcp/session/parting.h"
 #include "mcp/session/session.h"
 #include "mcp/wire/lines.h"
 
 #define READ_BYTES    65536u
-#define BLOCK_BYTES   4096u             /* a pipe that polls as writable takes so many at once */
 #define HOLD_BYTES    ((size_t)4 << 20) /* not taken by the client: the server has to wait */
 #define OUT_MAX       ((size_t)256 << 20)
 #define EXCUSES_BYTES ((size_t)4 << 20) /* of these, for errors in place of answers */
@@ -43,51 +37,123 @@
 #define LOOK_MS       1000 /* at most this long between two looks */
 #define LATE_MS       1500 /* longer between two looks: we were stopped, or starved */
 
+/* The client. end_of_input moves it to the right, note_gone down.
+ *
+ *     SPEAKS ---- its input ends ----> SILENT
+ *       |                                |
+ *       | it cannot be told anything     | the same
+ *       v                                v
+ *     LEAVES ---- its input is left --> GONE
+ */
+typedef enum stdio_client {
+    SPEAKS,
+    SILENT, /* it says nothing more, but may still listen */
+    LEAVES, /* it does not listen any more, and on_went ends its input too */
+    GONE,   /* neither */
+} stdio_client;
+
+/* The server's end: SERVES -> HUNG_UP (hang_up) -> OVER (on_over), or at once to OVER. */
+typedef enum stdio_life {
+    SERVES,
+    HUNG_UP, /* the client is SILENT or GONE and nothing is under way: the server was told */
+    OVER,    /* it has ended, and does not come back */
+} stdio_life;
+
+/* Signals that ask us to end: UNASKED -> GRACE (on_signal) -> ASKED (pass_signal). A signal after
+ * the first is passed on at once. */
+typedef enum stdio_asked {
+    UNASKED,
+    GRACE, /* `signal` is passed on when no write is running, or after GRACE_MS */
+    ASKED,
+} stdio_asked;
+
 typedef struct stdio {
     mcp_hub *hub;
     mcp_server *server;
     mcp_session *session;
     mcp_link *link;
-    bool child;
+    bool child; /* the server is one */
     sm_signals *signals;
     mcp_watch in, out, steering;
+    mcp_outlet outlet;
     mcp_lines *lines;
-    bool is_socket, is_ours; /* of the output: a socket; a description that is ours alone */
-    bool ended;              /* the client says nothing more */
-    bool gone;               /* it does not listen any more */
-    bool hung_up;            /* the server was told */
-    bool over;               /* it has ended for good */
-    bool ever;               /* it was of use */
-    bool asked;              /* it was asked to end */
-    bool paused, resuming;
+    stdio_client client;
+    stdio_life life;
+    stdio_asked asked;
+    int signal;    /* GRACE: that one; otherwise 0 */
+    bool resuming; /* `resume` is in the mailbox */
     mcp_post resume, went;
     bool held; /* the server has to wait for the client */
     sm_buf waiting;
     size_t taken;
     uint64_t queued, written, seen; /* bytes: given to us, to the kernel, taken by the client */
-    unsigned long unread;           /* the ioctl that says how much it has not taken; or 0 */
     mcp_timer look;
     int64_t pause_ms; /* until the next look */
     int64_t empty_ms; /* when the input was last seen empty */
     int64_t heard_ns; /* when the client last said something, or could again */
     int status;       /* of the server, at the end */
-    int futile;
-    int signal; /* that asks us to end, and is not passed on yet */
+    int futile;       /* ends in a row before which it said nothing */
     mcp_timer grace, patience;
     mcp_parting parting;
 } stdio;
 
 static void pass_signal(stdio *p);
 
+/* ---- its state -------------------------------------------------------------------------------*/
+
+/* Nothing more will be read from the client. */
+static bool has_ended(const stdio *p)
+{
+    return p->client == SILENT || p->client == GONE;
+}
+
+/* Nothing more is written to it. */
+static bool is_gone(const stdio *p)
+{
+    return p->client == LEAVES || p->client == GONE;
+}
+
+static const char *stdio_flaw(const stdio *p)
+{
+    if (has_ended(p) != (p->in.fd < 0))
+        return "the input of a client that speaks is closed, or of a silent one is open";
+    if (p->life == HUNG_UP && !has_ended(p))
+        return "the server was told of an end that has not come";
+    if (p->life == OVER && !p->child)
+        return "a server over HTTP has no end";
+    if ((p->asked == GRACE) != (p->signal != 0))
+        return "a signal is passed on later and is not known, or is known and is not passed on";
+    return NULL;
+}
+
+static void set_client(stdio *p, stdio_client to)
+{
+    p->client = to;
+    assert(stdio_flaw(p) == NULL);
+}
+
+static void set_life(stdio *p, stdio_life to)
+{
+    p->life = to;
+    assert(stdio_flaw(p) == NULL);
+}
+
+static void set_asked(stdio *p, stdio_asked to, int signal)
+{
+    p->asked = to;
+    p->signal = signal;
+    assert(stdio_flaw(p) == NULL);
+}
+
 /* ---- the end ---------------------------------------------------------------------------------*/
 
 /* The client says nothing more: once nothing that writes is under way, the server is told. */
 static void hang_up(stdio *p)
 {
-    if (!p->ended || p->hung_up || (mcp_lines_held(p->lines) > 0 && !p->gone) ||
+    if (!has_ended(p) || p->life != SERVES || (mcp_lines_held(p->lines) > 0 && !is_gone(p)) ||
         mcp_session_busy(p->session, !p->child))
         return;
-    p->hung_up = true;
+    set_life(p, HUNG_UP);
     if (p->child && mcp_child_runs(p->link))
         mcp_child_hang_up(p->link);
     else
@@ -106,10 +172,10 @@ static void on_patience(mcp_timer *t)
 
 static void end_of_input(stdio *p)
 {
-    p->ended = true;
     if (p->in.fd >= 0)
         mcp_loop_unwatch(p->hub->loop, &p->in);
     p->in.fd = -1;
+    set_client(p, is_gone(p) ? GONE : SILENT);
     mcp_session_deaf(p->session);
     if (!p->child)
         mcp_loop_time(p->hub->loop, &p->patience, sm_clock_deadline_ns(PATIENCE_MS));
@@ -132,7 +198,7 @@ static void on_went(mcp_post *post)
 /* Not from inside of what the session does. */
 static void note_gone(stdio *p)
 {
-    p->gone = true;
+    set_client(p, has_ended(p) ? GONE : LEAVES);
     mcp_loop_post(p->hub->loop, &p->went);
 }
 
@@ -144,24 +210,15 @@ static void look_again(stdio *p, int64_t pause_ms)
     mcp_loop_time(p->hub->loop, &p->look, sm_clock_deadline_ns(p->pause_ms));
 }
 
-/* How much the client has taken by `now_ms`. A socket tells only whether it has taken everything.
- */
+/* How much the client has taken by `now_ms`. */
 static void note_taken(stdio *p, int64_t now_ms)
 {
-    int unread = 0;
-    if (p->unread == 0 || p->seen == p->written || ioctl(p->out.fd, p->unread, &unread) != 0 ||
-        unread < 0 || (uint64_t)unread > p->written - p->seen || (p->is_socket && unread > 0))
+    uint64_t untaken;
+    if (p->seen == p->written || !mcp_outlet_untaken(&p->outlet, &untaken) ||
+        untaken > p->written - p->seen)
         return;
-    p->seen = p->written - (uint64_t)unread;
+    p->seen = p->written - untaken;
     mcp_session_taken(p->session, p->seen, now_ms);
-}
-
-/* Whether somebody could read what we say. Without that, and without input or a reason to read it,
- * there is no client any more, however it went. */
-static bool is_heard(const stdio *p)
-{
-    struct pollfd out = {.fd = p->out.fd};
-    return poll(&out, 1, 0) <= 0 || !(out.revents & (POLLERR | POLLHUP));
 }
 
 static void on_look(mcp_timer *t)
@@ -172,7 +229,10 @@ static void on_look(mcp_timer *t)
     if (poll(&in, 1, 0) == 0)
         p->empty_ms = now;
     note_taken(p, now);
-    if ((p->ended || p->paused) && !p->gone && !is_heard(p))
+    /* Nobody reads what we say, and there is no input or no reason to read it: there is no client
+     * any more, however it went. */
+    if ((has_ended(p) || mcp_session_paused(p->session)) && !is_gone(p) &&
+        !mcp_outlet_heard(&p->outlet))
         note_gone(p);
     look_again(p, p->seen == p->written ? LOOK_MS : 2 * p->pause_ms);
 }
@@ -181,27 +241,13 @@ static void on_look(mcp_timer *t)
  * it. */
 static void note_asked(stdio *p, int64_t now_ms)
 {
-    if (mcp_lines_held(p->lines) > 0 || p->unread == 0)
+    if (mcp_lines_held(p->lines) > 0 || p->outlet.unread == 0)
         return;
     int64_t asked_ms = now_ms - p->empty_ms <= LATE_MS ? now_ms : p->empty_ms;
     mcp_session_asked(p->session, asked_ms);
 }
 
 /* ---- to the client ---------------------------------------------------------------------------*/
-
-static ssize_t write_some(const stdio *p, const char *bytes, size_t n)
-{
-    if (p->is_socket)
-        return send(p->out.fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (p->is_ours)
-        return write(p->out.fd, bytes, n);
-    struct pollfd poll_fd = {.fd = p->out.fd, .events = POLLOUT};
-    if (poll(&poll_fd, 1, 0) == 0) {
-        errno = EAGAIN;
-        return -1;
-    }
-    return write(p->out.fd, bytes, n < BLOCK_BYTES ? n : BLOCK_BYTES);
-}
 
 static void regulate(stdio *p, bool held)
 {
@@ -213,8 +259,9 @@ static void regulate(stdio *p, bool held)
 
 static void write_out(stdio *p)
 {
-    while (!p->gone && p->taken < p->waiting.len) {
-        ssize_t n = write_some(p, p->waiting.p + p->taken, p->waiting.len - p->taken);
+    while (!is_gone(p) && p->taken < p->waiting.len) {
+        ssize_t n =
+            mcp_outlet_write(&p->outlet, p->waiting.p + p->taken, p->waiting.len - p->taken);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN)
@@ -226,7 +273,7 @@ static void write_out(stdio *p)
         p->taken += (size_t)n;
         p->written += (uint64_t)n;
     }
-    size_t left = p->gone ? 0 : p->waiting.len - p->taken;
+    size_t left = is_gone(p) ? 0 : p->waiting.len - p->taken;
     if (left == 0) {
         sm_buf_clear(&p->waiting);
         p->taken = 0;
@@ -238,7 +285,7 @@ static void write_out(stdio *p)
     mcp_loop_watch(p->hub->loop, &p->out, left > 0 ? MCP_WRITABLE : 0);
     regulate(p, left > HOLD_BYTES);
     /* A look that is due soon stays: a steady stream of answers must not postpone it for ever. */
-    if (p->unread != 0 && p->pause_ms != SOON_MS)
+    if (p->outlet.unread != 0 && p->pause_ms != SOON_MS)
         look_again(p, SOON_MS);
 }
 
@@ -286,7 +333,7 @@ static uint64_t deliver(void *context, mcp_channel *channel, sm_str text, bool l
 {
     (void)channel;
     stdio *p = context;
-    if (p->gone)
+    if (is_gone(p))
         return 0;
     if (p->taken > HOLD_BYTES) {
         memmove(p->waiting.p, p->waiting.p + p->taken, p->waiting.len - p->taken);
@@ -299,7 +346,7 @@ static uint64_t deliver(void *context, mcp_channel *channel, sm_str text, bool l
         put_excuse(p, text, last);
     p->queued += p->waiting.len - before;
     write_out(p);
-    return p->gone || !whole ? 0 : p->queued;
+    return is_gone(p) || !whole ? 0 : p->queued;
 }
 
 /* ---- from the client -------------------------------------------------------------------------*/
@@ -311,7 +358,7 @@ static bool on_line(void *context, const mcp_line *line)
         mcp_session_too_long(p->session, line->id, line->request, line->length);
     else
         mcp_session_from_client(p->session, line->text, NULL, NULL, 0);
-    return !p->paused;
+    return !mcp_session_paused(p->session);
 }
 
 static void take_lines(stdio *p, sm_str piece)
@@ -357,7 +404,6 @@ static void on_readable(mcp_watch *w, unsigned ready)
 static void pause_client(void *context, bool paused)
 {
     stdio *p = context;
-    p->paused = paused;
     if (p->in.fd >= 0)
         mcp_loop_watch(p->hub->loop, &p->in, paused ? 0 : MCP_READABLE);
     if (paused || p->resuming)
@@ -371,7 +417,7 @@ static void on_resume(mcp_post *post)
     stdio *p = (stdio *)(void *)((char *)post - offsetof(stdio, resume));
     p->resuming = false;
     p->heard_ns = sm_clock_mono_ns();
-    if (!p->paused && !p->gone)
+    if (!mcp_session_paused(p->session) && !is_gone(p))
         take_lines(p, SM_STR(""));
     hang_up(p);
 }
@@ -383,11 +429,11 @@ static void on_rest(void *context)
     size_t writes = mcp_session_writes(p->session);
     mcp_parting_rest(&p->parting);
     hang_up(p);
-    if (p->signal != 0 && writes == 0) {
+    if (p->asked == GRACE && writes == 0) {
         mcp_loop_untime(p->hub->loop, &p->grace);
         pass_signal(p);
     }
-    if (p->over && writes == 0)
+    if (p->life == OVER && writes == 0)
         mcp_loop_stop(p->hub->loop);
 }
 
@@ -395,7 +441,7 @@ static void on_rest(void *context)
 static void on_over(void *context)
 {
     stdio *p = context;
-    p->over = true;
+    set_life(p, OVER);
     mcp_session_wind_up(p->session);
     on_rest(p);
 }
@@ -410,8 +456,7 @@ static bool on_ended(void *context, int status, bool served)
     bool crashed = WIFSIGNALED(status) || WEXITSTATUS(status) != 0;
     p->status = status;
     p->futile = served ? 0 : p->futile + 1;
-    p->ever = p->ever || served;
-    return !p->ended && p->signal == 0 && !p->asked && crashed && p->ever && p->futile < FUTILE_MAX;
+    return !has_ended(p) && p->asked == UNASKED && crashed && p->futile < FUTILE_MAX;
 }
 
 /* ---- signals ---------------------------------------------------------------------------------*/
@@ -419,8 +464,7 @@ static bool on_ended(void *context, int status, bool served)
 static void pass_signal(stdio *p)
 {
     int signal = p->signal;
-    p->signal = 0;
-    p->asked = true;
+    set_asked(p, ASKED, 0);
     if (p->child && mcp_child_runs(p->link))
         mcp_child_ask(p->link, signal);
     else
@@ -450,9 +494,9 @@ static void on_signal(mcp_watch *w, unsigned ready)
                 mcp_child_signal(p->link, signal, info.ssi_code == SI_KERNEL);
             continue;
         }
-        bool again = p->signal != 0 || p->asked;
+        bool again = p->asked != UNASKED;
         p->status = signal;
-        p->signal = signal;
+        set_asked(p, GRACE, signal);
         if (again || mcp_session_writes(p->session) == 0)
             pass_signal(p);
         else
@@ -467,29 +511,6 @@ static void say(void *context, mcp_level level, const char *text)
     (void)context;
     (void)level;
     dprintf(STDERR_FILENO, "semel: mcp: %s\n", text);
-}
-
-/* Makes the output not block, without changing that for others who have it open. */
-static void open_output(stdio *p)
-{
-    struct stat st;
-    p->out.fd = STDOUT_FILENO;
-    if (fstat(STDOUT_FILENO, &st) != 0)
-        return;
-    p->is_socket = S_ISSOCK(st.st_mode);
-    int family = 0;
-    socklen_t size = sizeof family;
-    if (p->is_socket && getsockopt(STDOUT_FILENO, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 &&
-        family == AF_UNIX)
-        p->unread = SIOCOUTQ; /* over TCP it would tell what the other machine's kernel has */
-    if (!S_ISFIFO(st.st_mode))
-        return;
-    p->unread = FIONREAD;
-    int fd = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    p->out.fd = fd;
-    p->is_ours = true;
 }
 
 static sm_err open_link(stdio *p, const mcp_stdio_options *o, sm_fault *fault)
@@ -513,7 +534,11 @@ static sm_err open_link(stdio *p, const mcp_stdio_options *o, sm_fault *fault)
 
 sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
 {
-    stdio p = {.hub = o->hub, .signals = o->signals, .in = {.fd = -1}, .out = {.fd = -1}};
+    stdio p = {.hub = o->hub,
+               .signals = o->signals,
+               .in = {.fd = -1},
+               .out = {.fd = -1},
+               .futile = FUTILE_MAX}; /* what was never of use is not started again */
     mcp_client_ops client = {
         .deliver = deliver, .pause = pause_client, .rest = on_rest, .over = on_over, .context = &p};
     mcp_session_options session = {.client = &client, .renews = true};
@@ -535,9 +560,9 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
         e = open_link(&p, o, fault);
     if (e == SM_OK) {
         p.in = (mcp_watch){.fd = STDIN_FILENO, .ready = on_readable};
-        p.out = (mcp_watch){.ready = on_writable};
+        mcp_outlet_open(&p.outlet, STDOUT_FILENO);
+        p.out = (mcp_watch){.fd = p.outlet.fd, .ready = on_writable};
         p.steering = (mcp_watch){.fd = o->signals->fd, .ready = on_signal};
-        open_output(&p);
         mcp_loop_watch(o->hub->loop, &p.steering, MCP_READABLE);
         if (!mcp_loop_watch(o->hub->loop, &p.in, MCP_READABLE))
             end_of_input(&p);
@@ -548,7 +573,7 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
         mcp_hub_settle(o->hub);
         /* What the client has not taken yet: it has a moment. */
         int64_t deadline = sm_clock_deadline_ns(GRACE_MS);
-        while (!p.gone && p.taken < p.waiting.len && sm_clock_mono_ns() < deadline) {
+        while (!is_gone(&p) && p.taken < p.waiting.len && sm_clock_mono_ns() < deadline) {
             struct pollfd fd = {.fd = p.out.fd, .events = POLLOUT};
             poll(&fd, 1, 50);
             write_out(&p);
