@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/file.h"
 #include "base/limits.h"
 #include "core/report.h"
@@ -32,7 +33,7 @@
 #define LAST_MS       5000 /* for commits of exchanges that the end of the client has ended */
 
 typedef struct whole {
-    gateway g;           /* first */
+    gateway g;
     pthread_mutex_t due; /* held while the ledger tells of what is left over */
 } whole;
 
@@ -224,7 +225,7 @@ void gw_stop(gateway *g)
 {
     if (g == NULL)
         return;
-    whole *w = (whole *)g;
+    whole *w = SM_CONTAINER(g, whole, g);
     atomic_store(&g->draining, true);
     if (g->server != NULL)
         drain(g);

@@ -16,7 +16,7 @@ struct gw_runs {
 
 static inline gw_run *gw_run_of(sm_attempt *at)
 {
-    return (gw_run *)at;
+    return SM_CONTAINER(at, gw_run, at);
 }
 
 /* What the machine does for a run with a client, and for one that looks after an effect. */

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/limits.h"
 #include "ledger/call/commit.h"
 
@@ -22,7 +23,7 @@
 #define OWED_PAUSE_MAX_MS SM_RUN_RENEW_MS
 
 typedef struct owed {
-    sm_running running; /* first, so that one is found by the other */
+    sm_running running;
     semel_outcome outcome;
     sm_str actor;
     int64_t pause_ms;
@@ -381,7 +382,7 @@ static owed *next_owed(semel *s, int64_t by_ns)
             found = r->owed && r->renew_ns <= by_ns ? r : NULL;
     }
     unlock(s);
-    return (owed *)(void *)found;
+    return found == NULL ? NULL : SM_CONTAINER(found, owed, running);
 }
 
 void sm_running_pay(semel *s, semel_answer *a)

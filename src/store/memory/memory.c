@@ -37,7 +37,7 @@ sm_slot *sm_memory_slot(const sm_stripe *s, const semel_hash *key)
 {
     sm_link *link = sm_table_first(&s->slots, sm_memory_hash(key));
     for (; link != NULL; link = sm_table_next(link)) {
-        sm_slot *slot = SM_HOLDER(link, sm_slot, link);
+        sm_slot *slot = SM_CONTAINER(link, sm_slot, link);
         if (memcmp(&slot->key, key, sizeof *key) == 0)
             return slot;
     }
@@ -47,9 +47,9 @@ sm_slot *sm_memory_slot(const sm_stripe *s, const semel_hash *key)
 sm_ident *sm_ident_find(sm_memory *m, uint64_t id)
 {
     sm_link *link = sm_table_first(&m->ids, sm_number_hash(id));
-    while (link != NULL && SM_HOLDER(link, sm_ident, link)->id != id)
+    while (link != NULL && SM_CONTAINER(link, sm_ident, link)->id != id)
         link = sm_table_next(link);
-    return link == NULL ? NULL : SM_HOLDER(link, sm_ident, link);
+    return link == NULL ? NULL : SM_CONTAINER(link, sm_ident, link);
 }
 
 void sm_ident_tidy(sm_memory *m, sm_ident *ident)
@@ -309,7 +309,7 @@ static void slots_free(sm_memory *m, sm_stripe *s)
 {
     size_t from = 0;
     for (sm_link *link; (link = sm_table_take(&s->slots, &from)) != NULL;) {
-        sm_slot *slot = SM_HOLDER(link, sm_slot, link);
+        sm_slot *slot = SM_CONTAINER(link, sm_slot, link);
         for (sm_entry *e = slot->newest, *older; e != NULL; e = older) {
             older = e->older;
             sm_item_drop(m, e->item);
@@ -337,15 +337,15 @@ static void memory_close(semel_store *st)
         pthread_mutex_destroy(&m->stripes[i].lock);
     }
     while (m->notes_old.n > 0)
-        sm_jotted_free(m, SM_HOLDER(m->notes_old.p[0], sm_jotted, old));
+        sm_jotted_free(m, SM_CONTAINER(m->notes_old.p[0], sm_jotted, old));
     log_free(m, &m->log);
     log_free(m, &m->seals);
     size_t from = 0;
     for (sm_link *link; (link = sm_table_take(&m->ids, &from)) != NULL;)
-        free(SM_HOLDER(link, sm_ident, link));
+        free(SM_CONTAINER(link, sm_ident, link));
     from = 0;
     for (sm_link *link; (link = sm_table_take(&m->tallies, &from)) != NULL;)
-        free(SM_HOLDER(link, sm_tally, link));
+        free(SM_CONTAINER(link, sm_tally, link));
     sm_table_fini(&m->ids);
     sm_table_fini(&m->tallies);
     sm_table_fini(&m->groups);
