@@ -105,9 +105,10 @@ void cli_print_help(const cli_command *command)
            cli_color(stdout, CLI_PLAIN), command->summary, command->help);
 }
 
-int cli_option(const cli_command *self, int argc, char **argv, const struct option *options)
+int cli_option(const cli_command *self, int argc, char **argv, const struct option *options,
+               void *own)
 {
-    return cli_option_short(self, argc, argv, "", options);
+    return cli_option_short(self, argc, argv, "", options, own);
 }
 
 /* A key as semel key prints it may begin with "-", one in 64 does. */
@@ -155,8 +156,8 @@ static void explain_option(const cli_command *self, const char *given, const str
         cli_usage(self, "unknown option %s", given);
 }
 
-int cli_option_short(const cli_command *self, int argc, char **argv, const char *letters,
-                     const struct option *options)
+static int take_option(const cli_command *self, int argc, char **argv, const char *letters,
+                       const struct option *options)
 {
     static int keys; /* at the end of argv; a process reads one command line */
     char accepted[32];
@@ -182,6 +183,20 @@ int cli_option_short(const cli_command *self, int argc, char **argv, const char 
         explain_option(self, given, options);
     }
     return '?';
+}
+
+int cli_option_short(const cli_command *self, int argc, char **argv, const char *letters,
+                     const struct option *options, void *own)
+{
+    int c;
+    while ((c = take_option(self, argc, argv, letters, options)) >= CLI_AT) {
+        void *at = (char *)own + (c - CLI_AT);
+        if (optarg != NULL)
+            *(const char **)at = optarg;
+        else
+            *(bool *)at = true;
+    }
+    return c;
 }
 
 int cli_code(sm_err e)

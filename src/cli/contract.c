@@ -88,7 +88,7 @@ static int run_check(const cli_command *self, int argc, char **argv)
                                           {0}};
     bool strict = false, json = false;
     int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
+    while ((c = cli_option(self, argc, argv, table, NULL)) != -1) {
         switch (c) {
         case 's': strict = true; break;
         case 'j': json = true; break;
@@ -107,7 +107,7 @@ static bool read_json_option(const cli_command *self, int argc, char **argv, boo
     static const struct option table[] = {
         {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
     int c;
-    while ((c = cli_option(self, argc, argv, table)) == 'j')
+    while ((c = cli_option(self, argc, argv, table, NULL)) == 'j')
         *json = true;
     *code = c == 'h' ? CLI_OK : CLI_USAGE;
     return c == -1;

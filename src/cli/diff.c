@@ -189,7 +189,7 @@ static int run(const cli_command *self, int argc, char **argv)
     sm_call call = {.scope = SM_STR("default")};
     const char *contract = NULL;
     int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
+    while ((c = cli_option(self, argc, argv, table, NULL)) != -1) {
         switch (c) {
         case 't': call.tool = sm_str_from(optarg); break;
         case 's': call.scope = sm_str_from(optarg); break;

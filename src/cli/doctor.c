@@ -118,55 +118,37 @@ static void warn_of_place(const semel_health *h)
         cli_fail(CLI_OK, "warning: %s", fault.text);
 }
 
-static int examine(cli_ledger *l, const cli_ledger_options *o)
+static int examine(cli_ledger *l, void *own)
 {
+    (void)own;
     semel_stats stats = {0};
     semel_fault fault = {0};
     semel_err e = semel_stats_get(l->s, true, &stats, &fault);
     if (e != SEMEL_OK) {
-        int code = cli_ledger_unavailable(o, e, &fault);
+        int code = cli_ledger_unavailable(l, e, &fault);
         return e == SEMEL_E_CORRUPT ? CLI_DATA : code; /* that is what was to be found out */
     }
     warn_of_place(&stats.store);
     cli_verified v;
-    int code = cli_verify(l, o->json, &v);
+    int code = cli_verify(l, &v);
     if (code != CLI_OK)
         return code;
-    finder f = {.progress = cli_progress_start("Looking for symptoms"), .json = o->json};
-    sm_buf out;
+    finder f = {.progress = cli_progress_start("Looking for symptoms"), .json = l->o.json};
     sm_buf_init(&f.list, CLI_OUTPUT_MAX);
-    sm_buf_init(&out, CLI_OUTPUT_MAX);
     e = semel_doctor(l->s, NEWEST, take_symptom, show_progress, &f, &fault);
     cli_progress_end(&f.progress);
     if (e == SEMEL_OK && f.list.err != SM_OK)
         e = f.list.err;
-    if (e != SEMEL_OK) {
+    if (e != SEMEL_OK)
         code = cli_ledger_fault(e, &fault);
-    } else {
-        put_findings(&out, &stats.store, &v, &f);
-        code = cli_write(&out);
-    }
+    else
+        put_findings(&l->out, &stats.store, &v, &f);
     if (code == CLI_OK && v.counts.flaws > 0)
         code = CLI_DATA;
     else if (code == CLI_OK && f.found > 0)
         code = CLI_DIFFERENT;
-    sm_buf_fini(&out);
     sm_buf_fini(&f.list);
     cli_verified_fini(&v);
-    return code;
-}
-
-static int run(const cli_command *self, int argc, char **argv)
-{
-    cli_ledger_options o = {0};
-    int code = cli_ledger_plain(self, argc, argv, &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    cli_ledger l;
-    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK)
-        code = examine(&l, &o);
-    cli_ledger_close(&l);
     return code;
 }
 
@@ -186,5 +168,6 @@ const cli_command cli_doctor = {
         "clients up.\n\n"
         "Exit code: 0 healthy, 1 symptoms were found, 65 the ledger is damaged or its trail was\n"
         "altered, 69 it cannot be opened.\n",
-    .run = run,
+    .run = cli_ledger_run,
+    .ledger = &(const cli_ledger_use){.work = examine},
 };

@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "cli/cli.h"
+#include "cli/call.h"
 #include "core/identity.h"
 #include "json/canon.h"
 
 typedef struct options {
-    const char *tool, *scope, *step, *key, *contract, *args, *args_file;
+    cli_call call;
+    const char *contract;
     bool explain, json;
 } options;
 
@@ -36,42 +37,16 @@ static const char *part_name(sm_part tag)
 static int read_options(const cli_command *self, int argc, char **argv, options *o)
 {
     static const struct option table[] = {
-        {"tool", required_argument, NULL, 't'},
-        {"scope", required_argument, NULL, 's'},
-        {"step", required_argument, NULL, 'n'},
-        {"key", required_argument, NULL, 'k'},
-        {"contract", required_argument, NULL, 'c'},
-        {"args", required_argument, NULL, 'a'},
-        {"args-file", required_argument, NULL, 'f'},
-        {"explain", no_argument, NULL, 'e'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
+        CLI_CALL_OPTIONS(options, call),       CLI_TEXT("contract", options, contract),
+        CLI_FLAG("explain", options, explain), CLI_FLAG("json", options, json),
+        {"help", no_argument, NULL, 'h'},      {0},
     };
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        switch (c) {
-        case 't': o->tool = optarg; break;
-        case 's': o->scope = optarg; break;
-        case 'n': o->step = optarg; break;
-        case 'k': o->key = optarg; break;
-        case 'c': o->contract = optarg; break;
-        case 'a': o->args = optarg; break;
-        case 'f': o->args_file = optarg; break;
-        case 'e': o->explain = true; break;
-        case 'j': o->json = true; break;
-        case 'h': return 'h';
-        default: return CLI_USAGE;
-        }
-    }
+    int c = cli_option(self, argc, argv, table, o);
+    if (c != -1)
+        return c == 'h' ? 'h' : CLI_USAGE;
     if (optind < argc)
-        return cli_usage(self, "unexpected argument \"%s\"; arguments go into --args",
-                         argv[optind]);
-    if (o->tool == NULL)
-        return cli_usage(self, "--tool is missing");
-    if (o->args != NULL && o->args_file != NULL)
-        return cli_usage(self, "--args and --args-file exclude each other");
-    return CLI_OK;
+        return cli_usage(self, "unexpected argument \"%s\"; " CLI_CALL_HINT, argv[optind]);
+    return cli_call_check(self, &o->call);
 }
 
 static int make_key(const options *o, work *w)
@@ -82,11 +57,12 @@ static int make_key(const options *o, work *w)
     int code = cli_read_contracts(o->contract, &w->contracts);
     if (code != CLI_OK)
         return code;
-    w->call = (sm_call){.scope = o->scope == NULL ? SM_STR("default") : sm_str_from(o->scope),
-                        .step = cli_opt(o->step),
-                        .tool = cli_opt(o->tool),
-                        .key = cli_opt(o->key)};
-    code = cli_read_json(o->args_file, o->args, &w->arena, &w->args_text, &w->given, &w->call.args);
+    w->call = (sm_call){.scope = cli_call_scope(o->call.scope),
+                        .step = cli_opt(o->call.step),
+                        .tool = cli_opt(o->call.tool),
+                        .key = cli_opt(o->call.key)};
+    code = cli_read_json(o->call.args_file, o->call.args, &w->arena, &w->args_text, &w->given,
+                         &w->call.args);
     if (code != CLI_OK)
         return code;
     w->call.args_text = sm_buf_view(&w->args_text);
@@ -109,7 +85,7 @@ static int make_key(const options *o, work *w)
         e = sm_json_canon(w->identity.filled, &w->filled, w->call.args_text, &fault);
     if (e == SM_OK)
         return CLI_OK;
-    return cli_fault(o->args != NULL ? "--args" : cli_input_name(o->args_file), &fault);
+    return cli_fault(o->call.args != NULL ? "--args" : cli_input_name(o->call.args_file), &fault);
 }
 
 /* The pointers that `fill` put values at, as a JSON list. */
@@ -242,7 +218,7 @@ static void print_explanation(const options *o, const work *w)
     const sm_identity *id = &w->identity;
     char text[400];
     const sm_tool *tool = sm_contracts_tool(w->contracts, w->call.tool);
-    snprintf(text, sizeof text, "%s, class %s, %s%.*s%s", o->tool,
+    snprintf(text, sizeof text, "%s, class %s, %s%.*s%s", o->call.tool,
              sm_class_name(id->contract->class), tool == NULL ? "unlisted" : "listed as ",
              tool == NULL ? 0 : (int)tool->name.n, tool == NULL ? "" : tool->name.p,
              id->contract->variant > 0 ? ", by variant" : "");

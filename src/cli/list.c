@@ -12,14 +12,13 @@
 #define LIMIT_MAX     1000u
 
 typedef struct options {
-    cli_ledger_options ledger;
     semel_query query;
     bool all, limited;
 } options;
 
 /* A page on its way out. */
 typedef struct page {
-    const options *o;
+    bool json;
     cli_table table;
     sm_buf out;
     int64_t now;
@@ -70,9 +69,9 @@ static bool read_since(const char *text, int64_t *since)
     return sm_stamp_parse(sm_str_from(text), since);
 }
 
-/* One option of our own. */
-static int take_option(const cli_command *self, int c, options *o)
+static int take_option(const cli_command *self, int c, void *own)
 {
+    options *o = own;
     uint64_t n;
     semel_filter *f = &o->query.filter;
     switch (c) {
@@ -92,39 +91,17 @@ static int take_option(const cli_command *self, int c, options *o)
         o->query.limit = (size_t)n;
         o->limited = true;
         return CLI_OK;
-    case 'c':
+    default:
         if (!cli_number(optarg, UINT64_MAX, &o->query.cursor))
             return cli_usage(self, "--cursor: \"%s\" is none; semel list prints it", optarg);
         return CLI_OK;
-    case 'A': o->all = true; return CLI_OK;
-    default: return CLI_USAGE;
     }
 }
 
-static int read_options(const cli_command *self, int argc, char **argv, options *o)
+static int check(const cli_command *self, cli_ledger *l, const char *argument, void *own)
 {
-    static const struct option table[] = {
-        {"state", required_argument, NULL, 's'},
-        {"tool", required_argument, NULL, 't'},
-        {"scope", required_argument, NULL, 'p'},
-        {"since", required_argument, NULL, 'S'},
-        {"limit", required_argument, NULL, 'l'},
-        {"cursor", required_argument, NULL, 'c'},
-        {"all", no_argument, NULL, 'A'},
-        CLI_LEDGER_OPTIONS,
-        {0},
-    };
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (cli_ledger_option(&o->ledger, c))
-            continue;
-        int code = c == 'h' ? 'h' : take_option(self, c, o);
-        if (code != CLI_OK)
-            return code;
-    }
-    if (optind < argc)
-        return cli_usage(self, "unexpected argument \"%s\"; semel show NAME prints one effect",
-                         argv[optind]);
+    (void)l, (void)argument;
+    options *o = own;
     if (o->all && o->limited)
         return cli_usage(self, "--all and --limit exclude each other");
     if (o->all)
@@ -215,7 +192,7 @@ static bool put_row(page *p, const semel_answer *item, const semel_record *r)
 static bool put_item(void *context, const semel_answer *item, const semel_record *record)
 {
     page *p = context;
-    return p->o->ledger.json ? put_json_item(p, item, record) : put_row(p, item, record);
+    return p->json ? put_json_item(p, item, record) : put_row(p, item, record);
 }
 
 /* ---- pages -----------------------------------------------------------------------------------*/
@@ -223,7 +200,7 @@ static bool put_item(void *context, const semel_answer *item, const semel_record
 /* Prints what was collected; with --all, page by page. */
 static int flush_page(page *p, bool first)
 {
-    if (!p->o->ledger.json && p->table.count > 0)
+    if (!p->json && p->table.count > 0)
         cli_table_put(&p->table, 0, first, &p->out);
     int code = cli_write(&p->out);
     sm_buf_clear(&p->out);
@@ -232,13 +209,14 @@ static int flush_page(page *p, bool first)
     return code;
 }
 
-static int list(const options *o, cli_ledger *l)
+static int list(cli_ledger *l, void *own)
 {
-    page p = {.o = o, .now = sm_clock_ms()};
+    const options *o = own;
+    page p = {.json = l->o.json, .now = sm_clock_ms()};
     semel_query q = o->query;
     cli_table_init(&p.table, columns, sizeof columns / sizeof columns[0]);
     sm_buf_init(&p.out, CLI_OUTPUT_MAX);
-    if (o->ledger.json)
+    if (l->o.json)
         sm_buf_text(&p.out, "{\"items\":[");
     int code = CLI_OK;
     uint64_t printed = 0;
@@ -257,7 +235,7 @@ static int list(const options *o, cli_ledger *l)
             printed = p.items;
         }
     } while (code == CLI_OK && q.cursor != 0 && (o->all || p.items < o->query.limit));
-    if (code == CLI_OK && o->ledger.json) {
+    if (code == CLI_OK && l->o.json) {
         if (q.cursor != 0)
             printf("],\"cursor\":\"%" PRIu64 "\"}\n", q.cursor);
         else
@@ -272,19 +250,17 @@ static int list(const options *o, cli_ledger *l)
     return code;
 }
 
-static int run(const cli_command *self, int argc, char **argv)
-{
-    options o = {.query = {.size = sizeof(semel_query)}};
-    int code = read_options(self, argc, argv, &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    cli_ledger l;
-    code = cli_ledger_open(&o.ledger, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK)
-        code = list(&o, &l);
-    cli_ledger_close(&l);
-    return code;
-}
+static const struct option table[] = {
+    {"state", required_argument, NULL, 's'},
+    {"tool", required_argument, NULL, 't'},
+    {"scope", required_argument, NULL, 'p'},
+    {"since", required_argument, NULL, 'S'},
+    {"limit", required_argument, NULL, 'l'},
+    {"cursor", required_argument, NULL, 'c'},
+    CLI_FLAG("all", options, all),
+    CLI_LEDGER_OPTIONS,
+    {0},
+};
 
 const cli_command cli_list = {
     .name = "list",
@@ -303,5 +279,14 @@ const cli_command cli_list = {
             "  --cursor C               continue where a list ended\n"
             "  --all                    everything, in as many pages as it takes\n" CLI_LEDGER_HELP
             "  --json                   {\"items\": [...], \"cursor\": C}; no cursor at the end\n",
-    .run = run,
+    .run = cli_ledger_run,
+    .ledger =
+        &(const cli_ledger_use){
+            .own = &(options){.query = {.size = sizeof(semel_query)}},
+            .table = table,
+            .option = take_option,
+            .hint = "semel show NAME prints one effect",
+            .check = check,
+            .work = list,
+        },
 };

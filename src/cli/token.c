@@ -18,8 +18,8 @@ typedef struct options {
 } options;
 
 #define FILE_OPTIONS                                                                               \
-    {"tokens", required_argument, NULL, 't'}, {"config", required_argument, NULL, 'c'},            \
-        {"json", no_argument, NULL, 'j'},                                                          \
+    CLI_TEXT("tokens", options, tokens), CLI_TEXT("config", options, config),                      \
+        CLI_FLAG("json", options, json),                                                           \
     {                                                                                              \
         "help", no_argument, NULL, 'h'                                                             \
     }
@@ -31,21 +31,9 @@ typedef struct options {
 static int read_options(const cli_command *self, int argc, char **argv, const struct option *table,
                         options *o)
 {
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        switch (c) {
-        case 't': o->tokens = optarg; break;
-        case 'c': o->config = optarg; break;
-        case 'r': o->role = optarg; break;
-        case 's': o->scope = optarg; break;
-        case 'n': o->name = optarg; break;
-        case 'e': o->expires = optarg; break;
-        case 'a': o->all_scopes = true; break;
-        case 'j': o->json = true; break;
-        case 'h': return 'h';
-        default: return CLI_USAGE;
-        }
-    }
+    int c = cli_option(self, argc, argv, table, o);
+    if (c != -1)
+        return c == 'h' ? 'h' : CLI_USAGE;
     if (o->tokens != NULL && o->config != NULL)
         return cli_usage(self, "--tokens and --config both name the file; give one of them");
     if (o->tokens != NULL && *o->tokens == '\0')
@@ -170,11 +158,11 @@ static void tell_made(const gw_token *t, const char *file)
 
 static int run_create(const cli_command *self, int argc, char **argv)
 {
-    static const struct option table[] = {{"role", required_argument, NULL, 'r'},
-                                          {"scope", required_argument, NULL, 's'},
-                                          {"all-scopes", no_argument, NULL, 'a'},
-                                          {"name", required_argument, NULL, 'n'},
-                                          {"expires", required_argument, NULL, 'e'},
+    static const struct option table[] = {CLI_TEXT("role", options, role),
+                                          CLI_TEXT("scope", options, scope),
+                                          CLI_FLAG("all-scopes", options, all_scopes),
+                                          CLI_TEXT("name", options, name),
+                                          CLI_TEXT("expires", options, expires),
                                           FILE_OPTIONS,
                                           {0}};
     options o = {0};

@@ -38,11 +38,11 @@ static bool show_progress(void *context, uint64_t done, uint64_t total)
     return true;
 }
 
-int cli_verify(cli_ledger *l, bool json, cli_verified *v)
+int cli_verify(cli_ledger *l, cli_verified *v)
 {
     *v = (cli_verified){0};
     sm_buf_init(&v->flaws, CLI_OUTPUT_MAX);
-    pass p = {.progress = cli_progress_start("Verifying"), .v = v, .json = json};
+    pass p = {.progress = cli_progress_start("Verifying"), .v = v, .json = l->o.json};
     semel_fault fault = {0};
     semel_err e = semel_verify(l->s, take_flaw, show_progress, &p, &v->counts, &fault);
     cli_progress_end(&p.progress);
