@@ -11,7 +11,6 @@
 #include "base/digest.h"
 #include "base/limits.h"
 #include "base/suggest.h"
-#include "base/utf8.h"
 #include "base/visible.h"
 #include "json/canon.h"
 
@@ -38,24 +37,6 @@ void cli_print(FILE *to, sm_str text)
     if (b.len > 0)
         fwrite(b.p, 1, b.len, to);
     sm_buf_fini(&b);
-}
-
-void cli_put_json(sm_buf *out, sm_str text)
-{
-    sm_buf clean;
-    sm_buf_init(&clean, SM_ARENA_MAX);
-    for (size_t i = 0; i < text.n;) {
-        size_t step = sm_utf8_step((const unsigned char *)text.p + i, text.n - i);
-        if (step == 0)
-            sm_buf_text(&clean, "\xEF\xBF\xBD");
-        else
-            sm_buf_bytes(&clean, text.p + i, step);
-        i += step == 0 ? 1 : step;
-    }
-    sm_json_put_string(out, sm_buf_view(&clean));
-    if (clean.err != SM_OK)
-        out->err = clean.err;
-    sm_buf_fini(&clean);
 }
 
 int cli_write(const sm_buf *out)

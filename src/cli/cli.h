@@ -131,9 +131,6 @@ void cli_print_report(const char *path, const sm_report *report, bool warnings);
 void cli_put(sm_buf *out, sm_str text);
 void cli_print(FILE *to, sm_str text);
 
-/* A JSON string of any bytes; those that are not UTF-8 become U+FFFD. */
-void cli_put_json(sm_buf *out, sm_str text);
-
 /* Writes a finished output; explains if it could not be made, and returns the exit code. */
 int cli_write(const sm_buf *out);
 

@@ -6,6 +6,7 @@
 #include "cli/ledger.h"
 #include "cli/progress.h"
 #include "cli/verify.h"
+#include "json/write.h"
 
 #define NEWEST    10000u /* effects that are looked at */
 #define OF_A_KIND 20u    /* symptoms that the ledger tells of */
@@ -19,22 +20,14 @@ typedef struct finder {
 
 static void put_json(sm_buf *b, const semel_symptom *y)
 {
-    const struct {
-        const char *name;
-        sm_str text;
-    } members[] = {{"effect", y->effect},
-                   {"other", y->other},
-                   {"tool", y->tool},
-                   {"pointer", y->pointer},
-                   {"text", y->text}};
-    sm_buf_text(b, "{\"kind\":");
-    cli_put_json(b, sm_str_from(y->kind));
-    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
-        if (members[i].text.p == NULL)
-            continue;
-        sm_buf_printf(b, ",\"%s\":", members[i].name);
-        cli_put_json(b, members[i].text);
-    }
+    sm_put_item(b);
+    sm_buf_byte(b, '{');
+    sm_put_text(b, "kind", sm_str_from(y->kind));
+    sm_put_text(b, "effect", y->effect);
+    sm_put_text(b, "other", y->other);
+    sm_put_text(b, "tool", y->tool);
+    sm_put_text(b, "pointer", y->pointer);
+    sm_put_text(b, "text", y->text);
     sm_buf_byte(b, '}');
 }
 
@@ -61,13 +54,7 @@ static void put_text(sm_buf *b, const semel_symptom *y)
 static bool take_symptom(void *context, const semel_symptom *symptom)
 {
     finder *f = context;
-    if (f->json) {
-        if (f->found > 0)
-            sm_buf_byte(&f->list, ',');
-        put_json(&f->list, symptom);
-    } else {
-        put_text(&f->list, symptom);
-    }
+    (f->json ? put_json : put_text)(&f->list, symptom);
     f->found++;
     return f->list.err == SM_OK;
 }
@@ -82,13 +69,14 @@ static bool show_progress(void *context, uint64_t done, uint64_t total)
 static void put_findings(sm_buf *b, const semel_health *h, const cli_verified *v, const finder *f)
 {
     if (f->json) {
-        sm_buf_printf(b, "{\"healthy\":%s,\"ledger\":",
-                      f->found == 0 && v->counts.flaws == 0 ? "true" : "false");
-        cli_put_json(b, sm_str_from(h->where));
-        sm_buf_printf(b, ",\"effects\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"audit\":", h->records,
-                      h->bytes);
+        sm_buf_byte(b, '{');
+        sm_put_bool(b, "healthy", f->found == 0 && v->counts.flaws == 0);
+        sm_put_text(b, "ledger", sm_str_from(h->where));
+        sm_put_number(b, "effects", h->records);
+        sm_put_number(b, "bytes", h->bytes);
+        sm_put_name(b, "audit");
         cli_put_verified(b, v, true);
-        sm_buf_text(b, ",\"symptoms\":[");
+        sm_put_open(b, "symptoms", '[');
         sm_buf_str(b, sm_buf_view(&f->list));
         sm_buf_text(b, "]}\n");
         return;

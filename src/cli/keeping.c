@@ -9,10 +9,10 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "base/stamp.h"
 #include "cli/ledger.h"
 #include "cli/progress.h"
 #include "cli/when.h"
+#include "json/write.h"
 
 static const char *s(uint64_t n)
 {
@@ -163,31 +163,23 @@ static int purge(cli_ledger *l, void *own)
 
 static void put_stats_json(sm_buf *b, const semel_health *h)
 {
-    char text[SM_STAMP_TEXT];
-    sm_buf_text(b, "{\"ledger\":");
-    cli_put_json(b, sm_str_from(h->where));
-    sm_buf_printf(b, ",\"effects\":%" PRIu64 ",\"states\":{", h->records);
-    bool first = true;
+    sm_buf_byte(b, '{');
+    sm_put_text(b, "ledger", sm_str_from(h->where));
+    sm_put_number(b, "effects", h->records);
+    sm_put_open(b, "states", '{');
     for (int st = SEMEL_S_NONE + 1; st < SEMEL_S_COUNT; st++) {
-        if (semel_state_settled((semel_state)st))
-            continue;
-        sm_buf_printf(b, "%s\"%s\":%" PRIu64, first ? "" : ",", semel_state_name((semel_state)st),
-                      h->in_state[st]);
-        first = false;
+        if (!semel_state_settled((semel_state)st))
+            sm_put_number(b, semel_state_name((semel_state)st), h->in_state[st]);
     }
-    sm_buf_printf(b,
-                  "},\"bytes\":%" PRIu64 ",\"last_seq\":%" PRIu64 ",\"seals\":%" PRIu64
-                  ",\"seal_seq\":%" PRIu64,
-                  h->bytes, h->last_seq, h->seal_index, h->seal_seq);
-    if (h->seal_at != 0) {
-        sm_stamp_text(h->seal_at, text);
-        sm_buf_printf(b, ",\"seal_at\":\"%s\"", text);
-    }
-    if (h->oldest_event_at != 0) {
-        sm_stamp_text(h->oldest_event_at, text);
-        sm_buf_printf(b, ",\"oldest_event_at\":\"%s\"", text);
-    }
-    sm_buf_printf(b, ",\"schema\":%" PRIu64 "}\n", h->schema);
+    sm_buf_byte(b, '}');
+    sm_put_number(b, "bytes", h->bytes);
+    sm_put_number(b, "last_seq", h->last_seq);
+    sm_put_number(b, "seals", h->seal_index);
+    sm_put_number(b, "seal_seq", h->seal_seq);
+    sm_put_stamp(b, "seal_at", h->seal_at);
+    sm_put_stamp(b, "oldest_event_at", h->oldest_event_at);
+    sm_put_number(b, "schema", h->schema);
+    sm_buf_text(b, "}\n");
 }
 
 static void put_stats(sm_buf *b, const semel_health *h)

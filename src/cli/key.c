@@ -6,7 +6,7 @@
 #include "base/limits.h"
 #include "cli/call.h"
 #include "core/identity.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 typedef struct options {
     cli_call call;
@@ -88,20 +88,17 @@ static int make_key(const options *o, work *w)
     return cli_fault(o->call.args != NULL ? "--args" : cli_input_name(o->call.args_file), &fault);
 }
 
-/* The pointers that `fill` put values at, as a JSON list. */
+/* The pointers that `fill` put values at. */
 static void put_filled(const work *w, sm_buf *b)
 {
     const sm_fill *fill = &w->identity.contract->fill;
-    bool first = true;
-    sm_buf_byte(b, '[');
+    sm_put_open(b, "filled", '[');
     for (uint32_t i = 0; i < fill->count; i++) {
         if (sm_pointer_get(&fill->pointers[i], w->call.args) != NULL ||
             sm_pointer_get(&fill->pointers[i], w->identity.filled) == NULL)
             continue;
-        if (!first)
-            sm_buf_byte(b, ',');
+        sm_put_item(b);
         sm_json_put_string(b, fill->pointers[i].text);
-        first = false;
     }
     sm_buf_byte(b, ']');
 }
@@ -111,10 +108,14 @@ static void put_parts(const work *w, sm_buf *b)
     size_t at = 0;
     sm_part tag;
     sm_str part;
-    sm_buf_byte(b, '[');
+    sm_put_open(b, "parts", '[');
     while (sm_key_part(sm_buf_view(&w->preimage), &at, &tag, &part)) {
-        sm_buf_printf(b, "%s{\"tag\":%d,\"name\":\"%s\",\"bytes\":%zu,\"value\":",
-                      b->p[b->len - 1] == '[' ? "" : ",", (int)tag, part_name(tag), part.n);
+        sm_put_item(b);
+        sm_buf_byte(b, '{');
+        sm_put_number(b, "tag", tag);
+        sm_put_text(b, "name", sm_str_from(part_name(tag)));
+        sm_put_number(b, "bytes", part.n);
+        sm_put_name(b, "value");
         if (tag == SM_PART_NONCE) {
             sm_buf_byte(b, '"');
             for (size_t i = 0; i < part.n; i++)
@@ -131,45 +132,30 @@ static void put_parts(const work *w, sm_buf *b)
 static void put_json(const options *o, const work *w, sm_buf *b)
 {
     const sm_identity *id = &w->identity;
-    char key[SM_HASH_TEXT + 1], fingerprint[SM_HASH_TEXT + 1];
-    sm_hash_text(&id->key.hash, key);
-    sm_hash_text(&w->fingerprint.hash, fingerprint);
     sm_buf_byte(b, '{');
     if (id->strategy != SM_KEY_NONE)
-        sm_buf_printf(b, "\"key\":\"%s\",", key);
-    sm_buf_printf(b, "\"strategy\":\"%s\",\"class\":\"%s\",\"scope\":",
-                  sm_strategy_name((int)id->strategy), sm_class_name(id->contract->class));
-    sm_json_put_string(b, w->call.scope);
-    if (w->call.step.p != NULL) {
-        sm_buf_text(b, ",\"step\":");
-        sm_json_put_string(b, w->call.step);
-    }
-    sm_buf_text(b, ",\"tool\":");
-    sm_json_put_string(b, w->call.tool);
+        sm_put_hash(b, "key", &id->key.hash);
+    sm_put_text(b, "strategy", sm_str_from(sm_strategy_name((int)id->strategy)));
+    sm_put_text(b, "class", sm_str_from(sm_class_name(id->contract->class)));
+    sm_put_text(b, "scope", w->call.scope);
+    sm_put_text(b, "step", w->call.step);
+    sm_put_text(b, "tool", w->call.tool);
     if (id->contract->variant > 0)
-        sm_buf_printf(b, ",\"variant\":%u", id->contract->variant);
-    sm_buf_printf(b, ",\"fingerprint\":\"%s\"", fingerprint);
-    if (!sm_resource_none(&id->resource)) {
-        char resource[SM_HASH_TEXT + 1];
-        sm_hash_text(&id->resource.hash, resource);
-        sm_buf_printf(b, ",\"resource\":\"%s\"", resource);
-    }
+        sm_put_number(b, "variant", id->contract->variant);
+    sm_put_hash(b, "fingerprint", &w->fingerprint.hash);
+    if (!sm_resource_none(&id->resource))
+        sm_put_hash(b, "resource", &id->resource.hash);
     if (o->explain) {
-        sm_buf_text(b, ",\"arguments\":");
-        sm_buf_str(b, sm_buf_view(&w->given));
-        sm_buf_text(b, ",\"filled\":");
+        sm_put_raw(b, "arguments", sm_buf_view(&w->given));
         put_filled(w, b);
         if (id->projected != NULL) {
             sm_buf canonical;
             sm_buf_init(&canonical, SM_ARENA_MAX);
             sm_json_canon(id->projected, &canonical, (sm_str){0}, NULL);
-            sm_buf_text(b, ",\"projection\":");
-            sm_buf_str(b, sm_buf_view(&canonical));
-            sm_buf_text(b, ",\"canonical\":");
-            sm_json_put_string(b, sm_buf_view(&canonical));
+            sm_put_raw(b, "projection", sm_buf_view(&canonical));
+            sm_put_text(b, "canonical", sm_buf_view(&canonical));
             sm_buf_fini(&canonical);
         }
-        sm_buf_text(b, ",\"parts\":");
         put_parts(w, b);
     }
     sm_buf_text(b, "}\n");

@@ -6,6 +6,7 @@
 
 #include "base/duration.h"
 #include "base/limits.h"
+#include "json/write.h"
 
 #define VALUE_SHOWN 4000u /* bytes of an outcome that people get to see */
 
@@ -78,9 +79,11 @@ static void print_unavailable(const cli_ledger *l, bool retriable, sm_str messag
         return;
     sm_buf b;
     sm_buf_init(&b, CLI_OUTPUT_MAX);
-    sm_buf_printf(&b, "{\"verdict\":\"refused\",\"code\":\"%s\",\"retriable\":%s,\"message\":",
-                  semel_code_name(SEMEL_C_LEDGER_UNAVAILABLE), retriable ? "true" : "false");
-    cli_put_json(&b, message);
+    sm_buf_byte(&b, '{');
+    sm_put_text(&b, "verdict", SM_STR("refused"));
+    sm_put_text(&b, "code", sm_str_from(semel_code_name(SEMEL_C_LEDGER_UNAVAILABLE)));
+    sm_put_bool(&b, "retriable", retriable);
+    sm_put_text(&b, "message", message);
     sm_buf_text(&b, "}\n");
     cli_write(&b);
     sm_buf_fini(&b);

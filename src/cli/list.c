@@ -6,7 +6,7 @@
 #include "base/suggest.h"
 #include "cli/ledger.h"
 #include "cli/when.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 #define LIMIT_DEFAULT 50u
 #define LIMIT_MAX     1000u
@@ -113,23 +113,6 @@ static int check(const cli_command *self, cli_ledger *l, const char *argument, v
 
 /* ---- printing --------------------------------------------------------------------------------*/
 
-static void put_member(sm_buf *b, const char *name, sm_str text)
-{
-    if (text.p == NULL)
-        return;
-    sm_buf_printf(b, ",\"%s\":", name);
-    cli_put_json(b, text);
-}
-
-static void put_time(sm_buf *b, const char *name, int64_t ms)
-{
-    char text[SM_STAMP_TEXT];
-    if (ms == 0)
-        return;
-    sm_stamp_text(ms, text);
-    put_member(b, name, sm_str_from(text));
-}
-
 /* The answer about it, and what the record says beyond. */
 static bool put_json_item(page *p, const semel_answer *item, const semel_record *r)
 {
@@ -141,19 +124,16 @@ static bool put_json_item(page *p, const semel_answer *item, const semel_record 
     if (p->items++ > 0)
         sm_buf_byte(b, ',');
     sm_buf_bytes(b, text.p, text.n - 1); /* without its closing brace */
-    put_member(b, "scope", r->scope);
-    put_member(b, "step", r->step);
-    put_member(b, "tool", r->tool);
-    put_member(b, "caller_key", r->caller);
-    if (r->args.p != NULL && r->args.n > 0) {
-        sm_buf_text(b, ",\"args\":");
-        sm_buf_str(b, r->args);
-    }
-    put_time(b, "created_at", r->created_at);
-    put_time(b, "updated_at", r->updated_at);
-    put_time(b, "lease_end", r->state == SEMEL_S_RUNNING ? r->lease_end : 0);
-    put_time(b, "settled_at", r->settled_at);
-    put_time(b, "window_end", r->window_end);
+    sm_put_text(b, "scope", r->scope);
+    sm_put_text(b, "step", r->step);
+    sm_put_text(b, "tool", r->tool);
+    sm_put_text(b, "caller_key", r->caller);
+    sm_put_raw(b, "args", r->args);
+    sm_put_stamp(b, "created_at", r->created_at);
+    sm_put_stamp(b, "updated_at", r->updated_at);
+    sm_put_stamp(b, "lease_end", r->state == SEMEL_S_RUNNING ? r->lease_end : 0);
+    sm_put_stamp(b, "settled_at", r->settled_at);
+    sm_put_stamp(b, "window_end", r->window_end);
     sm_buf_byte(b, '}');
     return b->err == SM_OK;
 }

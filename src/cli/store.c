@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "cli/ledger.h"
+#include "json/write.h"
 
 #define ASKS           9 /* round trips that are timed */
 #define PARTITIONS_MAX 1024u
@@ -34,32 +35,25 @@ static semel_err round_trip(cli_ledger *l, int64_t *ns)
     return SEMEL_OK;
 }
 
-static const char *yes(bool is)
-{
-    return is ? "true" : "false";
-}
-
 static void put_json(sm_buf *b, const semel_stats *t, int64_t ns)
 {
     const semel_health *h = &t->store;
-    sm_buf_text(b, "{\"ledger\":");
-    cli_put_json(b, sm_str_from(h->where));
-    sm_buf_text(b, ",\"server\":");
-    cli_put_json(b, sm_str_from(h->server));
-    sm_buf_printf(b, ",\"durable\":%s", yes((t->caps & SEMEL_STORE_DURABLE) != 0));
-    if (h->durability[0] != '\0') {
-        sm_buf_text(b, ",\"durability\":");
-        cli_put_json(b, sm_str_from(h->durability));
-    }
-    sm_buf_printf(b, ",\"irreversible\":%s,\"shared\":%s,\"notify\":%s",
-                  yes((t->caps & SEMEL_STORE_LOSSY) == 0), yes((t->caps & SEMEL_STORE_SHARED) != 0),
-                  yes((t->caps & SEMEL_STORE_NOTIFY) != 0));
+    sm_buf_byte(b, '{');
+    sm_put_text(b, "ledger", sm_str_from(h->where));
+    sm_put_text(b, "server", sm_str_from(h->server));
+    sm_put_bool(b, "durable", (t->caps & SEMEL_STORE_DURABLE) != 0);
+    if (h->durability[0] != '\0')
+        sm_put_text(b, "durability", sm_str_from(h->durability));
+    sm_put_bool(b, "irreversible", (t->caps & SEMEL_STORE_LOSSY) == 0);
+    sm_put_bool(b, "shared", (t->caps & SEMEL_STORE_SHARED) != 0);
+    sm_put_bool(b, "notify", (t->caps & SEMEL_STORE_NOTIFY) != 0);
     if ((t->caps & SEMEL_STORE_CLOCK) != 0)
-        sm_buf_printf(b, ",\"clock_ahead_ms\":%" PRId64, t->ahead_ms);
-    sm_buf_printf(b,
-                  ",\"round_trip_us\":%" PRId64 ",\"schema\":%" PRIu64 ",\"effects\":%" PRIu64
-                  ",\"bytes\":%" PRIu64 "}\n",
-                  ns / 1000, h->schema, h->records, h->bytes);
+        sm_put_signed(b, "clock_ahead_ms", t->ahead_ms);
+    sm_put_signed(b, "round_trip_us", ns / 1000);
+    sm_put_number(b, "schema", h->schema);
+    sm_put_number(b, "effects", h->records);
+    sm_put_number(b, "bytes", h->bytes);
+    sm_buf_text(b, "}\n");
 }
 
 static void put_clock(sm_buf *b, const semel_stats *t)
@@ -143,9 +137,10 @@ static int tell_migrated(cli_ledger *l, void *own)
     if (e != SEMEL_OK)
         return cli_ledger_unavailable(l, e, &fault);
     if (l->o.json) {
-        sm_buf_text(b, "{\"ledger\":");
-        cli_put_json(b, sm_str_from(stats.store.where));
-        sm_buf_printf(b, ",\"schema\":%" PRIu64 "}\n", stats.store.schema);
+        sm_buf_byte(b, '{');
+        sm_put_text(b, "ledger", sm_str_from(stats.store.where));
+        sm_put_number(b, "schema", stats.store.schema);
+        sm_buf_text(b, "}\n");
     } else {
         cli_styled(b, CLI_GREEN, SM_STR("ready"));
         sm_buf_byte(b, '\n');

@@ -1,16 +1,15 @@
 /* semel token create, list and revoke: who may use the gateway. */
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/limits.h"
-#include "base/stamp.h"
 #include "base/suggest.h"
 #include "cli/config.h"
 #include "cli/ledger.h"
 #include "cli/when.h"
 #include "gateway/tokens.h"
+#include "json/write.h"
 
 typedef struct options {
     const char *tokens, *config, *role, *scope, *name, *expires;
@@ -63,26 +62,12 @@ static int explain(sm_err e, const sm_fault *fault)
     return cli_fail(cli_code(e), "%s", fault->text[0] != '\0' ? fault->text : semel_err_text(e));
 }
 
-static void put_time(sm_buf *b, const char *name, int64_t ms)
-{
-    char text[SM_STAMP_TEXT];
-    sm_stamp_text(ms, text);
-    sm_buf_printf(b, ",\"%s\":\"%s\"", name, text);
-}
-
-/* The members of a token's object, without its braces. */
+/* The members of a token's object. */
 static void put_members(sm_buf *b, const gw_token *t)
 {
-    sm_buf_printf(b, "\"id\":\"%s\",\"name\":", t->id);
-    cli_put_json(b, sm_str_from(t->name));
-    sm_buf_printf(b, ",\"role\":\"%s\"", gw_role_name(t->role));
-    if (t->scope[0] != '\0') {
-        sm_buf_text(b, ",\"scope\":");
-        cli_put_json(b, sm_str_from(t->scope));
-    }
-    put_time(b, "made_at", t->made_at);
-    if (t->ends_at != 0)
-        put_time(b, "ends_at", t->ends_at);
+    gw_token_put(b, t);
+    sm_put_stamp(b, "made_at", t->made_at);
+    sm_put_stamp(b, "ends_at", t->ends_at);
 }
 
 /* ---- create ----------------------------------------------------------------------------------*/
@@ -182,10 +167,10 @@ static int run_create(const cli_command *self, int argc, char **argv)
         sm_buf_init(&b, CLI_OUTPUT_MAX);
         sm_err e = gw_token_create(file, &what, text, &made, &fault);
         if (e == SM_OK && o.json) {
-            sm_buf_printf(&b, "{\"token\":\"%s\",", text);
+            sm_buf_byte(&b, '{');
+            sm_put_text(&b, "token", sm_str_from(text));
             put_members(&b, &made);
-            sm_buf_text(&b, ",\"file\":");
-            cli_put_json(&b, sm_str_from(file));
+            sm_put_text(&b, "file", sm_str_from(file));
             sm_buf_text(&b, "}\n");
         } else if (e == SM_OK) {
             sm_buf_printf(&b, "%s\n", text);
@@ -215,7 +200,8 @@ static bool list_one(void *context, const gw_token *t)
     char made[CLI_WHEN_TEXT], ends[CLI_WHEN_TEXT] = "never";
     l->n++;
     if (l->json) {
-        sm_buf_text(&l->out, l->n == 1 ? "{" : ",{");
+        sm_put_item(&l->out);
+        sm_buf_byte(&l->out, '{');
         put_members(&l->out, t);
         sm_buf_byte(&l->out, '}');
         return true;

@@ -8,6 +8,7 @@
 
 #include "gateway/api/api.h"
 #include "ledger/service.h"
+#include "json/write.h"
 
 #define LIMIT_DEFAULT 50
 #define LIMIT_MAX     200
@@ -83,14 +84,14 @@ static void put_request(gw_page *p, const semel_answer *a, const asked *q)
     gw_put_text(out, "scope", record->scope);
     gw_put_text(out, "step", record->step);
     gw_put_text(out, "tool", record->tool);
-    gw_put_raw(out, "args", record->args);
+    sm_put_raw(out, "args", record->args);
     sm_put_stamp(out, "requested_at", q->at != 0 ? q->at : record->created_at);
     if (effect->request_end != INT64_MAX)
         sm_put_stamp(out, "expires_at", effect->request_end);
     if (q->actor[0] != '\0')
         gw_put_text(out, "requested_by", sm_str_from(q->actor));
-    gw_put_number(out, "approvals", effect->approvals);
-    gw_put_number(out, "quorum", effect->quorum);
+    sm_put_number(out, "approvals", effect->approvals);
+    sm_put_number(out, "quorum", effect->quorum);
     sm_buf_byte(out, '}');
 }
 

@@ -212,7 +212,6 @@ void sm_answer_words(sm_work *w, semel_answer *a);
 
 void sm_answer_put_json(const semel_answer *a, sm_buf *out);
 void sm_event_put_json(const semel_event *e, sm_buf *out);
-void sm_put_stamp(sm_buf *out, const char *name, int64_t ms);
 
 /* ---- begin (begin.c), used by run ------------------------------------------------------------*/
 
