@@ -217,14 +217,7 @@ static bool copy_outcome(sm_work *w, const semel_outcome *from, semel_outcome *t
 {
     sm_str *const texts[] = {&to->value, &to->headers, &to->corrective_action};
     *to = *from;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        if (texts[i]->p == NULL)
-            continue;
-        *texts[i] = sm_work_copy(w, *texts[i]);
-        if (texts[i]->p == NULL)
-            return false;
-    }
-    return true;
+    return sm_arena_keep(&w->call, texts, sizeof texts / sizeof texts[0]);
 }
 
 bool sm_running_find(semel *s, sm_work *w, uint64_t id, sm_held *out)

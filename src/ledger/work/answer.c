@@ -194,6 +194,13 @@ sm_err sm_answer_about(sm_work *w, semel_answer *a)
     return SM_OK;
 }
 
+sm_err sm_answer_after(sm_work *w, semel_answer *a, sm_err e)
+{
+    if (e == SM_OK)
+        e = sm_answer_about(w, a);
+    return e == SM_OK ? SM_OK : sm_answer_error(w, a, e);
+}
+
 /* ---- JSON ------------------------------------------------------------------------------------*/
 
 static void put_text(sm_buf *out, const char *name, sm_str text)

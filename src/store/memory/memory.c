@@ -142,20 +142,6 @@ semel_err sm_item_copy(const sm_item *item, semel_room *room, semel_record *out)
 
 /* ---- indexes ---------------------------------------------------------------------------------*/
 
-int64_t sm_record_next_purge(const semel_record *r)
-{
-    int64_t at = INT64_MAX;
-    if (r->state != SEMEL_S_NONE && !semel_state_settled(r->state))
-        return at;
-    if (r->outcome.p != NULL && r->result_end > 0)
-        at = r->result_end;
-    if ((r->outcome.p != NULL || r->args.p != NULL) && r->window_end > 0 && r->window_end < at)
-        at = r->window_end;
-    if (r->purge_at > 0 && r->purge_at < at)
-        at = r->purge_at;
-    return at;
-}
-
 static bool is_zero(const semel_hash *h)
 {
     static const semel_hash zero;

@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "store/memory/memory.h"
-#include "store/shared/copy.h"
 
 /* A write in the making. What it does not need is NULL; what is left in it was not used. */
 typedef struct change {
