@@ -143,6 +143,18 @@ sm_str sm_arena_text(sm_arena *a, sm_str s)
     return (sm_str){p, s.n};
 }
 
+bool sm_arena_keep(sm_arena *a, sm_str *const texts[], size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (texts[i]->p == NULL)
+            continue;
+        *texts[i] = sm_arena_text(a, *texts[i]);
+        if (texts[i]->p == NULL)
+            return false;
+    }
+    return true;
+}
+
 sm_str sm_arena_printf(sm_arena *a, const char *format, ...)
 {
     va_list args, again;

@@ -8,6 +8,7 @@
 #ifndef SM_BASE_ARENA_H
 #define SM_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/str.h"
@@ -41,6 +42,9 @@ void *sm_arena_zalloc(sm_arena *a, size_t count, size_t size);
  * from any of its bytes stay inside. `p` is NULL when out of memory. */
 #define SM_TEXT_PAD 16u
 sm_str sm_arena_text(sm_arena *a, sm_str s);
+
+/* Puts such copies in the place of texts; absent ones stay absent. False when out of memory. */
+bool sm_arena_keep(sm_arena *a, sm_str *const texts[], size_t n);
 
 /* sprintf into the arena; the same padding. `p` is NULL when out of memory. */
 sm_str sm_arena_printf(sm_arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/container.h"
+
 typedef struct sm_timer {
     int64_t due_ns; /* as it was set */
     size_t at;      /* its place in the heap, from 1; 0: it is not set */
@@ -15,10 +17,6 @@ typedef struct sm_timers {
     sm_timer **v;
     size_t n, room;
 } sm_timers;
-
-/* The object that a timer lives in. */
-#define SM_TIMER_OWNER(timer, type, member)                                                        \
-    ((type *)(void *)((char *)(timer)-offsetof(type, member)))
 
 /* Sets a timer, or sets it anew. False when out of memory: it is not set then. */
 bool sm_timer_set(sm_timers *t, sm_timer *x, int64_t due_ns);

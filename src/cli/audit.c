@@ -135,7 +135,6 @@ static int each_event(cli_ledger *l, sm_str effect, uint64_t after, semel_event_
 /* ---- tail ------------------------------------------------------------------------------------*/
 
 typedef struct tail_options {
-    cli_ledger_options ledger;
     uint64_t n;
     const char *effect;
     bool follow;
@@ -201,138 +200,98 @@ static int follow(cli_ledger *l, printer *p, uint64_t after)
     return stop_signal != 0 ? 128 + stop_signal : CLI_OK;
 }
 
-static int read_tail(const cli_command *self, int argc, char **argv, tail_options *o)
+static int take_tail_option(const cli_command *self, int c, void *own)
 {
-    static const struct option table[] = {
-        {"lines", required_argument, NULL, 'n'},
-        {"follow", no_argument, NULL, 'f'},
-        {"effect", required_argument, NULL, 'e'},
-        CLI_LEDGER_OPTIONS,
-        {0},
-    };
-    int c;
-    while ((c = cli_option_short(self, argc, argv, "n:f", table)) != -1) {
-        if (cli_ledger_option(&o->ledger, c))
-            continue;
-        switch (c) {
-        case 'n':
-            if (!cli_number(optarg, TAIL_MAX, &o->n))
-                return cli_usage(self, "-n: \"%s\" is no number from 1 to %u", optarg, TAIL_MAX);
-            break;
-        case 'f': o->follow = true; break;
-        case 'e': o->effect = optarg; break;
-        case 'h': return 'h';
-        default: return CLI_USAGE;
-        }
-    }
-    if (optind < argc)
-        return cli_usage(self, "unexpected argument \"%s\"", argv[optind]);
+    tail_options *o = own;
+    if (c == 'f')
+        o->follow = true;
+    else if (!cli_number(optarg, TAIL_MAX, &o->n))
+        return cli_usage(self, "-n: \"%s\" is no number from 1 to %u", optarg, TAIL_MAX);
+    return CLI_OK;
+}
+
+static int check_tail(const cli_command *self, cli_ledger *l, const char *argument, void *own)
+{
+    (void)l, (void)argument;
+    const tail_options *o = own;
     if (o->effect != NULL && !cli_is_handle(o->effect, "ef_"))
         return cli_usage(self, "--effect: \"%s\" is no handle, ef_...", o->effect);
     return CLI_OK;
 }
 
-static int run_tail(const cli_command *self, int argc, char **argv)
+static int print_tail(cli_ledger *l, void *own)
 {
-    tail_options o = {.n = TAIL_DEFAULT};
-    int code = read_tail(self, argc, argv, &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    cli_ledger l;
+    const tail_options *o = own;
     printer p;
-    printer_init(&p, o.ledger.json, o.effect);
-    code = cli_ledger_open(&o.ledger, CLI_MUST_EXIST, &l);
+    printer_init(&p, l->o.json, o->effect);
     uint64_t after = 0;
-    if (code == CLI_OK)
-        code = find_start(&l, &o, &after, &p.skip);
+    int code = find_start(l, o, &after, &p.skip);
     if (code == CLI_OK) {
         p.last = after;
-        code = each_event(&l, cli_opt(o.effect), after, print_event, &p, &p);
+        code = each_event(l, cli_opt(o->effect), after, print_event, &p, &p);
     }
-    if (code == CLI_OK && p.seen == 0 && !o.follow)
+    if (code == CLI_OK && p.seen == 0 && !o->follow)
         fprintf(stderr, "No events.\n");
-    if (code == CLI_OK && o.follow)
-        code = follow(&l, &p, p.last);
-    cli_ledger_close(&l);
+    if (code == CLI_OK && o->follow)
+        code = follow(l, &p, p.last);
     printer_fini(&p);
     return code;
 }
 
-/* ---- export, seal ----------------------------------------------------------------------------*/
+/* ---- export, seal, verify --------------------------------------------------------------------*/
 
-static int run_export(const cli_command *self, int argc, char **argv)
+static int export_events(cli_ledger *l, void *own)
 {
-    cli_ledger_options o = {0};
-    int code = cli_ledger_plain(self, argc, argv, &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    cli_ledger l;
+    (void)own;
     printer p;
     printer_init(&p, true, NULL);
-    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK)
-        code = each_event(&l, (sm_str){0}, 0, print_event, &p, &p);
-    cli_ledger_close(&l);
+    int code = each_event(l, (sm_str){0}, 0, print_event, &p, &p);
     printer_fini(&p);
     return code;
 }
 
-static int run_seal(const cli_command *self, int argc, char **argv)
+static int seal(cli_ledger *l, void *own)
 {
-    cli_ledger_options o = {0};
-    int code = cli_ledger_plain(self, argc, argv, &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    cli_ledger l;
-    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
+    (void)own;
     semel_fault fault = {0};
     semel_stats stats = {.size = sizeof stats};
-    if (code == CLI_OK) {
-        semel_err e = semel_seal(l.s, &fault);
-        if (e == SEMEL_OK)
-            e = semel_stats_get(l.s, false, &stats, &fault);
-        if (e != SEMEL_OK)
-            code = cli_ledger_fault(e, &fault);
-    }
-    if (code == CLI_OK && o.json)
-        printf("{\"seals\":%" PRIu64 ",\"seal_seq\":%" PRIu64 "}\n", stats.store.seal_index,
-               stats.store.seal_seq);
-    else if (code == CLI_OK && stats.store.seal_index == 0)
-        printf("There is nothing to seal.\n");
-    else if (code == CLI_OK)
-        printf("Sealed: seal %" PRIu64 " is event %" PRIu64 ".\n", stats.store.seal_index,
-               stats.store.seal_seq);
-    cli_ledger_close(&l);
-    return code;
+    const semel_health *h = &stats.store;
+    semel_err e = semel_seal(l->s, &fault);
+    if (e == SEMEL_OK)
+        e = semel_stats_get(l->s, false, &stats, &fault);
+    if (e != SEMEL_OK)
+        return cli_ledger_fault(e, &fault);
+    if (l->o.json)
+        sm_buf_printf(&l->out, "{\"seals\":%" PRIu64 ",\"seal_seq\":%" PRIu64 "}\n", h->seal_index,
+                      h->seal_seq);
+    else if (h->seal_index == 0)
+        sm_buf_text(&l->out, "There is nothing to seal.\n");
+    else
+        sm_buf_printf(&l->out, "Sealed: seal %" PRIu64 " is event %" PRIu64 ".\n", h->seal_index,
+                      h->seal_seq);
+    return CLI_OK;
 }
 
-/* ---- verify ----------------------------------------------------------------------------------*/
-
-static int run_verify(const cli_command *self, int argc, char **argv)
+static int verify(cli_ledger *l, void *own)
 {
-    cli_ledger_options o = {0};
-    int code = cli_ledger_plain(self, argc, argv, &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    cli_ledger l;
+    (void)own;
     cli_verified v;
-    sm_buf out;
-    sm_buf_init(&out, CLI_OUTPUT_MAX);
-    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK)
-        code = cli_verify(&l, o.json, &v);
-    if (code == CLI_OK) {
-        cli_put_verified(&out, &v, o.json);
-        sm_buf_byte(&out, '\n');
-        code = cli_write(&out);
-        if (code == CLI_OK && v.counts.flaws > 0)
-            code = CLI_DIFFERENT;
-        cli_verified_fini(&v);
-    }
-    cli_ledger_close(&l);
-    sm_buf_fini(&out);
-    return code;
+    int code = cli_verify(l, &v);
+    if (code != CLI_OK)
+        return code;
+    cli_put_verified(&l->out, &v, l->o.json);
+    sm_buf_byte(&l->out, '\n');
+    cli_verified_fini(&v);
+    return v.counts.flaws > 0 ? CLI_DIFFERENT : CLI_OK;
 }
+
+static const struct option tail_table[] = {
+    {"lines", required_argument, NULL, 'n'},
+    {"follow", no_argument, NULL, 'f'},
+    CLI_TEXT("effect", tail_options, effect),
+    CLI_LEDGER_OPTIONS,
+    {0},
+};
 
 const cli_command cli_audit_tail = {
     .name = "audit tail",
@@ -344,7 +303,16 @@ const cli_command cli_audit_tail = {
             "  -f, --follow             then print what comes, until interrupted\n"
             "  --effect ef_...          of this effect only\n" CLI_LEDGER_HELP
             "  --json                   one JSON object for each line\n",
-    .run = run_tail,
+    .run = cli_ledger_run,
+    .ledger =
+        &(const cli_ledger_use){
+            .own = &(tail_options){.n = TAIL_DEFAULT},
+            .table = tail_table,
+            .letters = "n:f",
+            .option = take_tail_option,
+            .check = check_tail,
+            .work = print_tail,
+        },
 };
 
 const cli_command cli_audit_verify = {
@@ -358,7 +326,8 @@ const cli_command cli_audit_verify = {
         "they are keyed: give the key that they were made with. What came after the last seal\n"
         "is checked by its chains only; semel audit seal seals it.\n\n"
         "Exit code 0 if nothing is wrong, 1 with a line for each flaw if something is.\n",
-    .run = run_verify,
+    .run = cli_ledger_run,
+    .ledger = &(const cli_ledger_use){.work = verify},
 };
 
 const cli_command cli_audit_export = {
@@ -367,7 +336,8 @@ const cli_command cli_audit_export = {
     .help = "  semel audit export > events.jsonl\n\n"
             "Usage: semel audit export\n\n" CLI_LEDGER_HELP
             "\nOne JSON object for each line, oldest first; --json changes nothing.\n",
-    .run = run_export,
+    .run = cli_ledger_run,
+    .ledger = &(const cli_ledger_use){.work = export_events},
 };
 
 const cli_command cli_audit_seal = {
@@ -376,5 +346,6 @@ const cli_command cli_audit_seal = {
     .help = "  semel audit seal --seal-key /etc/semel/seal.key\n\n"
             "Usage: semel audit seal\n\n" CLI_LEDGER_HELP CLI_JSON_HELP
             "\nA ledger seals itself now and then while it is used.\n",
-    .run = run_seal,
+    .run = cli_ledger_run,
+    .ledger = &(const cli_ledger_use){.work = seal},
 };

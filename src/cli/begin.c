@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "cli/call.h"
 #include "cli/ledger.h"
 #include "core/handle.h"
 
@@ -14,119 +15,86 @@
 /* ---- begin -----------------------------------------------------------------------------------*/
 
 typedef struct begin_options {
-    cli_ledger_options ledger;
-    const char *tool, *scope, *step, *key, *args, *args_file, *after;
+    cli_call call;
+    const char *after;
     int64_t wait_ms;
 } begin_options;
 
-static int read_begin(const cli_command *self, int argc, char **argv, begin_options *o)
+static int take_wait(const cli_command *self, int c, void *own)
 {
-    static const struct option table[] = {
-        {"tool", required_argument, NULL, 't'},
-        {"scope", required_argument, NULL, 's'},
-        {"step", required_argument, NULL, 'n'},
-        {"key", required_argument, NULL, 'k'},
-        {"args", required_argument, NULL, 'a'},
-        {"args-file", required_argument, NULL, 'f'},
-        {"after", required_argument, NULL, 'r'},
-        {"wait", required_argument, NULL, 'w'},
-        CLI_CONTRACT_OPTION,
-        CLI_LEDGER_OPTIONS,
-        {0},
-    };
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (cli_ledger_option(&o->ledger, c))
-            continue;
-        switch (c) {
-        case 't': o->tool = optarg; break;
-        case 's': o->scope = optarg; break;
-        case 'n': o->step = optarg; break;
-        case 'k': o->key = optarg; break;
-        case 'a': o->args = optarg; break;
-        case 'f': o->args_file = optarg; break;
-        case 'r': o->after = optarg; break;
-        case 'w':
-            if (!cli_duration(optarg, &o->wait_ms))
-                return cli_usage(self, "--wait: \"%s\" is no duration; write 500ms, 30s or 5m",
-                                 optarg);
-            break;
-        case 'h': return 'h';
-        default: return CLI_USAGE;
-        }
-    }
-    if (optind < argc)
-        return cli_usage(self, "unexpected argument \"%s\"; arguments go into --args",
-                         argv[optind]);
-    if (o->tool == NULL)
-        return cli_usage(self, "--tool is missing");
-    if (o->args != NULL && o->args_file != NULL)
-        return cli_usage(self, "--args and --args-file exclude each other");
+    (void)c;
+    begin_options *o = own;
+    if (!cli_duration(optarg, &o->wait_ms))
+        return cli_usage(self, "--wait: \"%s\" is no duration; write 500ms, 30s or 5m", optarg);
+    return CLI_OK;
+}
+
+static int check_begin(const cli_command *self, cli_ledger *l, const char *argument, void *own)
+{
+    (void)argument;
+    const begin_options *o = own;
+    int code = cli_call_check(self, &o->call);
+    if (code != CLI_OK)
+        return code;
     sm_handle handle;
     if (o->after != NULL && !sm_handle_parse("ef_", sm_str_from(o->after), &handle))
         return cli_usage(self, "--after names the effect to repeat, ef_...; \"%s\" is no handle",
                          o->after);
-    const char *url = cli_ledger_url(o->ledger.url);
+    const char *url = cli_ledger_url(l->o.url);
     if (url != NULL && strncmp(url, "memory:", 7) == 0)
         return cli_usage(self,
                          "a ledger in memory is gone when this command ends, and nobody could "
                          "commit its claim; use sqlite:PATH");
-    return CLI_OK;
+    return o->call.args != NULL ? CLI_OK
+                                : cli_read(o->call.args_file, SM_JSON_BYTES_MAX, &l->read[0]);
 }
 
-static int run_begin(const cli_command *self, int argc, char **argv)
+static int begin(cli_ledger *l, void *own)
 {
-    begin_options o = {0};
-    int code = read_begin(self, argc, argv, &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    sm_buf args = {0};
-    cli_ledger l = {0};
-    if (o.args == NULL)
-        code = cli_read(o.args_file, SM_JSON_BYTES_MAX, &args);
-    if (code == CLI_OK)
-        code = cli_ledger_open(&o.ledger, CLI_CONTRACT, &l);
-    if (code == CLI_OK) {
-        semel_call call = {
-            .size = sizeof call,
-            .scope = o.scope == NULL ? SM_STR("default") : sm_str_from(o.scope),
-            .step = cli_opt(o.step),
-            .tool = cli_opt(o.tool),
-            .args = o.args != NULL   ? sm_str_from(o.args)
-                    : args.p == NULL ? SM_STR("") /* an absent text would mean {} */
-                                     : sm_buf_view(&args),
-            .key = cli_opt(o.key),
-            .after = cli_opt(o.after),
-            .wait_ms = o.wait_ms,
-            .flags = SEMEL_CALL_DETACHED,
-        };
-        code = cli_answer(&o.ledger, &l, semel_begin(l.s, &call, l.a), NULL);
-        if (l.a->code == SEMEL_C_BAD_ARGUMENTS && o.args == NULL && call.args.n == 0)
-            fprintf(stderr,
-                    "  The arguments were read from %s, which is empty; --args '{}' says "
-                    "that there are none.\n",
-                    cli_input_name(o.args_file));
-    }
-    cli_ledger_close(&l);
-    sm_buf_fini(&args);
+    const begin_options *o = own;
+    semel_call call = {
+        .size = sizeof call,
+        .scope = cli_call_scope(o->call.scope),
+        .step = cli_opt(o->call.step),
+        .tool = cli_opt(o->call.tool),
+        .args = o->call.args != NULL   ? sm_str_from(o->call.args)
+                : l->read[0].p == NULL ? SM_STR("") /* an absent text would mean {} */
+                                       : sm_buf_view(&l->read[0]),
+        .key = cli_opt(o->call.key),
+        .after = cli_opt(o->after),
+        .wait_ms = o->wait_ms,
+        .flags = SEMEL_CALL_DETACHED,
+    };
+    int code = cli_answer(l, semel_begin(l->s, &call, l->a), NULL);
+    if (l->a->code == SEMEL_C_BAD_ARGUMENTS && o->call.args == NULL && call.args.n == 0)
+        fprintf(stderr,
+                "  The arguments were read from %s, which is empty; --args '{}' says "
+                "that there are none.\n",
+                cli_input_name(o->call.args_file));
     return code;
 }
 
 /* ---- claims ----------------------------------------------------------------------------------*/
 
-/* The claim from the command line, a file, or the environment. `file` keeps its text. */
-static int find_claim(const cli_command *self, const char *given, const char *path, sm_buf *file,
-                      sm_str *out)
+typedef struct claim {
+    const char *path; /* of its file; NULL: none */
+    sm_str text;
+} claim;
+
+/* The claim from the command line, a file, or the environment. */
+static int find_claim(const cli_command *self, cli_ledger *l, const char *given, claim *c)
 {
+    const char *path = c->path;
+    sm_str *out = &c->text;
     if (given != NULL && path != NULL)
         return cli_usage(self, "CLAIM and --claim-file exclude each other");
     if (given == NULL && path == NULL)
         given = getenv("SEMEL_CLAIM");
     if (path != NULL) {
-        int code = cli_read(path, CLAIM_MAX, file);
+        int code = cli_read(path, CLAIM_MAX, &l->read[0]);
         if (code != CLI_OK)
             return code;
-        *out = sm_buf_view(file);
+        *out = sm_buf_view(&l->read[0]);
         while (out->n > 0 && (out->p[out->n - 1] == '\n' || out->p[out->n - 1] == '\r'))
             out->n--;
     } else {
@@ -144,8 +112,8 @@ static int find_claim(const cli_command *self, const char *given, const char *pa
 /* ---- commit ----------------------------------------------------------------------------------*/
 
 typedef struct commit_options {
-    cli_ledger_options ledger;
-    const char *claim_file, *value, *value_file;
+    claim claim;
+    const char *value, *value_file;
     int kinds; /* how many were given */
     semel_outcome outcome;
 } commit_options;
@@ -166,7 +134,7 @@ static bool read_applied(const char *text, semel_applied *out)
     return false;
 }
 
-static int check_commit(const cli_command *self, const commit_options *o)
+static int check_outcome(const cli_command *self, const commit_options *o)
 {
     const semel_outcome *outcome = &o->outcome;
     if (o->kinds > 1)
@@ -181,133 +149,121 @@ static int check_commit(const cli_command *self, const commit_options *o)
     return CLI_OK;
 }
 
-static int read_commit(const cli_command *self, int argc, char **argv, commit_options *o)
+static int take_commit_option(const cli_command *self, int c, void *own)
 {
-    static const struct option table[] = {
-        {"success", no_argument, NULL, 'S'},
-        {"failure", no_argument, NULL, 'F'},
-        {"partial", no_argument, NULL, 'P'},
-        {"applied", required_argument, NULL, 'a'},
-        {"value", required_argument, NULL, 'v'},
-        {"value-file", required_argument, NULL, 'f'},
-        {"corrective-action", required_argument, NULL, 'c'},
-        {"status", required_argument, NULL, 's'},
-        {"claim-file", required_argument, NULL, 'l'},
-        CLI_LEDGER_OPTIONS,
-        {0},
-    };
-    int c;
+    commit_options *o = own;
     uint64_t status;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (cli_ledger_option(&o->ledger, c))
-            continue;
-        switch (c) {
-        case 'S':
-        case 'F':
-        case 'P':
-            o->outcome.kind = c == 'S' ? SEMEL_SUCCESS : c == 'F' ? SEMEL_FAILURE : SEMEL_PARTIAL;
-            o->kinds++;
-            break;
-        case 'a':
-            if (!read_applied(optarg, &o->outcome.applied))
-                return cli_usage(self, "--applied: write yes, no or unknown, not \"%s\"", optarg);
-            break;
-        case 'v': o->value = optarg; break;
-        case 'f': o->value_file = optarg; break;
-        case 'c': o->outcome.corrective_action = sm_str_from(optarg); break;
-        case 's':
-            if (!cli_number(optarg, 999, &status))
-                return cli_usage(self, "--status: \"%s\" is no number from 1 to 999", optarg);
-            o->outcome.status = (int)status;
-            break;
-        case 'l': o->claim_file = optarg; break;
-        case 'h': return 'h';
-        default: return CLI_USAGE;
-        }
+    switch (c) {
+    case 'S':
+    case 'F':
+    case 'P':
+        o->outcome.kind = c == 'S' ? SEMEL_SUCCESS : c == 'F' ? SEMEL_FAILURE : SEMEL_PARTIAL;
+        o->kinds++;
+        break;
+    case 'a':
+        if (!read_applied(optarg, &o->outcome.applied))
+            return cli_usage(self, "--applied: write yes, no or unknown, not \"%s\"", optarg);
+        break;
+    case 'c': o->outcome.corrective_action = sm_str_from(optarg); break;
+    default:
+        if (!cli_number(optarg, 999, &status))
+            return cli_usage(self, "--status: \"%s\" is no number from 1 to 999", optarg);
+        o->outcome.status = (int)status;
+        break;
     }
-    if (argc - optind > 1)
-        return cli_usage(self, "one CLAIM; what the tool returned goes into --value");
-    return check_commit(self, o);
+    return CLI_OK;
 }
 
-static int run_commit(const cli_command *self, int argc, char **argv)
+static int check_commit(const cli_command *self, cli_ledger *l, const char *argument, void *own)
 {
-    commit_options o = {.outcome = {.size = sizeof(semel_outcome)}};
-    int code = read_commit(self, argc, argv, &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    sm_buf claim_text = {0}, value = {0};
-    cli_ledger l = {0};
-    sm_str claim = {0};
-    code = find_claim(self, optind < argc ? argv[optind] : NULL, o.claim_file, &claim_text, &claim);
-    if (code == CLI_OK && o.value_file != NULL) {
-        /* What happened has happened, and is recorded as done however much the tool returned. The
-         * ledger keeps no bytes of what is too large. */
-        bool more = false;
-        code = cli_read_start(o.value_file, VALUE_MAX, &value, &more);
-        if (more)
-            fprintf(stderr,
-                    "semel: %s is too large to keep: it is recorded as done, without its bytes; "
-                    "only its first %u MiB were read\n",
-                    cli_input_name(o.value_file), VALUE_MAX >> 20);
-        o.outcome.value = value.p == NULL ? SM_STR("") : sm_buf_view(&value);
-    } else {
-        o.outcome.value = cli_opt(o.value);
-    }
+    commit_options *o = own;
+    int code = check_outcome(self, o);
     if (code == CLI_OK)
-        code = cli_ledger_open(&o.ledger, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK) {
-        semel_err e = semel_commit(l.s, claim, &o.outcome, l.a);
-        char result[40];
-        snprintf(result, sizeof result, "%.*s", SM_FMT(l.a->result));
-        code = cli_answer(&o.ledger, &l, e, l.a->result.p == NULL ? "committed" : result);
-    }
-    cli_ledger_close(&l);
-    sm_buf_fini(&value);
-    sm_buf_fini(&claim_text);
+        code = find_claim(self, l, argument, &o->claim);
+    o->outcome.value = cli_opt(o->value);
+    if (code != CLI_OK || o->value_file == NULL)
+        return code;
+    /* What happened has happened, and is recorded as done however much the tool returned. The
+     * ledger keeps no bytes of what is too large. */
+    bool more = false;
+    code = cli_read_start(o->value_file, VALUE_MAX, &l->read[1], &more);
+    if (more)
+        fprintf(stderr,
+                "semel: %s is too large to keep: it is recorded as done, without its bytes; "
+                "only its first %u MiB were read\n",
+                cli_input_name(o->value_file), VALUE_MAX >> 20);
+    o->outcome.value = l->read[1].p == NULL ? SM_STR("") : sm_buf_view(&l->read[1]);
     return code;
+}
+
+static int commit(cli_ledger *l, void *own)
+{
+    const commit_options *o = own;
+    semel_err e = semel_commit(l->s, o->claim.text, &o->outcome, l->a);
+    char result[40];
+    snprintf(result, sizeof result, "%.*s", SM_FMT(l->a->result));
+    return cli_answer(l, e, l->a->result.p == NULL ? "committed" : result);
 }
 
 /* ---- renew -----------------------------------------------------------------------------------*/
 
-static int run_renew(const cli_command *self, int argc, char **argv)
+typedef struct renew_options {
+    claim claim;
+    int64_t lease_ms;
+} renew_options;
+
+static int take_lease(const cli_command *self, int c, void *own)
 {
-    static const struct option table[] = {
-        {"lease", required_argument, NULL, 'l'},
-        {"claim-file", required_argument, NULL, 'f'},
-        CLI_LEDGER_OPTIONS,
-        {0},
-    };
-    cli_ledger_options o = {0};
-    const char *path = NULL;
-    int64_t lease_ms = 0;
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (cli_ledger_option(&o, c))
-            continue;
-        switch (c) {
-        case 'l':
-            if (!cli_duration(optarg, &lease_ms) || lease_ms == 0)
-                return cli_usage(self, "--lease: \"%s\" is no duration; write 30s or 5m", optarg);
-            break;
-        case 'f': path = optarg; break;
-        default: return c == 'h' ? CLI_OK : CLI_USAGE;
-        }
-    }
-    if (argc - optind > 1)
-        return cli_usage(self, "one CLAIM");
-    sm_buf text = {0};
-    cli_ledger l = {0};
-    sm_str claim = {0};
-    int code = find_claim(self, optind < argc ? argv[optind] : NULL, path, &text, &claim);
-    if (code == CLI_OK)
-        code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK)
-        code = cli_answer(&o, &l, semel_renew(l.s, claim, lease_ms, l.a), "renewed");
-    cli_ledger_close(&l);
-    sm_buf_fini(&text);
-    return code;
+    (void)c;
+    renew_options *o = own;
+    if (!cli_duration(optarg, &o->lease_ms) || o->lease_ms == 0)
+        return cli_usage(self, "--lease: \"%s\" is no duration; write 30s or 5m", optarg);
+    return CLI_OK;
 }
+
+static int check_renew(const cli_command *self, cli_ledger *l, const char *argument, void *own)
+{
+    renew_options *o = own;
+    return find_claim(self, l, argument, &o->claim);
+}
+
+static int renew(cli_ledger *l, void *own)
+{
+    const renew_options *o = own;
+    return cli_answer(l, semel_renew(l->s, o->claim.text, o->lease_ms, l->a), "renewed");
+}
+
+/* ---- the commands ----------------------------------------------------------------------------*/
+
+static const struct option begin_table[] = {
+    CLI_CALL_OPTIONS(begin_options, call),
+    CLI_TEXT("after", begin_options, after),
+    {"wait", required_argument, NULL, 'w'},
+    CLI_CONTRACT_OPTION,
+    CLI_LEDGER_OPTIONS,
+    {0},
+};
+
+static const struct option commit_table[] = {
+    {"success", no_argument, NULL, 'S'},
+    {"failure", no_argument, NULL, 'F'},
+    {"partial", no_argument, NULL, 'P'},
+    {"applied", required_argument, NULL, 'a'},
+    CLI_TEXT("value", commit_options, value),
+    CLI_TEXT("value-file", commit_options, value_file),
+    {"corrective-action", required_argument, NULL, 'c'},
+    {"status", required_argument, NULL, 's'},
+    CLI_TEXT("claim-file", commit_options, claim.path),
+    CLI_LEDGER_OPTIONS,
+    {0},
+};
+
+static const struct option renew_table[] = {
+    {"lease", required_argument, NULL, 'l'},
+    CLI_TEXT("claim-file", renew_options, claim.path),
+    CLI_LEDGER_OPTIONS,
+    {0},
+};
 
 #define CLAIM_HELP                                                                                  \
     "\nA claim is a secret: whoever has it can commit, and ps(1) shows arguments to everybody on\n" \
@@ -341,7 +297,17 @@ const cli_command cli_begin = {
         "Exit code: 0 for execute and replay, 75 try again later (somebody else is at it, or an\n"
         "approval is missing), 76 in doubt, 65 conflict or bad arguments, 77 denied, 73 done\n"
         "already, 66 the result is no longer kept, 69 the ledger is not available: do not run it.\n",
-    .run = run_begin,
+    .run = cli_ledger_run,
+    .ledger =
+        &(const cli_ledger_use){
+            .own = &(begin_options){.wait_ms = 0},
+            .table = begin_table,
+            .option = take_wait,
+            .hint = CLI_CALL_HINT,
+            .check = check_begin,
+            .flags = CLI_MAKES | CLI_CONTRACT,
+            .work = begin,
+        },
 };
 
 const cli_command cli_commit = {
@@ -367,7 +333,16 @@ const cli_command cli_commit = {
         "\nThe first line says what became of it: committed; late_settled if the effect was in "
         "doubt\nand this settled it; late_evidence if it was decided already and this is kept "
         "beside it;\nput_back if the ledger had lost the attempt. Committing twice is harmless.\n" CLAIM_HELP,
-    .run = run_commit,
+    .run = cli_ledger_run,
+    .ledger =
+        &(const cli_ledger_use){
+            .own = &(commit_options){.outcome = {.size = sizeof(semel_outcome)}},
+            .table = commit_table,
+            .option = take_commit_option,
+            .argument = "one CLAIM; what the tool returned goes into --value",
+            .check = check_commit,
+            .work = commit,
+        },
 };
 
 const cli_command cli_renew = {
@@ -381,5 +356,14 @@ const cli_command cli_renew = {
             CLI_JSON_HELP
         "\nExit code 77 (BAD_CLAIM): somebody else may decide by now. Stop, and commit what was\n"
         "done: it is kept as evidence.\n" CLAIM_HELP,
-    .run = run_renew,
+    .run = cli_ledger_run,
+    .ledger =
+        &(const cli_ledger_use){
+            .own = &(renew_options){.lease_ms = 0},
+            .table = renew_table,
+            .option = take_lease,
+            .argument = "one CLAIM",
+            .check = check_renew,
+            .work = renew,
+        },
 };

@@ -7,7 +7,7 @@
 static int run(const cli_command *self, int argc, char **argv)
 {
     static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
-    int c = cli_option(self, argc, argv, options);
+    int c = cli_option(self, argc, argv, options, NULL);
     if (c != -1)
         return c == 'h' ? CLI_OK : CLI_USAGE;
     if (argc - optind > 1)

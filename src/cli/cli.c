@@ -11,7 +11,6 @@
 #include "base/digest.h"
 #include "base/limits.h"
 #include "base/suggest.h"
-#include "base/utf8.h"
 #include "base/visible.h"
 #include "json/canon.h"
 
@@ -38,24 +37,6 @@ void cli_print(FILE *to, sm_str text)
     if (b.len > 0)
         fwrite(b.p, 1, b.len, to);
     sm_buf_fini(&b);
-}
-
-void cli_put_json(sm_buf *out, sm_str text)
-{
-    sm_buf clean;
-    sm_buf_init(&clean, SM_ARENA_MAX);
-    for (size_t i = 0; i < text.n;) {
-        size_t step = sm_utf8_step((const unsigned char *)text.p + i, text.n - i);
-        if (step == 0)
-            sm_buf_text(&clean, "\xEF\xBF\xBD");
-        else
-            sm_buf_bytes(&clean, text.p + i, step);
-        i += step == 0 ? 1 : step;
-    }
-    sm_json_put_string(out, sm_buf_view(&clean));
-    if (clean.err != SM_OK)
-        out->err = clean.err;
-    sm_buf_fini(&clean);
 }
 
 int cli_write(const sm_buf *out)
@@ -105,9 +86,10 @@ void cli_print_help(const cli_command *command)
            cli_color(stdout, CLI_PLAIN), command->summary, command->help);
 }
 
-int cli_option(const cli_command *self, int argc, char **argv, const struct option *options)
+int cli_option(const cli_command *self, int argc, char **argv, const struct option *options,
+               void *own)
 {
-    return cli_option_short(self, argc, argv, "", options);
+    return cli_option_short(self, argc, argv, "", options, own);
 }
 
 /* A key as semel key prints it may begin with "-", one in 64 does. */
@@ -155,8 +137,8 @@ static void explain_option(const cli_command *self, const char *given, const str
         cli_usage(self, "unknown option %s", given);
 }
 
-int cli_option_short(const cli_command *self, int argc, char **argv, const char *letters,
-                     const struct option *options)
+static int take_option(const cli_command *self, int argc, char **argv, const char *letters,
+                       const struct option *options)
 {
     static int keys; /* at the end of argv; a process reads one command line */
     char accepted[32];
@@ -182,6 +164,20 @@ int cli_option_short(const cli_command *self, int argc, char **argv, const char 
         explain_option(self, given, options);
     }
     return '?';
+}
+
+int cli_option_short(const cli_command *self, int argc, char **argv, const char *letters,
+                     const struct option *options, void *own)
+{
+    int c;
+    while ((c = take_option(self, argc, argv, letters, options)) >= CLI_AT) {
+        void *at = (char *)own + (c - CLI_AT);
+        if (optarg != NULL)
+            *(const char **)at = optarg;
+        else
+            *(bool *)at = true;
+    }
+    return c;
 }
 
 int cli_code(sm_err e)

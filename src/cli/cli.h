@@ -8,6 +8,7 @@
 #define SM_CLI_CLI_H
 
 #include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "base/buf.h"
@@ -31,6 +32,7 @@ typedef struct cli_command {
     const char *summary;
     const char *help; /* examples first */
     int (*run)(const struct cli_command *self, int argc, char **argv);
+    const struct cli_ledger_use *ledger; /* what it does with one: cli/ledger.h */
 } cli_command;
 
 extern const cli_command cli_canon, cli_key, cli_diff;
@@ -59,14 +61,27 @@ int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2,
 int cli_usage(const cli_command *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Entries of a table of options whose values go into the structure that a command keeps: a text
+ * into a const char *, the presence of an option into a bool. */
+#define CLI_TEXT(name, type, member)                                                               \
+    {                                                                                              \
+        name, required_argument, NULL, CLI_AT + (int)offsetof(type, member)                        \
+    }
+#define CLI_FLAG(name, type, member)                                                               \
+    {                                                                                              \
+        name, no_argument, NULL, CLI_AT + (int)offsetof(type, member)                              \
+    }
+#define CLI_AT 4096 /* other entries have smaller numbers */
+
 /* getopt_long for a command, with long options only: what is wrong has been explained when it
  * returns '?'. On --help it prints the help and returns 'h'; the command should then return CLI_OK.
- */
-int cli_option(const cli_command *self, int argc, char **argv, const struct option *options);
+ * Values that go into the structure `own` are put there, and the option after them is returned. */
+int cli_option(const cli_command *self, int argc, char **argv, const struct option *options,
+               void *own);
 
 /* The same, with some short options beside, in the notation of getopt. */
 int cli_option_short(const cli_command *self, int argc, char **argv, const char *letters,
-                     const struct option *options);
+                     const struct option *options, void *own);
 
 /* An option's value, absent if it was not given. */
 static inline sm_str cli_opt(const char *text)
@@ -115,9 +130,6 @@ void cli_print_report(const char *path, const sm_report *report, bool warnings);
 /* Text with control characters, those that reorder text, and what is not UTF-8 made visible. */
 void cli_put(sm_buf *out, sm_str text);
 void cli_print(FILE *to, sm_str text);
-
-/* A JSON string of any bytes; those that are not UTF-8 become U+FFFD. */
-void cli_put_json(sm_buf *out, sm_str text);
 
 /* Writes a finished output; explains if it could not be made, and returns the exit code. */
 int cli_write(const sm_buf *out);

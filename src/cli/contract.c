@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "cli/cli.h"
 #include "core/glob.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 static const char *plural(uint32_t n)
 {
@@ -16,18 +16,18 @@ static const char *plural(uint32_t n)
 
 /* ---- check -----------------------------------------------------------------------------------*/
 
-static void put_findings(sm_buf *b, const sm_report *r, sm_severity severity)
+static void put_findings(sm_buf *b, const char *name, const sm_report *r, sm_severity severity)
 {
-    bool first = true;
-    sm_buf_byte(b, '[');
+    sm_put_open(b, name, '[');
     for (uint32_t i = 0; i < r->count; i++) {
         if (r->items[i].severity != severity)
             continue;
-        sm_buf_printf(b, "%s{\"line\":%u,\"column\":%u,\"message\":", first ? "" : ",",
-                      r->items[i].line, r->items[i].column);
-        cli_put_json(b, r->items[i].text);
+        sm_put_item(b);
+        sm_buf_byte(b, '{');
+        sm_put_number(b, "line", r->items[i].line);
+        sm_put_number(b, "column", r->items[i].column);
+        sm_put_text(b, "message", r->items[i].text);
         sm_buf_byte(b, '}');
-        first = false;
     }
     sm_buf_byte(b, ']');
 }
@@ -36,17 +36,15 @@ static int print_check_json(const char *path, const sm_report *r, const sm_contr
 {
     sm_buf b;
     sm_buf_init(&b, SM_ARENA_MAX);
-    sm_buf_text(&b, "{\"file\":");
-    cli_put_json(&b, sm_str_from(path));
-    sm_buf_printf(&b, ",\"valid\":%s", r->errors == 0 ? "true" : "false");
+    sm_buf_byte(&b, '{');
+    sm_put_text(&b, "file", sm_str_from(path));
+    sm_put_bool(&b, "valid", r->errors == 0);
     if (set != NULL)
-        sm_buf_printf(&b, ",\"tools\":%u", set->tool_count);
-    sm_buf_text(&b, ",\"errors\":");
-    put_findings(&b, r, SM_ERROR);
-    sm_buf_text(&b, ",\"warnings\":");
-    put_findings(&b, r, SM_WARNING);
+        sm_put_number(&b, "tools", set->tool_count);
+    put_findings(&b, "errors", r, SM_ERROR);
+    put_findings(&b, "warnings", r, SM_WARNING);
     if (r->dropped > 0)
-        sm_buf_printf(&b, ",\"dropped\":%u", r->dropped);
+        sm_put_number(&b, "dropped", r->dropped);
     sm_buf_text(&b, "}\n");
     int code = cli_write(&b);
     sm_buf_fini(&b);
@@ -88,7 +86,7 @@ static int run_check(const cli_command *self, int argc, char **argv)
                                           {0}};
     bool strict = false, json = false;
     int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
+    while ((c = cli_option(self, argc, argv, table, NULL)) != -1) {
         switch (c) {
         case 's': strict = true; break;
         case 'j': json = true; break;
@@ -107,7 +105,7 @@ static bool read_json_option(const cli_command *self, int argc, char **argv, boo
     static const struct option table[] = {
         {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
     int c;
-    while ((c = cli_option(self, argc, argv, table)) == 'j')
+    while ((c = cli_option(self, argc, argv, table, NULL)) == 'j')
         *json = true;
     *code = c == 'h' ? CLI_OK : CLI_USAGE;
     return c == -1;
@@ -217,24 +215,25 @@ static void print_rows(const listing *list, const listing *base)
     }
 }
 
-static void put_rows(sm_buf *b, const listing *list)
-{
-    sm_buf_byte(b, '{');
-    for (size_t i = 0; i < list->count; i++) {
-        if (i > 0)
-            sm_buf_byte(b, ',');
-        sm_json_put_string(b, sm_str_from(list->rows[i].name));
-        sm_buf_printf(b, ":{\"value\":%s,\"from\":", list->rows[i].value);
-        cli_put_json(b, sm_str_from(list->rows[i].origin));
-        sm_buf_byte(b, '}');
-    }
-    sm_buf_byte(b, '}');
-}
-
 static void list_contract(listing *list, const sm_contracts *set, const sm_contract *c)
 {
     *list = (listing){.set = set, .c = c};
     sm_contract_show(c, add_row, list);
+}
+
+static void put_contract(sm_buf *b, const sm_contracts *set, const sm_contract *c)
+{
+    listing list;
+    list_contract(&list, set, c);
+    sm_put_open(b, "contract", '{');
+    for (size_t i = 0; i < list.count; i++) {
+        sm_put_open(b, list.rows[i].name, '{');
+        sm_put_raw(b, "value", sm_str_from(list.rows[i].value));
+        sm_put_text(b, "from", sm_str_from(list.rows[i].origin));
+        sm_buf_byte(b, '}');
+    }
+    sm_buf_byte(b, '}');
+    listing_free(&list);
 }
 
 static void print_variants(const sm_contracts *set, const sm_contract *c, const listing *base)
@@ -281,25 +280,18 @@ static int print_show_json(const sm_contracts *set, const char *tool, const sm_t
 {
     sm_buf b;
     sm_buf_init(&b, 4 * SM_ARENA_MAX);
-    sm_buf_text(&b, "{\"tool\":");
-    sm_json_put_string(&b, sm_str_from(tool));
-    if (entry != NULL) {
-        sm_buf_text(&b, ",\"listed_as\":");
-        sm_json_put_string(&b, entry->name);
-    }
-    sm_buf_text(&b, ",\"contract\":");
-    listing list;
-    list_contract(&list, set, c);
-    put_rows(&b, &list);
-    listing_free(&list);
-    sm_buf_text(&b, ",\"variants\":[");
+    sm_buf_byte(&b, '{');
+    sm_put_text(&b, "tool", sm_str_from(tool));
+    if (entry != NULL)
+        sm_put_text(&b, "listed_as", entry->name);
+    put_contract(&b, set, c);
+    sm_put_open(&b, "variants", '[');
     for (uint32_t i = 0; i < c->variant_count; i++) {
-        sm_buf_text(&b, i > 0 ? ",{\"when\":" : "{\"when\":");
+        sm_put_item(&b);
+        sm_buf_byte(&b, '{');
+        sm_put_name(&b, "when");
         sm_json_canon(c->variants[i].given, &b, (sm_str){0}, NULL);
-        sm_buf_text(&b, ",\"contract\":");
-        list_contract(&list, set, &c->variants[i].contract);
-        put_rows(&b, &list);
-        listing_free(&list);
+        put_contract(&b, set, &c->variants[i].contract);
         sm_buf_byte(&b, '}');
     }
     sm_buf_text(&b, "]}\n");
@@ -363,12 +355,11 @@ static void compare_pair(comparison *k, sm_str name, const sm_contract *old, con
     identity_text(new, &after);
     bool same = old == NULL || new == NULL || sm_str_eq(sm_buf_view(&before), sm_buf_view(&after));
     if (!same && k->json) {
-        sm_buf_text(&k->out, k->changed > 0 ? ",{\"tool\":" : "{\"tool\":");
-        sm_json_put_string(&k->out, name);
-        sm_buf_text(&k->out, ",\"old\":");
-        sm_json_put_string(&k->out, sm_buf_view(&before));
-        sm_buf_text(&k->out, ",\"new\":");
-        sm_json_put_string(&k->out, sm_buf_view(&after));
+        sm_put_item(&k->out);
+        sm_buf_byte(&k->out, '{');
+        sm_put_text(&k->out, "tool", name);
+        sm_put_text(&k->out, "old", sm_buf_view(&before));
+        sm_put_text(&k->out, "new", sm_buf_view(&after));
         sm_buf_byte(&k->out, '}');
     } else if (!same) {
         cli_put(&k->out, name);

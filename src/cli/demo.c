@@ -96,7 +96,7 @@ static int show(void)
 static int run(const cli_command *self, int argc, char **argv)
 {
     static const struct option table[] = {{"help", no_argument, NULL, 'h'}, {0}};
-    int c = cli_option(self, argc, argv, table);
+    int c = cli_option(self, argc, argv, table, NULL);
     if (c != -1)
         return c == 'h' ? CLI_OK : CLI_USAGE;
     if (optind < argc)

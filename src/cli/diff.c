@@ -5,8 +5,8 @@
 #include "base/limits.h"
 #include "cli/cli.h"
 #include "core/identity.h"
-#include "json/canon.h"
 #include "json/diff.h"
+#include "json/write.h"
 
 typedef struct side {
     const char *path;
@@ -55,14 +55,16 @@ static bool on_difference(void *context, sm_str pointer, const sm_json *a, const
 {
     work *w = context;
     if (w->json) {
-        sm_buf_text(&w->out, w->count > 0 ? ",{\"pointer\":" : "{\"pointer\":");
+        sm_put_item(&w->out);
+        sm_buf_byte(&w->out, '{');
+        sm_put_name(&w->out, "pointer");
         sm_json_put_string(&w->out, pointer);
         if (a != NULL) {
-            sm_buf_text(&w->out, ",\"a\":");
+            sm_put_name(&w->out, "a");
             sm_json_canon(a, &w->out, (sm_str){0}, NULL);
         }
         if (b != NULL) {
-            sm_buf_text(&w->out, ",\"b\":");
+            sm_put_name(&w->out, "b");
             sm_json_canon(b, &w->out, (sm_str){0}, NULL);
         }
         sm_buf_byte(&w->out, '}');
@@ -93,13 +95,12 @@ static int identify(work *w, const sm_call *call)
     return CLI_OK;
 }
 
-static void put_side_json(sm_buf *b, char name, const sm_identity *id)
+static void put_side_json(sm_buf *b, bool second, const sm_identity *id)
 {
-    char key[SM_HASH_TEXT + 1];
-    sm_hash_text(&id->key.hash, key);
-    sm_buf_printf(b, ",\"strategy_%c\":\"%s\"", name, sm_strategy_name((int)id->strategy));
+    sm_put_text(b, second ? "strategy_b" : "strategy_a",
+                sm_str_from(sm_strategy_name((int)id->strategy)));
     if (id->strategy != SM_KEY_NONE)
-        sm_buf_printf(b, ",\"key_%c\":\"%s\"", name, key);
+        sm_put_hash(b, second ? "key_b" : "key_a", &id->key.hash);
 }
 
 static void put_side(sm_buf *b, char name, const sm_identity *id)
@@ -119,13 +120,12 @@ static bool put_verdict(work *w, sm_str tool)
     bool conflict = same && sm_identity_drift(x, y) == SM_CONFLICTS;
     sm_buf *b = &w->out;
     if (w->json) {
-        sm_buf_text(b, ",\"tool\":");
-        sm_json_put_string(b, tool);
-        sm_buf_printf(b, ",\"same_key\":%s", same ? "true" : "false");
-        put_side_json(b, 'a', x);
-        put_side_json(b, 'b', y);
+        sm_put_text(b, "tool", tool);
+        sm_put_bool(b, "same_key", same);
+        put_side_json(b, false, x);
+        put_side_json(b, true, y);
         if (same)
-            sm_buf_printf(b, ",\"answer\":\"%s\"", conflict ? "conflict" : "replay");
+            sm_put_text(b, "answer", conflict ? SM_STR("conflict") : SM_STR("replay"));
         return same;
     }
     if (same) {
@@ -159,11 +159,13 @@ static int compare(work *w, const sm_call *call)
     sm_err e = sm_json_diff(w->a.root, w->b.root, on_difference, w);
     if (e != SM_OK)
         return cli_fail(cli_code(e), "%s", semel_err_text(e));
-    if (w->json)
-        sm_buf_printf(&w->out, "],\"equal\":%s", w->count == 0 ? "true" : "false");
-    else
+    if (w->json) {
+        sm_buf_byte(&w->out, ']');
+        sm_put_bool(&w->out, "equal", w->count == 0);
+    } else {
         sm_buf_printf(&w->out, "%u difference%s%s\n", w->count, w->count == 1 ? "" : "s",
                       w->count == 0 ? ": the documents mean the same" : "");
+    }
     bool same = w->count == 0;
     if (call->tool.p != NULL) {
         int code = identify(w, call);
@@ -189,7 +191,7 @@ static int run(const cli_command *self, int argc, char **argv)
     sm_call call = {.scope = SM_STR("default")};
     const char *contract = NULL;
     int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
+    while ((c = cli_option(self, argc, argv, table, NULL)) != -1) {
         switch (c) {
         case 't': call.tool = sm_str_from(optarg); break;
         case 's': call.scope = sm_str_from(optarg); break;

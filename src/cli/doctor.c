@@ -6,6 +6,7 @@
 #include "cli/ledger.h"
 #include "cli/progress.h"
 #include "cli/verify.h"
+#include "json/write.h"
 
 #define NEWEST    10000u /* effects that are looked at */
 #define OF_A_KIND 20u    /* symptoms that the ledger tells of */
@@ -19,22 +20,14 @@ typedef struct finder {
 
 static void put_json(sm_buf *b, const semel_symptom *y)
 {
-    const struct {
-        const char *name;
-        sm_str text;
-    } members[] = {{"effect", y->effect},
-                   {"other", y->other},
-                   {"tool", y->tool},
-                   {"pointer", y->pointer},
-                   {"text", y->text}};
-    sm_buf_text(b, "{\"kind\":");
-    cli_put_json(b, sm_str_from(y->kind));
-    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
-        if (members[i].text.p == NULL)
-            continue;
-        sm_buf_printf(b, ",\"%s\":", members[i].name);
-        cli_put_json(b, members[i].text);
-    }
+    sm_put_item(b);
+    sm_buf_byte(b, '{');
+    sm_put_text(b, "kind", sm_str_from(y->kind));
+    sm_put_text(b, "effect", y->effect);
+    sm_put_text(b, "other", y->other);
+    sm_put_text(b, "tool", y->tool);
+    sm_put_text(b, "pointer", y->pointer);
+    sm_put_text(b, "text", y->text);
     sm_buf_byte(b, '}');
 }
 
@@ -61,13 +54,7 @@ static void put_text(sm_buf *b, const semel_symptom *y)
 static bool take_symptom(void *context, const semel_symptom *symptom)
 {
     finder *f = context;
-    if (f->json) {
-        if (f->found > 0)
-            sm_buf_byte(&f->list, ',');
-        put_json(&f->list, symptom);
-    } else {
-        put_text(&f->list, symptom);
-    }
+    (f->json ? put_json : put_text)(&f->list, symptom);
     f->found++;
     return f->list.err == SM_OK;
 }
@@ -82,13 +69,14 @@ static bool show_progress(void *context, uint64_t done, uint64_t total)
 static void put_findings(sm_buf *b, const semel_health *h, const cli_verified *v, const finder *f)
 {
     if (f->json) {
-        sm_buf_printf(b, "{\"healthy\":%s,\"ledger\":",
-                      f->found == 0 && v->counts.flaws == 0 ? "true" : "false");
-        cli_put_json(b, sm_str_from(h->where));
-        sm_buf_printf(b, ",\"effects\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"audit\":", h->records,
-                      h->bytes);
+        sm_buf_byte(b, '{');
+        sm_put_bool(b, "healthy", f->found == 0 && v->counts.flaws == 0);
+        sm_put_text(b, "ledger", sm_str_from(h->where));
+        sm_put_number(b, "effects", h->records);
+        sm_put_number(b, "bytes", h->bytes);
+        sm_put_name(b, "audit");
         cli_put_verified(b, v, true);
-        sm_buf_text(b, ",\"symptoms\":[");
+        sm_put_open(b, "symptoms", '[');
         sm_buf_str(b, sm_buf_view(&f->list));
         sm_buf_text(b, "]}\n");
         return;
@@ -118,55 +106,37 @@ static void warn_of_place(const semel_health *h)
         cli_fail(CLI_OK, "warning: %s", fault.text);
 }
 
-static int examine(cli_ledger *l, const cli_ledger_options *o)
+static int examine(cli_ledger *l, void *own)
 {
+    (void)own;
     semel_stats stats = {.size = sizeof stats};
     semel_fault fault = {0};
     semel_err e = semel_stats_get(l->s, true, &stats, &fault);
     if (e != SEMEL_OK) {
-        int code = cli_ledger_unavailable(o, e, &fault);
+        int code = cli_ledger_unavailable(l, e, &fault);
         return e == SEMEL_E_CORRUPT ? CLI_DATA : code; /* that is what was to be found out */
     }
     warn_of_place(&stats.store);
     cli_verified v;
-    int code = cli_verify(l, o->json, &v);
+    int code = cli_verify(l, &v);
     if (code != CLI_OK)
         return code;
-    finder f = {.progress = cli_progress_start("Looking for symptoms"), .json = o->json};
-    sm_buf out;
+    finder f = {.progress = cli_progress_start("Looking for symptoms"), .json = l->o.json};
     sm_buf_init(&f.list, CLI_OUTPUT_MAX);
-    sm_buf_init(&out, CLI_OUTPUT_MAX);
     e = semel_doctor(l->s, NEWEST, take_symptom, show_progress, &f, &fault);
     cli_progress_end(&f.progress);
     if (e == SEMEL_OK && f.list.err != SM_OK)
         e = f.list.err;
-    if (e != SEMEL_OK) {
+    if (e != SEMEL_OK)
         code = cli_ledger_fault(e, &fault);
-    } else {
-        put_findings(&out, &stats.store, &v, &f);
-        code = cli_write(&out);
-    }
+    else
+        put_findings(&l->out, &stats.store, &v, &f);
     if (code == CLI_OK && v.counts.flaws > 0)
         code = CLI_DATA;
     else if (code == CLI_OK && f.found > 0)
         code = CLI_DIFFERENT;
-    sm_buf_fini(&out);
     sm_buf_fini(&f.list);
     cli_verified_fini(&v);
-    return code;
-}
-
-static int run(const cli_command *self, int argc, char **argv)
-{
-    cli_ledger_options o = {0};
-    int code = cli_ledger_plain(self, argc, argv, &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    cli_ledger l;
-    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK)
-        code = examine(&l, &o);
-    cli_ledger_close(&l);
     return code;
 }
 
@@ -186,5 +156,6 @@ const cli_command cli_doctor = {
         "clients up.\n\n"
         "Exit code: 0 healthy, 1 symptoms were found, 65 the ledger is damaged or its trail was\n"
         "altered, 69 it cannot be opened.\n",
-    .run = run,
+    .run = cli_ledger_run,
+    .ledger = &(const cli_ledger_use){.work = examine},
 };

@@ -9,10 +9,10 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "base/stamp.h"
 #include "cli/ledger.h"
 #include "cli/progress.h"
 #include "cli/when.h"
+#include "json/write.h"
 
 static const char *s(uint64_t n)
 {
@@ -34,34 +34,18 @@ static bool write_line(void *context, semel_str line)
     return !ferror(stdout);
 }
 
-static int run_export(const cli_command *self, int argc, char **argv)
+typedef struct export_options {
+    const char *scope;
+} export_options;
+
+static int export_all(cli_ledger *l, void *own)
 {
-    static const struct option table[] = {
-        {"scope", required_argument, NULL, 's'}, CLI_LEDGER_OPTIONS, {0}};
-    cli_ledger_options o = {0};
-    const char *scope = NULL;
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (cli_ledger_option(&o, c))
-            continue;
-        if (c != 's')
-            return c == 'h' ? CLI_OK : CLI_USAGE;
-        scope = optarg;
-    }
-    if (optind < argc)
-        return cli_usage(self, "unexpected argument \"%s\"; the lines go to stdout", argv[optind]);
-    cli_ledger l;
-    int code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK) {
-        exporter x = {.progress = cli_progress_start("Exporting")};
-        semel_fault fault = {0};
-        semel_err e = semel_export(l.s, cli_opt(scope), write_line, &x, &fault);
-        cli_progress_end(&x.progress);
-        if (e != SEMEL_OK && !ferror(stdout))
-            code = cli_ledger_fault(e, &fault);
-    }
-    cli_ledger_close(&l);
-    return code;
+    const export_options *o = own;
+    exporter x = {.progress = cli_progress_start("Exporting")};
+    semel_fault fault = {0};
+    semel_err e = semel_export(l->s, cli_opt(o->scope), write_line, &x, &fault);
+    cli_progress_end(&x.progress);
+    return e != SEMEL_OK && !ferror(stdout) ? cli_ledger_fault(e, &fault) : CLI_OK;
 }
 
 /* ---- import ----------------------------------------------------------------------------------*/
@@ -115,39 +99,37 @@ static int import_lines(cli_ledger *l, FILE *from, const char *name, uint64_t *a
     return code;
 }
 
-static int run_import(const cli_command *self, int argc, char **argv)
+/* What it reads from. */
+typedef struct source {
+    const char *path;
+    FILE *file;
+} source;
+
+static int open_source(const cli_command *self, cli_ledger *l, const char *path, void *own)
 {
-    static const struct option table[] = {CLI_LEDGER_OPTIONS, {0}};
-    cli_ledger_options o = {0};
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (!cli_ledger_option(&o, c))
-            return c == 'h' ? CLI_OK : CLI_USAGE;
-    }
-    if (argc - optind != 1)
-        return cli_usage(self, "one FILE is needed, or - for stdin");
-    const char *path = argv[optind];
-    FILE *from = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
-    if (from == NULL)
-        return cli_fail(CLI_IO, "%s: %s", path, strerror(errno));
-    cli_ledger l;
+    (void)self, (void)l;
+    source *from = own;
+    *from = (source){path, strcmp(path, "-") == 0 ? stdin : fopen(path, "re")};
+    return from->file != NULL ? CLI_OK : cli_fail(CLI_IO, "%s: %s", path, strerror(errno));
+}
+
+static int import(cli_ledger *l, void *own)
+{
+    const source *from = own;
     semel_imported count = {.size = sizeof count};
     uint64_t at = 0;
-    int code = cli_ledger_open(&o, 0, &l);
-    bool open = code == CLI_OK;
-    if (open)
-        code = import_lines(&l, from, cli_input_name(path), &at, &count);
-    cli_ledger_close(&l);
-    if (from != stdin)
-        fclose(from);
-    if (open && o.json)
-        printf("{\"lines\":%" PRIu64 ",\"added\":%" PRIu64 ",\"kept\":%" PRIu64 "}\n", count.lines,
-               count.added, count.kept);
-    else if (open)
-        printf("%" PRIu64 " effect%s added; %" PRIu64 " here already %s kept.\n", count.added,
-               s(count.added), count.kept, count.kept == 1 ? "was" : "were");
-    if (open && code != CLI_OK)
+    int code = import_lines(l, from->file, cli_input_name(from->path), &at, &count);
+    if (l->o.json)
+        sm_buf_printf(&l->out,
+                      "{\"lines\":%" PRIu64 ",\"added\":%" PRIu64 ",\"kept\":%" PRIu64 "}\n",
+                      count.lines, count.added, count.kept);
+    else
+        sm_buf_printf(&l->out, "%" PRIu64 " effect%s added; %" PRIu64 " here already %s kept.\n",
+                      count.added, s(count.added), count.kept, count.kept == 1 ? "was" : "were");
+    if (code != CLI_OK)
         fprintf(stderr, "What came before it is imported. Importing again is harmless.\n");
+    if (from->file != stdin)
+        fclose(from->file);
     return code;
 }
 
@@ -159,61 +141,45 @@ static bool show_progress(void *context, uint64_t done, uint64_t total)
     return true;
 }
 
-static int run_purge(const cli_command *self, int argc, char **argv)
+static int purge(cli_ledger *l, void *own)
 {
-    cli_ledger_options o = {0};
-    int code = cli_ledger_plain(self, argc, argv, &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    cli_ledger l;
-    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK) {
-        cli_progress progress = cli_progress_start("Purging");
-        semel_fault fault = {0};
-        uint64_t done = 0;
-        semel_err e = semel_purge(l.s, show_progress, &progress, &done, &fault);
-        cli_progress_end(&progress);
-        if (e != SEMEL_OK)
-            code = cli_ledger_fault(e, &fault);
-        else if (o.json)
-            printf("{\"removed\":%" PRIu64 "}\n", done);
-        else
-            printf("%" PRIu64 " record%s, payload%s and event%s removed.\n", done, s(done), s(done),
-                   s(done));
-    }
-    cli_ledger_close(&l);
-    return code;
+    (void)own;
+    cli_progress progress = cli_progress_start("Purging");
+    semel_fault fault = {0};
+    uint64_t done = 0;
+    semel_err e = semel_purge(l->s, show_progress, &progress, &done, &fault);
+    cli_progress_end(&progress);
+    if (e != SEMEL_OK)
+        return cli_ledger_fault(e, &fault);
+    if (l->o.json)
+        sm_buf_printf(&l->out, "{\"removed\":%" PRIu64 "}\n", done);
+    else
+        sm_buf_printf(&l->out, "%" PRIu64 " record%s, payload%s and event%s removed.\n", done,
+                      s(done), s(done), s(done));
+    return CLI_OK;
 }
 
 /* ---- stats -----------------------------------------------------------------------------------*/
 
 static void put_stats_json(sm_buf *b, const semel_health *h)
 {
-    char text[SM_STAMP_TEXT];
-    sm_buf_text(b, "{\"ledger\":");
-    cli_put_json(b, sm_str_from(h->where));
-    sm_buf_printf(b, ",\"effects\":%" PRIu64 ",\"states\":{", h->records);
-    bool first = true;
+    sm_buf_byte(b, '{');
+    sm_put_text(b, "ledger", sm_str_from(h->where));
+    sm_put_number(b, "effects", h->records);
+    sm_put_open(b, "states", '{');
     for (int st = SEMEL_S_NONE + 1; st < SEMEL_S_COUNT; st++) {
-        if (semel_state_settled((semel_state)st))
-            continue;
-        sm_buf_printf(b, "%s\"%s\":%" PRIu64, first ? "" : ",", semel_state_name((semel_state)st),
-                      h->in_state[st]);
-        first = false;
+        if (!semel_state_settled((semel_state)st))
+            sm_put_number(b, semel_state_name((semel_state)st), h->in_state[st]);
     }
-    sm_buf_printf(b,
-                  "},\"bytes\":%" PRIu64 ",\"last_seq\":%" PRIu64 ",\"seals\":%" PRIu64
-                  ",\"seal_seq\":%" PRIu64,
-                  h->bytes, h->last_seq, h->seal_index, h->seal_seq);
-    if (h->seal_at != 0) {
-        sm_stamp_text(h->seal_at, text);
-        sm_buf_printf(b, ",\"seal_at\":\"%s\"", text);
-    }
-    if (h->oldest_event_at != 0) {
-        sm_stamp_text(h->oldest_event_at, text);
-        sm_buf_printf(b, ",\"oldest_event_at\":\"%s\"", text);
-    }
-    sm_buf_printf(b, ",\"schema\":%" PRIu64 "}\n", h->schema);
+    sm_buf_byte(b, '}');
+    sm_put_number(b, "bytes", h->bytes);
+    sm_put_number(b, "last_seq", h->last_seq);
+    sm_put_number(b, "seals", h->seal_index);
+    sm_put_number(b, "seal_seq", h->seal_seq);
+    sm_put_stamp(b, "seal_at", h->seal_at);
+    sm_put_stamp(b, "oldest_event_at", h->oldest_event_at);
+    sm_put_number(b, "schema", h->schema);
+    sm_buf_text(b, "}\n");
 }
 
 static void put_stats(sm_buf *b, const semel_health *h)
@@ -244,34 +210,20 @@ static void put_stats(sm_buf *b, const semel_health *h)
     cli_rowf(b, "schema", "%" PRIu64, h->schema);
 }
 
-static int run_stats(const cli_command *self, int argc, char **argv)
+static int print_stats(cli_ledger *l, void *own)
 {
-    cli_ledger_options o = {0};
-    int code = cli_ledger_plain(self, argc, argv, &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    cli_ledger l;
-    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
+    (void)own;
     semel_stats stats = {.size = sizeof stats};
-    if (code == CLI_OK) {
-        semel_fault fault = {0};
-        semel_err e = semel_stats_get(l.s, false, &stats, &fault);
-        if (e != SEMEL_OK)
-            code = cli_ledger_fault(e, &fault);
-    }
-    if (code == CLI_OK) {
-        sm_buf b;
-        sm_buf_init(&b, SM_ARENA_MAX);
-        if (o.json)
-            put_stats_json(&b, &stats.store);
-        else
-            put_stats(&b, &stats.store);
-        code = cli_write(&b);
-        sm_buf_fini(&b);
-    }
-    cli_ledger_close(&l);
-    return code;
+    semel_fault fault = {0};
+    semel_err e = semel_stats_get(l->s, false, &stats, &fault);
+    if (e != SEMEL_OK)
+        return cli_ledger_fault(e, &fault);
+    (l->o.json ? put_stats_json : put_stats)(&l->out, &stats.store);
+    return CLI_OK;
 }
+
+static const struct option export_table[] = {
+    CLI_TEXT("scope", export_options, scope), CLI_LEDGER_OPTIONS, {0}};
 
 const cli_command cli_export = {
     .name = "export",
@@ -281,7 +233,14 @@ const cli_command cli_export = {
             "Usage: semel export [--scope S]\n\n"
             "  --scope S                only effects of this scope\n" CLI_LEDGER_HELP
             "\nThe lines hold arguments and outcomes: keep them as safe as the ledger.\n",
-    .run = run_export,
+    .run = cli_ledger_run,
+    .ledger =
+        &(const cli_ledger_use){
+            .own = &(export_options){0},
+            .table = export_table,
+            .hint = "the lines go to stdout",
+            .work = export_all,
+        },
 };
 
 const cli_command cli_import = {
@@ -293,7 +252,16 @@ const cli_command cli_import = {
         "FILE may be - for stdin. An effect that is settled here already wins. One that was\n"
         "running when it was exported comes back in doubt: nobody knows how it ended.\n\n" CLI_LEDGER_HELP
             CLI_JSON_HELP,
-    .run = run_import,
+    .run = cli_ledger_run,
+    .ledger =
+        &(const cli_ledger_use){
+            .own = &(source){0},
+            .argument = "one FILE is needed, or - for stdin",
+            .required = true,
+            .check = open_source,
+            .flags = CLI_MAKES,
+            .work = import,
+        },
 };
 
 const cli_command cli_purge = {
@@ -305,7 +273,8 @@ const cli_command cli_purge = {
         "\nOutcomes whose result_window is over, effects whose window is, and events older than\n"
         "90 days. What is not settled stays for ever. Expiry never waits for this: it is\n"
         "housekeeping.\n",
-    .run = run_purge,
+    .run = cli_ledger_run,
+    .ledger = &(const cli_ledger_use){.work = purge},
 };
 
 const cli_command cli_stats = {
@@ -313,5 +282,6 @@ const cli_command cli_stats = {
     .summary = "how large a ledger is, and what is open in it",
     .help = "  semel stats --json | jq .states.in_doubt\n\n"
             "Usage: semel stats\n\n" CLI_LEDGER_HELP CLI_JSON_HELP,
-    .run = run_stats,
+    .run = cli_ledger_run,
+    .ledger = &(const cli_ledger_use){.work = print_stats},
 };

@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "cli/cli.h"
+#include "cli/call.h"
 #include "core/identity.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 typedef struct options {
-    const char *tool, *scope, *step, *key, *contract, *args, *args_file;
+    cli_call call;
+    const char *contract;
     bool explain, json;
 } options;
 
@@ -36,42 +37,16 @@ static const char *part_name(sm_part tag)
 static int read_options(const cli_command *self, int argc, char **argv, options *o)
 {
     static const struct option table[] = {
-        {"tool", required_argument, NULL, 't'},
-        {"scope", required_argument, NULL, 's'},
-        {"step", required_argument, NULL, 'n'},
-        {"key", required_argument, NULL, 'k'},
-        {"contract", required_argument, NULL, 'c'},
-        {"args", required_argument, NULL, 'a'},
-        {"args-file", required_argument, NULL, 'f'},
-        {"explain", no_argument, NULL, 'e'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
+        CLI_CALL_OPTIONS(options, call),       CLI_TEXT("contract", options, contract),
+        CLI_FLAG("explain", options, explain), CLI_FLAG("json", options, json),
+        {"help", no_argument, NULL, 'h'},      {0},
     };
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        switch (c) {
-        case 't': o->tool = optarg; break;
-        case 's': o->scope = optarg; break;
-        case 'n': o->step = optarg; break;
-        case 'k': o->key = optarg; break;
-        case 'c': o->contract = optarg; break;
-        case 'a': o->args = optarg; break;
-        case 'f': o->args_file = optarg; break;
-        case 'e': o->explain = true; break;
-        case 'j': o->json = true; break;
-        case 'h': return 'h';
-        default: return CLI_USAGE;
-        }
-    }
+    int c = cli_option(self, argc, argv, table, o);
+    if (c != -1)
+        return c == 'h' ? 'h' : CLI_USAGE;
     if (optind < argc)
-        return cli_usage(self, "unexpected argument \"%s\"; arguments go into --args",
-                         argv[optind]);
-    if (o->tool == NULL)
-        return cli_usage(self, "--tool is missing");
-    if (o->args != NULL && o->args_file != NULL)
-        return cli_usage(self, "--args and --args-file exclude each other");
-    return CLI_OK;
+        return cli_usage(self, "unexpected argument \"%s\"; " CLI_CALL_HINT, argv[optind]);
+    return cli_call_check(self, &o->call);
 }
 
 static int make_key(const options *o, work *w)
@@ -82,11 +57,12 @@ static int make_key(const options *o, work *w)
     int code = cli_read_contracts(o->contract, &w->contracts);
     if (code != CLI_OK)
         return code;
-    w->call = (sm_call){.scope = o->scope == NULL ? SM_STR("default") : sm_str_from(o->scope),
-                        .step = cli_opt(o->step),
-                        .tool = cli_opt(o->tool),
-                        .key = cli_opt(o->key)};
-    code = cli_read_json(o->args_file, o->args, &w->arena, &w->args_text, &w->given, &w->call.args);
+    w->call = (sm_call){.scope = cli_call_scope(o->call.scope),
+                        .step = cli_opt(o->call.step),
+                        .tool = cli_opt(o->call.tool),
+                        .key = cli_opt(o->call.key)};
+    code = cli_read_json(o->call.args_file, o->call.args, &w->arena, &w->args_text, &w->given,
+                         &w->call.args);
     if (code != CLI_OK)
         return code;
     w->call.args_text = sm_buf_view(&w->args_text);
@@ -109,23 +85,20 @@ static int make_key(const options *o, work *w)
         e = sm_json_canon(w->identity.filled, &w->filled, w->call.args_text, &fault);
     if (e == SM_OK)
         return CLI_OK;
-    return cli_fault(o->args != NULL ? "--args" : cli_input_name(o->args_file), &fault);
+    return cli_fault(o->call.args != NULL ? "--args" : cli_input_name(o->call.args_file), &fault);
 }
 
-/* The pointers that `fill` put values at, as a JSON list. */
+/* The pointers that `fill` put values at. */
 static void put_filled(const work *w, sm_buf *b)
 {
     const sm_fill *fill = &w->identity.contract->fill;
-    bool first = true;
-    sm_buf_byte(b, '[');
+    sm_put_open(b, "filled", '[');
     for (uint32_t i = 0; i < fill->count; i++) {
         if (sm_pointer_get(&fill->pointers[i], w->call.args) != NULL ||
             sm_pointer_get(&fill->pointers[i], w->identity.filled) == NULL)
             continue;
-        if (!first)
-            sm_buf_byte(b, ',');
+        sm_put_item(b);
         sm_json_put_string(b, fill->pointers[i].text);
-        first = false;
     }
     sm_buf_byte(b, ']');
 }
@@ -135,10 +108,14 @@ static void put_parts(const work *w, sm_buf *b)
     size_t at = 0;
     sm_part tag;
     sm_str part;
-    sm_buf_byte(b, '[');
+    sm_put_open(b, "parts", '[');
     while (sm_key_part(sm_buf_view(&w->preimage), &at, &tag, &part)) {
-        sm_buf_printf(b, "%s{\"tag\":%d,\"name\":\"%s\",\"bytes\":%zu,\"value\":",
-                      b->p[b->len - 1] == '[' ? "" : ",", (int)tag, part_name(tag), part.n);
+        sm_put_item(b);
+        sm_buf_byte(b, '{');
+        sm_put_number(b, "tag", tag);
+        sm_put_text(b, "name", sm_str_from(part_name(tag)));
+        sm_put_number(b, "bytes", part.n);
+        sm_put_name(b, "value");
         if (tag == SM_PART_NONCE) {
             sm_buf_byte(b, '"');
             for (size_t i = 0; i < part.n; i++)
@@ -155,45 +132,30 @@ static void put_parts(const work *w, sm_buf *b)
 static void put_json(const options *o, const work *w, sm_buf *b)
 {
     const sm_identity *id = &w->identity;
-    char key[SM_HASH_TEXT + 1], fingerprint[SM_HASH_TEXT + 1];
-    sm_hash_text(&id->key.hash, key);
-    sm_hash_text(&w->fingerprint.hash, fingerprint);
     sm_buf_byte(b, '{');
     if (id->strategy != SM_KEY_NONE)
-        sm_buf_printf(b, "\"key\":\"%s\",", key);
-    sm_buf_printf(b, "\"strategy\":\"%s\",\"class\":\"%s\",\"scope\":",
-                  sm_strategy_name((int)id->strategy), sm_class_name(id->contract->class));
-    sm_json_put_string(b, w->call.scope);
-    if (w->call.step.p != NULL) {
-        sm_buf_text(b, ",\"step\":");
-        sm_json_put_string(b, w->call.step);
-    }
-    sm_buf_text(b, ",\"tool\":");
-    sm_json_put_string(b, w->call.tool);
+        sm_put_hash(b, "key", &id->key.hash);
+    sm_put_text(b, "strategy", sm_str_from(sm_strategy_name((int)id->strategy)));
+    sm_put_text(b, "class", sm_str_from(sm_class_name(id->contract->class)));
+    sm_put_text(b, "scope", w->call.scope);
+    sm_put_text(b, "step", w->call.step);
+    sm_put_text(b, "tool", w->call.tool);
     if (id->contract->variant > 0)
-        sm_buf_printf(b, ",\"variant\":%u", id->contract->variant);
-    sm_buf_printf(b, ",\"fingerprint\":\"%s\"", fingerprint);
-    if (!sm_resource_none(&id->resource)) {
-        char resource[SM_HASH_TEXT + 1];
-        sm_hash_text(&id->resource.hash, resource);
-        sm_buf_printf(b, ",\"resource\":\"%s\"", resource);
-    }
+        sm_put_number(b, "variant", id->contract->variant);
+    sm_put_hash(b, "fingerprint", &w->fingerprint.hash);
+    if (!sm_resource_none(&id->resource))
+        sm_put_hash(b, "resource", &id->resource.hash);
     if (o->explain) {
-        sm_buf_text(b, ",\"arguments\":");
-        sm_buf_str(b, sm_buf_view(&w->given));
-        sm_buf_text(b, ",\"filled\":");
+        sm_put_raw(b, "arguments", sm_buf_view(&w->given));
         put_filled(w, b);
         if (id->projected != NULL) {
             sm_buf canonical;
             sm_buf_init(&canonical, SM_ARENA_MAX);
             sm_json_canon(id->projected, &canonical, (sm_str){0}, NULL);
-            sm_buf_text(b, ",\"projection\":");
-            sm_buf_str(b, sm_buf_view(&canonical));
-            sm_buf_text(b, ",\"canonical\":");
-            sm_json_put_string(b, sm_buf_view(&canonical));
+            sm_put_raw(b, "projection", sm_buf_view(&canonical));
+            sm_put_text(b, "canonical", sm_buf_view(&canonical));
             sm_buf_fini(&canonical);
         }
-        sm_buf_text(b, ",\"parts\":");
         put_parts(w, b);
     }
     sm_buf_text(b, "}\n");
@@ -242,7 +204,7 @@ static void print_explanation(const options *o, const work *w)
     const sm_identity *id = &w->identity;
     char text[400];
     const sm_tool *tool = sm_contracts_tool(w->contracts, w->call.tool);
-    snprintf(text, sizeof text, "%s, class %s, %s%.*s%s", o->tool,
+    snprintf(text, sizeof text, "%s, class %s, %s%.*s%s", o->call.tool,
              sm_class_name(id->contract->class), tool == NULL ? "unlisted" : "listed as ",
              tool == NULL ? 0 : (int)tool->name.n, tool == NULL ? "" : tool->name.p,
              id->contract->variant > 0 ? ", by variant" : "");

@@ -6,6 +6,7 @@
 
 #include "base/duration.h"
 #include "base/limits.h"
+#include "json/write.h"
 
 #define VALUE_SHOWN 4000u /* bytes of an outcome that people get to see */
 
@@ -20,7 +21,8 @@ const char *cli_ledger_take(char *given)
     return url;
 }
 
-bool cli_ledger_option(cli_ledger_options *o, int c)
+/* Takes an option that is one of those of all ledgers; false for any other. */
+static bool take_option(cli_ledger_options *o, int c)
 {
     switch (c) {
     case CLI_O_LEDGER: o->url = cli_ledger_take(optarg); return true;
@@ -29,17 +31,6 @@ bool cli_ledger_option(cli_ledger_options *o, int c)
     case CLI_O_JSON: o->json = true; return true;
     default: return false;
     }
-}
-
-int cli_ledger_plain(const cli_command *self, int argc, char **argv, cli_ledger_options *o)
-{
-    static const struct option table[] = {CLI_LEDGER_OPTIONS, {0}};
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (!cli_ledger_option(o, c))
-            return c == 'h' ? 'h' : CLI_USAGE;
-    }
-    return optind < argc ? cli_usage(self, "unexpected argument \"%s\"", argv[optind]) : CLI_OK;
 }
 
 static const char *or_environment(const char *given, const char *name)
@@ -82,30 +73,32 @@ int cli_ledger_fault(semel_err e, const semel_fault *fault)
 }
 
 /* What machines get instead of an answer when there is no ledger to give one. */
-static void print_unavailable(const cli_ledger_options *o, bool retriable, sm_str message)
+static void print_unavailable(const cli_ledger *l, bool retriable, sm_str message)
 {
-    if (!o->json)
+    if (!l->o.json)
         return;
     sm_buf b;
     sm_buf_init(&b, CLI_OUTPUT_MAX);
-    sm_buf_printf(&b, "{\"verdict\":\"refused\",\"code\":\"%s\",\"retriable\":%s,\"message\":",
-                  semel_code_name(SEMEL_C_LEDGER_UNAVAILABLE), retriable ? "true" : "false");
-    cli_put_json(&b, message);
+    sm_buf_byte(&b, '{');
+    sm_put_text(&b, "verdict", SM_STR("refused"));
+    sm_put_text(&b, "code", sm_str_from(semel_code_name(SEMEL_C_LEDGER_UNAVAILABLE)));
+    sm_put_bool(&b, "retriable", retriable);
+    sm_put_text(&b, "message", message);
     sm_buf_text(&b, "}\n");
     cli_write(&b);
     sm_buf_fini(&b);
 }
 
-int cli_ledger_unavailable(const cli_ledger_options *o, semel_err e, const semel_fault *fault)
+int cli_ledger_unavailable(const cli_ledger *l, semel_err e, const semel_fault *fault)
 {
     bool retriable = e == SEMEL_E_UNAVAILABLE && fault->code != SEMEL_E_BAD_ARGUMENTS;
-    print_unavailable(o, retriable, sm_str_from(fault_text(e, fault)));
+    print_unavailable(l, retriable, sm_str_from(fault_text(e, fault)));
     return cli_ledger_fault(e, fault);
 }
 
-int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l)
+int cli_ledger_open(cli_ledger *l, unsigned flags)
 {
-    *l = (cli_ledger){0};
+    const cli_ledger_options *o = &l->o;
     if (o->url != NULL && *o->url == '\0')
         return cli_ledger_nameless();
     const char *contract =
@@ -114,7 +107,7 @@ int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l)
         /* Read once, for it may be a pipe; every mistake is told, not only the first. */
         int code = cli_read_contract_text(contract, &l->contract);
         if (code != CLI_OK) {
-            print_unavailable(o, false, SM_STR("the contract cannot be used; stderr says why"));
+            print_unavailable(l, false, SM_STR("the contract cannot be used; stderr says why"));
             return code;
         }
     }
@@ -123,13 +116,13 @@ int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l)
         .url = o->url,
         .contract = contract == NULL ? (sm_str){0} : sm_buf_view(&l->contract),
         .seal_key_path = or_environment(o->seal_key, "SEMEL_SEAL_KEY_FILE"),
-        .must_exist = (flags & CLI_MUST_EXIST) != 0,
+        .must_exist = (flags & CLI_MAKES) == 0,
         .one_shot = (flags & CLI_STAYS) == 0,
     };
     semel_fault fault = {0};
     semel_err e = semel_open(&options, &l->s, &fault);
     if (e != SEMEL_OK)
-        return cli_ledger_unavailable(o, e, &fault);
+        return cli_ledger_unavailable(l, e, &fault);
     l->a = semel_answer_new();
     return l->a != NULL ? CLI_OK : cli_fail(CLI_INTERNAL, "%s", semel_err_text(SEMEL_E_NOMEM));
 }
@@ -139,7 +132,54 @@ void cli_ledger_close(cli_ledger *l)
     semel_answer_free(l->a);
     semel_close(l->s);
     sm_buf_fini(&l->contract);
+    sm_buf_fini(&l->read[0]);
+    sm_buf_fini(&l->read[1]);
+    sm_buf_fini(&l->out);
     *l = (cli_ledger){0};
+}
+
+static int read_command_line(const cli_command *self, int argc, char **argv, cli_ledger *l)
+{
+    static const struct option plain[] = {CLI_LEDGER_OPTIONS, {0}};
+    const cli_ledger_use *use = self->ledger;
+    const struct option *table = use->table != NULL ? use->table : plain;
+    const char *letters = use->letters != NULL ? use->letters : "";
+    int c, code = CLI_OK;
+    while (code == CLI_OK &&
+           (c = cli_option_short(self, argc, argv, letters, table, use->own)) != -1) {
+        if (c == 'h' || c == '?')
+            return c == 'h' ? 'h' : CLI_USAGE;
+        if (!take_option(&l->o, c))
+            code = use->option(self, c, use->own);
+    }
+    if (code != CLI_OK)
+        return code;
+    int given = argc - optind;
+    const char *argument = given > 0 ? argv[optind] : NULL;
+    if (use->argument == NULL && given > 0)
+        return cli_usage(self, "unexpected argument \"%s\"%s%s", argument,
+                         use->hint != NULL ? "; " : "", use->hint != NULL ? use->hint : "");
+    if (given > 1 || (use->required && given < 1))
+        return cli_usage(self, "%s", use->argument);
+    return use->check != NULL ? use->check(self, l, argument, use->own) : CLI_OK;
+}
+
+int cli_ledger_run(const cli_command *self, int argc, char **argv)
+{
+    cli_ledger l = {0};
+    int code = read_command_line(self, argc, argv, &l);
+    if (code == 'h')
+        return CLI_OK;
+    sm_buf_init(&l.out, CLI_OUTPUT_MAX);
+    if (code == CLI_OK)
+        code = cli_ledger_open(&l, self->ledger->flags);
+    if (code == CLI_OK) {
+        code = self->ledger->work(&l, self->ledger->own);
+        int wrote = cli_write(&l.out);
+        code = wrote != CLI_OK ? wrote : code;
+    }
+    cli_ledger_close(&l);
+    return code;
 }
 
 void cli_size_text(uint64_t bytes, char out[CLI_SIZE_TEXT])
@@ -286,13 +326,13 @@ static int explain_refusal(semel_err e, const semel_answer *a)
     return a->code != SEMEL_C_NONE ? semel_code_exit(a->code) : cli_code(e);
 }
 
-int cli_answer(const cli_ledger_options *o, cli_ledger *l, semel_err e, const char *done)
+int cli_answer(cli_ledger *l, semel_err e, const char *done)
 {
     semel_answer *a = l->a;
     bool refused = a->verdict == SEMEL_REFUSED || (e != SEMEL_OK && a->code == SEMEL_C_NONE);
     sm_buf b;
     sm_buf_init(&b, CLI_OUTPUT_MAX);
-    if (o->json) {
+    if (l->o.json) {
         semel_str text = {0};
         semel_err failed = semel_answer_json(a, &text);
         sm_buf_str(&b, text);

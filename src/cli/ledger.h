@@ -39,23 +39,45 @@ enum { CLI_O_LEDGER = 256, CLI_O_CONTRACT, CLI_O_SEAL_KEY, CLI_O_JSON };
     "                           the user's own ledger\n"                                             \
     "  --seal-key FILE          keys the seals of the audit trail; else SEMEL_SEAL_KEY_FILE\n"
 
-/* Takes an option that is one of those above; false for any other. */
-bool cli_ledger_option(cli_ledger_options *o, int c);
-
-/* The command line of a command that takes nothing but these: CLI_OK, 'h', or CLI_USAGE. */
-int cli_ledger_plain(const cli_command *self, int argc, char **argv, cli_ledger_options *o);
-
 typedef struct cli_ledger {
+    cli_ledger_options o;
     semel *s;
     semel_answer *a;
     sm_buf contract;
+    sm_buf read[2]; /* what the command has read, if anything */
+    sm_buf out;     /* what it prints when it is done */
 } cli_ledger;
 
 enum {
-    CLI_MUST_EXIST = 1, /* do not make a ledger where there is none */
-    CLI_CONTRACT = 2,   /* the command takes --contract */
-    CLI_STAYS = 4,      /* it is kept open: leases are renewed, and the rest is done beside it */
+    CLI_MAKES = 1,    /* a ledger is made where there is none */
+    CLI_CONTRACT = 2, /* the command takes --contract */
+    CLI_STAYS = 4,    /* it is kept open: leases are renewed, and the rest is done beside it */
 };
+
+/* What a command does with a ledger. Its functions return an exit code, explained; the first that
+ * is not CLI_OK is the end. */
+typedef struct cli_ledger_use {
+    void *own; /* what the command keeps for itself, which is given to them */
+
+    const struct option *table; /* with CLI_LEDGER_OPTIONS; NULL: those alone */
+    const char *letters;        /* short options, in the notation of getopt; NULL: none */
+
+    /* An option that does not just go into `own`. */
+    int (*option)(const cli_command *self, int c, void *own);
+
+    const char *argument; /* what it takes beside options, for messages; NULL: nothing */
+    bool required;        /* the argument is */
+    const char *hint;     /* for whoever gives it an argument that it does not take; NULL: none */
+
+    /* The whole command line, before there is a ledger. NULL: it is right. */
+    int (*check)(const cli_command *self, cli_ledger *l, const char *argument, void *own);
+
+    unsigned flags; /* how the ledger is opened */
+    int (*work)(cli_ledger *l, void *own);
+} cli_ledger_use;
+
+/* Runs a command by its use of a ledger: reads the command line, opens, works, prints, closes. */
+int cli_ledger_run(const cli_command *self, int argc, char **argv);
 
 /* The value of --ledger. That of a server is taken out of the command line, where other users could
  * read its password. */
@@ -67,9 +89,9 @@ const char *cli_ledger_url(const char *given);
 /* Explains that --ledger was given and is empty; returns the exit code. */
 int cli_ledger_nameless(void);
 
-/* Opens the ledger, for one thing unless it stays. Explains a failure and returns the exit code;
- * the ledger is to be closed in any case. */
-int cli_ledger_open(const cli_ledger_options *o, unsigned flags, cli_ledger *l);
+/* Opens the ledger that l->o names, for one thing unless it stays. Explains a failure and returns
+ * the exit code; the ledger is to be closed in any case. */
+int cli_ledger_open(cli_ledger *l, unsigned flags);
 void cli_ledger_close(cli_ledger *l);
 
 /* Explains an error of a function that gives no answer; returns the exit code. A ledger that cannot
@@ -77,14 +99,14 @@ void cli_ledger_close(cli_ledger *l);
 int cli_ledger_fault(semel_err e, const semel_fault *fault);
 
 /* The same where nothing was printed yet: --json gets a refusal to read. */
-int cli_ledger_unavailable(const cli_ledger_options *o, semel_err e, const semel_fault *fault);
+int cli_ledger_unavailable(const cli_ledger *l, semel_err e, const semel_fault *fault);
 
 /* Prints the answer in l->a and returns the exit code. `e` is what the call returned. A refusal is
  * explained on stderr.
  *
  * `done` is the first line for people when the answer is not a refusal; NULL: the verdict, which is
  * printed for refusals too. */
-int cli_answer(const cli_ledger_options *o, cli_ledger *l, semel_err e, const char *done);
+int cli_answer(cli_ledger *l, semel_err e, const char *done);
 
 /* The rows of an answer's outcome. */
 void cli_put_outcome(sm_buf *out, const semel_outcome *outcome);

@@ -6,20 +6,19 @@
 #include "base/suggest.h"
 #include "cli/ledger.h"
 #include "cli/when.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 #define LIMIT_DEFAULT 50u
 #define LIMIT_MAX     1000u
 
 typedef struct options {
-    cli_ledger_options ledger;
     semel_query query;
     bool all, limited;
 } options;
 
 /* A page on its way out. */
 typedef struct page {
-    const options *o;
+    bool json;
     cli_table table;
     sm_buf out;
     int64_t now;
@@ -70,9 +69,9 @@ static bool read_since(const char *text, int64_t *since)
     return sm_stamp_parse(sm_str_from(text), since);
 }
 
-/* One option of our own. */
-static int take_option(const cli_command *self, int c, options *o)
+static int take_option(const cli_command *self, int c, void *own)
 {
+    options *o = own;
     uint64_t n;
     semel_filter *f = &o->query.filter;
     switch (c) {
@@ -92,39 +91,17 @@ static int take_option(const cli_command *self, int c, options *o)
         o->query.limit = (size_t)n;
         o->limited = true;
         return CLI_OK;
-    case 'c':
+    default:
         if (!cli_number(optarg, UINT64_MAX, &o->query.cursor))
             return cli_usage(self, "--cursor: \"%s\" is none; semel list prints it", optarg);
         return CLI_OK;
-    case 'A': o->all = true; return CLI_OK;
-    default: return CLI_USAGE;
     }
 }
 
-static int read_options(const cli_command *self, int argc, char **argv, options *o)
+static int check(const cli_command *self, cli_ledger *l, const char *argument, void *own)
 {
-    static const struct option table[] = {
-        {"state", required_argument, NULL, 's'},
-        {"tool", required_argument, NULL, 't'},
-        {"scope", required_argument, NULL, 'p'},
-        {"since", required_argument, NULL, 'S'},
-        {"limit", required_argument, NULL, 'l'},
-        {"cursor", required_argument, NULL, 'c'},
-        {"all", no_argument, NULL, 'A'},
-        CLI_LEDGER_OPTIONS,
-        {0},
-    };
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (cli_ledger_option(&o->ledger, c))
-            continue;
-        int code = c == 'h' ? 'h' : take_option(self, c, o);
-        if (code != CLI_OK)
-            return code;
-    }
-    if (optind < argc)
-        return cli_usage(self, "unexpected argument \"%s\"; semel show NAME prints one effect",
-                         argv[optind]);
+    (void)l, (void)argument;
+    options *o = own;
     if (o->all && o->limited)
         return cli_usage(self, "--all and --limit exclude each other");
     if (o->all)
@@ -135,23 +112,6 @@ static int read_options(const cli_command *self, int argc, char **argv, options 
 }
 
 /* ---- printing --------------------------------------------------------------------------------*/
-
-static void put_member(sm_buf *b, const char *name, sm_str text)
-{
-    if (text.p == NULL)
-        return;
-    sm_buf_printf(b, ",\"%s\":", name);
-    cli_put_json(b, text);
-}
-
-static void put_time(sm_buf *b, const char *name, int64_t ms)
-{
-    char text[SM_STAMP_TEXT];
-    if (ms == 0)
-        return;
-    sm_stamp_text(ms, text);
-    put_member(b, name, sm_str_from(text));
-}
 
 /* The answer about it, and what the record says beyond. */
 static bool put_json_item(page *p, const semel_answer *item, const semel_record *r)
@@ -164,19 +124,16 @@ static bool put_json_item(page *p, const semel_answer *item, const semel_record 
     if (p->items++ > 0)
         sm_buf_byte(b, ',');
     sm_buf_bytes(b, text.p, text.n - 1); /* without its closing brace */
-    put_member(b, "scope", r->scope);
-    put_member(b, "step", r->step);
-    put_member(b, "tool", r->tool);
-    put_member(b, "caller_key", r->caller);
-    if (r->args.p != NULL && r->args.n > 0) {
-        sm_buf_text(b, ",\"args\":");
-        sm_buf_str(b, r->args);
-    }
-    put_time(b, "created_at", r->created_at);
-    put_time(b, "updated_at", r->updated_at);
-    put_time(b, "lease_end", r->state == SEMEL_S_RUNNING ? r->lease_end : 0);
-    put_time(b, "settled_at", r->settled_at);
-    put_time(b, "window_end", r->window_end);
+    sm_put_text(b, "scope", r->scope);
+    sm_put_text(b, "step", r->step);
+    sm_put_text(b, "tool", r->tool);
+    sm_put_text(b, "caller_key", r->caller);
+    sm_put_raw(b, "args", r->args);
+    sm_put_stamp(b, "created_at", r->created_at);
+    sm_put_stamp(b, "updated_at", r->updated_at);
+    sm_put_stamp(b, "lease_end", r->state == SEMEL_S_RUNNING ? r->lease_end : 0);
+    sm_put_stamp(b, "settled_at", r->settled_at);
+    sm_put_stamp(b, "window_end", r->window_end);
     sm_buf_byte(b, '}');
     return b->err == SM_OK;
 }
@@ -215,7 +172,7 @@ static bool put_row(page *p, const semel_answer *item, const semel_record *r)
 static bool put_item(void *context, const semel_answer *item, const semel_record *record)
 {
     page *p = context;
-    return p->o->ledger.json ? put_json_item(p, item, record) : put_row(p, item, record);
+    return p->json ? put_json_item(p, item, record) : put_row(p, item, record);
 }
 
 /* ---- pages -----------------------------------------------------------------------------------*/
@@ -223,7 +180,7 @@ static bool put_item(void *context, const semel_answer *item, const semel_record
 /* Prints what was collected; with --all, page by page. */
 static int flush_page(page *p, bool first)
 {
-    if (!p->o->ledger.json && p->table.count > 0)
+    if (!p->json && p->table.count > 0)
         cli_table_put(&p->table, 0, first, &p->out);
     int code = cli_write(&p->out);
     sm_buf_clear(&p->out);
@@ -232,13 +189,14 @@ static int flush_page(page *p, bool first)
     return code;
 }
 
-static int list(const options *o, cli_ledger *l)
+static int list(cli_ledger *l, void *own)
 {
-    page p = {.o = o, .now = sm_clock_ms()};
+    const options *o = own;
+    page p = {.json = l->o.json, .now = sm_clock_ms()};
     semel_query q = o->query;
     cli_table_init(&p.table, columns, sizeof columns / sizeof columns[0]);
     sm_buf_init(&p.out, CLI_OUTPUT_MAX);
-    if (o->ledger.json)
+    if (l->o.json)
         sm_buf_text(&p.out, "{\"items\":[");
     int code = CLI_OK;
     uint64_t printed = 0;
@@ -257,7 +215,7 @@ static int list(const options *o, cli_ledger *l)
             printed = p.items;
         }
     } while (code == CLI_OK && q.cursor != 0 && (o->all || p.items < o->query.limit));
-    if (code == CLI_OK && o->ledger.json) {
+    if (code == CLI_OK && l->o.json) {
         if (q.cursor != 0)
             printf("],\"cursor\":\"%" PRIu64 "\"}\n", q.cursor);
         else
@@ -272,19 +230,17 @@ static int list(const options *o, cli_ledger *l)
     return code;
 }
 
-static int run(const cli_command *self, int argc, char **argv)
-{
-    options o = {.query = {.size = sizeof(semel_query)}};
-    int code = read_options(self, argc, argv, &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    cli_ledger l;
-    code = cli_ledger_open(&o.ledger, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK)
-        code = list(&o, &l);
-    cli_ledger_close(&l);
-    return code;
-}
+static const struct option table[] = {
+    {"state", required_argument, NULL, 's'},
+    {"tool", required_argument, NULL, 't'},
+    {"scope", required_argument, NULL, 'p'},
+    {"since", required_argument, NULL, 'S'},
+    {"limit", required_argument, NULL, 'l'},
+    {"cursor", required_argument, NULL, 'c'},
+    CLI_FLAG("all", options, all),
+    CLI_LEDGER_OPTIONS,
+    {0},
+};
 
 const cli_command cli_list = {
     .name = "list",
@@ -303,5 +259,14 @@ const cli_command cli_list = {
             "  --cursor C               continue where a list ended\n"
             "  --all                    everything, in as many pages as it takes\n" CLI_LEDGER_HELP
             "  --json                   {\"items\": [...], \"cursor\": C}; no cursor at the end\n",
-    .run = run,
+    .run = cli_ledger_run,
+    .ledger =
+        &(const cli_ledger_use){
+            .own = &(options){.query = {.size = sizeof(semel_query)}},
+            .table = table,
+            .option = take_option,
+            .hint = "semel show NAME prints one effect",
+            .check = check,
+            .work = list,
+        },
 };

@@ -4,37 +4,19 @@
 
 /* What all of these take: one name, and a reason or evidence. */
 typedef struct options {
-    cli_ledger_options ledger;
+    semel_err (*decide)(cli_ledger *l, const struct options *o);
+    const char *done;    /* what is said of it */
+    const char *prefix;  /* of the name */
+    const char *missing; /* what is said if there is no reason; NULL: there need not be one */
     const char *name, *reason, *applied;
-    bool resolved[3]; /* by semel_resolution */
+    bool not_applied, abandon;
 } options;
 
-/* Reads the command line by a table of options in which 'r' is the reason; the one name must start
- * with the prefix. */
-static int read_options(const cli_command *self, int argc, char **argv, const struct option *table,
-                        const char *prefix, options *o)
+/* The one name must start with the prefix. */
+static int check_name(const cli_command *self, const options *o)
 {
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (cli_ledger_option(&o->ledger, c))
-            continue;
-        switch (c) {
-        case 'r': o->reason = optarg; break;
-        case 'a':
-            o->applied = optarg;
-            o->resolved[SEMEL_RESOLVE_APPLIED] = true;
-            break;
-        case 'n': o->resolved[SEMEL_RESOLVE_NOT_APPLIED] = true; break;
-        case 'g': o->resolved[SEMEL_RESOLVE_ABANDON] = true; break;
-        case 'h': return 'h';
-        default: return CLI_USAGE;
-        }
-    }
-    bool request = strcmp(prefix, "ap_") == 0;
-    if (argc - optind != 1)
-        return cli_usage(self, "one name is needed, %s...", prefix);
-    o->name = argv[optind];
-    if (cli_is_handle(o->name, prefix))
+    bool request = strcmp(o->prefix, "ap_") == 0;
+    if (cli_is_handle(o->name, o->prefix))
         return CLI_OK;
     if (request && cli_is_handle(o->name, "ef_"))
         return cli_usage(self,
@@ -46,15 +28,23 @@ static int read_options(const cli_command *self, int argc, char **argv, const st
         return cli_usage(self,
                          "%s is a request; this takes an effect, ef_.... semel show %s has it",
                          o->name, o->name);
-    return cli_usage(self, "\"%s\" is not a handle, %s...", o->name, prefix);
+    return cli_usage(self, "\"%s\" is not a handle, %s...", o->name, o->prefix);
 }
 
-/* A decision, given the ledger and what was read. */
-typedef semel_err decide_fn(cli_ledger *l, const options *o);
-
-static semel_err approve(cli_ledger *l, const options *o)
+static int check(const cli_command *self, cli_ledger *l, const char *name, void *own)
 {
-    return semel_approve(l->s, sm_str_from(o->name), (sm_str){0}, l->a);
+    (void)l;
+    options *o = own;
+    o->name = name;
+    int code = check_name(self, o);
+    if (code != CLI_OK)
+        return code;
+    if (self == &cli_resolve && (o->applied != NULL) + o->not_applied + o->abandon != 1)
+        return cli_usage(self, "say what happened: one of --applied VALUE, --not-applied, "
+                               "--abandon");
+    if (o->missing != NULL && (o->reason == NULL || *o->reason == '\0'))
+        return cli_usage(self, "%s", o->missing);
+    return CLI_OK;
 }
 
 /* What fits the state that an effect is in. */
@@ -94,67 +84,32 @@ static void advise(semel_answer *a, char room[200])
         a->corrective_action = sm_str_from(text);
 }
 
-static int decide(const options *o, decide_fn *fn, const char *done)
+static semel_err approve(cli_ledger *l, const options *o)
 {
+    return semel_approve(l->s, sm_str_from(o->name), (sm_str){0}, l->a);
+}
+
+static int decide(cli_ledger *l, void *own)
+{
+    const options *o = own;
     char room[200];
-    cli_ledger l;
-    int code = cli_ledger_open(&o->ledger, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK) {
-        semel_err e = fn(&l, o);
-        advise(l.a, room);
-        if (fn == approve && l.a->state == SEMEL_S_PENDING)
-            done = "approved by you; still pending: more approvals are needed";
-        code = cli_answer(&o->ledger, &l, e, done);
-    }
-    cli_ledger_close(&l);
-    return code;
+    semel_err e = o->decide(l, o);
+    advise(l->a, room);
+    bool more = o->decide == approve && l->a->state == SEMEL_S_PENDING;
+    return cli_answer(l, e,
+                      more ? "approved by you; still pending: more approvals are needed" : o->done);
 }
 
-static const struct option plain_table[] = {CLI_LEDGER_OPTIONS, {0}};
-static const struct option reason_table[] = {
-    {"reason", required_argument, NULL, 'r'}, CLI_LEDGER_OPTIONS, {0}};
-
-/* ---- approve, deny ---------------------------------------------------------------------------*/
-
-static int run_approve(const cli_command *self, int argc, char **argv)
-{
-    options o = {0};
-    int code = read_options(self, argc, argv, plain_table, "ap_", &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    return decide(&o, approve, "approved");
-}
+/* ---- the decisions ---------------------------------------------------------------------------*/
 
 static semel_err deny(cli_ledger *l, const options *o)
 {
     return semel_deny(l->s, sm_str_from(o->name), (sm_str){0}, cli_opt(o->reason), l->a);
 }
 
-static int run_deny(const cli_command *self, int argc, char **argv)
-{
-    options o = {0};
-    int code = read_options(self, argc, argv, reason_table, "ap_", &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    if (o.reason == NULL || *o.reason == '\0')
-        return cli_usage(self, "--reason is missing; whoever asked is told it");
-    return decide(&o, deny, "denied");
-}
-
-/* ---- cancel, forget --------------------------------------------------------------------------*/
-
 static semel_err cancel(cli_ledger *l, const options *o)
 {
     return semel_cancel(l->s, sm_str_from(o->name), (sm_str){0}, cli_opt(o->reason), l->a);
-}
-
-static int run_cancel(const cli_command *self, int argc, char **argv)
-{
-    options o = {0};
-    int code = read_options(self, argc, argv, reason_table, "ef_", &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    return decide(&o, cancel, "canceled");
 }
 
 static semel_err forget(cli_ledger *l, const options *o)
@@ -162,50 +117,38 @@ static semel_err forget(cli_ledger *l, const options *o)
     return semel_forget(l->s, sm_str_from(o->name), (sm_str){0}, cli_opt(o->reason), l->a);
 }
 
-static int run_forget(const cli_command *self, int argc, char **argv)
-{
-    options o = {0};
-    int code = read_options(self, argc, argv, reason_table, "ef_", &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    return decide(&o, forget, "forgotten");
-}
-
-/* ---- resolve ---------------------------------------------------------------------------------*/
-
 static semel_err resolve(cli_ledger *l, const options *o)
 {
-    semel_resolution how = SEMEL_RESOLVE_APPLIED;
-    while (!o->resolved[how])
-        how++;
+    semel_resolution how = o->not_applied ? SEMEL_RESOLVE_NOT_APPLIED
+                           : o->abandon   ? SEMEL_RESOLVE_ABANDON
+                                          : SEMEL_RESOLVE_APPLIED;
     semel_outcome outcome = {.size = sizeof outcome, .value = cli_opt(o->applied)};
     bool known = o->applied != NULL && *o->applied != '\0';
     return semel_resolve(l->s, sm_str_from(o->name), how, known ? &outcome : NULL,
                          sm_str_from(o->reason), (sm_str){0}, l->a);
 }
 
-static int run_resolve(const cli_command *self, int argc, char **argv)
-{
-    static const struct option table[] = {
-        {"applied", required_argument, NULL, 'a'},
-        {"not-applied", no_argument, NULL, 'n'},
-        {"abandon", no_argument, NULL, 'g'},
-        {"evidence", required_argument, NULL, 'r'},
-        CLI_LEDGER_OPTIONS,
-        {0},
-    };
-    options o = {0};
-    int code = read_options(self, argc, argv, table, "ef_", &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    if (o.resolved[0] + o.resolved[1] + o.resolved[2] != 1)
-        return cli_usage(self, "say what happened: one of --applied VALUE, --not-applied, "
-                               "--abandon");
-    if (o.reason == NULL || *o.reason == '\0')
-        return cli_usage(self, "--evidence is missing: how do you know? It stays in the audit "
-                               "trail");
-    return decide(&o, resolve, "resolved");
-}
+static const struct option reason_table[] = {
+    CLI_TEXT("reason", options, reason), CLI_LEDGER_OPTIONS, {0}};
+
+static const struct option resolve_table[] = {
+    CLI_TEXT("applied", options, applied),
+    CLI_FLAG("not-applied", options, not_applied),
+    CLI_FLAG("abandon", options, abandon),
+    CLI_TEXT("evidence", options, reason),
+    CLI_LEDGER_OPTIONS,
+    {0},
+};
+
+/* How they use a ledger: by this table of options (NULL: they have none of their own), with a name
+ * of this kind. */
+#define DECIDES(options_, kind, ...)                                                               \
+    &(const cli_ledger_use)                                                                        \
+    {                                                                                              \
+        .own = &(options){.prefix = kind, __VA_ARGS__}, .table = options_,                         \
+        .argument = "one name is needed, " kind "...", .required = true, .check = check,           \
+        .work = decide                                                                             \
+    }
 
 #define WHO_HELP    "\nWho you are for the audit trail is the operating system's user.\n"
 #define COMMON_HELP CLI_LEDGER_HELP CLI_JSON_HELP
@@ -218,7 +161,8 @@ const cli_command cli_approve = {
             "Usage: semel approve ap_...\n\n" COMMON_HELP
             "\nAn approval belongs to exactly the arguments of its request, is used once, and\n"
             "expires. semel show ap_... prints what is asked for.\n" WHO_HELP,
-    .run = run_approve,
+    .run = cli_ledger_run,
+    .ledger = DECIDES(NULL, "ap_", .decide = approve, .done = "approved"),
 };
 
 const cli_command cli_deny = {
@@ -229,7 +173,9 @@ const cli_command cli_deny = {
         "Usage: semel deny ap_... --reason TEXT\n\n"
         "  --reason TEXT            why; whoever asked is told it\n" COMMON_HELP
         "\nA denial belongs to the action: equal calls are refused until its window ends.\n" WHO_HELP,
-    .run = run_deny,
+    .run = cli_ledger_run,
+    .ledger = DECIDES(reason_table, "ap_", .decide = deny, .done = "denied",
+                      .missing = "--reason is missing; whoever asked is told it"),
 };
 
 const cli_command cli_cancel = {
@@ -240,7 +186,8 @@ const cli_command cli_cancel = {
             "  --reason TEXT            why, for the audit trail\n" COMMON_HELP
             "\nOnly what waits for approval, or is approved and not started. What runs cannot be\n"
             "canceled: nobody could know how far it came.\n" WHO_HELP,
-    .run = run_cancel,
+    .run = cli_ledger_run,
+    .ledger = DECIDES(reason_table, "ef_", .decide = cancel, .done = "canceled"),
 };
 
 const cli_command cli_resolve = {
@@ -258,7 +205,10 @@ const cli_command cli_resolve = {
         "  --abandon                leave it: it counts as failed and never runs again\n"
         "  --evidence TEXT          how you know; it stays in the audit trail\n" COMMON_HELP
             WHO_HELP,
-    .run = run_resolve,
+    .run = cli_ledger_run,
+    .ledger =
+        DECIDES(resolve_table, "ef_", .decide = resolve, .done = "resolved",
+                .missing = "--evidence is missing: how do you know? It stays in the audit trail"),
 };
 
 const cli_command cli_forget = {
@@ -269,5 +219,6 @@ const cli_command cli_forget = {
         "Usage: semel forget ef_... [--reason TEXT]\n\n"
         "  --reason TEXT            why, for the audit trail\n" COMMON_HELP
         "\nOnly what is settled; what is in doubt must be resolved first. Its history stays.\n" WHO_HELP,
-    .run = run_forget,
+    .run = cli_ledger_run,
+    .ledger = DECIDES(reason_table, "ef_", .decide = forget, .done = "forgotten"),
 };

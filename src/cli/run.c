@@ -68,36 +68,28 @@ static int check_options(const cli_command *self, const options *o)
 static int read_options(const cli_command *self, int argc, char **argv, options *o)
 {
     static const struct option table[] = {
-        {"key", required_argument, NULL, 'k'},
-        {"scope", required_argument, NULL, 's'},
+        CLI_TEXT("key", options, key),
+        CLI_TEXT("scope", options, scope),
         {"ledger", required_argument, NULL, 'l'},
-        {"contract", required_argument, NULL, 'c'},
-        {"window", required_argument, NULL, 'w'},
+        CLI_TEXT("contract", options, contract),
+        CLI_TEXT("window", options, window),
         {"wait", required_argument, NULL, 't'},
-        {"retry-failed", no_argument, NULL, 'r'},
-        {"approve", no_argument, NULL, 'a'},
-        {"seal-key", required_argument, NULL, 'S'},
-        {"stdin", no_argument, NULL, 'i'},
+        CLI_FLAG("retry-failed", options, retry_failed),
+        CLI_FLAG("approve", options, approve),
+        CLI_TEXT("seal-key", options, seal_key),
+        CLI_FLAG("stdin", options, input),
         {"quiet", no_argument, NULL, 'q'},
         {"help", no_argument, NULL, 'h'},
         {0},
     };
     int c;
-    while ((c = cli_option_short(self, argc, argv, "q", table)) != -1) {
+    while ((c = cli_option_short(self, argc, argv, "q", table, o)) != -1) {
         switch (c) {
-        case 'k': o->key = optarg; break;
-        case 's': o->scope = optarg; break;
         case 'l': o->ledger = cli_ledger_take(optarg); break;
-        case 'c': o->contract = optarg; break;
-        case 'S': o->seal_key = optarg; break;
-        case 'w': o->window = optarg; break;
         case 't':
             if (!cli_duration(optarg, &o->wait_ms))
                 return cli_usage(self, "--wait takes a duration such as 30s, 0 or forever");
             break;
-        case 'r': o->retry_failed = true; break;
-        case 'a': o->approve = true; break;
-        case 'i': o->input = true; break;
         case 'q': o->quiet = true; break;
         case 'h': return 'h';
         default: return CLI_USAGE;

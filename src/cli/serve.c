@@ -101,29 +101,24 @@ static int serve(const gw_config *c)
 
 static int read_options(const cli_command *self, int argc, char **argv, options *o)
 {
-    static const struct option table[] = {{"config", required_argument, NULL, 'c'},
+    static const struct option table[] = {CLI_TEXT("config", options, config),
                                           {"listen", required_argument, NULL, 'l'},
                                           {"ledger", required_argument, NULL, 'd'},
-                                          {"contract", required_argument, NULL, 'f'},
-                                          {"tokens", required_argument, NULL, 't'},
-                                          {"log", required_argument, NULL, 'g'},
-                                          {"check", no_argument, NULL, 'k'},
+                                          CLI_TEXT("contract", options, contract),
+                                          CLI_TEXT("tokens", options, tokens),
+                                          CLI_TEXT("log", options, log),
+                                          CLI_FLAG("check", options, check),
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
     int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
+    while ((c = cli_option(self, argc, argv, table, o)) != -1) {
         switch (c) {
-        case 'c': o->config = optarg; break;
         case 'l':
             if (o->listens == LISTEN_MAX)
                 return cli_usage(self, "--listen may be given %d times", LISTEN_MAX);
             o->listen[o->listens++] = optarg;
             break;
         case 'd': o->ledger = cli_ledger_take(optarg); break;
-        case 'f': o->contract = optarg; break;
-        case 't': o->tokens = optarg; break;
-        case 'g': o->log = optarg; break;
-        case 'k': o->check = true; break;
         case 'h': return 'h';
         default: return CLI_USAGE;
         }

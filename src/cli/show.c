@@ -5,6 +5,7 @@
 #include "base/digest.h"
 #include "base/limits.h"
 #include "base/stamp.h"
+#include "cli/call.h"
 #include "cli/ledger.h"
 #include "cli/story.h"
 #include "cli/when.h"
@@ -133,52 +134,19 @@ static void put_story(sm_buf *b, sm_str name, const semel_answer *a, sm_str json
     sm_arena_fini(&arena);
 }
 
-static int show(const cli_ledger_options *o, cli_ledger *l, const semel_name *name)
-{
-    semel_str json = {0};
-    semel_err e = semel_show(l->s, name, l->a, &json);
-    if (e != SEMEL_OK || l->a->verdict == SEMEL_REFUSED)
-        return cli_answer(o, l, e, "");
-    sm_buf b;
-    sm_buf_init(&b, CLI_OUTPUT_MAX);
-    if (o->json) {
-        sm_buf_str(&b, json);
-        sm_buf_byte(&b, '\n');
-    } else {
-        put_story(&b, name->text, l->a, json);
-    }
-    int code = cli_write(&b);
-    sm_buf_fini(&b);
-    return code;
-}
+typedef struct options {
+    const char *scope, *key;
+    semel_name name;
+} options;
 
-static int run(const cli_command *self, int argc, char **argv)
+static int check(const cli_command *self, cli_ledger *l, const char *text, void *own)
 {
-    static const struct option table[] = {
-        {"scope", required_argument, NULL, 's'},
-        {"key", required_argument, NULL, 'k'},
-        CLI_LEDGER_OPTIONS,
-        {0},
-    };
-    cli_ledger_options o = {0};
-    const char *scope = NULL, *key = NULL;
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (cli_ledger_option(&o, c))
-            continue;
-        switch (c) {
-        case 's': scope = optarg; break;
-        case 'k': key = optarg; break;
-        default: return c == 'h' ? CLI_OK : CLI_USAGE;
-        }
-    }
-    const char *text = optind < argc ? argv[optind] : NULL;
+    (void)l;
+    options *o = own;
     sm_hash hash;
-    if (argc - optind > 1)
-        return cli_usage(self, "one NAME");
-    if ((text != NULL) == (key != NULL))
+    if ((text != NULL) == (o->key != NULL))
         return cli_usage(self, "which effect? Either NAME, or --scope S --key K");
-    if (text != NULL && scope != NULL)
+    if (text != NULL && o->scope != NULL)
         return cli_usage(self, "--scope goes with --key; NAME alone names an effect");
     if (text != NULL && !cli_is_handle(text, "ef_") && !cli_is_handle(text, "ap_") &&
         !sm_hash_parse(sm_str_from(text), &hash))
@@ -186,18 +154,36 @@ static int run(const cli_command *self, int argc, char **argv)
                          "\"%s\" is no name: neither ef_... nor ap_... nor a key of 43 characters. "
                          "The caller's own key goes into --key",
                          text);
-    semel_name name = {.size = sizeof name, .text = cli_opt(text)};
-    if (key != NULL) {
-        name.scope = scope == NULL ? SM_STR("default") : sm_str_from(scope);
-        name.key = sm_str_from(key);
+    o->name = (semel_name){.size = sizeof o->name, .text = cli_opt(text)};
+    if (o->key != NULL) {
+        o->name.scope = cli_call_scope(o->scope);
+        o->name.key = sm_str_from(o->key);
     }
-    cli_ledger l;
-    int code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK)
-        code = show(&o, &l, &name);
-    cli_ledger_close(&l);
-    return code;
+    return CLI_OK;
 }
+
+static int show(cli_ledger *l, void *own)
+{
+    const options *o = own;
+    semel_str json = {0};
+    semel_err e = semel_show(l->s, &o->name, l->a, &json);
+    if (e != SEMEL_OK || l->a->verdict == SEMEL_REFUSED)
+        return cli_answer(l, e, "");
+    if (l->o.json) {
+        sm_buf_str(&l->out, json);
+        sm_buf_byte(&l->out, '\n');
+    } else {
+        put_story(&l->out, o->name.text, l->a, json);
+    }
+    return CLI_OK;
+}
+
+static const struct option table[] = {
+    CLI_TEXT("scope", options, scope),
+    CLI_TEXT("key", options, key),
+    CLI_LEDGER_OPTIONS,
+    {0},
+};
 
 const cli_command cli_show = {
     .name = "show",
@@ -214,5 +200,13 @@ const cli_command cli_show = {
             "  --json                   everything as one JSON object\n\n"
             "Prints what was called, each attempt, who was asked for approval and what they said,\n"
             "everything that happened in order, and the outcome. Exit code 66 if there is none.\n",
-    .run = run,
+    .run = cli_ledger_run,
+    .ledger =
+        &(const cli_ledger_use){
+            .own = &(options){0},
+            .table = table,
+            .argument = "one NAME",
+            .check = check,
+            .work = show,
+        },
 };

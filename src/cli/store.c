@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "cli/ledger.h"
+#include "json/write.h"
 
 #define ASKS           9 /* round trips that are timed */
 #define PARTITIONS_MAX 1024u
@@ -34,32 +35,25 @@ static semel_err round_trip(cli_ledger *l, int64_t *ns)
     return SEMEL_OK;
 }
 
-static const char *yes(bool is)
-{
-    return is ? "true" : "false";
-}
-
 static void put_json(sm_buf *b, const semel_stats *t, int64_t ns)
 {
     const semel_health *h = &t->store;
-    sm_buf_text(b, "{\"ledger\":");
-    cli_put_json(b, sm_str_from(h->where));
-    sm_buf_text(b, ",\"server\":");
-    cli_put_json(b, sm_str_from(h->server));
-    sm_buf_printf(b, ",\"durable\":%s", yes((t->caps & SEMEL_STORE_DURABLE) != 0));
-    if (h->durability[0] != '\0') {
-        sm_buf_text(b, ",\"durability\":");
-        cli_put_json(b, sm_str_from(h->durability));
-    }
-    sm_buf_printf(b, ",\"irreversible\":%s,\"shared\":%s,\"notify\":%s",
-                  yes((t->caps & SEMEL_STORE_LOSSY) == 0), yes((t->caps & SEMEL_STORE_SHARED) != 0),
-                  yes((t->caps & SEMEL_STORE_NOTIFY) != 0));
+    sm_buf_byte(b, '{');
+    sm_put_text(b, "ledger", sm_str_from(h->where));
+    sm_put_text(b, "server", sm_str_from(h->server));
+    sm_put_bool(b, "durable", (t->caps & SEMEL_STORE_DURABLE) != 0);
+    if (h->durability[0] != '\0')
+        sm_put_text(b, "durability", sm_str_from(h->durability));
+    sm_put_bool(b, "irreversible", (t->caps & SEMEL_STORE_LOSSY) == 0);
+    sm_put_bool(b, "shared", (t->caps & SEMEL_STORE_SHARED) != 0);
+    sm_put_bool(b, "notify", (t->caps & SEMEL_STORE_NOTIFY) != 0);
     if ((t->caps & SEMEL_STORE_CLOCK) != 0)
-        sm_buf_printf(b, ",\"clock_ahead_ms\":%" PRId64, t->ahead_ms);
-    sm_buf_printf(b,
-                  ",\"round_trip_us\":%" PRId64 ",\"schema\":%" PRIu64 ",\"effects\":%" PRIu64
-                  ",\"bytes\":%" PRIu64 "}\n",
-                  ns / 1000, h->schema, h->records, h->bytes);
+        sm_put_signed(b, "clock_ahead_ms", t->ahead_ms);
+    sm_put_signed(b, "round_trip_us", ns / 1000);
+    sm_put_number(b, "schema", h->schema);
+    sm_put_number(b, "effects", h->records);
+    sm_put_number(b, "bytes", h->bytes);
+    sm_buf_text(b, "}\n");
 }
 
 static void put_clock(sm_buf *b, const semel_stats *t)
@@ -96,87 +90,68 @@ static void put_text(sm_buf *b, const semel_stats *t, int64_t ns)
     cli_rowf(b, "schema", "%" PRIu64, h->schema);
 }
 
-static int run_check(const cli_command *self, int argc, char **argv)
+static int check(cli_ledger *l, void *own)
 {
-    cli_ledger_options o = {0};
-    int code = cli_ledger_plain(self, argc, argv, &o);
-    if (code != CLI_OK)
-        return code == 'h' ? CLI_OK : code;
-    cli_ledger l;
-    code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
-    if (code == CLI_OK) {
-        semel_stats stats = {.size = sizeof stats};
-        semel_fault fault = {0};
-        int64_t ns = 0;
-        semel_err e = semel_stats_get(l.s, false, &stats, &fault);
-        if (e == SEMEL_OK)
-            e = round_trip(&l, &ns);
-        sm_buf b;
-        sm_buf_init(&b, SM_ARENA_MAX);
-        if (e != SEMEL_OK) {
-            code = cli_ledger_unavailable(&o, e, &fault);
-        } else {
-            (o.json ? put_json : put_text)(&b, &stats, ns);
-            code = cli_write(&b);
-        }
-        if (code == CLI_OK && (stats.caps & SEMEL_STORE_DURABLE) == 0)
-            code = CLI_DIFFERENT;
-        sm_buf_fini(&b);
-    }
-    cli_ledger_close(&l);
-    return code;
+    (void)own;
+    semel_stats stats = {.size = sizeof stats};
+    semel_fault fault = {0};
+    int64_t ns = 0;
+    semel_err e = semel_stats_get(l->s, false, &stats, &fault);
+    if (e == SEMEL_OK)
+        e = round_trip(l, &ns);
+    if (e != SEMEL_OK)
+        return cli_ledger_unavailable(l, e, &fault);
+    (l->o.json ? put_json : put_text)(&l->out, &stats, ns);
+    return (stats.caps & SEMEL_STORE_DURABLE) == 0 ? CLI_DIFFERENT : CLI_OK;
 }
 
 /* ---- migrate ---------------------------------------------------------------------------------*/
 
-static int run_migrate(const cli_command *self, int argc, char **argv)
+static int take_partitions(const cli_command *self, int c, void *own)
 {
-    static const struct option table[] = {
-        {"partitions", required_argument, NULL, 'p'}, CLI_LEDGER_OPTIONS, {0}};
-    cli_ledger_options o = {0};
-    uint64_t partitions = 0;
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        if (cli_ledger_option(&o, c))
-            continue;
-        if (c != 'p')
-            return c == 'h' ? CLI_OK : CLI_USAGE;
-        if (strcmp(optarg, "0") != 0 && !cli_number(optarg, PARTITIONS_MAX, &partitions))
-            return cli_usage(self, "--partitions takes a number from 0 to %u, not \"%s\"",
-                             PARTITIONS_MAX, optarg);
-    }
-    if (optind < argc)
-        return cli_usage(self, "unexpected argument \"%s\"", argv[optind]);
-    if (o.url != NULL && *o.url == '\0')
+    (void)c;
+    if (strcmp(optarg, "0") == 0 || cli_number(optarg, PARTITIONS_MAX, own))
+        return CLI_OK;
+    return cli_usage(self, "--partitions takes a number from 0 to %u, not \"%s\"", PARTITIONS_MAX,
+                     optarg);
+}
+
+static int migrate(const cli_command *self, cli_ledger *l, const char *argument, void *own)
+{
+    (void)self, (void)argument;
+    const uint64_t *partitions = own;
+    if (l->o.url != NULL && *l->o.url == '\0')
         return cli_ledger_nameless();
     semel_fault fault = {0};
-    semel_err e = semel_migrate(o.url, (uint32_t)partitions, &fault);
-    if (e != SEMEL_OK)
-        return cli_ledger_unavailable(&o, e, &fault);
-    cli_ledger l;
-    int code = cli_ledger_open(&o, CLI_MUST_EXIST, &l);
-    semel_stats stats = {.size = sizeof stats};
-    if (code == CLI_OK && (e = semel_stats_get(l.s, false, &stats, &fault)) != SEMEL_OK)
-        code = cli_ledger_unavailable(&o, e, &fault);
-    if (code == CLI_OK) {
-        sm_buf b;
-        sm_buf_init(&b, SM_ARENA_MAX);
-        if (o.json) {
-            sm_buf_text(&b, "{\"ledger\":");
-            cli_put_json(&b, sm_str_from(stats.store.where));
-            sm_buf_printf(&b, ",\"schema\":%" PRIu64 "}\n", stats.store.schema);
-        } else {
-            cli_styled(&b, CLI_GREEN, SM_STR("ready"));
-            sm_buf_byte(&b, '\n');
-            cli_row(&b, "ledger", sm_str_from(stats.store.where));
-            cli_rowf(&b, "schema", "%" PRIu64, stats.store.schema);
-        }
-        code = cli_write(&b);
-        sm_buf_fini(&b);
-    }
-    cli_ledger_close(&l);
-    return code;
+    semel_err e = semel_migrate(l->o.url, (uint32_t)*partitions, &fault);
+    return e == SEMEL_OK ? CLI_OK : cli_ledger_unavailable(l, e, &fault);
 }
+
+static int tell_migrated(cli_ledger *l, void *own)
+{
+    (void)own;
+    semel_stats stats = {.size = sizeof stats};
+    semel_fault fault = {0};
+    sm_buf *b = &l->out;
+    semel_err e = semel_stats_get(l->s, false, &stats, &fault);
+    if (e != SEMEL_OK)
+        return cli_ledger_unavailable(l, e, &fault);
+    if (l->o.json) {
+        sm_buf_byte(b, '{');
+        sm_put_text(b, "ledger", sm_str_from(stats.store.where));
+        sm_put_number(b, "schema", stats.store.schema);
+        sm_buf_text(b, "}\n");
+    } else {
+        cli_styled(b, CLI_GREEN, SM_STR("ready"));
+        sm_buf_byte(b, '\n');
+        cli_row(b, "ledger", sm_str_from(stats.store.where));
+        cli_rowf(b, "schema", "%" PRIu64, stats.store.schema);
+    }
+    return CLI_OK;
+}
+
+static const struct option migrate_table[] = {
+    {"partitions", required_argument, NULL, 'p'}, CLI_LEDGER_OPTIONS, {0}};
 
 const cli_command cli_store_check = {
     .name = "store check",
@@ -188,7 +163,8 @@ const cli_command cli_store_check = {
             "long one question takes. Nothing is changed.\n\n"
             "Exit code: 0 it is durable, 1 a crash could lose acknowledged effects, 69 it cannot\n"
             "be used.\n",
-    .run = run_check,
+    .run = cli_ledger_run,
+    .ledger = &(const cli_ledger_use){.work = check},
 };
 
 const cli_command cli_store_migrate = {
@@ -203,5 +179,13 @@ const cli_command cli_store_migrate = {
         "without using it, if those who use it may not create tables, for partitions, after an\n"
         "upgrade that says so, and after a database was restored from a dump. It may be run again\n"
         "at any time, while others use the ledger.\n",
-    .run = run_migrate,
+    .run = cli_ledger_run,
+    .ledger =
+        &(const cli_ledger_use){
+            .own = &(uint64_t){0},
+            .table = migrate_table,
+            .option = take_partitions,
+            .check = migrate,
+            .work = tell_migrated,
+        },
 };

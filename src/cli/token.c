@@ -1,16 +1,15 @@
 /* semel token create, list and revoke: who may use the gateway. */
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/limits.h"
-#include "base/stamp.h"
 #include "base/suggest.h"
 #include "cli/config.h"
 #include "cli/ledger.h"
 #include "cli/when.h"
 #include "gateway/tokens.h"
+#include "json/write.h"
 
 typedef struct options {
     const char *tokens, *config, *role, *scope, *name, *expires;
@@ -18,8 +17,8 @@ typedef struct options {
 } options;
 
 #define FILE_OPTIONS                                                                               \
-    {"tokens", required_argument, NULL, 't'}, {"config", required_argument, NULL, 'c'},            \
-        {"json", no_argument, NULL, 'j'},                                                          \
+    CLI_TEXT("tokens", options, tokens), CLI_TEXT("config", options, config),                      \
+        CLI_FLAG("json", options, json),                                                           \
     {                                                                                              \
         "help", no_argument, NULL, 'h'                                                             \
     }
@@ -31,21 +30,9 @@ typedef struct options {
 static int read_options(const cli_command *self, int argc, char **argv, const struct option *table,
                         options *o)
 {
-    int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        switch (c) {
-        case 't': o->tokens = optarg; break;
-        case 'c': o->config = optarg; break;
-        case 'r': o->role = optarg; break;
-        case 's': o->scope = optarg; break;
-        case 'n': o->name = optarg; break;
-        case 'e': o->expires = optarg; break;
-        case 'a': o->all_scopes = true; break;
-        case 'j': o->json = true; break;
-        case 'h': return 'h';
-        default: return CLI_USAGE;
-        }
-    }
+    int c = cli_option(self, argc, argv, table, o);
+    if (c != -1)
+        return c == 'h' ? 'h' : CLI_USAGE;
     if (o->tokens != NULL && o->config != NULL)
         return cli_usage(self, "--tokens and --config both name the file; give one of them");
     if (o->tokens != NULL && *o->tokens == '\0')
@@ -75,26 +62,12 @@ static int explain(sm_err e, const sm_fault *fault)
     return cli_fail(cli_code(e), "%s", fault->text[0] != '\0' ? fault->text : semel_err_text(e));
 }
 
-static void put_time(sm_buf *b, const char *name, int64_t ms)
-{
-    char text[SM_STAMP_TEXT];
-    sm_stamp_text(ms, text);
-    sm_buf_printf(b, ",\"%s\":\"%s\"", name, text);
-}
-
-/* The members of a token's object, without its braces. */
+/* The members of a token's object. */
 static void put_members(sm_buf *b, const gw_token *t)
 {
-    sm_buf_printf(b, "\"id\":\"%s\",\"name\":", t->id);
-    cli_put_json(b, sm_str_from(t->name));
-    sm_buf_printf(b, ",\"role\":\"%s\"", gw_role_name(t->role));
-    if (t->scope[0] != '\0') {
-        sm_buf_text(b, ",\"scope\":");
-        cli_put_json(b, sm_str_from(t->scope));
-    }
-    put_time(b, "made_at", t->made_at);
-    if (t->ends_at != 0)
-        put_time(b, "ends_at", t->ends_at);
+    gw_token_put(b, t);
+    sm_put_stamp(b, "made_at", t->made_at);
+    sm_put_stamp(b, "ends_at", t->ends_at);
 }
 
 /* ---- create ----------------------------------------------------------------------------------*/
@@ -170,11 +143,11 @@ static void tell_made(const gw_token *t, const char *file)
 
 static int run_create(const cli_command *self, int argc, char **argv)
 {
-    static const struct option table[] = {{"role", required_argument, NULL, 'r'},
-                                          {"scope", required_argument, NULL, 's'},
-                                          {"all-scopes", no_argument, NULL, 'a'},
-                                          {"name", required_argument, NULL, 'n'},
-                                          {"expires", required_argument, NULL, 'e'},
+    static const struct option table[] = {CLI_TEXT("role", options, role),
+                                          CLI_TEXT("scope", options, scope),
+                                          CLI_FLAG("all-scopes", options, all_scopes),
+                                          CLI_TEXT("name", options, name),
+                                          CLI_TEXT("expires", options, expires),
                                           FILE_OPTIONS,
                                           {0}};
     options o = {0};
@@ -194,10 +167,10 @@ static int run_create(const cli_command *self, int argc, char **argv)
         sm_buf_init(&b, CLI_OUTPUT_MAX);
         sm_err e = gw_token_create(file, &what, text, &made, &fault);
         if (e == SM_OK && o.json) {
-            sm_buf_printf(&b, "{\"token\":\"%s\",", text);
+            sm_buf_byte(&b, '{');
+            sm_put_text(&b, "token", sm_str_from(text));
             put_members(&b, &made);
-            sm_buf_text(&b, ",\"file\":");
-            cli_put_json(&b, sm_str_from(file));
+            sm_put_text(&b, "file", sm_str_from(file));
             sm_buf_text(&b, "}\n");
         } else if (e == SM_OK) {
             sm_buf_printf(&b, "%s\n", text);
@@ -227,7 +200,8 @@ static bool list_one(void *context, const gw_token *t)
     char made[CLI_WHEN_TEXT], ends[CLI_WHEN_TEXT] = "never";
     l->n++;
     if (l->json) {
-        sm_buf_text(&l->out, l->n == 1 ? "{" : ",{");
+        sm_put_item(&l->out);
+        sm_buf_byte(&l->out, '{');
         put_members(&l->out, t);
         sm_buf_byte(&l->out, '}');
         return true;

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "cli/progress.h"
+#include "json/write.h"
 
 #define FLAWS_MAX 10000u /* listed; all are counted */
 
@@ -21,9 +22,8 @@ static bool take_flaw(void *context, semel_str text)
     if (p->listed++ >= FLAWS_MAX)
         return true;
     if (p->json) {
-        if (p->listed > 1)
-            sm_buf_byte(b, ',');
-        cli_put_json(b, text);
+        sm_put_item(b);
+        sm_json_put_string(b, text);
     } else {
         cli_put(b, text);
         sm_buf_byte(b, '\n');
@@ -38,11 +38,11 @@ static bool show_progress(void *context, uint64_t done, uint64_t total)
     return true;
 }
 
-int cli_verify(cli_ledger *l, bool json, cli_verified *v)
+int cli_verify(cli_ledger *l, cli_verified *v)
 {
     *v = (cli_verified){.counts.size = sizeof v->counts};
     sm_buf_init(&v->flaws, CLI_OUTPUT_MAX);
-    pass p = {.progress = cli_progress_start("Verifying"), .v = v, .json = json};
+    pass p = {.progress = cli_progress_start("Verifying"), .v = v, .json = l->o.json};
     semel_fault fault = {0};
     semel_err e = semel_verify(l->s, take_flaw, show_progress, &p, &v->counts, &fault);
     cli_progress_end(&p.progress);
@@ -68,14 +68,18 @@ void cli_put_verified(sm_buf *out, const cli_verified *v, bool json)
 {
     const semel_verified *n = &v->counts;
     if (json) {
-        sm_buf_printf(out,
-                      "{\"clean\":%s,\"events\":%" PRIu64 ",\"effects\":%" PRIu64
-                      ",\"seals\":%" PRIu64 ",\"unsealed\":%" PRIu64 ",\"unkeyed\":%" PRIu64
-                      ",\"flaws\":[",
-                      n->flaws == 0 ? "true" : "false", n->events, n->effects, n->seals,
-                      n->unsealed, n->unkeyed);
+        sm_buf_byte(out, '{');
+        sm_put_bool(out, "clean", n->flaws == 0);
+        sm_put_number(out, "events", n->events);
+        sm_put_number(out, "effects", n->effects);
+        sm_put_number(out, "seals", n->seals);
+        sm_put_number(out, "unsealed", n->unsealed);
+        sm_put_number(out, "unkeyed", n->unkeyed);
+        sm_put_open(out, "flaws", '[');
         sm_buf_str(out, sm_buf_view(&v->flaws));
-        sm_buf_printf(out, "],\"flaw_count\":%" PRIu64 "}", n->flaws);
+        sm_buf_byte(out, ']');
+        sm_put_number(out, "flaw_count", n->flaws);
+        sm_buf_byte(out, '}');
         return;
     }
     sm_buf_str(out, sm_buf_view(&v->flaws));

@@ -10,8 +10,8 @@ typedef struct cli_verified {
 } cli_verified;
 
 /* Checks the whole trail, with a progress bar. Explains a failure and returns the exit code; flaws
- * are none. `json` says in which form flaws are listed. */
-int cli_verify(cli_ledger *l, bool json, cli_verified *v);
+ * are none. They are listed in the form that the command prints. */
+int cli_verify(cli_ledger *l, cli_verified *v);
 void cli_verified_fini(cli_verified *v);
 
 /* What was found: sentences, or one JSON object. */

@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/method.h"
 #include "core/condition.h"
 #include "core/field.h"
 #include "core/key.h"
@@ -134,13 +135,12 @@ typedef struct sm_retry {
     int64_t max_backoff_ms;
 } sm_retry;
 
-typedef enum sm_method {
-    SM_METHOD_GET,
-    SM_METHOD_POST,
-    SM_METHOD_PUT,
-    SM_METHOD_PATCH,
-    SM_METHOD_DELETE
-} sm_method;
+/* Of base/method.h those that a contract may name. */
+#define X(name, does)
+#define CALL(name, does) SM_METHOD_##name,
+typedef enum sm_method { SM_METHODS(CALL, X) } sm_method;
+#undef CALL
+#undef X
 typedef enum sm_body { SM_BODY_JSON, SM_BODY_FORM, SM_BODY_NONE } sm_body;
 
 typedef struct sm_upstream {

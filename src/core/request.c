@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/limits.h"
+#include "base/method.h"
 #include "core/secret.h"
 #include "core/wire.h"
 
@@ -79,24 +80,18 @@ bool sm_name_method(sm_str name)
             (name.n - at == n || !is_word(name.p[at + n])));
 }
 
-/* Whether a value is one of these methods. */
-static bool is_method(sm_str value, const char *const *methods)
-{
-    bool is = false;
-    for (; *methods != NULL && !is; methods++)
-        is = sm_header_is(value, sm_str_from(*methods));
-    return is;
-}
-
 /* A search for a method that is named beside that of the request. */
 typedef struct search {
     sm_arena *arena;
-    const char *const *methods; /* that count; NULL: any */
+    unsigned does; /* those methods count that do this; 0: any */
 } search;
 
 static bool counts(const search *s, sm_str value)
 {
-    return s->methods == NULL || is_method(value, s->methods);
+    const sm_method_row *row = sm_methods;
+    while (row->name != NULL && !sm_header_is(value, sm_str_from(row->name)))
+        row++;
+    return s->does == 0 || (row->does & s->does) != 0;
 }
 
 static bool in_query(const search *s, sm_str query)
@@ -121,7 +116,7 @@ static bool in_members(const search *s, const sm_json *object, bool (*named)(sm_
         const sm_json *value = list ? name + 2 : name + 1;
         if (!named(sm_json_text(name)))
             continue;
-        if (s->methods == NULL)
+        if (s->does == 0)
             return true;
         for (uint32_t k = 0; k < (list ? name[1].len : 1); k++, value = sm_json_next(value))
             if (value->type == SM_JSON_STRING && counts(s, sm_json_text(value)))
@@ -188,10 +183,9 @@ static bool is_upload(const sm_json *request, sm_str query)
 
 sm_acts sm_request_acts(sm_arena *a, const sm_json *request)
 {
-    static const char *const setting[] = {"PUT", "PATCH", "DELETE", NULL};
     sm_str query = text_of(request, "query");
     bool post = sm_str_is(text_of(request, "method"), "POST");
-    if (!post || names_method(&(search){a, setting}, request))
+    if (!post || names_method(&(search){a, SM_METHOD_SETS}, request))
         return has_name(query, "uploadId") && has_name(query, "partNumber") ? SM_ACTS_ON_PART
                                                                             : SM_ACTS_ON_PATH;
     return is_upload(request, query) ? SM_ACTS_ON_PATH : SM_ACTS_ON_NOTHING;

@@ -16,8 +16,8 @@
 
 #include "base/base64.h"
 #include "base/utf8.h"
-#include "json/canon.h"
 #include "json/json.h"
+#include "json/write.h"
 
 struct sm_chunk_mark {
     uint32_t stream;
@@ -136,24 +136,24 @@ static void put_time(sm_buf *out, int64_t at_ms)
 
 sm_err sm_transcript_write(sm_transcript *t, const sm_ending *end, sm_buf *out)
 {
-    sm_buf_printf(out, "{\"started\":%s,\"exit\":%d", end->started ? "true" : "false", end->status);
+    sm_buf_byte(out, '{');
+    sm_put_bool(out, "started", end->started);
+    sm_put_signed(out, "exit", end->status);
     if (end->signal != 0)
-        sm_buf_printf(out, ",\"signal\":%d", end->signal);
-    if (!end->started) {
-        sm_buf_text(out, ",\"error\":");
-        sm_json_put_string(out, sm_str_from(end->error));
-    }
+        sm_put_signed(out, "signal", end->signal);
+    if (!end->started)
+        sm_put_text(out, "error", sm_str_from(end->error));
     put_time(out, end->at_ms);
-    sm_buf_text(out, ",\"chunks\":[");
+    sm_put_open(out, "chunks", '[');
     const struct sm_chunk_mark *marks = (const void *)t->chunks.p;
     size_t count = t->chunks.len / sizeof *marks, at = 0;
     for (size_t i = 0; i < count; i++) {
-        if (i > 0)
-            sm_buf_byte(out, ',');
+        sm_put_item(out);
         put_chunk(out, (sm_stream)marks[i].stream, (sm_str){t->bytes.p + at, marks[i].n});
         at += marks[i].n;
     }
-    sm_buf_printf(out, "],\"truncated\":%s", t->truncated ? "true" : "false");
+    sm_buf_byte(out, ']');
+    sm_put_bool(out, "truncated", t->truncated);
     for (int i = 0; i < SM_STREAMS; i++) {
         sm_hash hash;
         char hex[SM_HASH_HEX + 1];

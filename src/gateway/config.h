@@ -213,7 +213,7 @@ sm_err gw_expand(sm_str text, sm_buf *out, sm_fault *fault);
 
 /* Internal to the configuration's files: the table of a whole file, and what its readers need. */
 typedef struct gw_loader {
-    sm_loader l;      /* first: readers are given this */
+    sm_loader l;      /* readers are given this */
     sm_str directory; /* of the file; names of files are seen from it */
 } gw_loader;
 extern const sm_group gw_config_group;

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/file.h"
 #include "base/limits.h"
 #include "core/report.h"
@@ -33,7 +34,7 @@
 #define LAST_MS       5000 /* for commits of exchanges that the end of the client has ended */
 
 typedef struct whole {
-    gateway g;           /* first */
+    gateway g;
     pthread_mutex_t due; /* held while the ledger tells of what is left over */
 } whole;
 
@@ -225,7 +226,7 @@ void gw_stop(gateway *g)
 {
     if (g == NULL)
         return;
-    whole *w = (whole *)g;
+    whole *w = SM_CONTAINER(g, whole, g);
     atomic_store(&g->draining, true);
 
     /* Whoever was being told of something left over has been; nobody is from now on. */

@@ -94,6 +94,9 @@ sm_err gw_token_revoke(const char *path, sm_str id, sm_fault *fault);
 typedef bool gw_token_fn(void *context, const gw_token *t);
 sm_err gw_token_each(const char *path, gw_token_fn *each, void *context, sm_fault *fault);
 
+/* Members of an object: its id, name, role and scope. */
+void gw_token_put(sm_buf *out, const gw_token *t);
+
 /* Internal to the files about tokens: a whole file, what may be in it, and a token's hash. */
 #define GW_TOKEN_PREFIX     "semel_"
 #define GW_TOKENS_BYTES_MAX ((size_t)16 << 20)

@@ -63,7 +63,7 @@ void mcp_loop_unwatch(mcp_loop *l, mcp_watch *w); /* before the descriptor is cl
 /* ---- timers ----------------------------------------------------------------------------------*/
 
 typedef struct mcp_timer {
-    sm_timer timer; /* first */
+    sm_timer timer;
     void (*due)(struct mcp_timer *t);
     struct mcp_timer *next_unset; /* there was no memory to set it; that is tried again */
 } mcp_timer;

@@ -198,7 +198,7 @@ static void find(sm_attempt *at, semel_answer *a)
 
 static void turn(sm_job *job, semel_answer *a)
 {
-    sm_attempt *at = (sm_attempt *)(void *)((char *)job - offsetof(sm_attempt, job));
+    sm_attempt *at = SM_CONTAINER(job, sm_attempt, job);
     void (*before)(sm_attempt *, semel_answer *) = at->before;
     switch (sm_attempt_stage(at)) {
     case SM_AT_ASKING:
@@ -289,14 +289,14 @@ void sm_attempt_go_on(sm_attempt *at, semel_answer *a)
 
 static sm_err prepare(sm_asking *q, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
-    sm_attempt *at = (sm_attempt *)(void *)((char *)q - offsetof(sm_attempt, ask));
+    sm_attempt *at = SM_CONTAINER(q, sm_attempt, ask);
     at->waiter.heard = at->serve->deps->heard(at->serve, q->id);
     return at->ops->prepare == NULL ? SM_OK : at->ops->prepare(at, c, args, fault);
 }
 
 static void wake(sm_waiter *waiter)
 {
-    sm_attempt *at = (sm_attempt *)(void *)((char *)waiter - offsetof(sm_attempt, waiter));
+    sm_attempt *at = SM_CONTAINER(waiter, sm_attempt, waiter);
     if (at->ops->woken != NULL)
         at->ops->woken(at);
     else

@@ -110,7 +110,7 @@ static void *keep_time(void *context)
         }
         int64_t at = first->due_ns;
         if (at <= s->deps->now_ns(s)) {
-            sm_attempt_expire(SM_TIMER_OWNER(first, sm_attempt, timer));
+            sm_attempt_expire(SM_CONTAINER(first, sm_attempt, timer));
             continue;
         }
         struct timespec until = {.tv_sec = (time_t)(at / 1000000000),

@@ -166,7 +166,7 @@ static bool unpark(sm_waiter *w)
 
 static sm_attempt *owner_of(const sm_waiter *w)
 {
-    return (sm_attempt *)(void *)((char *)w - offsetof(sm_attempt, waiter));
+    return SM_CONTAINER(w, sm_attempt, waiter);
 }
 
 static void wake_all_of(uint64_t id)
@@ -232,7 +232,7 @@ static bool sim_leave(sm_serve *s, sm_waiter *w)
 static void sim_add(sm_serve *s, sm_job *job)
 {
     (void)s;
-    trial *t = (trial *)(void *)((char *)job - offsetof(sm_attempt, job));
+    trial *t = (trial *)(void *)SM_CONTAINER(job, sm_attempt, job);
     CHECK(!t->queued && !t->posted && !t->executes && !t->probes && !t->at_door);
     t->queued = true;
 }
@@ -260,7 +260,7 @@ static void refuse(semel_answer *a, semel_code code, const thing *t)
 static sm_err sim_ask(sm_serve *s, sm_asking *q, semel_answer *a)
 {
     (void)s;
-    sm_attempt *at = (sm_attempt *)(void *)((char *)q - offsetof(sm_attempt, ask));
+    sm_attempt *at = SM_CONTAINER(q, sm_attempt, ask);
     thing *t = thing_of(at);
     sm_fault fault;
     q->prepare(q, NULL, NULL, &fault);
@@ -306,7 +306,7 @@ static sm_err sim_ask(sm_serve *s, sm_asking *q, semel_answer *a)
 static void sim_claim(sm_serve *s, sm_running *r, const semel_answer *execute, size_t most)
 {
     (void)s, (void)execute, (void)most;
-    sm_attempt *at = (sm_attempt *)(void *)((char *)r - offsetof(sm_attempt, lease));
+    sm_attempt *at = SM_CONTAINER(r, sm_attempt, lease);
     thing *t = thing_of(at);
     CHECK(t->state == RUNS && t->holder == NULL);
     t->holder = r;
@@ -322,7 +322,7 @@ static void settle(thing *t, bool done)
 static sm_err sim_record(sm_serve *s, sm_running *r, const sm_recording *what, semel_answer *a)
 {
     (void)s;
-    sm_attempt *at = (sm_attempt *)(void *)((char *)r - offsetof(sm_attempt, lease));
+    sm_attempt *at = SM_CONTAINER(r, sm_attempt, lease);
     thing *t = thing_of(at);
     const semel_outcome *o = what->outcome;
     if (planted == RECORDS_A_SUCCESS_AS_NOTHING && o != NULL && o->kind == SEMEL_SUCCESS)
@@ -749,7 +749,7 @@ static void pass_time(void)
     pthread_mutex_lock(&serve.lock);
     for (sm_timer *x = sm_timer_first(&serve.timers); x != NULL && x->due_ns <= now;
          x = sm_timer_first(&serve.timers))
-        sm_attempt_expire(SM_TIMER_OWNER(x, sm_attempt, timer));
+        sm_attempt_expire(SM_CONTAINER(x, sm_attempt, timer));
     pthread_mutex_unlock(&serve.lock);
 }
 

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "serve/waits.h"
 
 #define WRITES  "{version: 1, tools: {t: {class: write}}}"
@@ -25,7 +26,7 @@ typedef struct guest {
 static void count_wake(sm_waiter *waiter)
 {
     waiter->next = waiter->prev = NULL;
-    guest *g = (guest *)(void *)((char *)waiter - offsetof(guest, waiter));
+    guest *g = SM_CONTAINER(waiter, guest, waiter);
     atomic_fetch_add(&g->woken, 1);
 }
 
@@ -34,7 +35,7 @@ static sm_err hear(sm_asking *q, const sm_contract *c, const sm_json *args, sm_f
     (void)c;
     (void)args;
     (void)fault;
-    guest *g = (guest *)(void *)((char *)q - offsetof(guest, ask));
+    guest *g = SM_CONTAINER(q, guest, ask);
     g->waiter.heard = sm_waits_heard(g->waits, q->id);
     return SM_OK;
 }

@@ -8,12 +8,13 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "json/canon.h"
 
 /* ---- snippets --------------------------------------------------------------------------------*/
 
 static void put_text(sm_buf *b, const char *text)
 {
-    cli_put_json(b, sm_str_from(text));
+    sm_json_put_string(b, sm_str_from(text));
 }
 
 static void put_args(sm_buf *b, const cli_mcp_entry *e)

@@ -247,9 +247,8 @@ static int check_ledger(const plan *p)
     bool file = p->ledger != NULL && strncmp(p->ledger, "sqlite:", 7) == 0;
     if (file && access(p->ledger + 7, F_OK) != 0 && errno == ENOENT)
         return cli_fail(CLI_OK, "there is no ledger at %s yet; the proxy makes it", p->ledger + 7);
-    cli_ledger l;
-    cli_ledger_options o = {.url = p->ledger};
-    int code = cli_ledger_open(&o, p->ledger == NULL ? 0 : CLI_MUST_EXIST, &l);
+    cli_ledger l = {.o = {.url = p->ledger}};
+    int code = cli_ledger_open(&l, p->ledger == NULL ? CLI_MAKES : 0);
     cli_ledger_close(&l);
     if (code == CLI_OK)
         cli_fail(code, "the ledger can be opened");
@@ -294,25 +293,19 @@ static int check_options(const cli_command *self, const plan *p)
 static int read_options(const cli_command *self, int argc, char **argv, plan *p)
 {
     static const struct option table[] = {
-        {"name", required_argument, NULL, 'n'},
-        {"client", required_argument, NULL, 'c'},
+        CLI_TEXT("name", plan, entry.name),
+        CLI_TEXT("client", plan, only),
         {"ledger", required_argument, NULL, 'l'},
-        {"contract", required_argument, NULL, 'C'},
-        {"scope", required_argument, NULL, 's'},
+        CLI_TEXT("contract", plan, contract),
+        CLI_TEXT("scope", plan, scope),
         {"help", no_argument, NULL, 'h'},
         {0},
     };
     int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
-        switch (c) {
-        case 'n': p->entry.name = optarg; break;
-        case 'c': p->only = optarg; break;
-        case 'l': p->ledger = cli_ledger_take(optarg); break;
-        case 'C': p->contract = optarg; break;
-        case 's': p->scope = optarg; break;
-        case 'h': return 'h';
-        default: return CLI_USAGE;
-        }
+    while ((c = cli_option(self, argc, argv, table, p)) != -1) {
+        if (c != 'l')
+            return c == 'h' ? 'h' : CLI_USAGE;
+        p->ledger = cli_ledger_take(optarg);
     }
     p->named = p->entry.name != NULL;
     if (optind < argc && strcmp(argv[optind - 1], "--") != 0)

@@ -166,7 +166,7 @@ static bool on_ended(void *context, int status, bool served)
 
 static void on_late(mcp_timer *t)
 {
-    asking *q = (asking *)(void *)((char *)t - offsetof(asking, timer));
+    asking *q = SM_CONTAINER(t, asking, timer);
     stop(q, q->junk ? "the command prints something, but does not speak MCP"
                     : "the server did not answer within a minute");
 }
@@ -189,7 +189,7 @@ static sm_err open_link(const cli_mcp_options *o, sm_signals *signals, cli_mcp_r
 }
 
 typedef struct steering {
-    mcp_watch watch; /* first */
+    mcp_watch watch;
     sm_signals *signals;
     asking *q;
 } steering;
@@ -198,7 +198,7 @@ typedef struct steering {
 static void on_signal(mcp_watch *w, unsigned ready)
 {
     (void)ready;
-    steering *s = (steering *)(void *)w;
+    steering *s = SM_CONTAINER(w, steering, watch);
     if (sm_signals_ending(s->signals) != 0)
         stop(s->q, "interrupted");
 }

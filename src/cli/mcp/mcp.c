@@ -63,7 +63,7 @@ static int read_options(const cli_command *self, int argc, char **argv, options 
         {"help", no_argument, NULL, 'h'},           {0},
     };
     int c;
-    while ((c = cli_option(self, argc, argv, table)) != -1) {
+    while ((c = cli_option(self, argc, argv, table, NULL)) != -1) {
         if (optarg != NULL && strcmp(optarg, "--") == 0)
             return cli_usage(self, "the option before \"--\" has no value");
         switch (c) {
@@ -169,10 +169,10 @@ static const char *ledger_option(const options *o, char out[1024])
 
 static int with_ledger(const options *o, sm_signals *signals)
 {
-    cli_ledger ledger = {0};
+    cli_ledger ledger = {.o = o->ledger};
     mcp_hub hub = {0};
     sm_fault fault = {0};
-    int code = cli_ledger_open(&o->ledger, CLI_CONTRACT | CLI_STAYS, &ledger);
+    int code = cli_ledger_open(&ledger, CLI_MAKES | CLI_CONTRACT | CLI_STAYS);
     if (code != CLI_OK) {
         cli_ledger_close(&ledger);
         return code << 8;

@@ -26,7 +26,11 @@ static const char *const need_names[] = {"optional", "required", NULL};
 static const char *const doubt_names[] = {"resend", "probe", "rerun", "hold", NULL};
 static const char *const via_names[] = {"any", "gateway", NULL};
 static const char *const style_names[] = {"bare", "quoted", NULL};
-static const char *const method_names[] = {"GET", "POST", "PUT", "PATCH", "DELETE", NULL};
+#define X(name, does)
+#define CALL(name, does) #name,
+static const char *const method_names[] = {SM_METHODS(CALL, X) NULL};
+#undef CALL
+#undef X
 static const char *const body_names[] = {"json", "form", "none", NULL};
 static const char *const per_names[] = {"run", "agent", "tenant", "day", NULL};
 

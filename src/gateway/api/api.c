@@ -13,7 +13,7 @@
 #include "base/utf8.h"
 #include "ledger/service.h"
 #include "upstream/upstream.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 #define QUOTED_MAX  60u
 #define HEADERS_MAX 64u
@@ -224,13 +224,14 @@ void gw_page_start(gw_page *p)
 {
     p->items = 0;
     sm_buf_init(&p->out, SM_ARENA_MAX);
-    sm_buf_text(&p->out, "{\"items\":[");
+    sm_buf_byte(&p->out, '{');
+    sm_put_open(&p->out, "items", '[');
 }
 
 void gw_page_item(gw_page *p)
 {
-    if (p->items++ > 0)
-        sm_buf_byte(&p->out, ',');
+    p->items++;
+    sm_put_item(&p->out);
 }
 
 bool gw_page_full(const gw_page *p)
@@ -251,38 +252,8 @@ void gw_page_reply(gw_request *r, semel_answer *a, gw_page *p, uint64_t cursor)
     sm_buf_fini(&p->out);
 }
 
-void gw_put_name(sm_buf *out, const char *name)
-{
-    char last = out->len > 0 ? out->p[out->len - 1] : '{';
-    if (last != '{' && last != '[')
-        sm_buf_byte(out, ',');
-    sm_buf_printf(out, "\"%s\":", name);
-}
-
 void gw_put_text(sm_buf *out, const char *name, sm_str text)
 {
-    if (text.p == NULL || !sm_utf8_valid(text))
-        return;
-    gw_put_name(out, name);
-    sm_json_put_string(out, text);
-}
-
-void gw_put_number(sm_buf *out, const char *name, uint64_t value)
-{
-    gw_put_name(out, name);
-    sm_buf_number(out, value);
-}
-
-void gw_put_bool(sm_buf *out, const char *name, bool value)
-{
-    gw_put_name(out, name);
-    sm_buf_text(out, value ? "true" : "false");
-}
-
-void gw_put_raw(sm_buf *out, const char *name, sm_str json)
-{
-    if (json.p == NULL || json.n == 0)
-        return;
-    gw_put_name(out, name);
-    sm_buf_str(out, json);
+    if (sm_utf8_valid(text))
+        sm_put_text(out, name, text);
 }

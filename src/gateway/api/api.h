@@ -76,18 +76,13 @@ typedef struct gw_page {
 } gw_page;
 
 void gw_page_start(gw_page *p);
-void gw_page_item(gw_page *p); /* before each item: the comma */
+void gw_page_item(gw_page *p); /* before each item */
 bool gw_page_full(const gw_page *p);
 
 /* Replies with the list and lets go of it. `cursor` 0: there is no more. */
 void gw_page_reply(gw_request *r, semel_answer *a, gw_page *p, uint64_t cursor);
 
-/* A member of the object that is being written, with the comma before it if there must be one;
- * absent texts are left out. */
-void gw_put_name(sm_buf *out, const char *name);
+/* A member of the object that is being written; a text that is not UTF-8 is left out. */
 void gw_put_text(sm_buf *out, const char *name, sm_str text);
-void gw_put_number(sm_buf *out, const char *name, uint64_t value);
-void gw_put_bool(sm_buf *out, const char *name, bool value);
-void gw_put_raw(sm_buf *out, const char *name, sm_str json);
 
 #endif

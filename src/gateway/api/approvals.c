@@ -8,6 +8,7 @@
 
 #include "gateway/api/api.h"
 #include "ledger/service.h"
+#include "json/write.h"
 
 #define LIMIT_DEFAULT 50
 #define LIMIT_MAX     200
@@ -82,14 +83,14 @@ static void put_request(gw_page *p, const semel_answer *a, const asked *q)
     gw_put_text(out, "scope", what.scope);
     gw_put_text(out, "step", what.step);
     gw_put_text(out, "tool", what.tool);
-    gw_put_raw(out, "args", what.args);
+    sm_put_raw(out, "args", what.args);
     sm_put_stamp(out, "requested_at", q->at != 0 ? q->at : what.created_at);
     if (what.expires_at != INT64_MAX)
         sm_put_stamp(out, "expires_at", what.expires_at);
     if (q->actor[0] != '\0')
         gw_put_text(out, "requested_by", sm_str_from(q->actor));
-    gw_put_number(out, "approvals", what.approvals);
-    gw_put_number(out, "quorum", what.quorum);
+    sm_put_number(out, "approvals", what.approvals);
+    sm_put_number(out, "quorum", what.quorum);
     sm_buf_byte(out, '}');
 }
 

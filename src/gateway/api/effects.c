@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "gateway/api/api.h"
 #include "ledger/service.h"
+#include "json/write.h"
 
 #define LIMIT_DEFAULT  50
 #define LIMIT_MAX      1000

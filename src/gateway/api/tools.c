@@ -5,7 +5,7 @@
 #include "base/duration.h"
 #include "gateway/api/api.h"
 #include "ledger/service.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 static void put_duration(sm_buf *out, const char *name, int64_t ms)
 {
@@ -18,18 +18,17 @@ static void put_key(sm_buf *out, const sm_contract *c)
 {
     const sm_pointers *lists[] = {&c->key.fields, &c->key.ignore, &c->key.match};
     static const char *const names[] = {"fields", "ignore", "match"};
-    gw_put_name(out, "key");
-    sm_buf_byte(out, '{');
+    sm_put_open(out, "key", '{');
     gw_put_text(out, "strategy", sm_str_from(sm_strategy_name(sm_contract_strategy(c))));
     for (size_t i = 0; i < 3; i++) {
+        if (lists[i]->n == 0)
+            continue;
+        sm_put_open(out, names[i], '[');
         for (uint32_t k = 0; k < lists[i]->n; k++) {
-            if (k == 0)
-                gw_put_name(out, names[i]);
-            sm_buf_byte(out, k == 0 ? '[' : ',');
+            sm_put_item(out);
             sm_json_put_string(out, lists[i]->v[k].text);
         }
-        if (lists[i]->n > 0)
-            sm_buf_byte(out, ']');
+        sm_buf_byte(out, ']');
     }
     sm_buf_byte(out, '}');
 }
@@ -39,14 +38,13 @@ static void put_approval(sm_buf *out, const sm_contract *c)
     const sm_origin *origin = &c->origin[SM_F_APPROVAL];
     if (!c->approval.on)
         return;
-    gw_put_name(out, "approval");
-    sm_buf_byte(out, '{');
-    gw_put_number(out, "quorum", (uint64_t)c->approval.quorum);
+    sm_put_open(out, "approval", '{');
+    sm_put_number(out, "quorum", (uint64_t)c->approval.quorum);
     put_duration(out, "expires", c->approval.expires_ms);
-    gw_put_bool(out, "self_approval", c->approval.self_approval);
+    sm_put_bool(out, "self_approval", c->approval.self_approval);
     const sm_json *when = sm_json_find(origin->given, SM_STR("when"));
     if (when != NULL) {
-        gw_put_name(out, "when");
+        sm_put_name(out, "when");
         sm_json_canon(when, out, (sm_str){0}, NULL);
     }
     sm_buf_byte(out, '}');
@@ -61,18 +59,18 @@ static void put_contract(sm_buf *out, const sm_contract *c)
     if (c->version.n > 0)
         gw_put_text(out, "version", c->version);
     gw_put_text(out, "mode", sm_str_from(modes[c->mode]));
-    gw_put_bool(out, "upstream", c->upstream.url.n > 0);
+    sm_put_bool(out, "upstream", c->upstream.url.n > 0);
     put_key(out, c);
     if (c->class != SM_CLASS_READ)
         put_duration(out, "window", c->window_ms);
     put_approval(out, c);
     const sm_json *input = c->origin[SM_F_INPUT].given;
     if (input != NULL) {
-        gw_put_name(out, "input");
+        sm_put_name(out, "input");
         sm_json_canon(input, out, (sm_str){0}, NULL);
     }
     if (c->variant_count > 0)
-        gw_put_number(out, "variants", c->variant_count);
+        sm_put_number(out, "variants", c->variant_count);
 }
 
 static void tools(gw_request *r, semel_answer *a)
@@ -89,7 +87,7 @@ static void tools(gw_request *r, semel_answer *a)
         sm_buf_byte(&p.out, '{');
         gw_put_text(&p.out, "name", t->name);
         if (t->glob)
-            gw_put_bool(&p.out, "pattern", true);
+            sm_put_bool(&p.out, "pattern", true);
         put_contract(&p.out, &t->contract);
         sm_buf_byte(&p.out, '}');
     }

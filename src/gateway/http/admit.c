@@ -169,14 +169,15 @@ static bool is_preflight(const gw_inner *q)
 
 static bool answer_preflight(gw_inner *q)
 {
+#define X(name, does) ", " #name
+    static const char every[] = SM_METHODS(X, X);
+#undef X
     gw_request *r = &q->r;
     char allowed[64];
     q->route = route_of(q, GW_OTHER, allowed);
     if (q->route == NULL && allowed[0] == '\0')
         return false;
-    gw_set(r, "Access-Control-Allow-Methods",
-           q->route != NULL ? SM_STR("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
-                            : sm_str_from(allowed));
+    gw_set(r, "Access-Control-Allow-Methods", sm_str_from(q->route != NULL ? every + 2 : allowed));
     gw_set(
         r, "Access-Control-Allow-Headers",
         SM_STR("Accept, Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Mcp-Method, "

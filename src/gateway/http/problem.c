@@ -11,7 +11,7 @@
 
 #include "base/utf8.h"
 #include "gateway/http/request.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 int gw_status_of(semel_code code)
 {
@@ -56,26 +56,15 @@ bool gw_problem_retriable(const char *code)
     return false;
 }
 
-static void put_name(sm_buf *out, const char *name)
-{
-    sm_buf_text(out, out->len > 1 ? ",\"" : "\"");
-    sm_buf_text(out, name);
-    sm_buf_text(out, "\":");
-}
-
 static void put_text(sm_buf *out, const char *name, sm_str text)
 {
-    if (text.p == NULL)
-        return;
-    put_name(out, name);
-    sm_json_put_string(out, sm_utf8_valid(text) ? text : SM_STR("(not valid UTF-8)"));
+    sm_put_text(out, name, sm_utf8_valid(text) ? text : SM_STR("(not valid UTF-8)"));
 }
 
 /* "KEY_CONFLICT" becomes "Key conflict". */
 static void put_title(sm_buf *out, const char *code)
 {
-    put_name(out, "title");
-    sm_buf_byte(out, '"');
+    sm_put_open(out, "title", '"');
     for (const char *c = code; *c != '\0'; c++)
         sm_buf_byte(out, *c == '_' ? ' ' : c == code ? *c : (char)tolower((unsigned char)*c));
     sm_buf_byte(out, '"');
@@ -84,20 +73,18 @@ static void put_title(sm_buf *out, const char *code)
 void gw_problem_put(sm_buf *out, int status, const char *code, bool retriable,
                     int64_t retry_after_ms, sm_str message, sm_str advice)
 {
-    sm_buf_text(out, "{\"type\":\"urn:semel:problem:");
+    sm_buf_byte(out, '{');
+    sm_put_open(out, "type", '"');
+    sm_buf_text(out, "urn:semel:problem:");
     sm_buf_text(out, code);
     sm_buf_byte(out, '"');
     put_title(out, code);
-    put_name(out, "status");
-    sm_buf_number(out, (uint64_t)status);
+    sm_put_number(out, "status", (uint64_t)status);
     put_text(out, "detail", message);
     put_text(out, "code", sm_str_from(code));
-    put_name(out, "retriable");
-    sm_buf_text(out, retriable ? "true" : "false");
-    if (retry_after_ms > 0) {
-        put_name(out, "retry_after_ms");
-        sm_buf_number(out, (uint64_t)retry_after_ms);
-    }
+    sm_put_bool(out, "retriable", retriable);
+    if (retry_after_ms > 0)
+        sm_put_number(out, "retry_after_ms", (uint64_t)retry_after_ms);
     put_text(out, "message", message);
     put_text(out, "corrective_action", advice);
     sm_buf_byte(out, '}');
@@ -114,10 +101,7 @@ void gw_problem_of_answer(sm_buf *out, int status, const semel_answer *a)
     if (a->state != SEMEL_S_NONE)
         put_text(out, "state", sm_str_from(semel_state_name(a->state)));
     put_text(out, "request", a->request);
-    if (a->drift.p != NULL) {
-        put_name(out, "drift");
-        sm_buf_str(out, a->drift);
-    }
+    sm_put_raw(out, "drift", a->drift);
     put_text(out, "blocked_by", a->blocked_by);
     sm_buf_byte(out, '}');
 }
@@ -128,9 +112,9 @@ void gw_problem_add_error(sm_buf *out, const char *code, sm_str message, sm_str 
     if (out->err != SM_OK)
         return;
     out->len--; /* the brace: there is more */
-    sm_buf_text(out, ",\"error\":{\"type\":\"");
-    sm_buf_text(out, strcmp(code, "KEY_CONFLICT") == 0 ? "idempotency_error" : "semel_error");
-    sm_buf_byte(out, '"');
+    bool conflict = strcmp(code, "KEY_CONFLICT") == 0;
+    sm_put_open(out, "error", '{');
+    put_text(out, "type", conflict ? SM_STR("idempotency_error") : SM_STR("semel_error"));
     put_text(out, "code", sm_str_from(code));
     sm_buf both;
     sm_buf_init(&both, out->limit);

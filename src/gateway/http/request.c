@@ -363,7 +363,7 @@ void gw_inner_give_up(gw_inner *q)
 
 static void work_run(sm_job *job, semel_answer *a)
 {
-    gw_inner *q = (void *)((char *)job - offsetof(gw_inner, job));
+    gw_inner *q = SM_CONTAINER(job, gw_inner, job);
     q->work(&q->r, a);
 }
 

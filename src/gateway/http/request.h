@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 
 #include "base/buf.h"
+#include "base/method.h"
 #include "gateway/tokens.h"
 #include "semel/semel.h"
 
@@ -24,16 +25,9 @@ typedef struct gw_request gw_request;
 
 struct MHD_Connection;
 
-typedef enum gw_method {
-    GW_GET,
-    GW_HEAD,
-    GW_POST,
-    GW_PUT,
-    GW_PATCH,
-    GW_DELETE,
-    GW_OPTIONS,
-    GW_OTHER
-} gw_method;
+#define X(name, does) GW_##name,
+typedef enum gw_method { SM_METHODS(X, X) GW_OTHER } gw_method;
+#undef X
 
 /* W3C trace context: what came, or what was made for this request. */
 typedef struct gw_trace {

@@ -65,7 +65,6 @@ static bool fits(const char *pattern, sm_str path, sm_str *rest)
 
 const gw_route *gw_route_find(gw_method method, sm_str path, sm_str *rest, char allowed[64])
 {
-    static const char *const names[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
     if (method == GW_HEAD)
         method = GW_GET; /* the server leaves out the body */
     size_t n = 0;
@@ -77,7 +76,8 @@ const gw_route *gw_route_find(gw_method method, sm_str path, sm_str *rest, char 
         if (route->method == method || (route->flags & GW_ANY_METHOD) != 0)
             return route;
         n += (size_t)snprintf(allowed + n, 64 - n, "%s%s%s", n > 0 ? ", " : "",
-                              names[route->method], route->method == GW_GET ? ", HEAD" : "");
+                              sm_methods[route->method].name,
+                              route->method == GW_GET ? ", HEAD" : "");
     }
     *rest = (sm_str){0};
     return NULL;

@@ -131,11 +131,10 @@ static void on_completed(void *context, struct MHD_Connection *c, void **own,
 
 static void take_method(gw_inner *q, const char *text)
 {
-    static const char *const names[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
     for (int i = 0; i < GW_OTHER; i++) {
-        if (strcmp(text, names[i]) == 0) {
+        if (strcmp(text, sm_methods[i].name) == 0) {
             q->r.method = (gw_method)i;
-            q->r.method_text = names[i];
+            q->r.method_text = sm_methods[i].name;
             return;
         }
     }

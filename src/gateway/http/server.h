@@ -29,6 +29,7 @@
 #include <sys/un.h>
 
 #include "base/arena.h"
+#include "base/container.h"
 #include "gateway/inside/gateway.h"
 
 #define GW_HEADERS_MAX 64u /* of a request */
@@ -126,7 +127,7 @@ typedef struct gw_set_header {
 /* A request with what only the server knows about it. What is between `conn` and `headers` is
  * cleared for the next request; what is before stays. */
 struct gw_inner {
-    gw_request r; /* first: a gw_request of ours is one of these */
+    gw_request r; /* a gw_request of ours is one of these */
     gw_server *server;
     gw_inner *next; /* on a free list */
     sm_arena arena;
@@ -212,7 +213,7 @@ struct gw_server {
 
 static inline gw_inner *gw_inner_of(const gw_request *r)
 {
-    return (gw_inner *)r;
+    return SM_CONTAINER(r, gw_inner, r);
 }
 
 /* ---- listen.c --------------------------------------------------------------------------------*/

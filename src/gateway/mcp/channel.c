@@ -53,7 +53,7 @@ gw_request *gw_channel_take(mcp_channel *c)
 
 static void on_gone_taken(mcp_post *post)
 {
-    mcp_channel *c = (mcp_channel *)(void *)((char *)post - offsetof(mcp_channel, gone_post));
+    mcp_channel *c = SM_CONTAINER(post, mcp_channel, gone_post);
     if (!c->done) {
         gw_talk *t = c->talk;
         if (t != NULL)

@@ -145,7 +145,7 @@ static void on_delete(mcp_channel *c)
 
 static void on_channel(mcp_post *post)
 {
-    mcp_channel *c = (mcp_channel *)(void *)post;
+    mcp_channel *c = SM_CONTAINER(post, mcp_channel, post);
     if (c->site->all->stopping)
         gw_channel_error(c, 503, -32603, "The gateway is being stopped; nothing was done.");
     else if (c->stream)

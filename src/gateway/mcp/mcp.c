@@ -120,7 +120,7 @@ static void *run(void *context)
 
 static void on_sweep(mcp_timer *t)
 {
-    gw_mcp *all = (gw_mcp *)(void *)((char *)t - offsetof(gw_mcp, sweep));
+    gw_mcp *all = SM_CONTAINER(t, gw_mcp, sweep);
     gw_talk_sweep(all, all->stopping ? GW_RESTING : GW_UNUSED);
     mcp_loop_time(all->hub.loop, &all->sweep, sm_clock_deadline_ns(SWEEP_MS));
 }
@@ -172,7 +172,7 @@ typedef struct ending {
 
 static void look_for_end(mcp_timer *t)
 {
-    ending *e = (ending *)(void *)((char *)t - offsetof(ending, timer));
+    ending *e = SM_CONTAINER(t, ending, timer);
     gw_mcp *all = e->all;
     bool late = sm_clock_mono_ns() >= e->deadline_ns;
     gw_talk_sweep(all, late ? GW_ALL : GW_RESTING);
@@ -192,7 +192,7 @@ static void look_for_end(mcp_timer *t)
 
 static void on_ending(mcp_post *post)
 {
-    ending *e = (ending *)(void *)post;
+    ending *e = SM_CONTAINER(post, ending, post);
     e->all->stopping = true;
     look_for_end(&e->timer);
 }

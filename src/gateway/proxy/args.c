@@ -10,8 +10,8 @@
 #include "core/wire.h"
 #include "gateway/proxy/form.h"
 #include "gateway/proxy/pass.h"
-#include "json/canon.h"
 #include "json/number.h"
+#include "json/write.h"
 
 #define UNPACKED_MAX ((size_t)8 << 20)
 #define HEADERS_ROOM ((size_t)4 * SM_REQUEST_HEAD_MAX) /* for what follows the body */
@@ -89,7 +89,7 @@ static bool put_read(gw_writing *w, sm_str type, sm_str bytes)
     bool json = is_json(type), right = false;
     if (w->out.err != SM_OK)
         return false;
-    sm_buf_text(&w->out, json ? ",\"body\":" : ",\"form\":");
+    sm_put_name(&w->out, json ? "body" : "form");
     if (json)
         right = put_json(w, bytes);
     else if (is_urlencoded(type))
@@ -114,7 +114,7 @@ static sm_err put_bytes(gw_writing *w, sm_str bytes)
     if (e != SM_OK)
         return e;
     sm_hash_hex(&hash, hex);
-    sm_buf_printf(&w->out, ",\"body_sha256\":\"%s\"", hex);
+    sm_put_text(&w->out, "body_sha256", sm_str_from(hex));
     return SM_OK;
 }
 
@@ -167,14 +167,11 @@ sm_err gw_proxy_args(const gw_request *r, sm_arena *a, const gw_upstream_api *ap
 {
     gw_writing w = {.api = api, .headers = headers, .n = n, .arena = a, .query = r->query};
     sm_buf_init(&w.out, SM_ARENA_MAX);
-    sm_buf_text(&w.out, "{\"method\":");
-    sm_json_put_string(&w.out, sm_str_from(r->method_text));
-    sm_buf_text(&w.out, ",\"path\":");
-    sm_json_put_string(&w.out, path_sent(api, path));
-    if (r->query.p != NULL && r->query.n > 0) {
-        sm_buf_text(&w.out, ",\"query\":");
-        sm_json_put_string(&w.out, r->query);
-    }
+    sm_buf_byte(&w.out, '{');
+    sm_put_text(&w.out, "method", sm_str_from(r->method_text));
+    sm_put_text(&w.out, "path", path_sent(api, path));
+    if (r->query.n > 0)
+        sm_put_text(&w.out, "query", r->query);
     sm_err e = sm_digest_init(&w.digest);
     if (e == SM_OK)
         e = put_body(&w, r);

@@ -8,7 +8,7 @@
 
 #include "base/utf8.h"
 #include "core/wire.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 #define FIELDS_MAX 1000u              /* of more, some servers read only the first thousand */
 #define TEXT_MAX   ((size_t)64 << 10) /* of a field that is shown as it is */
@@ -332,7 +332,7 @@ static bool put_digest(sm_digest *digest, const char *name, sm_str bytes, sm_buf
     if (sm_digest_bytes(digest, bytes.p, bytes.n, &hash) != SM_OK)
         return false;
     sm_hash_hex(&hash, hex);
-    sm_buf_printf(out, ",\"%s\":\"%s\"", name, hex);
+    sm_put_text(out, name, sm_str_from(hex));
     return true;
 }
 
@@ -346,15 +346,10 @@ static bool put_part(sm_digest *digest, const part *p, sm_str head, sm_str body,
     }
     if (!sm_utf8_valid(p->filename) || !sm_utf8_valid(p->type))
         return false;
-    sm_buf_printf(out, "{\"size\":%zu", body.n);
-    if (p->filename.p != NULL) {
-        sm_buf_text(out, ",\"filename\":");
-        sm_json_put_string(out, p->filename);
-    }
-    if (p->type.p != NULL) {
-        sm_buf_text(out, ",\"type\":");
-        sm_json_put_string(out, p->type);
-    }
+    sm_buf_byte(out, '{');
+    sm_put_number(out, "size", body.n);
+    sm_put_text(out, "filename", p->filename);
+    sm_put_text(out, "type", p->type);
     bool right = put_digest(digest, "sha256", body, out) &&
                  (!p->more || put_digest(digest, "head_sha256", head, out));
     sm_buf_byte(out, '}');

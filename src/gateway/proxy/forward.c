@@ -225,8 +225,7 @@ sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api 
     q->write = write;
     q->body_max = (size_t)r->g->config->limits.result_bytes;
     q->trickle = !write;
-    bool has_body =
-        r->body.len > 0 || r->method == GW_POST || r->method == GW_PUT || r->method == GW_PATCH;
+    bool has_body = r->body.len > 0 || (sm_method_does(r->method_text) & SM_METHOD_SENDS) != 0;
     bool own_body = api->mcp && write; /* a message of MCP, which its caller sends */
     if (has_body)
         q->body =

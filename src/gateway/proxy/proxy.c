@@ -268,17 +268,6 @@ static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
         pass(r, api, path, true);
 }
 
-/* Methods that change nothing. */
-static const char *const safe[] = {"GET",    "HEAD",   "OPTIONS", "PROPFIND",
-                                   "REPORT", "SEARCH", "QUERY",   NULL};
-
-static bool is_method(const gw_request *r, const char *const *methods)
-{
-    while (*methods != NULL && strcmp(*methods, r->method_text) != 0)
-        methods++;
-    return *methods != NULL;
-}
-
 static bool is_plain_method(const char *method)
 {
     while (*method != '\0' && !(*method >= 'a' && *method <= 'z'))
@@ -328,7 +317,7 @@ void gw_on_proxy(gw_request *r)
                    "Percent-encode what is not plain, write letters and digits as they are, and "
                    "leave out \".\" and \"..\" segments.",
                    "The path or query cannot be passed on as it is.");
-    } else if (is_method(r, safe)) {
+    } else if ((sm_method_does(r->method_text) & SM_METHOD_READS) != 0) {
         pass(r, api, path, false);
     } else {
         run_once(r, api, path);

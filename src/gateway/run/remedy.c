@@ -265,18 +265,8 @@ static void end(sm_attempt *at)
 }
 
 const sm_attempt_ops gw_run_tending = {
-    .turned = gw_run_turned,
-    .prepare = gw_run_prepare,
-    .full = gw_run_full,
-    .until = until,
-    .execute = gw_run_execute,
-    .recorded = gw_run_recorded,
-    .answer = gw_run_answer,
-    .end = end,
-    .step = step,
-    .probe = probe,
-    .found = found,
-    .stays = stays,
+    GW_RUN_EXECUTES, .until = until, .end = end,     .step = step,
+    .probe = probe,  .found = found, .stays = stays,
 };
 
 void gw_on_due(void *context, const sm_handle *effect)

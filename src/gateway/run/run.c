@@ -53,14 +53,7 @@ bool gw_run_call(gw_run *run, const semel_call *call)
     semel_call *to = &run->at.ask.call;
     *to = *call;
     sm_str *const texts[] = {&to->scope, &to->step, &to->tool, &to->args, &to->key, &to->after};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        if (texts[i]->p == NULL)
-            continue;
-        *texts[i] = sm_arena_text(&run->arena, *texts[i]);
-        if (texts[i]->p == NULL)
-            return false;
-    }
-    return true;
+    return sm_arena_keep(&run->arena, texts, sizeof texts / sizeof texts[0]);
 }
 
 void gw_run_free(gw_run *run)
@@ -472,19 +465,8 @@ static void end(sm_attempt *at)
 }
 
 const sm_attempt_ops gw_run_serving = {
-    .turned = gw_run_turned,
-    .prepare = gw_run_prepare,
-    .full = gw_run_full,
-    .until = until,
-    .execute = gw_run_execute,
-    .recorded = gw_run_recorded,
-    .answer = gw_run_answer,
-    .here = is_here,
-    .parted = on_parted,
-    .late = on_late,
-    .end = end,
-    .looks = looks,
-    .step = step,
+    GW_RUN_EXECUTES, .until = until, .here = is_here, .parted = on_parted,
+    .late = on_late, .end = end,     .looks = looks,  .step = step,
 };
 
 /* "Execute" is an answer like others. */

@@ -50,7 +50,7 @@ typedef struct gw_probing {
 } gw_probing;
 
 struct gw_run {
-    sm_attempt at; /* first */
+    sm_attempt at;
     gateway *g;
     const gw_run_ops *ops;
     sm_arena arena;

@@ -16,13 +16,16 @@ struct gw_runs {
 
 static inline gw_run *gw_run_of(sm_attempt *at)
 {
-    return (gw_run *)at;
+    return SM_CONTAINER(at, gw_run, at);
 }
 
 /* What the machine does for a run with a client, and for one that looks after an effect. */
 extern const sm_attempt_ops gw_run_serving, gw_run_handing, gw_run_tending;
 
-/* Parts of these tables that all have (run.c). */
+/* Parts of these tables (run.c), and those that all have that execute. */
+#define GW_RUN_EXECUTES                                                                            \
+    .turned = gw_run_turned, .prepare = gw_run_prepare, .full = gw_run_full,                       \
+    .execute = gw_run_execute, .recorded = gw_run_recorded, .answer = gw_run_answer
 void gw_run_turned(sm_attempt *at, semel_answer *a);
 sm_err gw_run_prepare(sm_attempt *at, const sm_contract *c, const sm_json *args, sm_fault *fault);
 bool gw_run_full(sm_attempt *at);

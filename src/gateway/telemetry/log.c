@@ -15,7 +15,7 @@
 #include "base/stamp.h"
 #include "base/utf8.h"
 #include "base/visible.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 #define VALUE_MAX  1024u /* bytes of a value that are shown */
 #define LINE_MAX   16384u
@@ -47,9 +47,10 @@ static void put_field(sm_buf *line, sm_buf *room, bool json, const gw_log_field 
     sm_buf_clear(room);
     put_value(room, f->value);
     sm_str value = sm_buf_view(room);
-    sm_buf_text(line, json ? ",\"" : " ");
-    sm_buf_text(line, f->name);
-    sm_buf_text(line, json ? "\":" : "=");
+    if (json)
+        sm_put_name(line, f->name);
+    else
+        sm_buf_printf(line, " %s=", f->name);
     if (f->is_number || (!json && !needs_quotes(value)))
         sm_buf_str(line, value);
     else
@@ -66,9 +67,10 @@ static void put_head(sm_buf *line, sm_buf *room, bool json, gw_level level, cons
         sm_buf_str(line, sm_buf_view(room));
         return;
     }
-    sm_buf_printf(line, "{\"time\":\"%s\",\"level\":\"%s\",\"message\":", stamp,
-                  level_names[level]);
-    sm_json_put_string(line, sm_buf_view(room));
+    sm_buf_byte(line, '{');
+    sm_put_text(line, "time", sm_str_from(stamp));
+    sm_put_text(line, "level", sm_str_from(level_names[level]));
+    sm_put_text(line, "message", sm_buf_view(room));
 }
 
 void gw_say_fields(const gw_log *log, gw_level level, const char *message,

@@ -116,9 +116,8 @@ static const char *route_name(size_t i)
 
 static const char *route_method(size_t i)
 {
-    static const char *const names[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
     bool any = i >= gw_route_count || (gw_routes[i].flags & GW_ANY_METHOD) != 0;
-    return any ? "any" : names[gw_routes[i].method];
+    return any ? "any" : sm_methods[gw_routes[i].method].name;
 }
 
 static void put_requests(sm_buf *out, const gw_metrics *m)

@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@
 #include "base/file.h"
 #include "base/trust.h"
 #include "gateway/tokens.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 #define PATH_ROOM (PATH_MAX + 8)
 
@@ -86,20 +85,23 @@ static sm_err change_start(const char *path, change *c, sm_fault *fault)
     return e == SEMEL_E_NOT_FOUND ? SM_OK : e; /* it is made now */
 }
 
+void gw_token_put(sm_buf *out, const gw_token *t)
+{
+    sm_put_text(out, "id", sm_str_from(t->id));
+    sm_put_text(out, "name", sm_str_from(t->name));
+    sm_put_text(out, "role", sm_str_from(gw_role_name(t->role)));
+    if (t->scope[0] != '\0')
+        sm_put_text(out, "scope", sm_str_from(t->scope));
+}
+
 static void put_token(sm_buf *b, const gw_token *t)
 {
-    char hash[SM_HASH_TEXT + 1];
-    sm_hash_text(&t->hash, hash);
-    sm_buf_printf(b, "{\"id\":\"%s\",\"name\":", t->id);
-    sm_json_put_string(b, sm_str_from(t->name));
-    sm_buf_printf(b, ",\"role\":\"%s\"", gw_role_name(t->role));
-    if (t->scope[0] != '\0') {
-        sm_buf_text(b, ",\"scope\":");
-        sm_json_put_string(b, sm_str_from(t->scope));
-    }
-    sm_buf_printf(b, ",\"sha256\":\"%s\",\"made_at_ms\":%" PRId64, hash, t->made_at);
+    sm_buf_byte(b, '{');
+    gw_token_put(b, t);
+    sm_put_hash(b, "sha256", &t->hash);
+    sm_put_signed(b, "made_at_ms", t->made_at);
     if (t->ends_at != 0)
-        sm_buf_printf(b, ",\"ends_at_ms\":%" PRId64, t->ends_at);
+        sm_put_signed(b, "ends_at_ms", t->ends_at);
     sm_buf_byte(b, '}');
 }
 

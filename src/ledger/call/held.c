@@ -68,10 +68,9 @@ static sm_err answer_ended(sm_begun *b, const sm_held *h)
     sm_err e = sm_begun_judge(b);
     if (e == SM_OK && w->step.answer == SM_REFUSED) /* on_hit: fail, or results are not kept */
         return answer_refused(b, w->step.code, NULL);
-    if (e == SM_OK)
-        e = sm_answer_about(w, a);
+    e = sm_answer_after(w, a, e);
     if (e != SM_OK)
-        return sm_answer_error(w, a, e);
+        return e;
     atomic_fetch_add_explicit(&b->s->replays, 1, memory_order_relaxed);
     a->verdict = SEMEL_REPLAY;
     a->has_outcome = true;

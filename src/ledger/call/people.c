@@ -125,10 +125,9 @@ static sm_err decide(semel *s, const char *prefix, sm_str name, decision *d, sem
         e = decide_once(s, w, &h, d);
         if (e == SEMEL_E_STALE)
             continue;
-        if (e == SM_OK)
-            e = sm_answer_about(w, a);
+        e = sm_answer_after(w, a, e);
         if (e != SM_OK)
-            return sm_answer_error(w, a, e);
+            return e;
         if (w->step.answer == SM_REFUSED) {
             if (w->step.code == SEMEL_C_ILLEGAL_STATE)
                 a->message =

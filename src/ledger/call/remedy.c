@@ -136,10 +136,9 @@ sm_err sm_probed(semel *s, const sm_handle *effect, sm_found_kind found,
             e = write_found(s, w, found, &o);
         if (e == SEMEL_E_STALE)
             continue;
-        if (e == SM_OK)
-            e = sm_answer_about(w, a);
+        e = sm_answer_after(w, a, e);
         if (e != SM_OK)
-            return sm_answer_error(w, a, e);
+            return e;
         a->verdict = SEMEL_DONE;
         a->code = w->step.code;
         return w->step.answer == SM_REFUSED ? sm_answer_refuse(w, a, w->step.code, SM_OK) : SM_OK;

@@ -3,16 +3,14 @@
  * requests as its events tell them, the events themselves, and how often it was replayed.
  */
 #include "base/limits.h"
-#include "base/utf8.h"
 #include "ledger/call/resource.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 #define EVENTS_MAX 1000u
 
 typedef struct story {
     sm_work *w;
     sm_buf *events, attempts, requests;
-    uint64_t count;
     uint64_t replays;
     int64_t last_replay;
     bool overwritten;
@@ -34,14 +32,11 @@ static bool has_note(sm_str what, const char *note)
 /* One entry of a list: when, what, by whom, and the event's own words. */
 static void put_entry(sm_buf *list, const semel_event *e)
 {
-    sm_buf_text(list, list->len == 0 ? "{" : ",{");
-    sm_buf_text(list, "\"what\":");
-    sm_json_put_string(list, e->what);
+    sm_put_item(list);
+    sm_buf_byte(list, '{');
+    sm_put_text(list, "what", e->what);
     sm_put_stamp(list, "at", e->at);
-    if (e->actor.p != NULL) {
-        sm_buf_text(list, ",\"actor\":");
-        sm_json_put_string(list, e->actor);
-    }
+    sm_put_text(list, "actor", e->actor);
     if (e->body.n > 2) {
         sm_buf_byte(list, ',');
         sm_buf_bytes(list, e->body.p + 1, e->body.n - 2);
@@ -52,8 +47,7 @@ static void put_entry(sm_buf *list, const semel_event *e)
 static bool tell_event(void *context, const semel_event *e)
 {
     story *t = context;
-    if (t->count++ > 0)
-        sm_buf_byte(t->events, ',');
+    sm_put_item(t->events);
     sm_event_put_json(e, t->events);
     static const char *const of_attempts[] = {"started", "settled",  "doubted",      "late",
                                               "cleared", "resolved", "double_effect"};
@@ -84,24 +78,21 @@ static bool tell_note(void *context, const semel_note *n)
     return true;
 }
 
-static void put_member(sm_buf *out, const char *name, sm_str text)
-{
-    if (text.p == NULL)
-        return;
-    sm_buf_printf(out, ",\"%s\":", name);
-    sm_json_put_string(out, text);
-}
-
 /* What it acts on, and whether a repeat would run because others wrote that, or may have. */
 static void put_resource(const sm_work *w, bool overwritten, sm_buf *out)
 {
-    char text[SM_HASH_TEXT + 1];
     if (!w->memo.terms.resource)
         return;
-    sm_hash_text(&w->memo.resource.hash, text);
-    put_member(out, "resource", sm_str_from(text));
+    sm_put_hash(out, "resource", &w->memo.resource.hash);
     if (overwritten)
-        sm_buf_text(out, ",\"overwritten\":true");
+        sm_put_bool(out, "overwritten", true);
+}
+
+static void put_list(sm_buf *out, const char *name, const sm_buf *items)
+{
+    sm_put_open(out, name, '[');
+    sm_buf_str(out, sm_buf_view(items));
+    sm_buf_byte(out, ']');
 }
 
 static void put_story(sm_work *w, semel_answer *a, story *t, sm_buf *out)
@@ -109,32 +100,27 @@ static void put_story(sm_work *w, semel_answer *a, story *t, sm_buf *out)
     const semel_record *r = &w->cur;
     sm_answer_put_json(a, out);
     out->len--; /* the closing brace: there is more */
-    put_member(out, "scope", r->scope);
-    put_member(out, "step", r->step);
-    put_member(out, "tool", r->tool);
-    put_member(out, "caller_key", r->caller);
-    if (r->args.p != NULL) {
-        sm_buf_text(out, ",\"args\":");
-        sm_buf_str(out, r->args);
-    }
+    sm_put_text(out, "scope", r->scope);
+    sm_put_text(out, "step", r->step);
+    sm_put_text(out, "tool", r->tool);
+    sm_put_text(out, "caller_key", r->caller);
+    sm_put_raw(out, "args", r->args);
     put_resource(w, t->overwritten, out);
     sm_put_stamp(out, "created_at", r->created_at);
     sm_put_stamp(out, "updated_at", r->updated_at);
     sm_put_stamp(out, "lease_end", w->memo.effect.lease_end);
     sm_put_stamp(out, "request_end", w->memo.effect.request_end);
-    if (w->memo.effect.quorum > 0)
-        sm_buf_printf(out, ",\"quorum\":%u,\"approvals\":%u", w->memo.effect.quorum,
-                      w->memo.effect.approvals);
+    if (w->memo.effect.quorum > 0) {
+        sm_put_number(out, "quorum", w->memo.effect.quorum);
+        sm_put_number(out, "approvals", w->memo.effect.approvals);
+    }
     sm_put_stamp(out, "settled_at", w->memo.effect.settled_at);
     sm_put_stamp(out, "result_end", w->memo.effect.result_end);
     sm_put_stamp(out, "window_end", w->memo.effect.window_end);
-    sm_buf_text(out, ",\"attempts\":[");
-    sm_buf_str(out, sm_buf_view(&t->attempts));
-    sm_buf_text(out, "],\"requests\":[");
-    sm_buf_str(out, sm_buf_view(&t->requests));
-    sm_buf_text(out, "],\"events\":[");
-    sm_buf_str(out, sm_buf_view(t->events));
-    sm_buf_printf(out, "],\"replays\":%llu", (unsigned long long)t->replays);
+    put_list(out, "attempts", &t->attempts);
+    put_list(out, "requests", &t->requests);
+    put_list(out, "events", t->events);
+    sm_put_number(out, "replays", t->replays);
     sm_put_stamp(out, "replayed_at", t->last_replay);
     sm_buf_byte(out, '}');
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/limits.h"
 #include "ledger/call/commit.h"
 
@@ -22,7 +23,7 @@
 #define OWED_PAUSE_MAX_MS SM_RUN_RENEW_MS
 
 typedef struct owed {
-    sm_running running; /* first, so that one is found by the other */
+    sm_running running;
     semel_outcome outcome;
     sm_str actor;
     int64_t pause_ms;
@@ -216,14 +217,7 @@ static bool copy_outcome(sm_work *w, const semel_outcome *from, semel_outcome *t
 {
     sm_str *const texts[] = {&to->value, &to->headers, &to->corrective_action};
     *to = *from;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        if (texts[i]->p == NULL)
-            continue;
-        *texts[i] = sm_work_copy(w, *texts[i]);
-        if (texts[i]->p == NULL)
-            return false;
-    }
-    return true;
+    return sm_arena_keep(&w->call, texts, sizeof texts / sizeof texts[0]);
 }
 
 bool sm_running_find(semel *s, sm_work *w, uint64_t id, sm_held *out)
@@ -381,7 +375,7 @@ static owed *next_owed(semel *s, int64_t by_ns)
             found = r->owed && r->renew_ns <= by_ns ? r : NULL;
     }
     unlock(s);
-    return (owed *)(void *)found;
+    return found == NULL ? NULL : SM_CONTAINER(found, owed, running);
 }
 
 void sm_running_pay(semel *s, semel_answer *a)

@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "ledger/work/ledger.h"
+#include "json/write.h"
 
 #define SEAL_AFTER_MS 60000
 #define SEAL_MAX      100000u /* events under one seal */
@@ -16,14 +17,15 @@
 
 void sm_seal_put(const sm_seal *seal, sm_buf *body)
 {
-    char digest[SM_HASH_TEXT + 1];
-    sm_hash_text(&seal->digest, digest);
     sm_buf_clear(body);
-    sm_buf_printf(body, "{\"from\":%llu,\"to\":%llu,\"events\":%llu,\"digest\":\"%s\",\"keyed\":%s",
-                  (unsigned long long)seal->from, (unsigned long long)seal->to,
-                  (unsigned long long)seal->events, digest, seal->keyed ? "true" : "false");
+    sm_buf_byte(body, '{');
+    sm_put_number(body, "from", seal->from);
+    sm_put_number(body, "to", seal->to);
+    sm_put_number(body, "events", seal->events);
+    sm_put_hash(body, "digest", &seal->digest);
+    sm_put_bool(body, "keyed", seal->keyed);
     if (seal->purged)
-        sm_buf_printf(body, ",\"sealed\":%llu", (unsigned long long)seal->sealed);
+        sm_put_number(body, "sealed", seal->sealed);
     sm_buf_byte(body, '}');
 }
 

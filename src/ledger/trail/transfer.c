@@ -13,13 +13,13 @@
 #include "base/given.h"
 #include "base/limits.h"
 #include "ledger/call/resource.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 #define PAGE 500u
 
 static void put_hex(sm_buf *out, const char *name, const void *bytes, size_t n)
 {
-    sm_buf_printf(out, ",\"%s\":\"", name);
+    sm_put_open(out, name, '"');
     static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < n; i++) {
         uint8_t byte = ((const uint8_t *)bytes)[i];
@@ -29,18 +29,10 @@ static void put_hex(sm_buf *out, const char *name, const void *bytes, size_t n)
     sm_buf_byte(out, '"');
 }
 
-static void put_text(sm_buf *out, const char *name, sm_str text)
-{
-    if (text.p == NULL)
-        return;
-    sm_buf_printf(out, ",\"%s\":", name);
-    sm_json_put_string(out, text);
-}
-
 static void put_number(sm_buf *out, const char *name, int64_t v)
 {
     if (v != 0)
-        sm_buf_printf(out, ",\"%s\":%lld", name, (long long)v);
+        sm_put_signed(out, name, v);
 }
 
 typedef struct exporting {
@@ -74,17 +66,16 @@ static void put_record(sm_buf *out, const semel_record *r, uint64_t count, int64
     char handle[SM_HANDLE_TEXT];
     sm_handle h = {.shard = r->shard, .id = r->id, .generation = r->generation};
     sm_handle_effect(&h, handle);
-    sm_buf_printf(out, "{\"semel\":2,\"effect\":\"%s\",\"state\":\"%s\"", handle,
-                  semel_state_name((semel_state)r->state));
+    sm_buf_byte(out, '{');
+    sm_put_number(out, "semel", 2);
+    sm_put_text(out, "effect", sm_str_from(handle));
+    sm_put_text(out, "state", sm_str_from(semel_state_name((semel_state)r->state)));
     put_hex(out, "key", r->key.b, sizeof r->key.b);
-    put_text(out, "scope", r->scope);
-    put_text(out, "step", r->step);
-    put_text(out, "tool", r->tool);
-    put_text(out, "caller_key", r->caller);
-    if (r->args.p != NULL) {
-        sm_buf_text(out, ",\"args\":");
-        sm_buf_str(out, r->args);
-    }
+    sm_put_text(out, "scope", r->scope);
+    sm_put_text(out, "step", r->step);
+    sm_put_text(out, "tool", r->tool);
+    sm_put_text(out, "caller_key", r->caller);
+    sm_put_raw(out, "args", r->args);
     put_number(out, "generation", (int64_t)r->generation);
     put_number(out, "fence", (int64_t)r->fence);
     put_number(out, "created", r->created_at);

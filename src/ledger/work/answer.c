@@ -8,10 +8,9 @@
 
 #include "base/base64.h"
 #include "base/limits.h"
-#include "base/stamp.h"
 #include "base/utf8.h"
 #include "ledger/work/ledger.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 /* ---- words -----------------------------------------------------------------------------------*/
 
@@ -195,55 +194,37 @@ sm_err sm_answer_about(sm_work *w, semel_answer *a)
     return SM_OK;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------*/
-
-static void member(sm_buf *out, const char *name)
+sm_err sm_answer_after(sm_work *w, semel_answer *a, sm_err e)
 {
-    if (out->len > 0 && out->p[out->len - 1] != '{')
-        sm_buf_byte(out, ',');
-    sm_buf_printf(out, "\"%s\":", name);
+    if (e == SM_OK)
+        e = sm_answer_about(w, a);
+    return e == SM_OK ? SM_OK : sm_answer_error(w, a, e);
 }
+
+/* ---- JSON ------------------------------------------------------------------------------------*/
 
 static void put_text(sm_buf *out, const char *name, sm_str text)
 {
-    if (text.p == NULL)
-        return;
-    member(out, name);
-    if (sm_utf8_valid(text))
-        sm_json_put_string(out, text);
-    else
-        sm_buf_text(out, "\"\"");
+    sm_put_text(out, name, sm_utf8_valid(text) ? text : SM_STR(""));
 }
 
 static void put_number(sm_buf *out, const char *name, uint64_t v)
 {
-    if (v == 0)
-        return;
-    member(out, name);
-    sm_buf_printf(out, "%llu", (unsigned long long)v);
-}
-
-void sm_put_stamp(sm_buf *out, const char *name, int64_t ms)
-{
-    if (ms == 0)
-        return;
-    char text[SM_STAMP_TEXT];
-    sm_stamp_text(ms, text);
-    put_text(out, name, sm_str_from(text));
+    if (v != 0)
+        sm_put_number(out, name, v);
 }
 
 static void put_outcome(sm_buf *out, const semel_outcome *o)
 {
     static const char *const kinds[] = {"success", "failure", "partial"};
     static const char *const applied[] = {NULL, "no", "yes", "unknown"};
-    member(out, "outcome");
-    sm_buf_byte(out, '{');
+    sm_put_open(out, "outcome", '{');
     put_text(out, "kind", sm_str_from(kinds[o->kind]));
     if (o->kind == SEMEL_FAILURE && applied[o->applied] != NULL)
         put_text(out, "applied", sm_str_from(applied[o->applied]));
     if (o->value.p != NULL) {
         put_text(out, "encoding", o->is_json ? SM_STR("json") : SM_STR("base64"));
-        member(out, "value");
+        sm_put_name(out, "value");
         if (o->is_json) {
             sm_buf_str(out, o->value);
         } else {
@@ -253,15 +234,10 @@ static void put_outcome(sm_buf *out, const semel_outcome *o)
         }
     }
     put_number(out, "status", (uint64_t)o->status);
-    if (o->headers.p != NULL) {
-        member(out, "headers");
-        sm_buf_str(out, o->headers);
-    }
+    sm_put_raw(out, "headers", o->headers);
     put_text(out, "corrective_action", o->corrective_action);
-    member(out, "kept");
-    sm_buf_text(out, o->kept ? "true" : "false");
-    member(out, "bytes");
-    sm_buf_printf(out, "%llu", (unsigned long long)o->bytes);
+    sm_put_bool(out, "kept", o->kept);
+    sm_put_number(out, "bytes", o->bytes);
     sm_buf_byte(out, '}');
 }
 
@@ -285,17 +261,12 @@ void sm_answer_put_json(const semel_answer *a, sm_buf *out)
     put_text(out, "request", a->request);
     if (a->has_outcome)
         put_outcome(out, &a->outcome);
-    if (a->drift.p != NULL) {
-        member(out, "drift");
-        sm_buf_str(out, a->drift);
-    }
+    sm_put_raw(out, "drift", a->drift);
     put_text(out, "repeat_of", a->repeat_of);
     put_text(out, "blocked_by", a->blocked_by);
     put_text(out, "observed", a->observed);
-    if (a->code != SEMEL_C_NONE && a->code != SEMEL_C_PARTIAL_SUCCESS) {
-        member(out, "retriable");
-        sm_buf_text(out, a->retriable ? "true" : "false");
-    }
+    if (a->code != SEMEL_C_NONE && a->code != SEMEL_C_PARTIAL_SUCCESS)
+        sm_put_bool(out, "retriable", a->retriable);
     put_number(out, "retry_after_ms", (uint64_t)a->retry_after_ms);
     put_text(out, "message", a->message);
     put_text(out, "corrective_action", a->corrective_action);
@@ -313,7 +284,6 @@ semel_err semel_answer_json(const semel_answer *a, semel_str *out)
 
 void sm_event_put_json(const semel_event *e, sm_buf *out)
 {
-    char hash[SM_HASH_TEXT + 1];
     sm_buf_byte(out, '{');
     put_number(out, "seq", e->seq);
     if (e->id != 0) {
@@ -326,12 +296,9 @@ void sm_event_put_json(const semel_event *e, sm_buf *out)
     sm_put_stamp(out, "at", e->at);
     put_text(out, "what", e->what);
     put_text(out, "actor", e->actor);
-    member(out, "body");
-    sm_buf_str(out, e->body.n > 0 ? e->body : SM_STR("{}"));
-    sm_hash_text(&e->prev, hash);
-    put_text(out, "prev", sm_str_from(hash));
-    sm_hash_text(&e->hash, hash);
-    put_text(out, "hash", sm_str_from(hash));
+    sm_put_raw(out, "body", e->body.n > 0 ? e->body : SM_STR("{}"));
+    sm_put_hash(out, "prev", &e->prev);
+    sm_put_hash(out, "hash", &e->hash);
     sm_buf_byte(out, '}');
 }
 

@@ -172,6 +172,9 @@ sm_str sm_answer_handle(sm_work *w, const semel_record *r);
 /* What w->cur and w->memo say: handle, state, outcome and so on. */
 sm_err sm_answer_about(sm_work *w, semel_answer *a);
 
+/* The same after something that gave `e`: an error is answered with what it says. Returns it. */
+sm_err sm_answer_after(sm_work *w, semel_answer *a, sm_err e);
+
 /* Refuses with a code and its words; returns `e`. */
 sm_err sm_answer_refuse(sm_work *w, semel_answer *a, semel_code code, sm_err e);
 

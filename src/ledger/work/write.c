@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "ledger/call/resource.h"
 #include "ledger/work/ledger.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 static const char *note_name(sm_note n)
 {
@@ -30,32 +30,28 @@ void sm_body_start(sm_work *w)
     sm_buf_clear(&w->body);
 }
 
-static void body_name(sm_work *w, const char *name)
+/* Where the next member goes. */
+static sm_buf *body_of(sm_work *w)
 {
-    sm_buf_text(&w->body, w->body.len == 0 ? "{\"" : ",\"");
-    sm_buf_text(&w->body, name);
-    sm_buf_text(&w->body, "\":");
+    if (w->body.len == 0)
+        sm_buf_byte(&w->body, '{');
+    return &w->body;
 }
 
 void sm_body_text(sm_work *w, const char *name, sm_str value)
 {
-    if (value.p == NULL)
-        return;
-    body_name(w, name);
-    sm_json_put_string(&w->body, value);
+    if (value.p != NULL)
+        sm_put_text(body_of(w), name, value);
 }
 
 void sm_body_number(sm_work *w, const char *name, uint64_t value)
 {
-    body_name(w, name);
-    sm_buf_number(&w->body, value);
+    sm_put_number(body_of(w), name, value);
 }
 
 void sm_body_hash(sm_work *w, const char *name, const sm_hash *value)
 {
-    char text[SM_HASH_TEXT + 1];
-    sm_hash_text(value, text);
-    sm_body_text(w, name, sm_str_from(text));
+    sm_put_hash(body_of(w), name, value);
 }
 
 /* ---- parts of a record -----------------------------------------------------------------------*/

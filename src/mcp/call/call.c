@@ -311,7 +311,7 @@ void mcp_call_time(mcp_call *call)
 
 static void on_late(mcp_timer *t)
 {
-    mcp_call_hurry((mcp_call *)(void *)((char *)t - offsetof(mcp_call, timer)));
+    mcp_call_hurry(SM_CONTAINER(t, mcp_call, timer));
 }
 
 /* Whether somebody will change what a refusal says is missing. A doubt is another call's to look
@@ -456,7 +456,7 @@ static const sm_attempt_ops ops = {
 
 static void take(mcp_post *post)
 {
-    mcp_call *call = (mcp_call *)(void *)((char *)post - offsetof(mcp_call, post));
+    mcp_call *call = SM_CONTAINER(post, mcp_call, post);
     mcp_hub *hub = call->server->hub;
     if (call->at.stage != SM_AT_PARKED)
         sm_attempt_go_on(&call->at, &call->a);

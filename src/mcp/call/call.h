@@ -168,7 +168,7 @@ static inline bool mcp_call_unrecorded(const mcp_call *call)
 
 static inline mcp_call *mcp_call_of(sm_attempt *at)
 {
-    return (mcp_call *)at;
+    return SM_CONTAINER(at, mcp_call, at);
 }
 
 /* On a worker, or on the loop: makes the arguments that the ledger is asked with, if they are not

@@ -17,36 +17,32 @@
 #include "base/duration.h"
 #include "base/stamp.h"
 #include "mcp/call/call.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 static void put_member(sm_buf *out, const char *name, sm_str value)
 {
-    if (value.p == NULL || value.n == 0)
-        return;
-    sm_buf_printf(out, ",\"%s\":", name);
-    sm_json_put_string(out, value);
+    if (value.n > 0)
+        sm_put_text(out, name, value);
 }
 
 /* The refusal as an object, with or without its sentences. */
 static void put_shape(sm_buf *out, const semel_answer *a, bool sentences)
 {
-    sm_buf_printf(out, "{\"code\":\"%s\",\"retriable\":%s", semel_code_name(a->code),
-                  a->retriable ? "true" : "false");
+    sm_buf_byte(out, '{');
+    sm_put_text(out, "code", sm_str_from(semel_code_name(a->code)));
+    sm_put_bool(out, "retriable", a->retriable);
     if (a->retry_after_ms > 0)
-        sm_buf_printf(out, ",\"retry_after_ms\":%lld", (long long)a->retry_after_ms);
+        sm_put_signed(out, "retry_after_ms", a->retry_after_ms);
     if (sentences) {
         put_member(out, "message", a->message);
         put_member(out, "corrective_action", a->corrective_action);
     }
     put_member(out, "effect", a->effect);
     if (a->state != SEMEL_S_NONE)
-        sm_buf_printf(out, ",\"state\":\"%s\"", semel_state_name(a->state));
+        sm_put_text(out, "state", sm_str_from(semel_state_name(a->state)));
     put_member(out, "request", a->request);
     put_member(out, "blocked_by", a->blocked_by);
-    if (a->drift.p != NULL && a->drift.n > 0) {
-        sm_buf_text(out, ",\"drift\":");
-        sm_buf_str(out, a->drift);
-    }
+    sm_put_raw(out, "drift", a->drift);
     sm_buf_byte(out, '}');
 }
 
@@ -75,9 +71,9 @@ static void put_verdict(sm_buf *out, const semel_answer *a, bool modern, bool do
     put_shape(out, a, true);
     if (done) {
         put_member(out, "semel/effect", a->effect);
-        sm_buf_text(out, ",\"semel/replayed\":true");
+        sm_put_bool(out, "semel/replayed", true);
         if (is_unrecorded(a))
-            sm_buf_text(out, ",\"semel/doubt\":\"" SM_UNRECORDED "\"");
+            sm_put_text(out, "semel/doubt", SM_STR(SM_UNRECORDED));
     }
     sm_buf_text(out, "}}");
     if (text.err != SM_OK)

@@ -38,7 +38,7 @@
 #define STEADY_MS      10000 /* one that lived so long starts the pauses anew */
 
 typedef struct child {
-    mcp_link link; /* first */
+    mcp_link link;
     mcp_child_options o;
 
     pid_t pid;                  /* 0: none runs */
@@ -62,7 +62,7 @@ typedef struct child {
 
 static child *of(mcp_link *l)
 {
-    return (child *)(void *)l;
+    return SM_CONTAINER(l, child, link);
 }
 
 /* ---- requests under way ----------------------------------------------------------------------*/
@@ -134,7 +134,7 @@ static void write_out(child *c)
 static void on_writable(mcp_watch *w, unsigned ready)
 {
     (void)ready;
-    child *c = (child *)(void *)((char *)w - offsetof(child, out));
+    child *c = SM_CONTAINER(w, child, out);
     write_out(c);
     if (c->full && unwritten(c) < FULL_BYTES / 2) {
         c->full = false;
@@ -220,7 +220,7 @@ static said read_some(child *c)
 static void on_readable(mcp_watch *w, unsigned ready)
 {
     (void)ready;
-    child *c = (child *)(void *)((char *)w - offsetof(child, in));
+    child *c = SM_CONTAINER(w, child, in);
     if (read_some(c) == SAID_LAST)
         close_watch(c, &c->in);
 }
@@ -277,7 +277,7 @@ static void start_later(child *c)
 static void on_end(mcp_watch *w, unsigned ready)
 {
     (void)ready;
-    child *c = (child *)(void *)((char *)w - offsetof(child, process));
+    child *c = SM_CONTAINER(w, child, process);
     int status = 0;
     if (waitpid(c->pid, &status, WNOHANG) != c->pid)
         return;
@@ -367,7 +367,7 @@ static void end_it(child *c);
 
 static void on_time(mcp_timer *t)
 {
-    child *c = (child *)(void *)((char *)t - offsetof(child, timer));
+    child *c = SM_CONTAINER(t, child, timer);
     if (c->closing) {
         end_it(c);
     } else if (start(c) != 0) {

@@ -14,7 +14,7 @@
 #include "base/buf.h"
 
 struct mcp_fetch {
-    mcp_post post; /* first */
+    mcp_post post;
     mcp_loop *loop;
     mcp_fetch_events events;
 
@@ -153,7 +153,7 @@ static void go_on(mcp_fetch *x)
 
 static void take(mcp_post *post)
 {
-    mcp_fetch *x = (mcp_fetch *)post;
+    mcp_fetch *x = SM_CONTAINER(post, mcp_fetch, post);
     x->kept = x->held && !x->dropped;
     if (x->kept)
         return;

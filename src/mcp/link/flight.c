@@ -177,7 +177,7 @@ static mcp_flight *asked_elsewhere(const mcp_remote *r, const mcp_message *m)
 
 static void due(mcp_timer *t)
 {
-    mcp_flight *f = SM_TIMER_OWNER(t, mcp_flight, timer);
+    mcp_flight *f = SM_CONTAINER(t, mcp_flight, timer);
     mcp_remote *r = f->remote;
     mcp_remote_enter(r);
     mcp_flight_end(f);

@@ -281,7 +281,7 @@ static sm_err check(const mcp_remote_options *o, sm_fault *fault)
 
 static void hold(mcp_link *l, bool held)
 {
-    mcp_remote *r = (mcp_remote *)(void *)l;
+    mcp_remote *r = SM_CONTAINER(l, mcp_remote, link);
     for (mcp_flight *f = r->under_way.first; f != NULL; f = f->next)
         mcp_fetch_hold(f->fetch, held);
 }

@@ -102,7 +102,7 @@ typedef struct mcp_flights {
 } mcp_flights;
 
 struct mcp_remote {
-    mcp_link link; /* first */
+    mcp_link link;
     sm_http *http;
     char *url;
     char *shown; /* without what may be secret, for people */

@@ -81,7 +81,7 @@ int mcp_spawn(const mcp_child_options *o, int in, int out, pid_t *pid)
 /* ---- the rest of a group ---------------------------------------------------------------------*/
 
 typedef struct rest {
-    mcp_timer timer; /* first */
+    mcp_timer timer;
     mcp_loop *loop;
     pid_t group;
     unsigned looks;
@@ -89,7 +89,7 @@ typedef struct rest {
 
 static void look(mcp_timer *t)
 {
-    rest *r = (rest *)(void *)t;
+    rest *r = SM_CONTAINER(t, rest, timer);
     bool late = r->looks++ == LOOKS;
     if (kill(-r->group, late ? SIGKILL : 0) == 0 && !late) {
         mcp_loop_time(r->loop, t, sm_clock_deadline_ns(LOOK_MS));

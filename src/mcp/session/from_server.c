@@ -131,10 +131,16 @@ static void on_unreadable(mcp_session *s, mcp_exchange *x)
     lose(s, x, &(mcp_loss){.sent = true, .why = MCP_UNREADABLE});
 }
 
+/* NULL of NULL. */
+static mcp_exchange *exchange_of(mcp_way *way)
+{
+    return way == NULL ? NULL : SM_CONTAINER(way, mcp_exchange, way);
+}
+
 static void on_link_message(void *context, mcp_way *way, sm_str text)
 {
     mcp_session *s = context;
-    mcp_exchange *x = (mcp_exchange *)(void *)way;
+    mcp_exchange *x = exchange_of(way);
     mcp_message m;
     size_t cursor = 0;
     sm_str name, item;
@@ -187,7 +193,7 @@ static void on_lost(void *context, mcp_way *way, const mcp_loss *loss)
 {
     mcp_session *s = context;
     bool again = loss->session_gone && !mcp_session_starting(s) && s->o.renews;
-    lose(s, (mcp_exchange *)(void *)way, loss);
+    lose(s, exchange_of(way), loss);
     if (again)
         mcp_session_begin_again(s);
 }
@@ -197,7 +203,7 @@ static void on_link_head(void *context, mcp_way *way, int status, const sm_http_
                          size_t n)
 {
     mcp_session *s = context;
-    const mcp_exchange *x = (mcp_exchange *)(void *)way;
+    const mcp_exchange *x = exchange_of(way);
     (void)status;
     if (s->client.head != NULL && x->channel != NULL && x->batch == NULL && !x->canceled &&
         s->life == MCP_OPEN)
@@ -249,7 +255,7 @@ static void go_on(mcp_session *s)
 
 void mcp_session_late(mcp_timer *t)
 {
-    mcp_session *s = (mcp_session *)(void *)((char *)t - offsetof(mcp_session, away_timer));
+    mcp_session *s = SM_CONTAINER(t, mcp_session, away_timer);
     if (!mcp_session_there(s))
         move(s, mcp_session_starting(s) ? MCP_STARTING_LATE : MCP_AWAY);
     go_on(s);

@@ -153,7 +153,7 @@ static void on_page(mcp_exchange *x, const mcp_message *m)
 
 static void on_late(mcp_timer *t)
 {
-    asking *q = (asking *)(void *)((char *)t - offsetof(asking, timer));
+    asking *q = SM_CONTAINER(t, asking, timer);
     mcp_exchange_free(q->x);
     finish(q, "it did not answer in time");
 }

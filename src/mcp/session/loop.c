@@ -101,7 +101,7 @@ static bool give_out(mcp_loop *l)
 static void on_bell(mcp_watch *w, unsigned ready)
 {
     (void)ready;
-    mcp_loop *l = (mcp_loop *)(void *)((char *)w - offsetof(mcp_loop, bell_watch));
+    mcp_loop *l = SM_CONTAINER(w, mcp_loop, bell_watch);
     uint64_t count;
     while (read(l->bell, &count, sizeof count) < 0 && errno == EINTR)
         ;
@@ -245,7 +245,7 @@ static void give_timers(mcp_loop *l)
         sm_timer *first = sm_timer_first(&l->timers);
         if (first == NULL || first->due_ns > now)
             return;
-        mcp_timer *t = (mcp_timer *)(void *)first;
+        mcp_timer *t = SM_CONTAINER(first, mcp_timer, timer);
         sm_timer_clear(&l->timers, first);
         t->due(t);
     }
@@ -348,7 +348,7 @@ typedef struct settling {
 
 static void lose_patience(mcp_timer *t)
 {
-    mcp_loop_stop(((settling *)(void *)t)->loop);
+    mcp_loop_stop(SM_CONTAINER(t, settling, timer)->loop);
 }
 
 void mcp_loop_settle(mcp_loop *l, int64_t most_ms)

@@ -77,7 +77,7 @@ void mcp_session_flush(mcp_session *s)
 /* A ledger that is slow, or away, must not hold up what does not need it. */
 void mcp_order_late(mcp_timer *t)
 {
-    mcp_session *s = (mcp_session *)(void *)((char *)t - offsetof(mcp_session, order_timer));
+    mcp_session *s = SM_CONTAINER(t, mcp_session, order_timer);
     int64_t before = sm_clock_mono_ns() - (int64_t)MCP_ORDER_MS * 1000000;
     for (mcp_slot *slot = s->first; slot != NULL; slot = slot->next) {
         if (slot->decided || slot->since_ns > before)

@@ -23,7 +23,7 @@ static int64_t due_ns(const mcp_parting *p)
 
 static void on_time(mcp_timer *t)
 {
-    mcp_parting *p = (mcp_parting *)(void *)((char *)t - offsetof(mcp_parting, timer));
+    mcp_parting *p = SM_CONTAINER(t, mcp_parting, timer);
     if (sm_clock_mono_ns() >= due_ns(p)) {
         if (p->child == NULL || !mcp_child_runs(p->child) || p->signals == 2) {
             mcp_loop_stop(p->hub->loop);

@@ -102,7 +102,7 @@ static double next_value(mcp_call *call)
 
 static void on_beat(mcp_timer *t)
 {
-    mcp_call *call = (mcp_call *)(void *)((char *)t - offsetof(mcp_call, beat));
+    mcp_call *call = SM_CONTAINER(t, mcp_call, beat);
     mcp_exchange *x = call->x;
     char room[128];
     if (x == NULL || x->canceled)

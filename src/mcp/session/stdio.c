@@ -163,7 +163,7 @@ static void hang_up(stdio *p)
 /* What a distant server has not answered by now is given up; what writes is waited for. */
 static void on_patience(mcp_timer *t)
 {
-    stdio *p = (stdio *)(void *)((char *)t - offsetof(stdio, patience));
+    stdio *p = SM_CONTAINER(t, stdio, patience);
     if (mcp_session_busy(p->session, false))
         mcp_loop_time(p->hub->loop, &p->patience, sm_clock_deadline_ns(PATIENCE_MS));
     else
@@ -192,7 +192,7 @@ static void leave(stdio *p)
 
 static void on_went(mcp_post *post)
 {
-    leave((stdio *)(void *)((char *)post - offsetof(stdio, went)));
+    leave(SM_CONTAINER(post, stdio, went));
 }
 
 /* Not from inside of what the session does. */
@@ -223,7 +223,7 @@ static void note_taken(stdio *p, int64_t now_ms)
 
 static void on_look(mcp_timer *t)
 {
-    stdio *p = (stdio *)(void *)((char *)t - offsetof(stdio, look));
+    stdio *p = SM_CONTAINER(t, stdio, look);
     int64_t now = sm_clock_boot_ms();
     struct pollfd in = {.fd = p->in.fd, .events = POLLIN};
     if (poll(&in, 1, 0) == 0)
@@ -292,7 +292,7 @@ static void write_out(stdio *p)
 static void on_writable(mcp_watch *w, unsigned ready)
 {
     (void)ready;
-    write_out((stdio *)(void *)((char *)w - offsetof(stdio, out)));
+    write_out(SM_CONTAINER(w, stdio, out));
 }
 
 /* Appends a line, unless more bytes than that would wait; then it appends nothing. */
@@ -379,7 +379,7 @@ static bool has_left(const stdio *p)
 static void on_readable(mcp_watch *w, unsigned ready)
 {
     (void)ready;
-    stdio *p = (stdio *)(void *)((char *)w - offsetof(stdio, in));
+    stdio *p = SM_CONTAINER(w, stdio, in);
     char bytes[READ_BYTES];
     int64_t now = sm_clock_boot_ms();
     note_taken(p, now);
@@ -414,7 +414,7 @@ static void pause_client(void *context, bool paused)
 
 static void on_resume(mcp_post *post)
 {
-    stdio *p = (stdio *)(void *)((char *)post - offsetof(stdio, resume));
+    stdio *p = SM_CONTAINER(post, stdio, resume);
     p->resuming = false;
     p->heard_ns = sm_clock_mono_ns();
     if (!mcp_session_paused(p->session) && !is_gone(p))
@@ -473,7 +473,7 @@ static void pass_signal(stdio *p)
 
 static void on_grace(mcp_timer *t)
 {
-    pass_signal((stdio *)(void *)((char *)t - offsetof(stdio, grace)));
+    pass_signal(SM_CONTAINER(t, stdio, grace));
 }
 
 /* A signal that asks us to end is passed on once no write is running, or after GRACE_MS, or when it
@@ -482,7 +482,7 @@ static void on_grace(mcp_timer *t)
 static void on_signal(mcp_watch *w, unsigned ready)
 {
     (void)ready;
-    stdio *p = (stdio *)(void *)((char *)w - offsetof(stdio, steering));
+    stdio *p = SM_CONTAINER(w, stdio, steering);
     struct signalfd_siginfo info;
     while (read(w->fd, &info, sizeof info) == (ssize_t)sizeof info) {
         int signal = (int)info.ssi_signo;

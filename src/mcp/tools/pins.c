@@ -39,7 +39,7 @@
 #include "base/trust.h"
 #include "base/visible.h"
 #include "mcp/tools.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 #define PINS_BYTES_MAX     ((size_t)32 << 20)
 #define DEFAULTS_BYTES_MAX ((size_t)64 << 10) /* of one tool */
@@ -428,11 +428,6 @@ static bool compare(check *k)
 
 /* ---- writing ---------------------------------------------------------------------------------*/
 
-static void put_flag(sm_buf *b, const char *name, bool value)
-{
-    sm_buf_printf(b, "\"%s\":%s,", name, value ? "true" : "false");
-}
-
 static void put_pins(sm_buf *b, const check *k)
 {
     sm_buf_text(b, "{\"version\":1,\"tools\":{");
@@ -441,15 +436,14 @@ static void put_pins(sm_buf *b, const check *k)
         sm_buf_text(b, i == 0 ? "\n" : ",\n");
         sm_json_put_string(b, p->name);
         sm_buf_text(b, ":{");
-        put_flag(b, "readOnlyHint", p->hints.read_only);
-        put_flag(b, "destructiveHint", p->hints.destructive);
-        put_flag(b, "idempotentHint", p->hints.idempotent);
-        put_flag(b, "openWorldHint", p->hints.open_world);
-        if (p->defaults.n > 0)
-            sm_buf_printf(b, "\"inputDefaults\":%.*s,", SM_FMT(p->defaults));
-        sm_buf_text(b, "\"inputSchemaSha256\":");
+        sm_put_bool(b, "readOnlyHint", p->hints.read_only);
+        sm_put_bool(b, "destructiveHint", p->hints.destructive);
+        sm_put_bool(b, "idempotentHint", p->hints.idempotent);
+        sm_put_bool(b, "openWorldHint", p->hints.open_world);
+        sm_put_raw(b, "inputDefaults", p->defaults);
+        sm_put_name(b, "inputSchemaSha256");
         sm_json_put_string(b, p->digest);
-        sm_buf_text(b, ",\"firstSeen\":");
+        sm_put_name(b, "firstSeen");
         sm_json_put_string(b, p->seen);
         sm_buf_byte(b, '}');
     }

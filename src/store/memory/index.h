@@ -11,9 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* From a member to what it is a member of. */
-#define SM_HOLDER(pointer, type, member)                                                           \
-    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+#include "base/container.h"
 
 /* ---- a chained hash table --------------------------------------------------------------------*/
 

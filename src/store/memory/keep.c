@@ -104,7 +104,7 @@ static semel_err records_purge(sm_memory *m, size_t *budget, int64_t now, uint64
         pthread_mutex_lock(&m->commit);
         const sm_timer *t = sm_heap_due(&m->gone, now);
         if (t != NULL) {
-            const semel_record *r = &SM_HOLDER(t, sm_entry, gone)->item->r;
+            const semel_record *r = &SM_CONTAINER(t, sm_entry, gone)->item->r;
             key = r->key;
             generation = r->generation;
         }
@@ -147,7 +147,7 @@ static bool notes_purge(sm_memory *m, size_t *budget, int64_t before, uint64_t *
     sm_timer *t;
     pthread_mutex_lock(&m->notes_lock);
     for (; *budget > 0 && (t = sm_heap_due(&m->notes_old, last)) != NULL; --*budget, ++*done)
-        sm_jotted_free(m, SM_HOLDER(t, sm_jotted, old));
+        sm_jotted_free(m, SM_CONTAINER(t, sm_jotted, old));
     bool left = sm_heap_due(&m->notes_old, last) != NULL;
     pthread_mutex_unlock(&m->notes_lock);
     return left;
@@ -158,7 +158,7 @@ static bool tallies_purge(sm_memory *m, size_t *budget, int64_t now, uint64_t *d
     sm_timer *t;
     pthread_mutex_lock(&m->commit);
     for (; *budget > 0 && (t = sm_heap_due(&m->tallies_over, now)) != NULL; --*budget, ++*done) {
-        sm_tally *tally = SM_HOLDER(t, sm_tally, over);
+        sm_tally *tally = SM_CONTAINER(t, sm_tally, over);
         sm_heap_remove(&m->tallies_over, t);
         sm_table_remove(&m->tallies, &tally->link);
         free(tally);

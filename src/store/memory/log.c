@@ -179,9 +179,9 @@ semel_err sm_memory_seal(semel_store *st, const semel_event *seal, uint64_t expe
 static sm_notebook *book_find(sm_memory *m, uint64_t id)
 {
     sm_link *link = sm_table_first(&m->notes, sm_number_hash(id));
-    while (link != NULL && SM_HOLDER(link, sm_notebook, link)->id != id)
+    while (link != NULL && SM_CONTAINER(link, sm_notebook, link)->id != id)
         link = sm_table_next(link);
-    return link == NULL ? NULL : SM_HOLDER(link, sm_notebook, link);
+    return link == NULL ? NULL : SM_CONTAINER(link, sm_notebook, link);
 }
 
 static sm_notebook *book_make(sm_memory *m, uint64_t id)

@@ -37,7 +37,7 @@ sm_slot *sm_memory_slot(const sm_stripe *s, const semel_hash *key)
 {
     sm_link *link = sm_table_first(&s->slots, sm_memory_hash(key));
     for (; link != NULL; link = sm_table_next(link)) {
-        sm_slot *slot = SM_HOLDER(link, sm_slot, link);
+        sm_slot *slot = SM_CONTAINER(link, sm_slot, link);
         if (memcmp(&slot->key, key, sizeof *key) == 0)
             return slot;
     }
@@ -47,9 +47,9 @@ sm_slot *sm_memory_slot(const sm_stripe *s, const semel_hash *key)
 sm_ident *sm_ident_find(sm_memory *m, uint64_t id)
 {
     sm_link *link = sm_table_first(&m->ids, sm_number_hash(id));
-    while (link != NULL && SM_HOLDER(link, sm_ident, link)->id != id)
+    while (link != NULL && SM_CONTAINER(link, sm_ident, link)->id != id)
         link = sm_table_next(link);
-    return link == NULL ? NULL : SM_HOLDER(link, sm_ident, link);
+    return link == NULL ? NULL : SM_CONTAINER(link, sm_ident, link);
 }
 
 void sm_ident_tidy(sm_memory *m, sm_ident *ident)
@@ -141,20 +141,6 @@ semel_err sm_item_copy(const sm_item *item, semel_room *room, semel_record *out)
 }
 
 /* ---- indexes ---------------------------------------------------------------------------------*/
-
-int64_t sm_record_next_purge(const semel_record *r)
-{
-    int64_t at = INT64_MAX;
-    if (r->state != SEMEL_S_NONE && !semel_state_settled(r->state))
-        return at;
-    if (r->outcome.p != NULL && r->result_end > 0)
-        at = r->result_end;
-    if ((r->outcome.p != NULL || r->args.p != NULL) && r->window_end > 0 && r->window_end < at)
-        at = r->window_end;
-    if (r->purge_at > 0 && r->purge_at < at)
-        at = r->purge_at;
-    return at;
-}
 
 static bool is_zero(const semel_hash *h)
 {
@@ -309,7 +295,7 @@ static void slots_free(sm_memory *m, sm_stripe *s)
 {
     size_t from = 0;
     for (sm_link *link; (link = sm_table_take(&s->slots, &from)) != NULL;) {
-        sm_slot *slot = SM_HOLDER(link, sm_slot, link);
+        sm_slot *slot = SM_CONTAINER(link, sm_slot, link);
         for (sm_entry *e = slot->newest, *older; e != NULL; e = older) {
             older = e->older;
             sm_item_drop(m, e->item);
@@ -337,15 +323,15 @@ static void memory_close(semel_store *st)
         pthread_mutex_destroy(&m->stripes[i].lock);
     }
     while (m->notes_old.n > 0)
-        sm_jotted_free(m, SM_HOLDER(m->notes_old.p[0], sm_jotted, old));
+        sm_jotted_free(m, SM_CONTAINER(m->notes_old.p[0], sm_jotted, old));
     log_free(m, &m->log);
     log_free(m, &m->seals);
     size_t from = 0;
     for (sm_link *link; (link = sm_table_take(&m->ids, &from)) != NULL;)
-        free(SM_HOLDER(link, sm_ident, link));
+        free(SM_CONTAINER(link, sm_ident, link));
     from = 0;
     for (sm_link *link; (link = sm_table_take(&m->tallies, &from)) != NULL;)
-        free(SM_HOLDER(link, sm_tally, link));
+        free(SM_CONTAINER(link, sm_tally, link));
     sm_table_fini(&m->ids);
     sm_table_fini(&m->tallies);
     sm_table_fini(&m->groups);

@@ -32,6 +32,7 @@
 
 #include "semel/store.h"
 #include "store/memory/index.h"
+#include "store/shared/copy.h"
 
 #include "base/clock.h"
 
@@ -183,9 +184,6 @@ semel_err sm_item_copy(const sm_item *item, semel_room *room, semel_record *out)
  * is held, and there is room in the heaps. */
 void sm_entry_index(sm_memory *m, sm_entry *e);
 void sm_entry_unindex(sm_memory *m, sm_entry *e);
-
-/* When purge next has something to do with a record; INT64_MAX: never. */
-int64_t sm_record_next_purge(const semel_record *r);
 
 /* Wakes those who wait for this key. The stripe's lock is held. */
 void sm_stripe_wake(sm_stripe *s, const semel_hash *key);

@@ -109,7 +109,7 @@ semel_err sm_memory_due(semel_store *st, size_t limit, semel_record_sink *sink, 
     for (sm_timer *t; n < limit && (t = sm_heap_due(&m->due, now)) != NULL; n++) {
         sm_heap_remove(&m->due, t);
         taken[n] = t;
-        items[n] = SM_HOLDER(t, sm_entry, due)->item;
+        items[n] = SM_CONTAINER(t, sm_entry, due)->item;
         sm_item_hold(items[n]);
     }
     for (size_t i = 0; i < n; i++)

@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "store/memory/memory.h"
-#include "store/shared/copy.h"
 
 /* A write in the making. What it does not need is NULL; what is left in it was not used. */
 typedef struct change {
@@ -48,7 +47,7 @@ static sm_tally *tally_find(sm_memory *m, semel_str name)
 {
     sm_link *link = sm_table_first(&m->tallies, name_hash(name));
     for (; link != NULL; link = sm_table_next(link)) {
-        sm_tally *t = SM_HOLDER(link, sm_tally, link);
+        sm_tally *t = SM_CONTAINER(link, sm_tally, link);
         if (sm_str_eq((semel_str){t->name, t->n}, name))
             return t;
     }
@@ -149,7 +148,7 @@ static const sm_item *barrier_find(sm_memory *m, const semel_write *w, int64_t n
     /* A zero group is never in the index. */
     sm_link *link = sm_table_first(&m->groups, sm_memory_hash(&w->next.group));
     for (; link != NULL; link = sm_table_next(link)) {
-        const sm_item *other = SM_HOLDER(link, sm_entry, in_group)->item;
+        const sm_item *other = SM_CONTAINER(link, sm_entry, in_group)->item;
         if (memcmp(&other->r.group, &w->next.group, sizeof other->r.group) == 0 &&
             memcmp(&other->r.key, &w->next.key, sizeof other->r.key) != 0 &&
             (other->r.state == SEMEL_S_IN_DOUBT || other->r.lease_end <= now || w->alone))

@@ -7,6 +7,7 @@
 #include "store/postgres/postgres.h"
 
 #include "base/buf.h"
+#include "store/shared/views.h"
 
 static void put_time(sm_buf *b, const char *column, const char *name)
 {
@@ -42,26 +43,17 @@ static void put_handle(sm_buf *b)
 
 static void put_effects(sm_buf *b, const char *table)
 {
-    static const struct {
-        const char *column, *name;
-    } times[] = {{"created_at", "created"},    {"updated_at", "updated"},
-                 {"lease_end", "lease_end"},   {"due_at", "due"},
-                 {"settled_at", "settled"},    {"result_end", "result_end"},
-                 {"window_end", "window_end"}, {"purge_at", "purge"}};
     sm_buf_text(b, "SELECT born, ");
     put_handle(b);
-    sm_buf_text(b, ", CASE state");
-    for (int s = 0; s < SEMEL_S_COUNT; s++)
-        sm_buf_printf(b, " WHEN %d THEN '%s'", s, semel_state_name((semel_state)s));
-    sm_buf_text(b, " END AS state");
+    sm_view_state(b);
     put_text(b, "tool", "tool");
     put_text(b, "scope", "scope");
     put_text(b, "step", "step");
     put_text(b, "caller", "caller_key");
     put_text(b, "args", "args");
     sm_buf_text(b, ", encode(outcome, 'escape') AS outcome, fence, version, events");
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-        put_time(b, times[i].column, times[i].name);
+    for (size_t i = 0; i < SM_VIEW_TIMES; i++)
+        put_time(b, sm_view_times[i].column, sm_view_times[i].name);
     sm_buf_printf(b, ", encode(life, 'escape') AS life, encode(key, 'hex') AS key FROM @%s", table);
 }
 

@@ -325,9 +325,6 @@ typedef struct sm_rd_member {
 bool sm_rd_member_read(sm_str text, sm_rd_member *out);
 uint64_t sm_rd_hex(const char *p, size_t n, bool *good);
 
-/* When purge next has something to take from it; 0: never. */
-int64_t sm_rd_next_purge(const semel_record *r);
-
 /* ---- the store -------------------------------------------------------------------------------*/
 
 /* The thread that hears of other processes' writes. */

@@ -208,20 +208,6 @@ semel_err sm_rd_record_unpack(sm_str bytes, semel_record *out, char birth[SM_RD_
     return good ? SEMEL_OK : corrupt(fault, "a record");
 }
 
-int64_t sm_rd_next_purge(const semel_record *r)
-{
-    int64_t at = INT64_MAX;
-    if (r->state != SEMEL_S_NONE && !semel_state_settled(r->state))
-        return 0;
-    if (r->outcome.p != NULL && r->result_end > 0)
-        at = r->result_end;
-    if ((r->outcome.p != NULL || r->args.p != NULL) && r->window_end > 0 && r->window_end < at)
-        at = r->window_end;
-    if (r->purge_at > 0 && r->purge_at < at)
-        at = r->purge_at;
-    return at == INT64_MAX ? 0 : at;
-}
-
 bool sm_rd_member_read(sm_str text, sm_rd_member *out)
 {
     bool good = text.n > SM_RD_BIRTH + SM_RD_ID && text.n <= SM_RD_BIRTH + SM_RD_ID + 16;

@@ -147,7 +147,8 @@ static void put_write(writing *x)
     arg_payload(b, r->args, same && w->same_args);
     arg_payload(b, r->outcome, same && w->same_outcome);
     arg_time(b, settled || r->due_at == INT64_MAX ? 0 : r->due_at, 0);
-    arg_time(b, sm_rd_next_purge(r), 0);
+    int64_t purge_at = sm_record_next_purge(r);
+    arg_time(b, purge_at == INT64_MAX ? 0 : purge_at, 0);
     if (bars_at(r) < 0)
         sm_rd_arg(b, (sm_str){0});
     else

@@ -1,4 +1,4 @@
-/* One place for what a copy of a record is: every store gives out such. */
+/* One place for each of these rules, which several stores keep. */
 #include "store/shared/copy.h"
 
 #include <string.h>
@@ -29,6 +29,20 @@ semel_err sm_record_copy(const semel_record *from, semel_room *room, semel_recor
         p += texts[i]->n;
     }
     return SEMEL_OK;
+}
+
+int64_t sm_record_next_purge(const semel_record *r)
+{
+    int64_t at = INT64_MAX;
+    if (r->state != SEMEL_S_NONE && !semel_state_settled(r->state))
+        return at;
+    if (r->outcome.p != NULL && r->result_end > 0)
+        at = r->result_end;
+    if ((r->outcome.p != NULL || r->args.p != NULL) && r->window_end > 0 && r->window_end < at)
+        at = r->window_end;
+    if (r->purge_at > 0 && r->purge_at < at)
+        at = r->purge_at;
+    return at;
 }
 
 bool sm_write_follows(const semel_write *w, const semel_hash *head)

@@ -133,17 +133,23 @@ void sm_sq_reader_return(semel_store *st, sm_sq_conn *c)
         sm_sq_conn_close(c);
 }
 
-void sm_sq_turn(semel_store *st)
+semel_err sm_sq_turn(semel_store *st, sm_sq_conn **out, semel_fault *fault)
 {
     pthread_mutex_lock(&st->pool.lock);
     while (st->pool.turns >= SM_SQ_POOL)
         pthread_cond_wait(&st->pool.turn_over, &st->pool.lock);
     st->pool.turns++;
     pthread_mutex_unlock(&st->pool.lock);
+    semel_err e = sm_sq_reader(st, out, fault);
+    if (e != SEMEL_OK)
+        sm_sq_turn_over(st, NULL);
+    return e;
 }
 
-void sm_sq_turn_over(semel_store *st)
+void sm_sq_turn_over(semel_store *st, sm_sq_conn *c)
 {
+    if (c != NULL)
+        sm_sq_reader_return(st, c);
     pthread_mutex_lock(&st->pool.lock);
     st->pool.turns--;
     pthread_cond_signal(&st->pool.turn_over);

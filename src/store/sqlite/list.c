@@ -139,21 +139,19 @@ static semel_err scan(semel_store *st, sm_sq_conn *c, const semel_filter *filter
 semel_err sm_sq_query(semel_store *st, const semel_filter *filter, uint64_t *cursor, size_t limit,
                       semel_record_sink *sink, void *context, semel_fault *fault)
 {
-    sm_sq_conn *c = NULL;
-    semel_err e = sm_sq_reader(st, &c, fault);
+    sm_sq_reading r;
+    semel_err e = sm_sq_reading_start(st, &r, fault);
     if (e != SEMEL_OK)
         return e;
-    sm_sq_scratch scratch;
-    sm_sq_scratch_init(&scratch);
     int64_t below = *cursor == 0 || *cursor > INT64_MAX ? INT64_MAX : (int64_t)*cursor;
     size_t budget = SCAN_MAX;
     bool go_on = true;
     while (e == SEMEL_OK && go_on && limit > 0 && budget > 0 && below > 0) {
         found f;
-        e = scan(st, c, filter, below, limit, budget, &f, fault);
+        e = scan(st, r.c, filter, below, limit, budget, &f, fault);
         below = f.last;
         for (size_t i = 0; i < f.count && e == SEMEL_OK && go_on; i++) {
-            e = give(st, c, f.n[i], filter, &scratch, sink, context, &go_on, fault);
+            e = give(st, r.c, f.n[i], filter, &r.scratch, sink, context, &go_on, fault);
             if (!go_on)
                 below = f.n[i];
         }
@@ -162,26 +160,23 @@ semel_err sm_sq_query(semel_store *st, const semel_filter *filter, uint64_t *cur
     }
     if (e == SEMEL_OK)
         *cursor = (uint64_t)below;
-    sm_sq_scratch_fini(&scratch);
-    sm_sq_reader_return(st, c);
+    sm_sq_reading_end(st, &r);
     return e;
 }
 
 semel_err sm_sq_due(semel_store *st, size_t limit, semel_record_sink *sink, void *context,
                     semel_fault *fault)
 {
-    sm_sq_conn *c = NULL;
-    semel_err e = sm_sq_reader(st, &c, fault);
+    sm_sq_reading r;
+    semel_err e = sm_sq_reading_start(st, &r, fault);
     if (e != SEMEL_OK)
         return e;
-    sm_sq_scratch scratch;
-    sm_sq_scratch_init(&scratch);
     if (limit > SCAN_MAX)
         limit = SCAN_MAX;
     size_t count = 0;
     int64_t *n = malloc((limit + 1) * sizeof *n);
     int rc = SQLITE_NOMEM;
-    sqlite3_stmt *stmt = n == NULL ? NULL : sm_sq_stmt(c, SM_SQL_DUE, &rc);
+    sqlite3_stmt *stmt = n == NULL ? NULL : sm_sq_stmt(r.c, SM_SQL_DUE, &rc);
     if (stmt != NULL) {
         sqlite3_bind_int64(stmt, 1, sm_clock_ms());
         sqlite3_bind_int64(stmt, 2, (int64_t)limit);
@@ -193,10 +188,9 @@ semel_err sm_sq_due(semel_store *st, size_t limit, semel_record_sink *sink, void
         e = sm_sq_fault(st, rc, fault);
     bool go_on = true;
     for (size_t i = 0; i < count && e == SEMEL_OK && go_on; i++)
-        e = give(st, c, n[i], NULL, &scratch, sink, context, &go_on, fault);
+        e = give(st, r.c, n[i], NULL, &r.scratch, sink, context, &go_on, fault);
     free(n);
-    sm_sq_scratch_fini(&scratch);
-    sm_sq_reader_return(st, c);
+    sm_sq_reading_end(st, &r);
     return e;
 }
 
@@ -265,19 +259,17 @@ static semel_err next_name(semel_store *st, sm_sq_conn *c, const semel_ref *of, 
 semel_err sm_sq_events(semel_store *st, const semel_ref *of, uint64_t *after, size_t limit,
                        semel_event_sink *sink, void *context, semel_fault *fault)
 {
-    sm_sq_conn *c = NULL;
-    semel_err e = sm_sq_reader(st, &c, fault);
+    sm_sq_reading r;
+    semel_err e = sm_sq_reading_start(st, &r, fault);
     if (e != SEMEL_OK)
         return e;
-    sm_sq_scratch scratch;
-    sm_sq_scratch_init(&scratch);
     int64_t n = of == NULL ? -1 : 0;
     if (of != NULL)
-        e = next_name(st, c, of, &n, fault);
+        e = next_name(st, r.c, of, &n, fault);
     while (e == SEMEL_OK && n != 0 && limit > 0) {
         semel_event event;
         bool is = false;
-        e = next_event(st, c, n, *after, &scratch, &event, &is, fault);
+        e = next_event(st, r.c, n, *after, &r.scratch, &event, &is, fault);
         if (e == SEMEL_OK && is) {
             *after = event.seq;
             limit--;
@@ -286,10 +278,9 @@ semel_err sm_sq_events(semel_store *st, const semel_ref *of, uint64_t *after, si
         } else if (e == SEMEL_OK && n < 0) {
             break;
         } else if (e == SEMEL_OK) {
-            e = next_name(st, c, of, &n, fault);
+            e = next_name(st, r.c, of, &n, fault);
         }
     }
-    sm_sq_scratch_fini(&scratch);
-    sm_sq_reader_return(st, c);
+    sm_sq_reading_end(st, &r);
     return e;
 }

@@ -108,6 +108,15 @@ static int sweep_record(semel_store *st, const swept *s, int64_t now)
     return sm_sq_run(stmt);
 }
 
+/* Ends the reading of rows, of which the last step gave `rc`; a row: there are more. */
+static int end_rows(sqlite3_stmt *stmt, int rc, sm_sq_request *r)
+{
+    if (rc == SQLITE_ROW)
+        r->left = true;
+    int reset = sqlite3_reset(stmt);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : reset;
+}
+
 /* Rows are read first and changed afterwards: a scan must not see what it changes. */
 static int sweep(semel_store *st, sm_sq_request *r, size_t *budget)
 {
@@ -131,12 +140,9 @@ static int sweep(semel_store *st, sm_sq_request *r, size_t *budget)
         s->purge_at = sm_sq_int(stmt, 6);
         bytes += sm_sq_int(stmt, 7);
     }
-    if (rc == SQLITE_ROW)
-        r->left = true;
-    int reset = sqlite3_reset(stmt);
-    if (rc != SQLITE_ROW && rc != SQLITE_DONE)
-        return reset;
-    rc = SQLITE_OK;
+    rc = end_rows(stmt, rc, r);
+    if (rc != SQLITE_OK)
+        return rc;
     for (size_t i = 0; i < n && rc == SQLITE_OK; i++) {
         rc = sweep_record(st, &rows[i], r->now);
         r->keys[r->n_keys++] = rows[i].key;
@@ -173,12 +179,9 @@ static int sweep_events(semel_store *st, sm_sq_request *r, size_t *budget)
     while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && n < *budget)
         rows[n++] = (old_event){sm_sq_int(stmt, 0), sm_sq_int(stmt, 1), sm_sq_int(stmt, 2),
                                 sm_sq_int(stmt, 3)};
-    if (rc == SQLITE_ROW)
-        r->left = true;
-    int reset = sqlite3_reset(stmt);
-    if (rc != SQLITE_ROW && rc != SQLITE_DONE)
-        return reset;
-    rc = SQLITE_OK;
+    rc = end_rows(stmt, rc, r);
+    if (rc != SQLITE_OK)
+        return rc;
     for (size_t i = 0; i < n && rc == SQLITE_OK; i++)
         rc = remove_event(st->writer.conn, &rows[i]);
     if (rc == SQLITE_OK && n > 0)

@@ -36,12 +36,9 @@ semel_err sm_sq_get(semel_store *st, const semel_ref *ref, semel_room *room, sem
                     int64_t *now, semel_fault *fault)
 {
     sm_sq_conn *c = NULL;
-    sm_sq_turn(st);
-    semel_err e = sm_sq_reader(st, &c, fault);
-    if (e != SEMEL_OK) {
-        sm_sq_turn_over(st);
+    semel_err e = sm_sq_turn(st, &c, fault);
+    if (e != SEMEL_OK)
         return e;
-    }
     int rc;
     uint64_t id = ref->id;
     bool newest = ref->key != NULL || ref->generation == 0;
@@ -63,8 +60,7 @@ semel_err sm_sq_get(semel_store *st, const semel_ref *ref, semel_room *room, sem
     if (e == SEMEL_OK && newest)
         sm_sq_cache_put(st, cur, stamp);
 cleanup:
-    sm_sq_reader_return(st, c);
-    sm_sq_turn_over(st);
+    sm_sq_turn_over(st, c);
     return e;
 }
 
@@ -134,28 +130,26 @@ static semel_err read_note(semel_store *st, sm_sq_conn *c, sm_sq_statement which
 semel_err sm_sq_notes(semel_store *st, uint64_t id, uint64_t generation, size_t limit,
                       semel_note_sink *sink, void *context, semel_fault *fault)
 {
-    sm_sq_conn *c = NULL;
+    sm_sq_reading r;
     if (limit == 0)
         return SEMEL_OK;
-    semel_err e = sm_sq_reader(st, &c, fault);
+    semel_err e = sm_sq_reading_start(st, &r, fault);
     if (e != SEMEL_OK)
         return e;
-    sm_sq_scratch scratch;
-    sm_sq_scratch_init(&scratch);
     semel_note note;
     int64_t seq = 0;
     int64_t skip = limit - 1 > INT64_MAX ? INT64_MAX : (int64_t)(limit - 1);
-    e = read_note(st, c, SM_SQL_NOTES, id, generation, skip, &scratch, &note, &seq, fault);
+    e = read_note(st, r.c, SM_SQL_NOTES, id, generation, skip, &r.scratch, &note, &seq, fault);
     if (seq < 0)
         seq = 0; /* there are fewer than the limit: all of them */
     for (size_t i = 0; i < limit && e == SEMEL_OK; i++) {
-        e = read_note(st, c, SM_SQL_NOTE_NEXT, id, generation, seq, &scratch, &note, &seq, fault);
+        e = read_note(st, r.c, SM_SQL_NOTE_NEXT, id, generation, seq, &r.scratch, &note, &seq,
+                      fault);
         if (e != SEMEL_OK || seq < 0 || !sink(context, &note))
             break;
         seq++;
     }
-    sm_sq_scratch_fini(&scratch);
-    sm_sq_reader_return(st, c);
+    sm_sq_reading_end(st, &r);
     return e;
 }
 

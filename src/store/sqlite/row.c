@@ -167,13 +167,14 @@ static void *scratch_alloc(semel_room *room, size_t n)
     return s->p;
 }
 
-void sm_sq_scratch_init(sm_sq_scratch *s)
+semel_err sm_sq_reading_start(semel_store *st, sm_sq_reading *r, semel_fault *fault)
 {
-    *s = (sm_sq_scratch){.room = {scratch_alloc}};
+    *r = (sm_sq_reading){.scratch = {.room = {scratch_alloc}}};
+    return sm_sq_reader(st, &r->c, fault);
 }
 
-void sm_sq_scratch_fini(sm_sq_scratch *s)
+void sm_sq_reading_end(semel_store *st, sm_sq_reading *r)
 {
-    free(s->p);
-    *s = (sm_sq_scratch){0};
+    free(r->scratch.p);
+    sm_sq_reader_return(st, r->c);
 }

@@ -19,6 +19,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "store/shared/views.h"
 
 _Static_assert(SEMEL_S_SUCCEEDED == 5 && SEMEL_S_IN_DOUBT == 4 && SEMEL_S_PENDING == 1,
                "indexes, queries and views name states by number");
@@ -84,23 +85,15 @@ static void put_handle(sm_buf *b, const char *shard, const char *table)
 
 static void put_effects(sm_buf *b)
 {
-    static const struct {
-        const char *column, *name;
-    } times[] = {{"created_at", "created"},    {"updated_at", "updated"},
-                 {"lease_end", "lease_end"},   {"due_at", "due"},
-                 {"settled_at", "settled"},    {"result_end", "result_end"},
-                 {"window_end", "window_end"}, {"purge_at", "purge"}};
     sm_buf_text(b, "CREATE VIEW effects AS SELECT n, ");
     put_handle(b, "shard", "effect");
-    sm_buf_text(b, ", CASE state");
-    for (int s = 0; s < SEMEL_S_COUNT; s++)
-        sm_buf_printf(b, " WHEN %d THEN '%s'", s, semel_state_name((semel_state)s));
-    sm_buf_text(b, " END AS state, tool, scope, step, caller AS caller_key,"
+    sm_view_state(b);
+    sm_buf_text(b, ", tool, scope, step, caller AS caller_key,"
                    " (SELECT bytes FROM args WHERE n = effect.n) AS args,"
                    " (SELECT CAST(bytes AS TEXT) FROM outcome WHERE n = effect.n) AS outcome,"
                    " fence, version, events");
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-        put_time(b, times[i].column, times[i].name);
+    for (size_t i = 0; i < SM_VIEW_TIMES; i++)
+        put_time(b, sm_view_times[i].column, sm_view_times[i].name);
     sm_buf_text(b,
                 ", CAST(life AS TEXT) AS life, lower(hex(key)) AS key FROM effect;"
                 "CREATE VIEW approvals AS SELECT n, effect, tool, scope, step, args, created, due"

@@ -287,10 +287,11 @@ int sm_sq_run(sqlite3_stmt *stmt);
 semel_err sm_sq_reader(semel_store *st, sm_sq_conn **out, semel_fault *fault);
 void sm_sq_reader_return(semel_store *st, sm_sq_conn *c);
 
-/* Around the reading of one record, which many callers do at once: opening a connection takes far
- * longer than to wait for one of those that are there. Nothing in between may call back or wait. */
-void sm_sq_turn(semel_store *st);
-void sm_sq_turn_over(semel_store *st);
+/* The same around the reading of one record, which many callers do at once: opening a connection
+ * takes far longer than to wait for one of those that are there. Nothing in between may call back
+ * or wait. */
+semel_err sm_sq_turn(semel_store *st, sm_sq_conn **out, semel_fault *fault);
+void sm_sq_turn_over(semel_store *st, sm_sq_conn *c);
 
 /* Tells a write that was refused from one that failed. SQLITE_FULL: for a quota or a limit on the
  * size of files. SQLITE_READONLY: the file or its disk must not be written. As with a full disk
@@ -354,8 +355,14 @@ typedef struct sm_sq_scratch {
     void *p;
     size_t n;
 } sm_sq_scratch;
-void sm_sq_scratch_init(sm_sq_scratch *s);
-void sm_sq_scratch_fini(sm_sq_scratch *s);
+
+/* A reader and such memory. Give it back. */
+typedef struct sm_sq_reading {
+    sm_sq_conn *c;
+    sm_sq_scratch scratch;
+} sm_sq_reading;
+semel_err sm_sq_reading_start(semel_store *st, sm_sq_reading *r, semel_fault *fault);
+void sm_sq_reading_end(semel_store *st, sm_sq_reading *r);
 
 /* ---- writer.c, write.c, purge.c -----------------------------------------*/
 

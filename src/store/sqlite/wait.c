@@ -121,12 +121,9 @@ static semel_err read_news(semel_store *st, const semel_ref *of, uint64_t versio
                            semel_fault *fault)
 {
     sm_sq_conn *c = NULL;
-    sm_sq_turn(st);
-    semel_err e = sm_sq_reader(st, &c, fault);
-    if (e != SEMEL_OK) {
-        sm_sq_turn_over(st);
+    semel_err e = sm_sq_turn(st, &c, fault);
+    if (e != SEMEL_OK)
         return e;
-    }
     int rc = SQLITE_OK;
     sqlite3_stmt *stmt = NULL;
     uint64_t id = 0;
@@ -149,8 +146,7 @@ static semel_err read_news(semel_store *st, const semel_ref *of, uint64_t versio
         e = sm_sq_fault(st, rc, fault);
     sqlite3_reset(stmt);
 cleanup:
-    sm_sq_reader_return(st, c);
-    sm_sq_turn_over(st);
+    sm_sq_turn_over(st, c);
     return e;
 }
 

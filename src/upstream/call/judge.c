@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 #include "core/wire.h"
 #include "upstream/upstream.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 #define RETRY_AFTER_MAX_MS ((int64_t)60000)
 #define DAY_MS             ((int64_t)24 * 3600 * 1000)
@@ -108,18 +108,11 @@ static const char *const kept[] = {
 
 void sm_upstream_keep_headers(const sm_http_result *r, sm_buf *out)
 {
-    bool first = true;
     sm_buf_byte(out, '{');
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
         sm_str value = header_of(r, kept[i]);
-        if (value.p == NULL || !sm_header_value(value) || !sm_utf8_valid(value))
-            continue;
-        if (!first)
-            sm_buf_byte(out, ',');
-        first = false;
-        sm_json_put_string(out, sm_str_from(kept[i]));
-        sm_buf_byte(out, ':');
-        sm_json_put_string(out, value);
+        if (value.p != NULL && sm_header_value(value) && sm_utf8_valid(value))
+            sm_put_text(out, kept[i], value);
     }
     sm_buf_byte(out, '}');
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/method.h"
 #include "core/wire.h"
 #include "upstream/client/engine.h"
 
@@ -272,8 +273,7 @@ void sm_http_carrier_clear(carrier *c)
 
 static bool has_length(const sm_http_exchange *x)
 {
-    return x->body.p != NULL || strcmp(x->method, "POST") == 0 || strcmp(x->method, "PUT") == 0 ||
-           strcmp(x->method, "PATCH") == 0;
+    return x->body.p != NULL || (sm_method_does(x->method) & SM_METHOD_SENDS) != 0;
 }
 
 bool sm_http_load(sm_http_exchange *x)

@@ -313,7 +313,7 @@ static int tick(sm_http *h)
     int64_t now = sm_clock_mono_ns();
     for (sm_timer *t = sm_timer_first(&h->timers); t != NULL && t->due_ns <= now;
          t = sm_timer_first(&h->timers))
-        strike(h, SM_TIMER_OWNER(t, sm_http_exchange, timer), now);
+        strike(h, SM_CONTAINER(t, sm_http_exchange, timer), now);
     long curl_ms = -1;
     curl_multi_timeout(h->multi, &curl_ms);
     if (curl_ms == 0) {
