@@ -422,8 +422,7 @@ static void on_parted(void *client)
 
 static bool is_here(const void *client)
 {
-    const gw_request *r = client;
-    return !atomic_load(&r->gone);
+    return !gw_is_gone(client);
 }
 
 static void on_late(void *client, const char *handle)
