@@ -177,7 +177,7 @@ gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri)
     if (q == NULL)
         return NULL;
     q->conn = conn;
-    q->r.api = conn->mount->api;
+    q->r.mounted = conn->mount->api;
     q->r.secure = conn->tls;
     atomic_store_explicit(&q->refs, 1, memory_order_relaxed);
     q->r.began_ns = sm_clock_mono_ns();
@@ -189,7 +189,7 @@ gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri)
     }
     q->target_bytes = whole.n;
     take_target(q, whole);
-    q->r.proxied = q->r.api != NULL || gw_route_proxied(q->r.path);
+    q->r.proxied = q->r.mounted != NULL || gw_route_proxied(q->r.path);
     return q;
 }
 

@@ -22,8 +22,6 @@
 typedef struct gateway gateway;
 typedef struct gw_request gw_request;
 
-struct MHD_Connection;
-
 typedef enum gw_method {
     GW_GET,
     GW_HEAD,
@@ -68,12 +66,12 @@ struct gw_request {
     gateway *g;
     gw_method method;
     const char *method_text;
-    const struct gw_upstream_api *api; /* it came to an address of this API's own; NULL: to one of
-                                          the gateway's */
-    const struct gw_upstream_api *through; /* the API that it is passed on to; NULL: none */
-    sm_str target;                         /* its path there, behind the API's url */
-    bool secure;                           /* the client speaks TLS to us */
-    sm_str path;                           /* as sent, without the query */
+    const struct gw_upstream_api *mounted;  /* it came to an address of this API's own; NULL: to one
+                                               of the gateway's */
+    const struct gw_upstream_api *upstream; /* the API that it is passed on to; NULL: none */
+    sm_str target;                          /* its path there, behind the API's url */
+    bool secure;                            /* the client speaks TLS to us */
+    sm_str path;                            /* as sent, without the query */
     sm_str rest;  /* of the path, behind the route's prefix; decoded if the route says so */
     sm_str query; /* as sent, without the question mark; absent: none */
     sm_buf body;  /* the whole of it, at most the configured limit */

@@ -18,7 +18,6 @@
 #include "base/clock.h"
 #include "core/wire.h"
 #include "gateway/mcp/modern.h"
-#include "gateway/proxy/pass.h"
 #include "gateway/run/returned.h"
 #include "gateway/run/run.h"
 #include "json/canon.h"
@@ -83,7 +82,8 @@ static gw_request *part(mcp_channel *c, bool *gone)
     return r;
 }
 
-gw_request *gw_channel_take(mcp_channel *c)
+/* The same, to answer it. The channel is freed, or is when its last post comes. */
+static gw_request *take(mcp_channel *c)
 {
     bool gone;
     gw_request *r = part(c, &gone);
@@ -148,7 +148,7 @@ void gw_put_error(sm_buf *out, sm_str id, int code, const char *text)
 void gw_channel_answer(mcp_channel *c, int status, sm_str text)
 {
     bool flows = c->state == GW_CH_FLOWS;
-    gw_request *r = gw_channel_take(c);
+    gw_request *r = take(c);
     if (flows) {
         gw_flow_end(r, true);
         return;
@@ -169,14 +169,14 @@ void gw_channel_error(mcp_channel *c, int status, int code, const char *text)
 
 void gw_channel_bare(mcp_channel *c, int status)
 {
-    gw_request *r = gw_channel_take(c);
+    gw_request *r = take(c);
     gw_reply(r, status, "application/json", SM_STR(""));
 }
 
 void gw_channel_end(mcp_channel *c)
 {
     gw_channel_flow(c);
-    gw_flow_end(gw_channel_take(c), true);
+    gw_flow_end(take(c), true);
 }
 
 static void tell_session(mcp_channel *c)
@@ -235,7 +235,7 @@ static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
     tell_session(c);
     bool flows = c->state == GW_CH_FLOWS, whole = !flows || push(c, text);
     int status = gw_channel_modern(c) && c->site->argv != NULL ? gw_modern_status(text) : 200;
-    gw_request *r = gw_channel_take(c);
+    gw_request *r = take(c);
     if (flows)
         gw_flow_end(r, whole);
     else
@@ -282,7 +282,7 @@ static void fail_late(mcp_channel *c, const mcp_loss *loss)
         gw_put_error(&out, c->id, -32603, why);
     bool whole = push(c, says ? m.text : sm_buf_view(&out));
     sm_buf_fini(&out);
-    gw_flow_end(gw_channel_take(c), whole);
+    gw_flow_end(take(c), whole);
 }
 
 /* A server over HTTP has answered with something else than a message. */
@@ -299,7 +299,7 @@ static void fail(void *context, mcp_channel *c, const mcp_loss *loss)
     char type[TYPE_BYTES] = "application/json";
     if (c->type.p != NULL)
         snprintf(type, sizeof type, "%.*s", SM_FMT(c->type));
-    gw_reply(gw_channel_take(c), loss->status, type, loss->body);
+    gw_reply(take(c), loss->status, type, loss->body);
 }
 
 static void on_pause(void *context, bool paused)

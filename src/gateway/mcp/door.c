@@ -14,7 +14,9 @@
 #include "core/wire.h"
 #include "gateway/mcp/mcp.h"
 #include "gateway/mcp/modern.h"
+#include "gateway/proxy/forward.h"
 #include "gateway/proxy/pass.h"
+#include "gateway/proxy/proxy.h"
 #include "gateway/run/run.h"
 
 #define ARENA_BYTES ((size_t)1 << 20)

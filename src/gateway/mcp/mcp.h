@@ -195,9 +195,6 @@ void gw_channel_bare(mcp_channel *c, int status);
 void gw_channel_end(mcp_channel *c); /* ends a stream without an answer */
 void gw_channel_answer(mcp_channel *c, int status, sm_str text); /* with this message */
 
-/* Takes the request away, to answer it. The channel is freed, or is when its last post comes. */
-gw_request *gw_channel_take(mcp_channel *c);
-
 /* Its answer is a stream from now on. */
 void gw_channel_flow(mcp_channel *c);
 

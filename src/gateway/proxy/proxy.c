@@ -14,11 +14,17 @@
  * (`idempotency`, gateway/run/run.c), or where the contract says `rerun`. An approved call runs
  * with it, too.
  */
+#include "gateway/proxy/proxy.h"
+
 #include "base/clock.h"
 #include "base/limits.h"
 #include "core/identity.h"
 #include "core/wire.h"
 #include "gateway/api/body.h"
+#include "gateway/proxy/args.h"
+#include "gateway/proxy/forward.h"
+#include "gateway/proxy/headers.h"
+#include "gateway/proxy/override.h"
 #include "gateway/proxy/pass.h"
 #include "gateway/proxy/redirect.h"
 #include "gateway/run/returned.h"
@@ -290,8 +296,8 @@ static bool is_plain_method(const char *method)
 static const gw_upstream_api *find_target(const gw_request *r, sm_str *path)
 {
     *path = r->path;
-    if (r->api != NULL)
-        return r->api;
+    if (r->mounted != NULL)
+        return r->mounted;
     const char *slash = memchr(r->rest.p, '/', r->rest.n);
     size_t n = slash == NULL ? r->rest.n : (size_t)(slash - r->rest.p);
     *path = slash == NULL ? SM_STR("") : (sm_str){slash, r->rest.n - n};
@@ -301,7 +307,7 @@ static const gw_upstream_api *find_target(const gw_request *r, sm_str *path)
 void gw_on_proxy(gw_request *r)
 {
     sm_str path;
-    const gw_upstream_api *api = r->through = find_target(r, &path);
+    const gw_upstream_api *api = r->upstream = find_target(r, &path);
     r->target = path;
     if (strcmp(r->method_text, "TRACE") == 0 || strcmp(r->method_text, "CONNECT") == 0) {
         /* TRACE gives back what was sent, secrets and all. */

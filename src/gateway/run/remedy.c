@@ -263,7 +263,7 @@ static void end(sm_attempt *at)
     gw_run_free(run);
 }
 
-const sm_attempt_ops gw_run_tending = {
+static const sm_attempt_ops tending = {
     .turned = gw_run_turned,
     .prepare = gw_run_prepare,
     .full = gw_run_full,
@@ -290,7 +290,7 @@ void gw_on_due(void *context, const sm_handle *effect)
     gw_run *run = room ? gw_run_new(g, NULL) : NULL;
     if (run != NULL) {
         run->ops = &ops;
-        run->at.ops = &gw_run_tending;
+        run->at.ops = &tending;
         run->at.effect = *effect;
         sm_attempt_start_looking(&run->at);
     } else if (room) {

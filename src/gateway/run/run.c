@@ -139,7 +139,8 @@ static void count_in_flight(gw_run *run, int change)
     pthread_mutex_unlock(&s->serve.lock);
 }
 
-sm_room gw_run_room(gw_run *run)
+/* Whether there is room for one more execution. */
+static sm_room room_for(gw_run *run)
 {
     gw_runs *s = run->g->runs;
     pthread_mutex_lock(&s->serve.lock);
@@ -265,7 +266,7 @@ sm_err gw_run_prepare(sm_attempt *at, const sm_contract *c, const sm_json *args,
 bool gw_run_full(sm_attempt *at)
 {
     gw_run *run = gw_run_of(at);
-    return atomic_load(&run->g->draining) || gw_run_room(run) != SM_ROOM;
+    return atomic_load(&run->g->draining) || room_for(run) != SM_ROOM;
 }
 
 static void turn_away(gw_run *run)
@@ -275,7 +276,7 @@ static void turn_away(gw_run *run)
                       "The gateway is being stopped.");
     else
         gw_run_refuse(run, 503, "OVERLOADED", "Try again later; nothing was done.", "%s",
-                      gw_run_room(run) == SM_ROOM_OWN_TAKEN
+                      room_for(run) == SM_ROOM_OWN_TAKEN
                           ? "This token has its share of executions running: a quarter of "
                             "limits.in_flight."
                           : "All executions that limits.in_flight allows are running.");
@@ -313,7 +314,7 @@ static sm_next step(sm_attempt *at, const sm_remedy *what, semel_answer *a)
     run->resent = true;
     run->until_ns = sm_clock_deadline_ns(what->window_left_ms);
     return what->state == SEMEL_S_IN_DOUBT && what->step == SM_DOUBT_RESEND &&
-                   what->shape == at->ask.shape && gw_run_room(run) == SM_ROOM
+                   what->shape == at->ask.shape && room_for(run) == SM_ROOM
                ? SM_NEXT_SEND
                : SM_NEXT_ASK;
 }
@@ -462,7 +463,7 @@ static void end(sm_attempt *at)
     gw_run_free(gw_run_of(at));
 }
 
-const sm_attempt_ops gw_run_serving = {
+static const sm_attempt_ops serving = {
     .turned = gw_run_turned,
     .prepare = gw_run_prepare,
     .full = gw_run_full,
@@ -479,7 +480,7 @@ const sm_attempt_ops gw_run_serving = {
 };
 
 /* "Execute" is an answer like others. */
-const sm_attempt_ops gw_run_handing = {
+static const sm_attempt_ops handing = {
     .turned = gw_run_turned,
     .prepare = gw_run_prepare,
     .until = until,
@@ -494,7 +495,7 @@ void gw_run_start(gw_run *run)
 {
     sm_attempt *at = &run->at;
     gw_request *r = at->client;
-    at->ops = run->ops->hands_over ? &gw_run_handing : &gw_run_serving;
+    at->ops = run->ops->hands_over ? &handing : &serving;
     at->ask.lease_ms = run->ops->hands_over ? 0 : SM_RUN_LEASE_MS;
     at->ask.patient = !run->ops->hands_over;
     pthread_mutex_lock(&at->serve->lock);
