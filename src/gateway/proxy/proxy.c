@@ -85,8 +85,8 @@ static bool refuse_redirect(const gw_run *run, gw_request *r, const semel_answer
     int status = a->outcome.status;
     if (a->verdict == SEMEL_REFUSED || !a->has_outcome || status < 300 || status > 399)
         return false;
-    sm_str location = run->gives ? gw_returned_find(sm_buf_view(&run->given), SM_STR("Location"))
-                                 : gw_recorded_find(a, SM_STR("Location"));
+    sm_str location = run->gives.p != NULL ? gw_returned_find(run->gives, SM_STR("Location"))
+                                           : gw_recorded_find(a, SM_STR("Location"));
     if (!gw_redirect_strays(r, status, location))
         return false;
     sm_str host = gw_redirect_host(location);
@@ -106,8 +106,8 @@ static void answer(gw_run *run, gw_request *r, const semel_answer *a)
 {
     if (refuse_redirect(run, r, a))
         return;
-    if (run->gives)
-        gw_returned_give(r, sm_buf_view(&run->given));
+    if (run->gives.p != NULL)
+        gw_returned_give(r, run->gives);
     gw_reply_outcome(r, a);
 }
 
@@ -232,7 +232,7 @@ static void start(gw_run *run, gw_request *r, const gw_upstream_api *api)
         run->at.ask.down = &api->idempotency;
         run->at.ask.shape = sm_upstream_shape_of(
             &(sm_upstream){.url = api->url, .headers = api->headers}, &api->idempotency);
-        run->carries = true;
+        run->repeat = GW_CARRIES;
     }
     run->deadline_ns = sm_clock_deadline_ns(api->timeout_ms + WAIT_BEYOND_MS);
     /* A client that gives up by itself is not told what the call waits for. */
