@@ -5,9 +5,10 @@
  * ledger otherwise, and could carry a token of the gateway's to the API. So an address below the
  * proxy's `url` becomes the same place below the proxy:
  *
- *     Location, Content-Location   a path, which holds whatever name the client has for us. One
- * that is relative is seen from the request's own at the API Link                         an
- * absolute URL, since some SDKs put a base in front of a path; behind another proxy a path, too
+ *   - Location and Content-Location become a path, which holds whatever name the client has for us.
+ *     One that is relative is seen from the request's own at the API.
+ *   - Link becomes an absolute URL, since some SDKs put a base in front of a path; behind another
+ *     proxy a path, too.
  *
  * Other addresses stay as they are, or become absolute if they are paths of the API. But if a
  * redirect would make the client send a write there, the redirect is not passed on.
