@@ -536,7 +536,7 @@ static void checks_go_on_while_the_file_changes(void **state)
     pthread_t threads[3];
     for (size_t i = 0; i < COUNT(threads); i++)
         assert_int_equal(pthread_create(&threads[i], NULL, check_on, &c), 0);
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 50 || atomic_load(&c.checks) == 0; i++) {
         create(p->file, GW_AGENT, "", 0, other);
         assert_int_equal(gw_tokens_refresh(c.t, NULL), SM_OK);
         assert_true(known(c.t, other));
@@ -545,7 +545,6 @@ static void checks_go_on_while_the_file_changes(void **state)
     for (size_t i = 0; i < COUNT(threads); i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(atomic_load(&c.wrong), 0);
-    assert_true(atomic_load(&c.checks) > 0);
     gw_tokens_close(c.t);
 }
 

@@ -174,7 +174,7 @@ static bool checks(gw_stream *s, int64_t now_ns)
 
 static bool is_over(const gw_stream *s, const gw_stream_one *t, bool check)
 {
-    return atomic_load(&t->request->gone) ||
+    return gw_is_gone(t->request) ||
            (check && !gw_tokens_hold(s->g->tokens, &t->request->who, sm_clock_ms()));
 }
 

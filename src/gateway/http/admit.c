@@ -82,7 +82,7 @@ static bool origin_allowed(gw_inner *q)
 /* Whether the client needs no token here, because the configuration says who it is. */
 static bool is_known_client(const gw_inner *q)
 {
-    return q->r.api != NULL && q->r.api->client.on && q->token.p == NULL;
+    return q->r.mounted != NULL && q->r.mounted->client.on && q->token.p == NULL;
 }
 
 /* Where a browser needs no token, no page of another site may make it ask. Browsers leave out
@@ -131,7 +131,7 @@ static sm_str nearest_path(sm_str path)
 /* The route of a request with this method. An address of a proxy's own has that of proxies only. */
 static const gw_route *route_of(gw_inner *q, gw_method method, char allowed[64])
 {
-    sm_str path = q->r.api != NULL ? SM_STR("/proxy/") : q->r.path;
+    sm_str path = q->r.mounted != NULL ? SM_STR("/proxy/") : q->r.path;
     return gw_route_find(method, path, &q->r.rest, allowed);
 }
 
@@ -194,7 +194,7 @@ static bool answer_preflight(gw_inner *q)
 static sm_str shown_token(const gw_inner *q)
 {
     /* Behind /proxy/ Authorization is the upstream's, if ours comes by the other header. */
-    if (q->r.api != NULL || (q->token.p != NULL && (q->route->flags & GW_ANY_METHOD) != 0))
+    if (q->r.mounted != NULL || (q->token.p != NULL && (q->route->flags & GW_ANY_METHOD) != 0))
         return q->token;
     sm_str a = q->authorization;
     if (a.n < 7 || strncasecmp(a.p, "Bearer ", 7) != 0)
@@ -209,7 +209,7 @@ static sm_str shown_token(const gw_inner *q)
 static bool shows_token_to_api(const gw_inner *q)
 {
     sm_str a = q->authorization, prefix = SM_STR("Bearer " GW_TOKEN_PREFIX);
-    return q->r.api != NULL && a.n > prefix.n && strncasecmp(a.p, prefix.p, prefix.n) == 0;
+    return q->r.mounted != NULL && a.n > prefix.n && strncasecmp(a.p, prefix.p, prefix.n) == 0;
 }
 
 /* "agent or admin": who may go where others may not. */
@@ -249,17 +249,18 @@ static bool check_token(gw_inner *q)
         return false;
     }
     if (is_known_client(q)) {
-        take_client(&r->who, &r->api->client);
+        take_client(&r->who, &r->mounted->client);
         return true;
     }
     sm_str token = shown_token(q);
     if (token.n == 0 || !gw_tokens_check(r->g->tokens, token, sm_clock_ms(), &r->who)) {
         memset(&r->who, 0, sizeof r->who);
-        gw_set(r, "WWW-Authenticate", r->api != NULL ? SM_STR("Semel-Token") : SM_STR("Bearer"));
+        gw_set(r, "WWW-Authenticate",
+               r->mounted != NULL ? SM_STR("Semel-Token") : SM_STR("Bearer"));
         gw_problem(
             r, 401, "UNAUTHENTICATED",
-            r->api != NULL ? "Send `Semel-Token: TOKEN`; `semel token create` makes a token. "
-                             "Authorization is the API's here."
+            r->mounted != NULL ? "Send `Semel-Token: TOKEN`; `semel token create` makes a token. "
+                                 "Authorization is the API's here."
             : r->proxied
                 ? "Send `Authorization: Bearer TOKEN`, or `Semel-Token: TOKEN` if Authorization "
                   "is the API's; `semel token create` makes a token."

@@ -16,13 +16,16 @@
 
 #define BLOCK_BYTES 4096u
 
+/* Whether the producer has more, or how it ended; it moves once, under the request's lock. */
+typedef enum flow_end { FLOW_OPEN, FLOW_WHOLE, FLOW_BROKEN } flow_end;
+
 struct gw_flow {
     sm_buf buffer;
     size_t read; /* of the buffer's bytes, those that have gone out */
     size_t bound;
     void (*on_room)(gw_request *r);
     bool wants_room;
-    bool over, whole; /* gw_flow_end was called */
+    flow_end end;
 };
 
 void gw_flow_free(gw_flow *f)
@@ -63,12 +66,13 @@ static ssize_t fill(void *context, uint64_t position, char *out, size_t room)
     if (tell)
         f->wants_room = false;
     gw_sends(c);
-    if (atomic_load(&q->r.gone)) {
+    if (gw_is_gone(&q->r)) {
         result = MHD_CONTENT_READER_END_WITH_ERROR;
     } else if (n > 0) {
         result = (ssize_t)n;
-    } else if (f->over) {
-        result = f->whole ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
+    } else if (f->end != FLOW_OPEN) {
+        result = f->end == FLOW_WHOLE ? MHD_CONTENT_READER_END_OF_STREAM
+                                      : MHD_CONTENT_READER_END_WITH_ERROR;
     } else if (gw_suspend_locked(q)) {
         atomic_store_explicit(&c->deadline, 0, memory_order_relaxed); /* it waits for us */
     } else {
@@ -147,13 +151,13 @@ bool gw_flow_push(gw_request *r, sm_str piece)
     bool taken = true;
     pthread_mutex_lock(&q->lock);
     gw_flow *f = q->flow;
-    if (f != NULL && !f->over && !atomic_load(&r->gone)) {
+    if (f != NULL && f->end == FLOW_OPEN && !gw_is_gone(r)) {
         size_t waiting = f->buffer.len - f->read;
         if (waiting > 0 && waiting + piece.n > f->bound) {
             f->wants_room = true;
             taken = false;
         } else if (!append(f, piece)) {
-            f->over = true; /* the client sees that it is not whole */
+            f->end = FLOW_BROKEN; /* the client sees that it is not whole */
         }
         gw_wake(q);
     }
@@ -175,10 +179,8 @@ void gw_flow_end(gw_request *r, bool whole)
     gw_inner *q = gw_inner_of(r);
     pthread_mutex_lock(&q->lock);
     gw_flow *f = q->flow;
-    if (f != NULL && !f->over) {
-        f->over = true;
-        f->whole = whole;
-    }
+    if (f != NULL && f->end == FLOW_OPEN)
+        f->end = whole ? FLOW_WHOLE : FLOW_BROKEN;
     /* A client that reads nothing would keep a broken answer open. Once `conn` is cleared the
      * socket may be another one's. */
     if (q->conn != NULL && f != NULL && !whole)
@@ -203,7 +205,7 @@ void gw_flow_dropped(gw_inner *q)
 bool gw_flow_open(gw_inner *q)
 {
     pthread_mutex_lock(&q->lock);
-    bool open = q->flow != NULL && !q->flow->over;
+    bool open = q->flow != NULL && q->flow->end == FLOW_OPEN;
     pthread_mutex_unlock(&q->lock);
     return open;
 }

@@ -96,7 +96,7 @@ static const char *misread(const gw_inner *q, bool whole)
 {
     return q == NULL ? "the first line is not METHOD TARGET HTTP/1.1"
            : !whole  ? "a line of the head is not NAME: VALUE"
-           : q->stage == GW_AT_HEAD
+           : gw_stage_of(q) == GW_AT_HEAD
                ? "Content-Length is not a number of bytes"
                : "a chunk of the body, or what follows the last one, is malformed";
 }

@@ -135,7 +135,7 @@ static void reply_with(gw_inner *q, int status, const char *content_type,
     if (answer != NULL)
         gw_dress(q, answer, content_type);
     gw_put_answer(q, status, answer);
-    if (!q->held)
+    if (!gw_is_held(q))
         return;
     pthread_mutex_lock(&q->lock);
     gw_wake(q);
@@ -274,10 +274,7 @@ void gw_problem(gw_request *r, int status, const char *code, const char *advice,
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
 
-    pthread_mutex_lock(&q->lock);
-    bool given_up = q->given_up;
-    pthread_mutex_unlock(&q->lock);
-    if (given_up) {
+    if (gw_is_given_up(q)) {
         status = 503;
         code = "DRAINING";
         advice = "Ask again with the same call; another gateway, or this one after its start, "

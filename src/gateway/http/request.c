@@ -10,6 +10,7 @@
  */
 #include "gateway/http/request.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -25,6 +26,45 @@
 /* For the log: nobody was there any more, because the client had gone or because we had. */
 #define GONE_STATUS     499
 #define GIVEN_UP_STATUS 503
+
+/* ---- its state -------------------------------------------------------------------------------*/
+
+const char *gw_inner_flaw(const gw_inner *q)
+{
+    gw_stage stage = gw_stage_of(q);
+    gw_presence client = atomic_load_explicit(&q->r.client, memory_order_relaxed);
+    bool held = stage >= GW_ORPHANED, gone = client >= GW_UNHEARD;
+    if (stage > GW_LEFT || client > GW_LOST)
+        return "not a state";
+    if ((stage >= GW_DELIVERED) != (q->conn == NULL))
+        return "the connection is done with it and has it, or neither";
+    if (!held && (client != GW_HERE || q->flow != NULL))
+        return "nobody holds it who could be told anything, or send a flow";
+    if (held && q->route == NULL)
+        return "held by nobody's handler";
+    if (client == GW_UNHEARD && stage != GW_ORPHANED)
+        return "its client has gone and nobody was told";
+    if (stage == GW_ORPHANED && !gone)
+        return "the server has ended, and its client is there";
+    if (stage == GW_SUSPENDED && (gone || q->conn->held != q))
+        return "suspended for a client that has gone, or unknown to the watch";
+    if (stage == GW_DELIVERED && q->status == 0)
+        return "delivered without an answer";
+    return NULL;
+}
+
+void gw_enter(gw_inner *q, gw_stage stage)
+{
+    atomic_store_explicit(&q->stage, stage, memory_order_relaxed);
+    assert(gw_inner_flaw(q) == NULL);
+}
+
+/* Moves both. Whoever is woken by the stage finds what became of the client. */
+static void move(gw_inner *q, gw_stage stage, gw_presence client)
+{
+    atomic_store(&q->r.client, client);
+    gw_enter(q, stage);
+}
 
 /* ---- life ------------------------------------------------------------------------------------*/
 
@@ -137,7 +177,7 @@ gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri)
     if (q == NULL)
         return NULL;
     q->conn = conn;
-    q->r.api = conn->mount->api;
+    q->r.mounted = conn->mount->api;
     q->r.secure = conn->tls;
     atomic_store_explicit(&q->refs, 1, memory_order_relaxed);
     q->r.began_ns = sm_clock_mono_ns();
@@ -149,7 +189,7 @@ gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri)
     }
     q->target_bytes = whole.n;
     take_target(q, whole);
-    q->r.proxied = q->r.api != NULL || gw_route_proxied(q->r.path);
+    q->r.proxied = q->r.mounted != NULL || gw_route_proxied(q->r.path);
     return q;
 }
 
@@ -189,10 +229,10 @@ void gw_inner_unref(gw_inner *q)
     if (atomic_fetch_sub_explicit(&q->refs, 1, memory_order_acq_rel) > 1)
         return;
     gw_server *s = q->server;
-    bool held = q->held;
-    if (atomic_load_explicit(&q->r.gone, memory_order_relaxed) && !q->delivered) {
-        q->status = q->given_up ? GIVEN_UP_STATUS : GONE_STATUS;
-        q->code = q->given_up ? "DRAINING" : NULL;
+    bool held = gw_is_held(q);
+    if (gw_is_gone(&q->r) && gw_stage_of(q) != GW_DELIVERED) {
+        q->status = gw_is_given_up(q) ? GIVEN_UP_STATUS : GONE_STATUS;
+        q->code = gw_is_given_up(q) ? "DRAINING" : NULL;
     }
     int64_t took_ns = sm_clock_mono_ns() - q->r.began_ns;
     gw_count_request(s->g->metrics, q->route, q->status, took_ns);
@@ -303,17 +343,14 @@ sm_str gw_query(const gw_request *r, const char *name)
 void gw_hold(gw_request *r)
 {
     gw_inner *q = gw_inner_of(r);
-    if (q->held)
+    if (gw_is_held(q))
         return;
-    q->held = true;
     atomic_fetch_add_explicit(&q->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&q->server->held, 1, memory_order_relaxed);
     pthread_mutex_lock(&q->conn->lock);
     pthread_mutex_lock(&q->lock);
-    if (!gw_suspend_locked(q)) {
-        q->orphaned = true;
-        atomic_store(&r->gone, true);
-    }
+    if (!gw_suspend_locked(q))
+        move(q, GW_ORPHANED, GW_UNHEARD);
     pthread_mutex_unlock(&q->lock);
     pthread_mutex_unlock(&q->conn->lock);
 }
@@ -323,26 +360,42 @@ bool gw_suspend_locked(gw_inner *q)
     if (atomic_load(&q->server->stopping))
         return false;
     q->conn->held = q;
-    q->suspended = true;
+    gw_enter(q, GW_SUSPENDED);
     MHD_suspend_connection(q->conn->mhd);
     return true;
 }
 
 void gw_wake(gw_inner *q)
 {
-    if (!q->suspended)
+    if (gw_stage_of(q) != GW_SUSPENDED)
         return;
-    q->suspended = false;
+    gw_enter(q, GW_AWAKE);
     MHD_resume_connection(q->conn->mhd);
+}
+
+void gw_inner_left(gw_inner *q, bool delivered)
+{
+    pthread_mutex_lock(&q->lock);
+    q->conn = NULL;
+    gw_enter(q, delivered ? GW_DELIVERED : GW_LEFT);
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* Whether on_gone is yet to be called. */
+static bool to_be_told(const gw_inner *q)
+{
+    gw_presence client = atomic_load(&q->r.client);
+    return client == GW_HERE || client == GW_UNHEARD;
 }
 
 void gw_inner_gone(gw_inner *q)
 {
     pthread_mutex_lock(&q->lock);
-    bool tell = !q->told;
-    q->told = true;
-    atomic_store(&q->r.gone, true);
-    gw_wake(q);
+    bool tell = to_be_told(q), suspended = gw_stage_of(q) == GW_SUSPENDED;
+    /* Its thread must not find it awake and its client there. */
+    move(q, suspended ? GW_AWAKE : gw_stage_of(q), gw_is_given_up(q) ? GW_LOST : GW_GONE);
+    if (suspended)
+        MHD_resume_connection(q->conn->mhd);
     pthread_mutex_unlock(&q->lock);
     if (!tell)
         return;
@@ -354,8 +407,8 @@ void gw_inner_gone(gw_inner *q)
 void gw_inner_give_up(gw_inner *q)
 {
     pthread_mutex_lock(&q->lock);
-    bool tell = !q->told;
-    q->told = q->given_up = true;
+    bool tell = to_be_told(q);
+    move(q, gw_stage_of(q), gw_is_gone(&q->r) ? GW_LOST : GW_GIVEN_UP);
     pthread_mutex_unlock(&q->lock);
     if (tell && q->r.on_gone != NULL)
         q->r.on_gone(&q->r);

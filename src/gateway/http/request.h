@@ -6,8 +6,8 @@
  * thread (gw_hold, then one of the replies). Exactly one reply is made for each request.
  *
  * Life: the connection owns one reference, and whoever holds the request another one (gw_hold takes
- * it, the reply gives it back). When the client hangs up while the request is held, `gone` becomes
- * true and on_gone, if set, is called once, on a thread that must not block; a reply that is made
+ * it, the reply gives it back). When the client hangs up while the request is held, gw_is_gone says
+ * so and on_gone, if set, is called once, on a thread that must not block; a reply that is made
  * afterwards goes nowhere and is still to be made.
  */
 #ifndef SM_GATEWAY_HTTP_REQUEST_H
@@ -23,8 +23,6 @@
 typedef struct gateway gateway;
 typedef struct gw_request gw_request;
 
-struct MHD_Connection;
-
 #define X(name, does) GW_##name,
 typedef enum gw_method { SM_METHODS(X, X) GW_OTHER } gw_method;
 #undef X
@@ -38,16 +36,36 @@ typedef struct gw_trace {
     sm_str state; /* tracestate as it came, or absent */
 } gw_trace;
 
+/*
+ * Whether the client is there.
+ *
+ *     HERE --+---------------> GONE ---.    it hangs up, or the server ends
+ *            |                  ^      |
+ *            +---> UNHEARD -----'      |    the server had ended when it was held
+ *            |                         v
+ *            '---> GIVEN_UP --------> LOST  we end before it has its answer
+ *
+ * The server moves it, from any thread, under the request's lock. Whoever moves it from HERE or
+ * UNHEARD calls on_gone then, but to UNHEARD.
+ */
+typedef enum gw_presence {
+    GW_HERE,
+    GW_GIVEN_UP, /* here; but we end, and any problem that is its answer says so */
+    GW_UNHEARD,  /* gone, and on_gone was not called yet */
+    GW_GONE,
+    GW_LOST, /* gone, and given up */
+} gw_presence;
+
 struct gw_request {
     gateway *g;
     gw_method method;
     const char *method_text;
-    const struct gw_upstream_api *api; /* it came to an address of this API's own; NULL: to one of
-                                          the gateway's */
-    const struct gw_upstream_api *through; /* the API that it is passed on to; NULL: none */
-    sm_str target;                         /* its path there, behind the API's url */
-    bool secure;                           /* the client speaks TLS to us */
-    sm_str path;                           /* as sent, without the query */
+    const struct gw_upstream_api *mounted;  /* it came to an address of this API's own; NULL: to one
+                                               of the gateway's */
+    const struct gw_upstream_api *upstream; /* the API that it is passed on to; NULL: none */
+    sm_str target;                          /* its path there, behind the API's url */
+    bool secure;                            /* the client speaks TLS to us */
+    sm_str path;                            /* as sent, without the query */
     sm_str rest;  /* of the path, behind the route's prefix; decoded if the route says so */
     sm_str query; /* as sent, without the question mark; absent: none */
     sm_buf body;  /* the whole of it, at most the configured limit */
@@ -59,12 +77,18 @@ struct gw_request {
     sm_str effect; /* for the log: the handle that the answer names */
     void *own;     /* the handler's */
     void (*on_gone)(gw_request *r);
-    atomic_bool gone;
+    _Atomic gw_presence client; /* the server's (gw_is_gone) */
 
     /* Gets each header of an answer that passes through; true: it has set what the client gets
      * instead. May be NULL. */
     bool (*on_header)(gw_request *r, sm_str name, sm_str value);
 };
+
+/* Whether the client has gone; from any thread. */
+static inline bool gw_is_gone(const gw_request *r)
+{
+    return atomic_load(&r->client) >= GW_UNHEARD;
+}
 
 /* A header by its name, or a query parameter (decoded); absent if it is missing. Valid until the
  * reply. Of a repeated header it gives the first value; deciding headers are not repeated

@@ -68,15 +68,12 @@ static void end_request(gw_conn *conn, bool delivered)
     atomic_store_explicit(&conn->deadline, 0, memory_order_relaxed);
     account(conn, q);
     atomic_fetch_add_explicit(&conn->serial, 1, memory_order_relaxed);
-    if (q->held) {
+    if (gw_is_held(q)) {
         /* A client that hung up ends a suspended request without resuming it. */
         pthread_mutex_lock(&conn->lock);
         conn->held = NULL;
         pthread_mutex_unlock(&conn->lock);
-        pthread_mutex_lock(&q->lock);
-        q->delivered = delivered; /* as far as we can tell */
-        q->conn = NULL;
-        pthread_mutex_unlock(&q->lock);
+        gw_inner_left(q, delivered); /* as far as we can tell */
         if (gw_flow_open(q))
             gw_inner_gone(q);
     }
@@ -166,12 +163,12 @@ static enum MHD_Result begin(gw_inner *q, const gw_line *line)
         return MHD_NO;
     }
     if (gw_admit(q)) {
-        q->stage = GW_AT_BODY;
+        gw_enter(q, GW_AT_BODY);
         if (q->length > 0)
             sm_buf_reserve(&q->r.body, (size_t)q->length);
         return MHD_YES;
     }
-    q->stage = GW_SWALLOWS;
+    gw_enter(q, GW_SWALLOWS);
     /* Where a request with a flaw in its head ends, nobody can tell. */
     bool none = q->length <= 0 && !q->chunked;
     bool little = q->length > 0 && q->length <= SWALLOWED_MAX && !q->expects;
@@ -184,7 +181,7 @@ static enum MHD_Result begin(gw_inner *q, const gw_line *line)
 /* A piece of the body has come. */
 static enum MHD_Result gather(gw_inner *q, const char *data, size_t n)
 {
-    if (q->stage != GW_AT_BODY)
+    if (gw_stage_of(q) != GW_AT_BODY)
         return MHD_YES;
     sm_buf_bytes(&q->r.body, data, n);
     if (q->r.body.err == SM_OK)
@@ -199,15 +196,15 @@ static enum MHD_Result gather(gw_inner *q, const char *data, size_t n)
 /* All has come. */
 static enum MHD_Result handle(gw_inner *q)
 {
-    bool refused = q->stage == GW_SWALLOWS;
-    q->stage = GW_WHOLE_CAME;
+    bool refused = gw_stage_of(q) == GW_SWALLOWS;
+    gw_enter(q, GW_AT_HANDLER);
     atomic_store_explicit(&q->conn->deadline, 0, memory_order_relaxed);
     if (refused)
         return deliver(q);
     q->route->handle(&q->r);
-    if (!q->held)
+    if (!gw_is_held(q))
         return deliver(q);
-    if (!q->orphaned)
+    if (gw_stage_of(q) != GW_ORPHANED)
         return MHD_YES; /* we are called again once it is resumed */
     gw_inner_gone(q);
     return MHD_NO;
@@ -219,7 +216,7 @@ static enum MHD_Result resume(gw_inner *q)
     pthread_mutex_lock(&q->conn->lock);
     q->conn->held = NULL;
     pthread_mutex_unlock(&q->conn->lock);
-    return atomic_load(&q->r.gone) ? MHD_NO : deliver(q);
+    return gw_is_gone(&q->r) ? MHD_NO : deliver(q);
 }
 
 static enum MHD_Result on_access(void *context, struct MHD_Connection *c, const char *url,
@@ -231,14 +228,14 @@ static enum MHD_Result on_access(void *context, struct MHD_Connection *c, const 
     gw_inner *q = *own;
     if (q == NULL)
         return MHD_NO;
-    if (q->stage == GW_AT_HEAD)
+    if (gw_stage_of(q) == GW_AT_HEAD)
         return begin(q, &(gw_line){method, url, version});
     if (*n > 0) {
         size_t taken = *n;
         *n = 0;
         return gather(q, data, taken);
     }
-    return q->stage == GW_WHOLE_CAME ? resume(q) : handle(q);
+    return gw_stage_of(q) >= GW_AT_HANDLER ? resume(q) : handle(q);
 }
 
 /* Paths and queries are taken apart by us: libmicrohttpd leaves them as they came. */

@@ -14,9 +14,9 @@
  * A connection is used by one thread of libmicrohttpd only. While it is suspended that thread does
  * not look at it, so that somebody has to: libmicrohttpd does not see a hang-up then. It is
  * suspended by its own thread, before the request is handed to anybody else, and resumed exactly
- * once, by whoever clears `suspended` under the request's lock: the reply, a hang-up or the end of
- * the server. Nothing but resuming is done to it from other threads; its own thread then finds the
- * reply in the request.
+ * once, by whoever moves it from SUSPENDED to AWAKE under the request's lock: the reply, a hang-up
+ * or the end of the server. Nothing but resuming is done to it from other threads; its own thread
+ * then finds the reply in the request.
  *
  * Locks, in the order in which they are taken: the server's, a connection's, a request's.
  */
@@ -112,7 +112,37 @@ struct gw_conn {
     int64_t stirred_ns;  /* between requests: since when there is a byte of the next; 0: none is */
 };
 
-typedef enum gw_stage { GW_AT_HEAD, GW_AT_BODY, GW_SWALLOWS, GW_WHOLE_CAME } gw_stage;
+/*
+ * The way of a request.
+ *
+ *     AT_HEAD ---> AT_BODY ---> AT_HANDLER ---> answered there and then, and freed
+ *        |                       ^  |
+ *        '-----> SWALLOWS -------'  | gw_hold
+ *            refused                |
+ *                                   +---> SUSPENDED <---> AWAKE ---> DELIVERED
+ *                                   |                       |
+ *                                   '---> ORPHANED ---------+------> LEFT
+ *
+ * The connection's thread moves it: up to AT_HANDLER while nobody else has the request, then under
+ * the request's lock. Only from SUSPENDED to AWAKE anybody may, under the lock: with an answer, or
+ * because the client has gone. A flow that has nothing to send is suspended again. Whoever has the
+ * request may ask without the lock whether it is held, since that stays so.
+ */
+typedef enum gw_stage {
+    GW_AT_HEAD,
+    GW_AT_BODY,
+    GW_SWALLOWS,   /* a body that nobody wants */
+    GW_AT_HANDLER, /* all has come */
+
+    /* Held: somebody else replies. */
+    GW_ORPHANED,  /* while the server ends: its connection was not suspended */
+    GW_SUSPENDED, /* its connection is */
+    GW_AWAKE,     /* its connection's thread goes on with it */
+
+    /* The connection is done with it. */
+    GW_DELIVERED, /* the answer went out, whatever its producer does now */
+    GW_LEFT,      /* it did not, or not all of it */
+} gw_stage;
 
 typedef struct gw_pair {
     sm_str name, value;
@@ -135,7 +165,7 @@ struct gw_inner {
 
     gw_conn *conn; /* cleared under the lock when the connection is done with the request */
     const gw_route *route;
-    gw_stage stage;
+    _Atomic gw_stage stage;
     sm_str host, origin, authorization, token, traceparent, tracestate; /* some of the headers */
     int64_t length; /* of the body; -1: none was told */
     bool chunked, expects;
@@ -158,12 +188,6 @@ struct gw_inner {
     gw_work_fn *work;
 
     atomic_uint refs;
-    bool held;      /* somebody else replies; set by the server's thread */
-    bool orphaned;  /* held while the server ends: its connection was not suspended */
-    bool suspended; /* under the lock */
-    bool told;      /* on_gone was called; under the lock */
-    bool given_up;  /* by us: it is not over, and we are; under the lock */
-    bool delivered; /* the answer went out, whatever its producer does now; under the lock */
     gw_flow *flow;
 
     unsigned header_count;
@@ -216,6 +240,24 @@ static inline gw_inner *gw_inner_of(const gw_request *r)
     return SM_CONTAINER(r, gw_inner, r);
 }
 
+static inline gw_stage gw_stage_of(const gw_inner *q)
+{
+    return atomic_load_explicit(&q->stage, memory_order_relaxed);
+}
+
+/* Whether we end, and whoever holds it was told so. */
+static inline bool gw_is_given_up(const gw_inner *q)
+{
+    gw_presence client = atomic_load(&q->r.client);
+    return client == GW_GIVEN_UP || client == GW_LOST;
+}
+
+/* Whether somebody else replies. */
+static inline bool gw_is_held(const gw_inner *q)
+{
+    return gw_stage_of(q) >= GW_ORPHANED;
+}
+
 /* ---- listen.c --------------------------------------------------------------------------------*/
 
 sm_err gw_listen_open(gw_server *s, sm_fault *fault); /* binds all, accepts nothing yet */
@@ -251,6 +293,16 @@ bool gw_host_allowed(const gw_mount *m, sm_str host);
 /* One with a reference, for a request whose first line has come; NULL when out of memory. */
 gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri);
 void gw_inner_unref(gw_inner *q);
+
+/* What is wrong with its state, or NULL: asserted at every step. Under its lock once it is held. */
+const char *gw_inner_flaw(const gw_inner *q);
+
+/* Moves it on; under its lock once it is held. */
+void gw_enter(gw_inner *q, gw_stage stage);
+
+/* It is over for its connection, which has sent the answer or has not; what nobody holds is freed
+ * next. On the connection's thread. */
+void gw_inner_left(gw_inner *q, bool delivered);
 
 /* The client has hung up, or is given up: tells whoever holds the request, once. */
 void gw_inner_gone(gw_inner *q);

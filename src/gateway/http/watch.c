@@ -166,7 +166,7 @@ static size_t collect_suspended(gw_server *s, bool but_given_up, gw_inner **out,
         if (q == NULL)
             continue;
         pthread_mutex_lock(&q->lock);
-        bool wanted = q->suspended && !(but_given_up && q->given_up);
+        bool wanted = gw_stage_of(q) == GW_SUSPENDED && !(but_given_up && gw_is_given_up(q));
         pthread_mutex_unlock(&q->lock);
         if (wanted)
             out[n++] = q;

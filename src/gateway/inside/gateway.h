@@ -117,7 +117,7 @@ bool gw_route_proxied(sm_str path);
 
 void gw_on_call(gw_request *r);  /* call.c */
 void gw_on_proxy(gw_request *r); /* proxy.c */
-void gw_on_mcp(gw_request *r);   /* mcp/channel.c */
+void gw_on_mcp(gw_request *r);   /* mcp/door.c */
 
 void gw_on_begin(gw_request *r); /* api/claims.c */
 void gw_on_commit(gw_request *r);

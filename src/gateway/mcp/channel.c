@@ -11,13 +11,13 @@
  */
 #include "gateway/mcp/mcp.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "core/wire.h"
 #include "gateway/mcp/modern.h"
-#include "gateway/proxy/pass.h"
 #include "gateway/run/returned.h"
 #include "gateway/run/run.h"
 #include "json/canon.h"
@@ -26,6 +26,38 @@
 #define TYPE_BYTES 256u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- its state -------------------------------------------------------------------------------*/
+
+const char *gw_channel_flaw(const mcp_channel *c)
+{
+    bool answered = c->state == GW_CH_ANSWERED, child = c->site->argv != NULL;
+    if (c->kind > GW_CH_DELETE || c->state > GW_CH_ANSWERED)
+        return "not a state";
+    if (answered != (c->r == NULL))
+        return "answered with its request still there, or without one before";
+    if (answered && (c->talk != NULL || c->leaving != NULL))
+        return "answered, and something may still answer it";
+    if (c->state == GW_CH_FLOWS && c->talk == NULL)
+        return "a stream that nobody fills";
+    if (c->kind == GW_CH_DELETE ? c->talk != NULL : c->leaving != NULL)
+        return "it ends a session that it takes part in, or leaves without ending one";
+    if (!child && (c->kind == GW_CH_OPENING || c->kind == GW_CH_STREAM))
+        return "a session of ours, with a server that has its own";
+    return NULL;
+}
+
+static void enter(mcp_channel *c, gw_channel_state state)
+{
+    c->state = state;
+    assert(gw_channel_flaw(c) == NULL);
+}
+
+void gw_channel_is(mcp_channel *c, gw_channel_kind kind)
+{
+    c->kind = kind;
+    assert(gw_channel_flaw(c) == NULL);
+}
 
 /* ---- the end of a channel --------------------------------------------------------------------*/
 
@@ -36,16 +68,25 @@ void gw_channel_free(mcp_channel *c)
     free(c);
 }
 
-gw_request *gw_channel_take(mcp_channel *c)
+/* Takes the request away. *gone: a post is on its way; if not, none can come any more. */
+static gw_request *part(mcp_channel *c, bool *gone)
 {
     gw_request *r = c->r;
     pthread_mutex_lock(&lock);
     r->own = NULL;
-    c->r = NULL;
-    c->done = true;
-    bool gone = c->gone;
+    *gone = c->gone;
     pthread_mutex_unlock(&lock);
     gw_talk_leave(c);
+    c->r = NULL;
+    enter(c, GW_CH_ANSWERED);
+    return r;
+}
+
+/* The same, to answer it. The channel is freed, or is when its last post comes. */
+static gw_request *take(mcp_channel *c)
+{
+    bool gone;
+    gw_request *r = part(c, &gone);
     if (!gone)
         gw_channel_free(c);
     return r;
@@ -54,18 +95,14 @@ gw_request *gw_channel_take(mcp_channel *c)
 static void on_gone_taken(mcp_post *post)
 {
     mcp_channel *c = SM_CONTAINER(post, mcp_channel, gone_post);
-    if (!c->done) {
+    if (c->state != GW_CH_ANSWERED) {
         gw_talk *t = c->talk;
         if (t != NULL)
-            mcp_session_gone(t->session, c, c->modern);
+            mcp_session_gone(t->session, c, gw_channel_modern(c));
         gw_leave_alone(c);
-        gw_request *r = c->r;
-        pthread_mutex_lock(&lock);
-        r->own = NULL;
-        pthread_mutex_unlock(&lock);
-        c->r = NULL;
-        gw_talk_leave(c);
-        if (c->flows)
+        bool flows = c->state == GW_CH_FLOWS, gone;
+        gw_request *r = part(c, &gone);
+        if (flows)
             gw_flow_end(r, false);
         else
             gw_problem(r, 499, "CANCELED", NULL, "The client has gone.");
@@ -110,8 +147,8 @@ void gw_put_error(sm_buf *out, sm_str id, int code, const char *text)
 
 void gw_channel_answer(mcp_channel *c, int status, sm_str text)
 {
-    bool flows = c->flows;
-    gw_request *r = gw_channel_take(c);
+    bool flows = c->state == GW_CH_FLOWS;
+    gw_request *r = take(c);
     if (flows) {
         gw_flow_end(r, true);
         return;
@@ -132,27 +169,27 @@ void gw_channel_error(mcp_channel *c, int status, int code, const char *text)
 
 void gw_channel_bare(mcp_channel *c, int status)
 {
-    gw_request *r = gw_channel_take(c);
+    gw_request *r = take(c);
     gw_reply(r, status, "application/json", SM_STR(""));
 }
 
 void gw_channel_end(mcp_channel *c)
 {
     gw_channel_flow(c);
-    gw_flow_end(gw_channel_take(c), true);
+    gw_flow_end(take(c), true);
 }
 
 static void tell_session(mcp_channel *c)
 {
-    if (c->opens)
+    if (c->kind == GW_CH_OPENING)
         gw_set(c->r, "Mcp-Session-Id", sm_str_from(c->talk->id));
 }
 
 void gw_channel_flow(mcp_channel *c)
 {
-    if (c->flows)
+    if (c->state == GW_CH_FLOWS)
         return;
-    c->flows = true;
+    enter(c, GW_CH_FLOWS);
     tell_session(c);
     gw_set(c->r, "Content-Type", SM_STR("text/event-stream"));
     gw_set(c->r, "Cache-Control", SM_STR("no-cache, no-transform"));
@@ -176,7 +213,7 @@ static bool push(mcp_channel *c, sm_str text)
 static mcp_channel *listener(gw_talk *t)
 {
     for (mcp_channel *c = t->channels; c != NULL; c = c->next)
-        if (!c->stream && !c->listens)
+        if (c->kind != GW_CH_STREAM && c->kind != GW_CH_SUBSCRIPTION)
             return c;
     return t->stream;
 }
@@ -188,7 +225,7 @@ static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
     bool answers = c != NULL && last;
     if (c == NULL)
         c = listener(t);
-    if (c == NULL || c->r == NULL)
+    if (c == NULL || c->state == GW_CH_ANSWERED)
         return 0;
     if (!answers) {
         gw_channel_flow(c);
@@ -196,9 +233,9 @@ static uint64_t deliver(void *context, mcp_channel *c, sm_str text, bool last)
         return 0;
     }
     tell_session(c);
-    bool flows = c->flows, whole = !flows || push(c, text);
-    int status = c->modern && c->site->argv != NULL ? gw_modern_status(text) : 200;
-    gw_request *r = gw_channel_take(c);
+    bool flows = c->state == GW_CH_FLOWS, whole = !flows || push(c, text);
+    int status = gw_channel_modern(c) && c->site->argv != NULL ? gw_modern_status(text) : 200;
+    gw_request *r = take(c);
     if (flows)
         gw_flow_end(r, whole);
     else
@@ -217,7 +254,7 @@ static void set_header(mcp_channel *c, const sm_http_field *h)
 static void on_head(void *context, mcp_channel *c, const sm_http_field *headers, size_t n)
 {
     (void)context;
-    for (size_t i = 0; c->r != NULL && !c->flows && i < n; i++) {
+    for (size_t i = 0; c->state == GW_CH_WAITS && i < n; i++) {
         const sm_http_field *h = &headers[i];
         if (sm_header_is(h->name, SM_STR("Content-Type")))
             c->type = sm_arena_text(&c->arena, h->value);
@@ -226,7 +263,8 @@ static void on_head(void *context, mcp_channel *c, const sm_http_field *headers,
         else if (gw_passes_on(h->name) && !sm_header_is(h->name, SM_STR("Content-Length")))
             set_header(c, h);
     }
-    if (c->r != NULL && c->type.n >= 17 && memcmp(c->type.p, "text/event-stream", 17) == 0)
+    if (c->state != GW_CH_ANSWERED && c->type.n >= 17 &&
+        memcmp(c->type.p, "text/event-stream", 17) == 0)
         gw_channel_flow(c); /* and so do we */
 }
 
@@ -244,16 +282,16 @@ static void fail_late(mcp_channel *c, const mcp_loss *loss)
         gw_put_error(&out, c->id, -32603, why);
     bool whole = push(c, says ? m.text : sm_buf_view(&out));
     sm_buf_fini(&out);
-    gw_flow_end(gw_channel_take(c), whole);
+    gw_flow_end(take(c), whole);
 }
 
 /* A server over HTTP has answered with something else than a message. */
 static void fail(void *context, mcp_channel *c, const mcp_loss *loss)
 {
     (void)context;
-    if (c->r == NULL)
+    if (c->state == GW_CH_ANSWERED)
         return;
-    if (c->flows) { /* its head has gone out, because the client got progress */
+    if (c->state == GW_CH_FLOWS) { /* its head has gone out, because the client got progress */
         fail_late(c, loss);
         return;
     }
@@ -261,7 +299,7 @@ static void fail(void *context, mcp_channel *c, const mcp_loss *loss)
     char type[TYPE_BYTES] = "application/json";
     if (c->type.p != NULL)
         snprintf(type, sizeof type, "%.*s", SM_FMT(c->type));
-    gw_reply(gw_channel_take(c), loss->status, type, loss->body);
+    gw_reply(take(c), loss->status, type, loss->body);
 }
 
 static void on_pause(void *context, bool paused)

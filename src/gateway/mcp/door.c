@@ -14,7 +14,9 @@
 #include "core/wire.h"
 #include "gateway/mcp/mcp.h"
 #include "gateway/mcp/modern.h"
+#include "gateway/proxy/forward.h"
 #include "gateway/proxy/pass.h"
+#include "gateway/proxy/proxy.h"
 #include "gateway/run/run.h"
 
 #define ARENA_BYTES ((size_t)1 << 20)
@@ -59,7 +61,8 @@ static bool check(mcp_channel *c, mcp_message *m)
     if (status != 0)
         gw_channel_answer(c, status, sm_buf_view(&out));
     sm_buf_fini(&out);
-    if (status == 0 && c->site->argv != NULL && !c->modern && !known_version(c->version)) {
+    if (status == 0 && c->site->argv != NULL && !gw_channel_modern(c) &&
+        !known_version(c->version)) {
         status = 400;
         gw_channel_error(c, status, -32000, "Bad Request: Unsupported protocol version");
     }
@@ -101,7 +104,8 @@ static void on_post(mcp_channel *c)
     }
     bool answered = m.kind == MCP_REQUEST || (m.kind == MCP_BATCH && asks(m.text));
     t->used_ns = sm_clock_mono_ns();
-    c->listens = c->modern && strcmp(m.method, "subscriptions/listen") == 0;
+    if (c->kind == GW_CH_MODERN && strcmp(m.method, "subscriptions/listen") == 0)
+        gw_channel_is(c, GW_CH_SUBSCRIPTION);
     if (answered)
         gw_talk_join(t, c);
     mcp_session_from_client(t->session, m.text, answered ? c : NULL, c->headers, c->header_count);
@@ -148,9 +152,9 @@ static void on_channel(mcp_post *post)
     mcp_channel *c = SM_CONTAINER(post, mcp_channel, post);
     if (c->site->all->stopping)
         gw_channel_error(c, 503, -32603, "The gateway is being stopped; nothing was done.");
-    else if (c->stream)
+    else if (c->kind == GW_CH_STREAM)
         on_get(c);
-    else if (c->ends)
+    else if (c->kind == GW_CH_DELETE)
         on_delete(c);
     else
         on_post(c);
@@ -183,8 +187,9 @@ static void post(gw_request *r, gw_site *site)
     sm_buf_str(&c->body, sm_buf_view(&r->body));
     c->site = site;
     c->r = r;
-    c->stream = r->method == GW_GET;
-    c->ends = r->method == GW_DELETE;
+    gw_channel_is(c, r->method == GW_GET      ? GW_CH_STREAM
+                     : r->method == GW_DELETE ? GW_CH_DELETE
+                                              : GW_CH_MESSAGE);
     c->session_id = keep_header(c, r, "Mcp-Session-Id");
     c->version = keep_header(c, r, "MCP-Protocol-Version");
     c->method = keep_header(c, r, "Mcp-Method");

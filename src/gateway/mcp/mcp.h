@@ -55,20 +55,48 @@ struct gw_mcp {
     bool stopping;
 };
 
+/*
+ * What a request of a client is.
+ *
+ *     MESSAGE --+--> OPENING
+ *               '--> MODERN ----> SUBSCRIPTION
+ *
+ * STREAM and DELETE are known by the method, on the server's thread. A message is read on the loop,
+ * which moves it on.
+ */
+typedef enum gw_channel_kind {
+    GW_CH_MESSAGE,      /* in a session, or not read yet */
+    GW_CH_OPENING,      /* it begins a session of ours: its answer tells the session's id */
+    GW_CH_MODERN,       /* of the era without sessions */
+    GW_CH_SUBSCRIPTION, /* the same: it hears what it is for, and nothing else */
+    GW_CH_STREAM,       /* GET: a session's own stream */
+    GW_CH_DELETE,       /* it ends a session */
+} gw_channel_kind;
+
+/*
+ * How far its answer is.
+ *
+ *     WAITS ---> FLOWS ---> ANSWERED ---> freed: at once, or once gone_post has come
+ *       '-----------------------^
+ *
+ * The loop alone moves it. That its client has hung up is another matter: a thread of the server's
+ * may say so at any time (`gone`).
+ */
+typedef enum gw_channel_state {
+    GW_CH_WAITS,
+    GW_CH_FLOWS,    /* a stream of events has begun */
+    GW_CH_ANSWERED, /* it has no request any more */
+} gw_channel_state;
+
 /* One request of a client. It belongs to the loop once it was posted. */
 struct mcp_channel {
     mcp_post post;      /* that it came */
     mcp_post gone_post; /* that its client has hung up */
     gw_site *site;
     gw_request *r; /* NULL: answered */
-    bool gone;     /* gone_post is on its way */
-    bool done;     /* only that is waited for */
-    bool flows;    /* the answer is a stream of events */
-    bool stream;   /* it is a stream of its own (GET) */
-    bool ends;     /* it ends a session (DELETE) */
-    bool modern;
-    bool opens;   /* its answer tells the session's id */
-    bool listens; /* it is a subscription: it hears that, and nothing else */
+    gw_channel_kind kind;
+    gw_channel_state state;
+    bool gone; /* gone_post is on its way; under the lock of channels */
     gw_talk *talk;
     mcp_channel *next, *prev; /* of its talk */
     sm_arena arena;
@@ -147,6 +175,17 @@ void gw_leave_alone(mcp_channel *c); /* its client has hung up */
 
 extern const mcp_client_ops gw_mcp_client; /* but for its context, a gw_talk */
 
+/* What is wrong with its state, or NULL: asserted at every step. */
+const char *gw_channel_flaw(const mcp_channel *c);
+
+/* More is known of what it is. */
+void gw_channel_is(mcp_channel *c, gw_channel_kind kind);
+
+static inline bool gw_channel_modern(const mcp_channel *c)
+{
+    return c->kind == GW_CH_MODERN || c->kind == GW_CH_SUBSCRIPTION;
+}
+
 /* An error as JSON-RPC has it; `id` is as written, or absent. */
 void gw_put_error(sm_buf *out, sm_str id, int code, const char *text);
 
@@ -155,9 +194,6 @@ void gw_channel_error(mcp_channel *c, int status, int code, const char *text);
 void gw_channel_bare(mcp_channel *c, int status);
 void gw_channel_end(mcp_channel *c); /* ends a stream without an answer */
 void gw_channel_answer(mcp_channel *c, int status, sm_str text); /* with this message */
-
-/* Takes the request away, to answer it. The channel is freed, or is when its last post comes. */
-gw_request *gw_channel_take(mcp_channel *c);
 
 /* Its answer is a stream from now on. */
 void gw_channel_flow(mcp_channel *c);

@@ -207,18 +207,25 @@ sm_err gw_modern_params(mcp_channel *c, const gw_request *r)
 
 /* ---- messages --------------------------------------------------------------------------------*/
 
+/* Whether a message is of the era without sessions: it claims so, or its header says so. */
+static bool is_modern(mcp_channel *c, sm_str claim)
+{
+    bool modern = claim.p != NULL || header_is_modern(bare(c->version));
+    gw_channel_is(c, modern ? GW_CH_MODERN : GW_CH_MESSAGE);
+    return modern;
+}
+
 static int check_request(mcp_channel *c, const mcp_message *m, sm_buf *out)
 {
     bool child = c->site->argv != NULL;
     sm_str claim = claim_of(m->params);
-    c->modern = claim.p != NULL || header_is_modern(bare(c->version));
-    if (!c->modern || (!child && strcmp(m->method, "tools/call") != 0))
+    if (!is_modern(c, claim) || (!child && strcmp(m->method, "tools/call") != 0))
         return check_method(c, m, out); /* the server checks the rest itself */
     int status = check_meta(m, out);
     if (status != 0 && strcmp(m->method, "initialize") == 0) {
         sm_buf_clear(out);
-        c->modern = header_is_modern(bare(c->version));
-        return c->modern ? mismatch(out, m->id, "MCP-Protocol-Version", c->version) : 0;
+        return is_modern(c, (sm_str){0}) ? mismatch(out, m->id, "MCP-Protocol-Version", c->version)
+                                         : 0;
     }
     if (status == 0)
         status = check_said(c, m, claim, out);
@@ -235,8 +242,7 @@ static int check_request(mcp_channel *c, const mcp_message *m, sm_buf *out)
 static int check_notification(mcp_channel *c, const mcp_message *m, sm_buf *out)
 {
     sm_str claim = claim_of(m->params);
-    c->modern = claim.p != NULL || header_is_modern(bare(c->version));
-    if (!c->modern || c->site->argv == NULL)
+    if (!is_modern(c, claim) || c->site->argv == NULL)
         return check_method(c, m, out);
     if (claim.p != NULL && !mcp_is_string(claim))
         return refuse(out, (sm_str){0}, E_INVALID_PARAMS,
@@ -261,7 +267,6 @@ static int check_batch(const mcp_message *batch, sm_buf *out)
 int gw_modern_check(mcp_channel *c, const mcp_message *m, sm_buf *out)
 {
     int status = 0;
-    c->modern = false;
     switch (m->kind) {
     case MCP_REQUEST: return check_request(c, m, out);
     case MCP_NOTIFICATION: return check_notification(c, m, out);

@@ -11,7 +11,7 @@
 
 #include "gateway/mcp/mcp.h"
 
-/* Tells the era of a message (c->modern), and whether it may go on: 0. Else the HTTP status that it
+/* Tells the era of a message (c->kind), and whether it may go on: 0. Else the HTTP status that it
  * is answered with, and `out` is the error. The arguments that headers repeat are not compared
  * here: that needs the tool's schema (mcp/param_headers.h). */
 int gw_modern_check(mcp_channel *c, const mcp_message *m, sm_buf *out);

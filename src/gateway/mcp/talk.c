@@ -198,7 +198,7 @@ static bool is_left(const mcp_channel *c, sm_str id)
  * one, unless the client has left it: the server's end of the session would cut a call short. */
 static gw_talk *for_remote(mcp_channel *c)
 {
-    sm_str id = c->session_id.p == NULL || c->modern ? SM_STR("") : c->session_id;
+    sm_str id = c->session_id.p == NULL || gw_channel_modern(c) ? SM_STR("") : c->session_id;
     if (id.n > GW_TALK_ID_MAX || is_left(c, id)) {
         gw_channel_error(c, 404, -32001, "Session not found");
         return NULL;
@@ -211,7 +211,7 @@ gw_talk *gw_talk_for(mcp_channel *c, const mcp_message *m)
 {
     if (c->site->argv == NULL)
         return for_remote(c);
-    if (c->modern) {
+    if (gw_channel_modern(c)) {
         gw_talk *t = find(c->site, SM_STR(""), &c->r->who);
         if (t != NULL && t->lost) {
             gw_talk_end(t);
@@ -226,7 +226,7 @@ gw_talk *gw_talk_for(mcp_channel *c, const mcp_message *m)
         return t;
     }
     if (m != NULL && m->kind == MCP_REQUEST && strcmp(m->method, "initialize") == 0) {
-        c->opens = true;
+        gw_channel_is(c, GW_CH_OPENING);
         return make(c, true, (sm_str){0});
     }
     gw_channel_error(c, 400, -32000, "Bad Request: Mcp-Session-Id header is required");

@@ -9,7 +9,7 @@
 #include "base/limits.h"
 #include "core/wire.h"
 #include "gateway/proxy/form.h"
-#include "gateway/proxy/pass.h"
+#include "gateway/proxy/headers.h"
 #include "json/number.h"
 #include "json/write.h"
 

@@ -1,4 +1,4 @@
-/* The arguments of a request through the reverse proxy, while they are written. */
+/* The arguments of the call that a request through the reverse proxy is. */
 #ifndef SM_GATEWAY_PROXY_ARGS_H
 #define SM_GATEWAY_PROXY_ARGS_H
 
@@ -6,6 +6,7 @@
 #include "base/digest.h"
 #include "gateway/inside/gateway.h"
 
+/* While they are written. */
 typedef struct gw_writing {
     const gw_upstream_api *api;
     const sm_http_field *headers;
@@ -18,7 +19,8 @@ typedef struct gw_writing {
     bool parted;   /* it was read as multipart */
 } gw_writing;
 
-/* Appends the members that hold headers; after the body (headers.c). */
-sm_err gw_put_headers(gw_writing *w);
+/* Writes them; `n` headers of the client are passed on. */
+sm_err gw_proxy_args(const gw_request *r, sm_arena *a, const gw_upstream_api *api,
+                     const sm_http_field *headers, size_t n, sm_str path, sm_str *out);
 
 #endif

@@ -10,12 +10,14 @@
  * JSON in UTF-8. So it labels the body itself, and passes on no header of a client that could make
  * a server read the body in another way. A session gets the server's own id there.
  */
+#include "gateway/proxy/forward.h"
+
 #include <strings.h>
 
 #include "base/limits.h"
 #include "core/wire.h"
 #include "gateway/mcp/mcp.h"
-#include "gateway/proxy/pass.h"
+#include "gateway/proxy/headers.h"
 #include "gateway/telemetry/trace.h"
 
 static bool named(sm_str name, const char *const *names)
@@ -241,7 +243,7 @@ sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api 
                  .connection = sm_buf_view(&connection),
                  .covered = gw_signed_headers(r),
                  .write = write,
-                 .own_token = r->api == NULL && gw_header(r, "Semel-Token").p == NULL,
+                 .own_token = r->mounted == NULL && gw_header(r, "Semel-Token").p == NULL,
                  .err = connection.err};
     if (c.err == SM_OK)
         gw_headers_each(r, copy_header, &c);

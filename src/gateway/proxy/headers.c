@@ -12,14 +12,15 @@
  * approver sees all that is sent but the latter, and a header that varies does not make it another
  * request.
  */
+#include "gateway/proxy/headers.h"
+
 #include <strings.h>
 
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "core/wire.h"
-#include "gateway/proxy/args.h"
 #include "gateway/proxy/form.h"
-#include "gateway/proxy/pass.h"
+#include "gateway/proxy/forward.h"
 #include "json/canon.h"
 
 typedef enum kind { NAMES, OTHER, LOOSE, NEEDED, SAYS_NOTHING } kind;

@@ -10,9 +10,10 @@
  * body without a label, and multipart of any kind, as a form. Its words are looked at then; and if
  * it is packed or encoded in a way that hides them, it is refused.
  */
+#include "gateway/proxy/override.h"
+
 #include "core/request.h"
 #include "core/wire.h"
-#include "gateway/proxy/pass.h"
 
 static bool names_path(void *context, sm_str name, sm_str value)
 {

@@ -11,14 +11,20 @@
 #include "core/wire.h"
 #include "gateway/run/returned.h"
 
+/* What the client gets; it moves once, when the head comes, on the HTTP client's thread. */
+typedef enum passing_answer {
+    NO_ANSWER, /* a problem, if it stays so */
+    FLOWS,
+    BARE, /* it has no body by its nature */
+} passing_answer;
+
 typedef struct passing {
     struct passing *next, *prev; /* of those without an end */
     bool endless;
     gw_request *r;
     sm_http_exchange *x; /* NULL: not yet, or over */
-    bool head;           /* the answer has begun */
-    bool bare;           /* it has no body by its nature */
-    uint64_t bytes;      /* but says of how many it would be */
+    passing_answer answer;
+    uint64_t bytes; /* BARE: it says of how many it would be */
     int status;
     bool gone; /* the client hung up before the exchange was known */
 } passing;
@@ -75,9 +81,9 @@ static bool on_head(void *context, const sm_http_result *head)
     }
     gw_returned_set(p->r, head);
     p->status = head->status;
-    p->bare = p->r->method == GW_HEAD || head->status == 204 || head->status == 304;
-    p->head = !p->bare;
-    if (p->head)
+    bool bare = p->r->method == GW_HEAD || head->status == 204 || head->status == 304;
+    p->answer = bare ? BARE : FLOWS;
+    if (!bare)
         gw_flow_start(p->r, head->status, GW_FLOW_BYTES, on_room);
     return true;
 }
@@ -85,7 +91,7 @@ static bool on_head(void *context, const sm_http_result *head)
 static bool on_data(void *context, sm_str piece)
 {
     passing *p = context;
-    return p->bare || gw_flow_push(p->r, piece);
+    return p->answer == BARE || gw_flow_push(p->r, piece);
 }
 
 static void on_done(void *context, const sm_http_result *res)
@@ -97,9 +103,9 @@ static void on_done(void *context, const sm_http_result *res)
     p->x = NULL;
     unlist(p);
     pthread_mutex_unlock(&lock);
-    if (p->head)
+    if (p->answer == FLOWS)
         gw_flow_end(r, res->complete);
-    else if (p->bare)
+    else if (p->answer == BARE)
         gw_reply_bare(r, p->status, p->bytes);
     else
         gw_problem(r, res->timed_out ? 504 : 502,

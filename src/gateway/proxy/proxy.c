@@ -14,11 +14,17 @@
  * (`idempotency`, gateway/run/run.c), or where the contract says `rerun`. An approved call runs
  * with it, too.
  */
+#include "gateway/proxy/proxy.h"
+
 #include "base/clock.h"
 #include "base/limits.h"
 #include "core/identity.h"
 #include "core/wire.h"
 #include "gateway/api/body.h"
+#include "gateway/proxy/args.h"
+#include "gateway/proxy/forward.h"
+#include "gateway/proxy/headers.h"
+#include "gateway/proxy/override.h"
 #include "gateway/proxy/pass.h"
 #include "gateway/proxy/redirect.h"
 #include "gateway/run/returned.h"
@@ -79,8 +85,8 @@ static bool refuse_redirect(const gw_run *run, gw_request *r, const semel_answer
     int status = a->outcome.status;
     if (a->verdict == SEMEL_REFUSED || !a->has_outcome || status < 300 || status > 399)
         return false;
-    sm_str location = run->gives ? gw_returned_find(sm_buf_view(&run->given), SM_STR("Location"))
-                                 : gw_recorded_find(a, SM_STR("Location"));
+    sm_str location = run->gives.p != NULL ? gw_returned_find(run->gives, SM_STR("Location"))
+                                           : gw_recorded_find(a, SM_STR("Location"));
     if (!gw_redirect_strays(r, status, location))
         return false;
     sm_str host = gw_redirect_host(location);
@@ -100,8 +106,8 @@ static void answer(gw_run *run, gw_request *r, const semel_answer *a)
 {
     if (refuse_redirect(run, r, a))
         return;
-    if (run->gives)
-        gw_returned_give(r, sm_buf_view(&run->given));
+    if (run->gives.p != NULL)
+        gw_returned_give(r, run->gives);
     gw_reply_outcome(r, a);
 }
 
@@ -226,7 +232,7 @@ static void start(gw_run *run, gw_request *r, const gw_upstream_api *api)
         run->at.ask.down = &api->idempotency;
         run->at.ask.shape = sm_upstream_shape_of(
             &(sm_upstream){.url = api->url, .headers = api->headers}, &api->idempotency);
-        run->carries = true;
+        run->repeat = GW_CARRIES;
     }
     run->deadline_ns = sm_clock_deadline_ns(api->timeout_ms + WAIT_BEYOND_MS);
     /* A client that gives up by itself is not told what the call waits for. */
@@ -279,8 +285,8 @@ static bool is_plain_method(const char *method)
 static const gw_upstream_api *find_target(const gw_request *r, sm_str *path)
 {
     *path = r->path;
-    if (r->api != NULL)
-        return r->api;
+    if (r->mounted != NULL)
+        return r->mounted;
     const char *slash = memchr(r->rest.p, '/', r->rest.n);
     size_t n = slash == NULL ? r->rest.n : (size_t)(slash - r->rest.p);
     *path = slash == NULL ? SM_STR("") : (sm_str){slash, r->rest.n - n};
@@ -290,7 +296,7 @@ static const gw_upstream_api *find_target(const gw_request *r, sm_str *path)
 void gw_on_proxy(gw_request *r)
 {
     sm_str path;
-    const gw_upstream_api *api = r->through = find_target(r, &path);
+    const gw_upstream_api *api = r->upstream = find_target(r, &path);
     r->target = path;
     if (strcmp(r->method_text, "TRACE") == 0 || strcmp(r->method_text, "CONNECT") == 0) {
         /* TRACE gives back what was sent, secrets and all. */

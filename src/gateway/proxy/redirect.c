@@ -62,7 +62,7 @@ static bool is_own(const gw_request *r, const address *a, const address *base)
 {
     sm_str scheme = a->scheme.p != NULL ? a->scheme : base->scheme;
     sm_str host = gw_header(r, "Host");
-    if (r->through->pass_host && host.p != NULL && sm_header_is(a->authority, host))
+    if (r->upstream->pass_host && host.p != NULL && sm_header_is(a->authority, host))
         return true;
     return sm_header_is(scheme, base->scheme) &&
            sm_header_is(plain_authority(a->authority, scheme),
@@ -119,7 +119,7 @@ static bool leads_below(const place *p)
  * own at the API. */
 static bool leads_back(const gw_request *r, sm_str text, place *out)
 {
-    address a = split(text), base = split(r->through->url);
+    address a = split(text), base = split(r->upstream->url);
     sm_str path = path_of(a.rest);
     *out = (place){0};
     if (!is_clean(text) || (a.authority.p == NULL ? a.scheme.p != NULL : !is_own(r, &a, &base)))
@@ -152,8 +152,8 @@ static void put_place(const gw_request *r, const place *p, bool absolute, sm_buf
     bool rooted = p->front.n > 0 || begins(p->rest, SM_STR("/"));
     if (absolute && host.n > 0 && !r->g->config->behind_proxy)
         sm_buf_printf(out, "%s://%.*s", r->secure ? "https" : "http", SM_FMT(host));
-    if (r->api == NULL)
-        sm_buf_printf(out, "/proxy/%.*s", SM_FMT(r->through->name));
+    if (r->mounted == NULL)
+        sm_buf_printf(out, "/proxy/%.*s", SM_FMT(r->upstream->name));
     else if (!rooted)
         sm_buf_byte(out, '/');
     sm_buf_str(out, p->front);
@@ -165,7 +165,7 @@ static void put_place(const gw_request *r, const place *p, bool absolute, sm_buf
 static bool put_mapped(const gw_request *r, sm_str text, bool absolute, sm_buf *out)
 {
     place p;
-    address base = split(r->through->url);
+    address base = split(r->upstream->url);
     if (leads_back(r, text, &p)) {
         put_place(r, &p, absolute, out);
         return true;
@@ -197,7 +197,7 @@ static bool map_links(const gw_request *r, sm_str value, sm_buf *out)
 
 bool gw_redirect_map(const gw_request *r, sm_str name, sm_str value, sm_buf *out)
 {
-    if (r->through == NULL || value.n == 0)
+    if (r->upstream == NULL || value.n == 0)
         return false;
     if (sm_header_is(name, SM_STR("Link")))
         return map_links(r, value, out);
@@ -217,6 +217,6 @@ bool gw_redirect_strays(const gw_request *r, int status, sm_str location)
 {
     place p;
     bool reads = r->method == GW_GET || r->method == GW_HEAD || r->method == GW_OPTIONS;
-    return r->through != NULL && location.n > 0 && !reads &&
+    return r->upstream != NULL && location.n > 0 && !reads &&
            sm_http_redirects(r->method_text, status) && !leads_back(r, location, &p);
 }

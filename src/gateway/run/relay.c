@@ -13,6 +13,8 @@
  * The exchange belongs to the HTTP client's thread; the request's own thread asks for more when
  * there is room. The lock of all attempts keeps them apart.
  */
+#include <assert.h>
+
 #include "base/limits.h"
 #include "core/wire.h"
 #include "gateway/run/returned.h"
@@ -49,6 +51,7 @@ static void start(gw_run *run, gw_request *r, const sm_http_result *head)
     r->own = run; /* for on_room */
     pthread_mutex_unlock(&s->lock);
     run->relay.r = r;
+    assert(gw_run_flaw(run) == NULL);
     gw_flow_start(r, head->status, GW_FLOW_BYTES, on_room);
 }
 

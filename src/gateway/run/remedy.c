@@ -264,7 +264,7 @@ static void end(sm_attempt *at)
     gw_run_free(run);
 }
 
-const sm_attempt_ops gw_run_tending = {
+static const sm_attempt_ops tending = {
     GW_RUN_EXECUTES, .until = until, .end = end,     .step = step,
     .probe = probe,  .found = found, .stays = stays,
 };
@@ -281,7 +281,7 @@ void gw_on_due(void *context, const sm_handle *effect)
     gw_run *run = room ? gw_run_new(g, NULL) : NULL;
     if (run != NULL) {
         run->ops = &ops;
-        run->at.ops = &gw_run_tending;
+        run->at.ops = &tending;
         run->at.effect = *effect;
         sm_attempt_start_looking(&run->at);
     } else if (room) {

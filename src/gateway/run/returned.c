@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "core/contract.h"
 #include "core/wire.h"
-#include "gateway/proxy/pass.h"
+#include "gateway/proxy/forward.h"
 #include "gateway/proxy/redirect.h"
 #include "json/canon.h"
 

@@ -67,6 +67,19 @@ void gw_run_free(gw_run *run)
     free(run);
 }
 
+const char *gw_run_flaw(const gw_run *run)
+{
+    if (run->repeat > GW_CARRIED)
+        return "not a state";
+    if (run->repeat != GW_REPEATS_NOT && run->at.ask.down == NULL)
+        return "it may be sent again to an upstream that takes no key";
+    if (run->relay.r != NULL && !run->relay.began)
+        return "it passes on what has not begun";
+    if (run->gives.p != NULL && run->cut)
+        return "it gives the headers of a body that it does not have";
+    return NULL;
+}
+
 sm_err gw_run_refuse(gw_run *run, int status, const char *code, const char *advice,
                      const char *format, ...)
 {
@@ -132,7 +145,8 @@ static void count_in_flight(gw_run *run, int change)
     pthread_mutex_unlock(&s->serve.lock);
 }
 
-sm_room gw_run_room(gw_run *run)
+/* Whether there is room for one more execution. */
+static sm_room room_for(gw_run *run)
 {
     gw_runs *s = run->g->runs;
     pthread_mutex_lock(&s->serve.lock);
@@ -259,7 +273,7 @@ sm_err gw_run_prepare(sm_attempt *at, const sm_contract *c, const sm_json *args,
 bool gw_run_full(sm_attempt *at)
 {
     gw_run *run = gw_run_of(at);
-    return atomic_load(&run->g->draining) || gw_run_room(run) != SM_ROOM;
+    return atomic_load(&run->g->draining) || room_for(run) != SM_ROOM;
 }
 
 static void turn_away(gw_run *run)
@@ -269,7 +283,7 @@ static void turn_away(gw_run *run)
                       "The gateway is being stopped.");
     else
         gw_run_refuse(run, 503, "OVERLOADED", "Try again later; nothing was done.", "%s",
-                      gw_run_room(run) == SM_ROOM_OWN_TAKEN
+                      room_for(run) == SM_ROOM_OWN_TAKEN
                           ? "This token has its share of executions running: a quarter of "
                             "limits.in_flight."
                           : "All executions that limits.in_flight allows are running.");
@@ -279,7 +293,7 @@ static void turn_away(gw_run *run)
 static bool looked_after(const gw_run *run)
 {
     return run->at.ask.upstream || run->at.ops->execute == NULL ||
-           (run->carries && !run->resent && run->at.hold == SM_HOLDS_NOTHING);
+           (run->repeat == GW_CARRIES && run->at.hold == SM_HOLDS_NOTHING);
 }
 
 static int64_t until(sm_attempt *at, const semel_answer *a)
@@ -296,15 +310,16 @@ static int64_t until(sm_attempt *at, const semel_answer *a)
 static bool looks(sm_attempt *at, const semel_answer *a)
 {
     const gw_run *run = gw_run_of(at);
-    return a->code == SEMEL_C_UPSTREAM_TIMEOUT && run->carries && a->drift.n == 0 &&
-           at->hold == SM_HOLDS_NOTHING && !run->resent && !at->ask.full;
+    return a->code == SEMEL_C_UPSTREAM_TIMEOUT && run->repeat == GW_CARRIES && a->drift.n == 0 &&
+           at->hold == SM_HOLDS_NOTHING && !at->ask.full;
 }
 
 static sm_next step(sm_attempt *at, const sm_remedy *what, semel_answer *a)
 {
     gw_run *run = gw_run_of(at);
     (void)a;
-    run->resent = true;
+    run->repeat = GW_CARRIED;
+    assert(gw_run_flaw(run) == NULL);
     run->until_ns = sm_clock_deadline_ns(what->window_left_ms);
     return what->state == SEMEL_S_IN_DOUBT && what->step == SM_DOUBT_RESEND &&
                    what->shape == at->ask.shape && !gw_run_full(at)
@@ -336,7 +351,7 @@ bool gw_run_recorded(sm_attempt *at, semel_answer *a)
     if (run->refusal.status == 0 && (at->ended == SM_ENDED_BACK || doubt))
         put_off(run, a);
     a->state = state;
-    return at->ended == SM_ENDED_OPEN && (!at->resends || run->carries);
+    return at->ended == SM_ENDED_OPEN && (!at->resends || run->repeat != GW_REPEATS_NOT);
 }
 
 /* Our attempt has ended in doubt: what is said of that says why. */
@@ -367,7 +382,8 @@ static void make_result(gw_run *run, semel_answer *a)
     a->message = a->corrective_action = (sm_str){0};
     if (run->ops->relays && a->outcome.kept && a->outcome.status != 0) {
         a->outcome.headers = (sm_str){0};
-        run->gives = true;
+        run->gives = sm_buf_view(&run->given);
+        assert(gw_run_flaw(run) == NULL);
     }
     if (run->read && a->outcome.status == 0 && run->refusal.status == 0)
         gw_run_refuse(run, run->late ? 504 : 502, /* nothing can have been done */
@@ -416,8 +432,7 @@ static void on_parted(void *client)
 
 static bool is_here(const void *client)
 {
-    const gw_request *r = client;
-    return !atomic_load(&r->gone);
+    return !gw_is_gone(client);
 }
 
 static void on_late(void *client, const char *handle)
@@ -464,13 +479,13 @@ static void end(sm_attempt *at)
     gw_run_free(gw_run_of(at));
 }
 
-const sm_attempt_ops gw_run_serving = {
+static const sm_attempt_ops serving = {
     GW_RUN_EXECUTES, .until = until, .here = is_here, .parted = on_parted,
     .late = on_late, .end = end,     .looks = looks,  .step = step,
 };
 
 /* "Execute" is an answer like others. */
-const sm_attempt_ops gw_run_handing = {
+static const sm_attempt_ops handing = {
     .turned = gw_run_turned,
     .prepare = gw_run_prepare,
     .until = until,
@@ -485,7 +500,8 @@ void gw_run_start(gw_run *run)
 {
     sm_attempt *at = &run->at;
     gw_request *r = at->client;
-    at->ops = run->ops->hands_over ? &gw_run_handing : &gw_run_serving;
+    assert(gw_run_flaw(run) == NULL);
+    at->ops = run->ops->hands_over ? &handing : &serving;
     at->ask.lease_ms = run->ops->hands_over ? 0 : SM_RUN_LEASE_MS;
     at->ask.patient = !run->ops->hands_over;
     pthread_mutex_lock(&at->serve->lock);

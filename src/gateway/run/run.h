@@ -37,6 +37,19 @@ typedef struct gw_run_ops {
     bool relays;
 } gw_run_ops;
 
+/*
+ * Whether a doubt may be settled by the client's own repeat, being sent again.
+ *
+ *     CARRIES ---> CARRIED
+ *
+ * The front end says so before the run starts; a worker moves it, when the repeat's turn has come.
+ */
+typedef enum gw_repeat {
+    GW_REPEATS_NOT,
+    GW_CARRIES, /* it is the very request that was sent, and the upstream takes a key */
+    GW_CARRIED, /* it was sent again, or could not be */
+} gw_repeat;
+
 /* A probe that is under way (remedy.c). */
 typedef struct gw_probing {
     sm_upstream_call up;
@@ -57,8 +70,7 @@ struct gw_run {
     sm_upstream_call up; /* request.trickle: a success is passed on as it comes (relay.c) */
     int64_t deadline_ns; /* how long the client wants to wait */
     int64_t approval_ns; /* and how long for an approval, if that is shorter; 0: as long */
-    bool carries; /* the client's repeat is the very request that was sent: it may settle a doubt
-                     by being sent again */
+    gw_repeat repeat;
 
     /* From here on it is run.c's and those that serve it. */
     gw_trace trace; /* the request's, which may be gone before it is sent; or one of its own */
@@ -69,7 +81,6 @@ struct gw_run {
     } refusal;
     bool read;             /* of class read: it may be sent again */
     bool replays_failures; /* the contract's `failures` */
-    bool resent;           /* its own client's request was sent again, or could not be */
     bool prepared;
     int64_t until_ns;  /* a resend: when the downstream forgets its key */
     const char *doubt; /* for the log: what went wrong with recording its outcome, or NULL */
@@ -78,7 +89,7 @@ struct gw_run {
     sm_buf body, headers;      /* its texts, for at.outcome */
     sm_buf given;              /* all its headers (gw_returned_keep) */
     bool cut, late;            /* it was too large; it did not end in time */
-    bool gives;                /* the answer has these headers */
+    sm_str gives;              /* the answer has these instead of the outcome's; absent: no */
     struct {
         bool began;          /* a success has begun: its bytes are in `body` */
         uint64_t bytes;      /* so many have come */
@@ -93,6 +104,9 @@ struct gw_run {
  * ops, at.ask.call, at.ask.actor and the deadline. */
 gw_run *gw_run_new(gateway *g, gw_request *r);
 void gw_run_free(gw_run *run); /* one that was not started */
+
+/* What is wrong with its state, or NULL: asserted where that changes. The attempt has its own. */
+const char *gw_run_flaw(const gw_run *run);
 
 /* Starts it. The request is held by the caller already; the run is its own from here on. */
 void gw_run_start(gw_run *run);

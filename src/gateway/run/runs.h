@@ -19,22 +19,18 @@ static inline gw_run *gw_run_of(sm_attempt *at)
     return SM_CONTAINER(at, gw_run, at);
 }
 
-/* What the machine does for a run with a client, and for one that looks after an effect. */
-extern const sm_attempt_ops gw_run_serving, gw_run_handing, gw_run_tending;
-
-/* Parts of these tables (run.c), and those that all have that execute. */
+/* What the machine calls for a run with a client (run.c) as for one that looks after an effect
+ * (remedy.c). */
 #define GW_RUN_EXECUTES                                                                            \
     .turned = gw_run_turned, .prepare = gw_run_prepare, .full = gw_run_full,                       \
     .execute = gw_run_execute, .recorded = gw_run_recorded, .answer = gw_run_answer
+
 void gw_run_turned(sm_attempt *at, semel_answer *a);
 sm_err gw_run_prepare(sm_attempt *at, const sm_contract *c, const sm_json *args, sm_fault *fault);
 bool gw_run_full(sm_attempt *at);
 void gw_run_execute(sm_attempt *at, semel_answer *a);
 bool gw_run_recorded(sm_attempt *at, semel_answer *a);
 void gw_run_answer(sm_attempt *at, semel_answer *a);
-
-/* Whether there is room for one more execution. */
-sm_room gw_run_room(gw_run *run);
 
 /* Keeps what an exchange came to, whose ruling and reason are known, as the run's outcome
  * (result.c). */
