@@ -153,11 +153,11 @@ static semel_err check_page(semel_store *st, unsigned shard, const char *set,
         sm_rd_member m = {0};
         good =
             good && text.n > skip && sm_rd_member_read((sm_str){text.p + skip, text.n - skip}, &m);
-        sm_rd_key_id(&b, shard, "r:", m.id, 0);
+        sm_rd_key_id(&b, shard, "r:", m.id, 0); /* two of the records */
         sm_rd_key_id(&b, shard, "r:", m.id, m.generation);
     }
     sm_rd_arg_text(&b, set);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) /* members */
         sm_rd_arg(&b, sm_rd_text(sm_rd_element(page, i)));
     semel_err e = good ? sm_rd_run(&b, deadline_ns, fault) : SEMEL_OK;
     sm_str wrong = e == SEMEL_OK && good ? sm_rd_text(sm_rd_reply(&b, 0)) : (sm_str){0};
@@ -240,7 +240,7 @@ static semel_err check_group(semel_store *st, sm_str key, semel_fault *fault)
     sm_rd_call(&b, good ? shard : 0, SM_RD_GROUP, 1);
     if (b.n > 0)
         b.asks[0].tolerant = true;
-    sm_rd_arg(&b, key);
+    sm_rd_arg(&b, key); /* set */
     semel_err e = sm_rd_run(&b, sm_rd_deadline(st), fault);
     if (e == SEMEL_OK && (!good || sm_rd_reply(&b, 0)->type != REDIS_REPLY_NIL))
         e = sm_fault_set(fault, SEMEL_E_CORRUPT,

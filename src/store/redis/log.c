@@ -130,8 +130,8 @@ static semel_err number(semel_store *st, sm_str epoch, const queued *q, size_t n
         sm_rd_key(&b, SM_RD_GLOBAL, "epoch");
         sm_rd_key(&b, SM_RD_GLOBAL, "seq");
         sm_rd_key(&b, SM_RD_GLOBAL, "log");
-        sm_rd_arg(&b, epoch);
-        for (size_t i = from; i < to; i++)
+        sm_rd_arg(&b, epoch);              /* epoch_read */
+        for (size_t i = from; i < to; i++) /* events */
             sm_rd_argf(&b, "%02x%.*s%.*s", q[i].shard, (int)SM_RD_ID, q[i].entry + SM_RD_STAMP,
                        (int)SM_RD_STAMP, q[i].entry);
         e = sm_rd_run(&b, deadline_ns, fault);
@@ -153,7 +153,7 @@ static semel_err dequeue(semel_store *st, queued *q, size_t n, int64_t deadline_
             sm_rd_call(&b, q[i].shard, SM_RD_DEQUEUE, 1);
             sm_rd_key(&b, q[i].shard, "log");
         }
-        sm_rd_arg(&b, (sm_str){q[i].entry, ENTRY});
+        sm_rd_arg(&b, (sm_str){q[i].entry, ENTRY}); /* one of the entries */
     }
     semel_err e = sm_rd_run(&b, deadline_ns, fault);
     sm_rd_batch_fini(&b);
@@ -458,8 +458,8 @@ semel_err sm_rd_seal(semel_store *st, const semel_event *seal, uint64_t expect, 
     sm_rd_key(&b, SM_RD_GLOBAL, "seq");
     sm_rd_key(&b, SM_RD_GLOBAL, "sealed");
     sm_rd_key(&b, SM_RD_GLOBAL, "seals");
-    sm_rd_argf(&b, "%llu", (unsigned long long)expect);
-    sm_rd_arg(&b, sm_buf_view(&packed));
+    sm_rd_argf(&b, "%llu", (unsigned long long)expect); /* expected */
+    sm_rd_arg(&b, sm_buf_view(&packed));                /* seal */
     if (packed.err != SM_OK)
         e = sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     if (e == SEMEL_OK)

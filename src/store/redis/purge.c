@@ -102,30 +102,31 @@ static void put_end(sm_rd_batch *b, int64_t at)
         sm_rd_arg_int(b, at);
 }
 
+/* Keys and arguments have the names and the order that scripts/reap.lua gives them. */
 static void put_reap(sm_rd_batch *b, const leaving *l, const semel_record *r)
 {
     static const char *const sets[] = {"all", "gone", "open", "due"};
     static const char *const kinds[] = {"r:", "a:", "o:"};
     uint64_t own = l->newest ? 0 : l->m.generation;
     sm_rd_call(b, l->shard, SM_RD_REAP, l->before == 0 ? 8 : 11);
-    for (unsigned i = 0; i < 3; i++)
+    for (unsigned i = 0; i < 3; i++) /* record, arguments, outcome */
         sm_rd_key_id(b, l->shard, kinds[i], l->m.id, own);
     for (unsigned i = 0; i < 4; i++)
         sm_rd_key(b, l->shard, sets[i]);
-    sm_rd_key_id(b, l->shard, "v:", l->m.id, 0);
-    for (unsigned i = 0; i < 3 && l->before != 0; i++)
+    sm_rd_key_id(b, l->shard, "v:", l->m.id, 0);       /* generations */
+    for (unsigned i = 0; i < 3 && l->before != 0; i++) /* before_record, _arguments, _outcome */
         sm_rd_key_id(b, l->shard, kinds[i], l->m.id, l->before);
     sm_rd_argf(b, "%016llx%016llx", (unsigned long long)r->generation,
-               (unsigned long long)r->version);
-    put_member(b, l);
-    put_end(b, r->result_end);
-    put_end(b, r->window_end);
-    put_end(b, r->purge_at);
-    sm_rd_argf(b, "%016llx", (unsigned long long)l->m.generation);
-    sm_rd_arg_text(b, l->newest ? "n" : "");
-    sm_rd_argf(b, "%016llx", (unsigned long long)l->before);
-    sm_rd_key(b, SM_RD_GLOBAL, "wake");
-    sm_rd_arg(b, (sm_str){(const char *)r->key.b, sizeof r->key.b});
+               (unsigned long long)r->version);                      /* expected */
+    put_member(b, l);                                                /* member */
+    put_end(b, r->result_end);                                       /* outcome_end */
+    put_end(b, r->window_end);                                       /* arguments_end */
+    put_end(b, r->purge_at);                                         /* record_end */
+    sm_rd_argf(b, "%016llx", (unsigned long long)l->m.generation);   /* generation */
+    sm_rd_arg_text(b, l->newest ? "n" : "");                         /* newest */
+    sm_rd_argf(b, "%016llx", (unsigned long long)l->before);         /* expected_before */
+    sm_rd_key(b, SM_RD_GLOBAL, "wake");                              /* channel */
+    sm_rd_arg(b, (sm_str){(const char *)r->key.b, sizeof r->key.b}); /* message */
 }
 
 /* Asks for a member's record under both of its names. */
@@ -267,7 +268,7 @@ static semel_err purge_events(purging *p, uint64_t events_to)
         sm_rd_key(&parts, shard, "log");
         sm_rd_arg_int(&parts, 0);
         sm_rd_argf(&parts, "%.*s%.*s", (int)SM_RD_STAMP, stamp, (int)SM_RD_ID, ref.p + 2);
-        sm_rd_arg(&b, ref);
+        sm_rd_arg(&b, ref); /* one of the events */
     }
     e = sm_rd_run(&parts, p->deadline_ns, p->fault);
     if (e == SEMEL_OK)
@@ -312,11 +313,11 @@ static semel_err purge_notes(purging *p, int64_t before)
             }
             n++;
             sm_rd_call(&b, (unsigned)i, SM_RD_NOTE_DROP, 2);
-            sm_rd_key_id(&b, (unsigned)i, "n:", id, 0);
+            sm_rd_key_id(&b, (unsigned)i, "n:", id, 0); /* own */
             sm_rd_key(&b, (unsigned)i, "notes");
-            sm_rd_arg_int(&b, at);
-            sm_rd_arg(&b, good ? (sm_str){entry.p + 32, NOTE_SERIAL} : SM_STR("-"));
-            sm_rd_arg(&b, entry);
+            sm_rd_arg_int(&b, at);                                                   /* time */
+            sm_rd_arg(&b, good ? (sm_str){entry.p + 32, NOTE_SERIAL} : SM_STR("-")); /* serial */
+            sm_rd_arg(&b, entry);                                                    /* entry */
         }
     }
     if (e == SEMEL_OK)

@@ -204,9 +204,9 @@ static semel_err watch(semel_store *st, const semel_ref *of, uint64_t version, i
     sm_rd_batch b;
     sm_rd_batch_init(&b, st);
     sm_rd_call(&b, shard, SM_RD_WATCH, 1);
-    sm_rd_key_id(&b, shard, "r:", id, 0);
+    sm_rd_key_id(&b, shard, "r:", id, 0); /* record */
     sm_rd_argf(&b, "%016llx%016llx", (unsigned long long)of->generation,
-               (unsigned long long)version);
+               (unsigned long long)version); /* expected */
     e = sm_rd_run(&b, until_ns, fault);
     int64_t said = e == SEMEL_OK ? sm_rd_number(sm_rd_reply(&b, 0)) : 0;
     *changed = e == SEMEL_OK && said == 0;

@@ -78,29 +78,30 @@ static int64_t bars_at(const semel_record *r)
     return -1;
 }
 
+/* Keys and arguments have the names and the order that scripts/write.lua gives them. */
 static void put_keys(writing *x)
 {
     static const char *const sets[] = {"all", "open", "due", "gone", "log", "tick"};
     const semel_write *w = x->w;
     const semel_record *r = &w->next;
     sm_rd_batch *b = &x->batch;
-    sm_rd_key_id(b, r->shard, "r:", r->id, 0);
-    sm_rd_key_id(b, r->shard, "a:", r->id, 0);
-    sm_rd_key_id(b, r->shard, "o:", r->id, 0);
-    sm_rd_key_id(b, r->shard, "h:", r->id, 0);
+    sm_rd_key_id(b, r->shard, "r:", r->id, 0); /* record */
+    sm_rd_key_id(b, r->shard, "a:", r->id, 0); /* arguments */
+    sm_rd_key_id(b, r->shard, "o:", r->id, 0); /* outcome */
+    sm_rd_key_id(b, r->shard, "h:", r->id, 0); /* events */
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         sm_rd_key(b, r->shard, sets[i]);
-    if (!is_zero(&r->group))
+    if (!is_zero(&r->group)) /* group */
         sm_rd_key_name(b, r->shard, "g:", (sm_str){(const char *)r->group.b, sizeof r->group.b});
-    if (!is_zero(&x->before))
+    if (!is_zero(&x->before)) /* before */
         sm_rd_key_name(b, r->shard, "g:", (sm_str){(const char *)x->before.b, sizeof x->before.b});
     if (x->next_generation) {
-        sm_rd_key_id(b, r->shard, "r:", r->id, w->expect_generation);
-        sm_rd_key_id(b, r->shard, "a:", r->id, w->expect_generation);
-        sm_rd_key_id(b, r->shard, "o:", r->id, w->expect_generation);
-        sm_rd_key_id(b, r->shard, "v:", r->id, 0);
+        sm_rd_key_id(b, r->shard, "r:", r->id, w->expect_generation); /* older_record */
+        sm_rd_key_id(b, r->shard, "a:", r->id, w->expect_generation); /* older_arguments */
+        sm_rd_key_id(b, r->shard, "o:", r->id, w->expect_generation); /* older_outcome */
+        sm_rd_key_id(b, r->shard, "v:", r->id, 0);                    /* generations */
     }
-    for (size_t i = 0; i < w->n_counters; i++)
+    for (size_t i = 0; i < w->n_counters; i++) /* counters */
         sm_rd_key_name(b, r->shard, "c:", w->counters[i].name);
 }
 
@@ -118,8 +119,8 @@ static void put_ends(writing *x)
     int64_t outcome_end = r->window_end;
     if (r->result_end > 0 && (outcome_end <= 0 || r->result_end < outcome_end))
         outcome_end = r->result_end;
-    arg_time(&x->batch, over ? r->window_end : 0, GRACE_MS);
-    arg_time(&x->batch, over ? outcome_end : 0, GRACE_MS);
+    arg_time(&x->batch, over ? r->window_end : 0, GRACE_MS); /* arguments_end */
+    arg_time(&x->batch, over ? outcome_end : 0, GRACE_MS);   /* outcome_end */
 }
 
 static void put_write(writing *x)
@@ -130,43 +131,46 @@ static void put_write(writing *x)
     bool settled = semel_state_settled(r->state), same = !x->claim && !x->next_generation;
     unsigned keys = 10 + !is_zero(&r->group) + !is_zero(&x->before) +
                     (x->next_generation ? 4u : 0u) + (unsigned)w->n_counters;
+    const char *barred_by = !w->barred_by_group || is_zero(&r->group) ? "" : w->alone ? "a" : "b";
+    sm_str newest_event = {0};
+    if (same)
+        newest_event = (sm_str){(const char *)w->event.prev.b, sizeof w->event.prev.b};
     sm_rd_call(b, r->shard, same ? SM_RD_RECORD : SM_RD_WRITE, keys);
     put_keys(x);
-    sm_rd_arg_text(b, x->claim ? "c" : "a");
+    sm_rd_arg_text(b, x->claim ? "c" : "a"); /* action */
     sm_rd_argf(b, "%016llx%016llx", (unsigned long long)w->expect_generation,
-               (unsigned long long)w->expect_version);
-    sm_rd_arg(b, (sm_str){(const char *)r->key.b, sizeof r->key.b});
-    sm_rd_arg(b, (sm_str){x->head, SM_RD_HEAD});
-    sm_rd_arg(b, sm_buf_view(&x->tail));
-    sm_rd_argf(b, "%016llx", (unsigned long long)r->id);
-    sm_rd_argf(b, "%llx", (unsigned long long)r->generation);
-    sm_rd_argf(b, "%02x", r->shard);
-    sm_rd_arg_int(b, w->now);
-    sm_rd_arg_int(b, SEMEL_CLOCK_SLACK_MS);
-    sm_rd_arg(b, sm_buf_view(&x->event));
-    arg_payload(b, r->args, same && w->same_args);
-    arg_payload(b, r->outcome, same && w->same_outcome);
-    arg_time(b, settled || r->due_at == INT64_MAX ? 0 : r->due_at, 0);
-    int64_t purge_at = sm_record_next_purge(r);
-    arg_time(b, purge_at == INT64_MAX ? 0 : purge_at, 0);
-    if (bars_at(r) < 0)
+               (unsigned long long)w->expect_version);                 /* expected */
+    sm_rd_arg(b, (sm_str){(const char *)r->key.b, sizeof r->key.b});   /* key */
+    sm_rd_arg(b, (sm_str){x->head, SM_RD_HEAD});                       /* head */
+    sm_rd_arg(b, sm_buf_view(&x->tail));                               /* tail */
+    sm_rd_argf(b, "%016llx", (unsigned long long)r->id);               /* id */
+    sm_rd_argf(b, "%llx", (unsigned long long)r->generation);          /* generation */
+    sm_rd_argf(b, "%02x", r->shard);                                   /* shard */
+    sm_rd_arg_int(b, w->now);                                          /* caller_now */
+    sm_rd_arg_int(b, SEMEL_CLOCK_SLACK_MS);                            /* slack */
+    sm_rd_arg(b, sm_buf_view(&x->event));                              /* event */
+    arg_payload(b, r->args, same && w->same_args);                     /* arguments_how, _text */
+    arg_payload(b, r->outcome, same && w->same_outcome);               /* outcome_how, _text */
+    arg_time(b, settled || r->due_at == INT64_MAX ? 0 : r->due_at, 0); /* due_at */
+    int64_t gone_at = sm_record_next_purge(r);
+    arg_time(b, gone_at == INT64_MAX ? 0 : gone_at, 0); /* gone_at */
+    if (bars_at(r) < 0)                                 /* bars_at */
         sm_rd_arg(b, (sm_str){0});
     else
         sm_rd_arg_int(b, bars_at(r));
-    put_ends(x);
-    sm_rd_arg_text(b, !w->barred_by_group || is_zero(&r->group) ? "" : w->alone ? "a" : "b");
-    put_group(b, &r->group);
-    put_group(b, &x->before);
-    if (x->next_generation)
+    put_ends(x); /* arguments_end, outcome_end */
+    sm_rd_arg_text(b, barred_by);
+    put_group(b, &r->group);  /* group_name */
+    put_group(b, &x->before); /* before_name */
+    if (x->next_generation)   /* older */
         sm_rd_argf(b, "%016llx", (unsigned long long)w->expect_generation);
     else
         sm_rd_arg(b, (sm_str){0});
-    sm_rd_key(b, SM_RD_GLOBAL, "wake");
-    sm_rd_arg(b, (sm_str){(const char *)r->key.b, sizeof r->key.b});
-    sm_rd_arg_seen(b, r->shard, w->evidence);
-    sm_rd_arg(b,
-              same ? (sm_str){(const char *)w->event.prev.b, sizeof w->event.prev.b} : (sm_str){0});
-    for (size_t i = 0; i < w->n_counters; i++) {
+    sm_rd_key(b, SM_RD_GLOBAL, "wake");                              /* channel */
+    sm_rd_arg(b, (sm_str){(const char *)r->key.b, sizeof r->key.b}); /* message */
+    sm_rd_arg_seen(b, r->shard, w->evidence);                        /* seen_last, seen_first */
+    sm_rd_arg(b, newest_event);
+    for (size_t i = 0; i < w->n_counters; i++) { /* counters */
         sm_rd_arg_int(b, w->counters[i].delta);
         sm_rd_arg_int(b, w->counters[i].cap);
         arg_time(b, w->counters[i].until == INT64_MAX ? 0 : w->counters[i].until, 0);
