@@ -20,8 +20,8 @@ static int on_request(void *context, char *peer, char *self, int peer_port, int 
     sm_http_exchange *x = context;
     long connects = 0;
     curl_easy_getinfo(x->carrier->easy, CURLINFO_NUM_CONNECTS, &connects);
-    x->stale =
-        connects == 0 && x->requests == 0 && sm_http_socket_stale(x->http, self_port, peer_port);
+    x->stale = connects == 0 && x->requests == 0 &&
+               (sm_http_socket_stale(x->http, self_port, peer_port) || sm_http_tls_stale(x));
     if (x->stale || (x->write && x->requests > 0))
         return CURL_PREREQFUNC_ABORT;
     x->requests++;
