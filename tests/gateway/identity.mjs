@@ -140,11 +140,12 @@ test('a header that names the account or the operation makes another action', as
         ['stripe-account', 'acct_1', 'acct_2'], ['stripe-context', 'a', 'b'], ['x-amz-target', 'Db.PutItem', 'Db.DeleteItem'],
         ['x-amz-acl', 'private', 'public-read'], ['x-http-method-override', 'DELETE', 'PATCH'], ['openai-organization', 'o1', 'o2'],
         ['anthropic-workspace-id', 'w1', 'w2'], ['anthropic-user-profile-id', 'p1', 'p2'],
-        ['if-match', '"1"', '"2"'], ['content-type', 'application/json', 'application/merge-patch+json'], ['x-secret', 'a', 'b'],
+        ['if-match', '"1"', '"2"'], ['if-range', '"1"', '"2"'], ['range', 'bytes=0-511', 'bytes=512-1023'], ['content-type', 'application/json', 'application/merge-patch+json'], ['x-secret', 'a', 'b'],
         ['x-forwarded-user', 'ann', 'bob'], ['x-forwarded-email', 'a@x', 'b@x'], ['x-forwarded-host', 'a.x', 'b.x'],
     ]) {
         assert.ok(ran(await pair({ headers: { [name]: one } }, { headers: { [name]: two } })), name);
         assert.ok(replayed(await pair({ headers: { [name]: one } }, { headers: { [name]: one } })), name);
+        assert.equal(up.seen.at(-1).headers[name], one, 'and it is passed on');
         if (name !== 'content-type') assert.ok(ran(await pair({ headers: { [name]: one } }, {})), `${name} or not`);
     }
     assert.ok(ran(await pair({ headers: { 'stripe-account': 'acct_1' } }, { headers: { Stripe_Account: 'acct_1' } })), 'as CGI servers read it');

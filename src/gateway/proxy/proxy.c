@@ -124,6 +124,10 @@ void gw_proxy_refuse(gw_request *r, sm_err e, const sm_fault *fault)
     if (e == SEMEL_E_INVALID)
         gw_problem(r, 500, "MISCONFIGURED",
                    "Tell whoever runs the gateway; trying again does not help.", "%s", fault->text);
+    else if (e == SEMEL_E_BAD_ARGUMENTS)
+        gw_problem(r, 400, "BAD_ARGUMENTS",
+                   "Send the gateway's token as `Semel-Token: TOKEN`, and nowhere else.", "%s",
+                   fault->text);
     else
         gw_problem(r, 503, "OVERLOADED", "Try again later.", "The gateway is out of memory.");
 }
