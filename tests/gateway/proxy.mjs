@@ -446,6 +446,9 @@ async function stray(secured = null) {
         // The answer's end and the bytes beyond it are one record of TLS.
         rest: (socket) => { socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n'); socket.write(`ok${evil}`); },
         chunks: (socket) => { socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'); socket.write(`2\r\nok\r\n0\r\n\r\n${evil}`); },
+        lengths: (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 4\r\n\r\nokok'),
+        list: (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2, 4\r\n\r\nokok'),
+        twice: (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\ngood'),
         good: (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood'),
     };
     const serve = (socket) => {
@@ -471,6 +474,19 @@ async function stray(secured = null) {
     later(() => new Promise((resolve) => server.close(resolve)));
     return { port: server.address().port, sent };
 }
+
+test('an answer that names several lengths is a broken one: a write is in doubt', async () => {
+    const { port } = await stray();
+    const other = await Gateway.start({ config: { proxies: { raw: { url: `http://127.0.0.1:${port}` } } } });
+    const headers = { 'semel-scope': 'shop/1' };
+    for (const kind of ['lengths', 'list']) {
+        assertProblem(await other.agent.get(`/proxy/raw/${kind}`), 502, 'UPSTREAM_FAILED', /several lengths/);
+        assertProblem(await other.agent.post(`/proxy/raw/${kind}`, {}, { headers }), 409, 'IN_DOUBT');
+    }
+    assert.equal((await other.agent.get('/proxy/raw/twice')).text, 'good');
+    assert.equal((await other.agent.post('/proxy/raw/twice', {}, { headers })).text, 'good');
+    await other.stop();
+});
 
 for (const secured of [null, certificate()])
     test(`bytes that an API sends beyond its answer never become the answer of another request${secured ? ', through TLS' : ''}`, async () => {
