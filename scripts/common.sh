@@ -31,7 +31,7 @@ package_here() {
     gcc) command -v cc ;;
     libc6-dev) [ -e /usr/include/stdio.h ] || echo '#include <stdio.h>' | cc -E - ;;
     ninja-build) command -v ninja ;;
-    libssl-dev) pkg-config --exists 'libcrypto >= 3.0' ;;
+    libssl-dev) pkg-config --exists 'libcrypto >= 3.0' 'libssl >= 3.0' ;;
     libyaml-dev) pkg-config --exists yaml-0.1 ;;
     libsqlite3-dev) pkg-config --exists 'sqlite3 >= 3.40' ;;
     libpq-dev) pkg-config --exists 'libpq >= 14' ;;

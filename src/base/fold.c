@@ -15,6 +15,7 @@ static const struct {
     {0x5F, 0x5F},       /* _ */
     {0x7F, 0xA0},       /* more controls, and a blank */
     {0xAD, 0xAD},       /* a hyphen that is not shown */
+    {0x1680, 0x1680},   /* a blank */
     {0x2000, 0x200F},   /* blanks, joiners, marks of direction */
     {0x2028, 0x202F},   /* line separators, directions, a blank */
     {0x205F, 0x206F},   /* a blank, and invisible operators */

@@ -4,8 +4,10 @@
 #include <strings.h>
 
 #include "base/buf.h"
+#include "base/fold.h"
 #include "base/limits.h"
 #include "base/method.h"
+#include "base/utf8.h"
 #include "core/secret.h"
 #include "core/wire.h"
 
@@ -61,6 +63,32 @@ bool sm_query_next(sm_arena *a, sm_str *rest, sm_str *name)
     return true;
 }
 
+/* Whether a character does not count at the end of a name. */
+static bool is_trimmed(sm_str one)
+{
+    return sm_utf8_step((const unsigned char *)one.p, one.n) == one.n &&
+           sm_fold_next(&one, true) == 0;
+}
+
+sm_str sm_name_trim(sm_str name)
+{
+    size_t n = 1;
+    while (name.n > 0 && n > 0) {
+        n = sm_utf8_step((const unsigned char *)name.p, name.n);
+        if (name.p[0] != '?' && name.p[0] != '#' && !is_trimmed((sm_str){name.p, n}))
+            n = 0;
+        name = (sm_str){name.p + n, name.n - n};
+    }
+    for (n = 1; name.n > 0 && n > 0;) {
+        while (n < 4 && n < name.n && ((unsigned char)name.p[name.n - n] & 0xC0) == 0x80)
+            n++;
+        bool trimmed = is_trimmed((sm_str){name.p + name.n - n, n});
+        name.n -= trimmed ? n : 0;
+        n = trimmed;
+    }
+    return name;
+}
+
 /* ---- the method ------------------------------------------------------------------------------*/
 
 static bool is_word(char c)
@@ -75,7 +103,7 @@ bool sm_name_method(sm_str name)
     size_t at = 0;
     while (at < name.n && !is_word(name.p[at]))
         at++;
-    return sm_header_method(name) ||
+    return sm_header_method(sm_name_trim(name)) ||
            (at > 0 && name.n - at >= n && strncasecmp(name.p + at, word, n) == 0 &&
             (name.n - at == n || !is_word(name.p[at + n])));
 }
@@ -158,6 +186,37 @@ static bool has_name(sm_str query, const char *name)
     return false;
 }
 
+/* Whether some reader takes a name of the query for another one. */
+static bool query_odd(sm_arena *a, sm_str query)
+{
+    sm_str name;
+    while (sm_query_next(a, &query, &name))
+        if (name.p == NULL || sm_name_trim(name).n < name.n)
+            return true;
+    return false;
+}
+
+static bool has_word(sm_str text, const char *word)
+{
+    size_t n = strlen(word);
+    for (size_t i = 0; i + n <= text.n; i++)
+        if (strncasecmp(text.p + i, word, n) == 0)
+            return true;
+    return false;
+}
+
+/* Whether a body that counts by its bytes has fields for some server: its label says so, or there
+ * is none. */
+static bool body_odd(const sm_json *request)
+{
+    const sm_json *headers = sm_json_find(request, SM_STR("headers"));
+    if (sm_json_find(request, SM_STR("body_sha256")) == NULL)
+        return false;
+    sm_str type = headers == NULL ? (sm_str){0} : text_of(headers, "content-type");
+    return type.n == 0 || memchr(type.p, '/', type.n) == NULL || has_word(type, "multipart/") ||
+           has_word(type, "form") || has_word(type, "json");
+}
+
 bool sm_request_odd(sm_arena *a, const sm_json *request)
 {
     static const char *const marks[] = {";", "//", "%2f", "%5c", "%3b", "%25"};
@@ -168,7 +227,8 @@ bool sm_request_odd(sm_arena *a, const sm_json *request)
             if (path.n - i >= n && strncasecmp(path.p + i, marks[k], n) == 0)
                 return true;
         }
-    return sm_request_overrides(a, request);
+    return body_odd(request) || query_odd(a, text_of(request, "query")) ||
+           sm_request_overrides(a, request);
 }
 
 /* Whether a POST begins or completes an upload in parts, as S3 does it: without a body, and with

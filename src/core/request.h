@@ -16,6 +16,11 @@
  * server takes for it: PHP reads .method as _method. */
 bool sm_name_method(sm_str name);
 
+/* A name without what some readers drop at its ends. URLSearchParams of JavaScript drops a question
+ * mark in front of the first name, libraries a number sign too; decoders of text drop a byte order
+ * mark; and many readers trim blanks. */
+sm_str sm_name_trim(sm_str name);
+
 /* Takes the next name off a query, decoded as lenient servers do. False at the end. The name is
  * absent if there is no memory. */
 bool sm_query_next(sm_arena *a, sm_str *rest, sm_str *name);
@@ -25,8 +30,10 @@ bool sm_query_next(sm_arena *a, sm_str *rest, sm_str *name);
 bool sm_query_overrides(sm_arena *a, sm_str query);
 bool sm_request_overrides(sm_arena *a, const sm_json *request);
 
-/* Whether servers may read another method or path than the request seems to have: it names a method
- * somewhere, or its path has two slashes, parameters, or slashes that are percent-encoded. */
+/* Whether servers may read another request than it seems to be: it names a method somewhere; its
+ * path has two slashes, parameters, or slashes that are percent-encoded; a name in its query is one
+ * that some readers trim; or its body is a form or JSON by its label and counts by its bytes, since
+ * servers do not agree on what it says. */
 bool sm_request_odd(sm_arena *a, const sm_json *request);
 
 /* What a request acts on.

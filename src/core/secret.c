@@ -25,6 +25,14 @@ static const word words[] = {
     {WORD("passwordconfirmation"), {ENDS, ENDS, NO}},
     {WORD("passwordrepeat"), {ENDS, ENDS, NO}},
     {WORD("passwordhash"), {ENDS, ENDS, NO}},
+    {WORD("passwordnew"), {ENDS, ENDS, NO}},
+    {WORD("passwordold"), {ENDS, ENDS, NO}},
+    {WORD("passwordcurrent"), {ENDS, ENDS, NO}},
+    {WORD("passwordagain"), {ENDS, ENDS, NO}},
+    {WORD("passwdnew"), {ENDS, ENDS, NO}},
+    {WORD("passwdold"), {ENDS, ENDS, NO}},
+    {WORD("pwdnew"), {ENDS, ENDS, ENDS}},
+    {WORD("pwdold"), {ENDS, ENDS, ENDS}},
     {WORD("passwd"), {ENDS, ENDS, INSIDE}},
     {WORD("passphrase"), {ENDS, ENDS, INSIDE}},
     {WORD("passcode"), {ENDS, ENDS, INSIDE}},
@@ -64,6 +72,7 @@ static const word words[] = {
     {WORD("accesskey"), {ENDS, ENDS, NO}},
     {WORD("privatekey"), {ENDS, ENDS, NO}},
     {WORD("secretkey"), {ENDS, ENDS, NO}},
+    {WORD("secretkeybase"), {ENDS, ENDS, NO}}, /* of Rails */
     {WORD("authkey"), {ENDS, ENDS, NO}},
     {WORD("signingkey"), {ENDS, ENDS, NO}},
     {WORD("encryptionkey"), {ENDS, ENDS, NO}},
@@ -77,6 +86,7 @@ static const word words[] = {
     {WORD("mnemonic"), {WHOLE, WHOLE, NO}},
     /* codes */
     {WORD("otp"), {ENDS, ENDS, NO}},
+    {WORD("otpcode"), {ENDS, ENDS, NO}}, /* totp_code */
     {WORD("onetimecode"), {ENDS, ENDS, NO}},
     {WORD("verificationcode"), {ENDS, ENDS, NO}},
     {WORD("facode"), {ENDS, ENDS, NO}}, /* mfa_code, 2fa_code */

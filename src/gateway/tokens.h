@@ -76,6 +76,9 @@ size_t gw_tokens_count(gw_tokens *t);
  * that is not known may just have been made: then the file is looked at, and read if it changed. */
 bool gw_tokens_check(gw_tokens *t, sm_str text, int64_t now_ms, gw_who *out);
 
+/* Whether a text has one in it that is of the form of a token, of this gateway or another. */
+bool gw_token_inside(sm_str text);
+
 /* Whether the token that somebody has shown is still in force: for what goes on for long. */
 bool gw_tokens_hold(gw_tokens *t, const gw_who *who, int64_t now_ms);
 

@@ -47,8 +47,9 @@ sm_err sm_upstream_key(sm_arena *a, sm_upstream_call *call, sm_str key, sm_fault
 /* Adds a header; the texts must live as long as the arena. */
 sm_err sm_upstream_header(sm_arena *a, sm_upstream_call *call, sm_str name, sm_str value);
 
-/* Whether an answer with this status makes clients send the same request to another place. */
-bool sm_http_redirects(const char *method, int status);
+/* Whether an answer with this status says that nothing was done, and that the same request is to be
+ * sent to another place. */
+bool sm_http_sends_on(int status);
 
 /* What an exchange proves about a write. */
 typedef struct sm_upstream_ruling {

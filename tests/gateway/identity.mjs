@@ -140,11 +140,12 @@ test('a header that names the account or the operation makes another action', as
         ['stripe-account', 'acct_1', 'acct_2'], ['stripe-context', 'a', 'b'], ['x-amz-target', 'Db.PutItem', 'Db.DeleteItem'],
         ['x-amz-acl', 'private', 'public-read'], ['x-http-method-override', 'DELETE', 'PATCH'], ['openai-organization', 'o1', 'o2'],
         ['anthropic-workspace-id', 'w1', 'w2'], ['anthropic-user-profile-id', 'p1', 'p2'],
-        ['if-match', '"1"', '"2"'], ['content-type', 'application/json', 'application/merge-patch+json'], ['x-secret', 'a', 'b'],
+        ['if-match', '"1"', '"2"'], ['if-range', '"1"', '"2"'], ['range', 'bytes=0-511', 'bytes=512-1023'], ['content-type', 'application/json', 'application/merge-patch+json'], ['x-secret', 'a', 'b'],
         ['x-forwarded-user', 'ann', 'bob'], ['x-forwarded-email', 'a@x', 'b@x'], ['x-forwarded-host', 'a.x', 'b.x'],
     ]) {
         assert.ok(ran(await pair({ headers: { [name]: one } }, { headers: { [name]: two } })), name);
         assert.ok(replayed(await pair({ headers: { [name]: one } }, { headers: { [name]: one } })), name);
+        assert.equal(up.seen.at(-1).headers[name], one, 'and it is passed on');
         if (name !== 'content-type') assert.ok(ran(await pair({ headers: { [name]: one } }, {})), `${name} or not`);
     }
     assert.ok(ran(await pair({ headers: { 'stripe-account': 'acct_1' } }, { headers: { Stripe_Account: 'acct_1' } })), 'as CGI servers read it');
@@ -320,6 +321,8 @@ test('a form in a wrapping counts by its bytes, for some servers read the wrappi
             await asksFor(body, { 'content-type': type, ...headers });
         }
     await asksFor('amount=51', urlencoded);
+    for (const form of ['?amount=51&amount=1', '#amount=51&amount=1', '\ufeffamount=51&amount=1', '%EF%BB%BFamount=51&amount=1', 'a=1&+amount=51&amount=1', '%09amount=51&amount=1', 'amount+=51&amount=1'])
+        await asksFor(form, urlencoded);
     assert.ok(ran(await send(fresh(), { proxy: 'large', body: form, headers: urlencoded })));
 });
 
@@ -467,6 +470,13 @@ test('a request that servers may read as another one asks, whatever the conditio
         asks('POST', '/ok/3?_method=DELETE'),
         asks('POST', '/ok/4', { body: { _method: 'DELETE' } }),
         asks('POST', '/ok/5', { body: '_method=DELETE', headers: urlencoded }),
+        asks('POST', '/ok/6', { body: '?_method=DELETE', headers: urlencoded }),
+        asks('POST', '/ok/7', { body: '\ufeff_method=DELETE', headers: urlencoded }),
+        asks('POST', '/ok/8', { body: '_method=DELETE;a=1', headers: urlencoded }),
+        asks('POST', '/ok/9??_method=DELETE'),
+        asks('POST', '/ok/10??amount=1'),
+        asks('POST', '/ok/11?a=1&%EF%BB%BFamount=1'),
+        asks('POST', '/ok/12?+amount=1'),
         ...['/v1/transfers', '/v1//transfers', '//v1/transfers', '/v1/transfers;a=1', '/v1%2Ftransfers', '/v1/transfers%2F1', '/v1%5ctransfers'].map((at) => asks('POST', at)),
     ]);
     for (const at of ['/v1/%74ransfers', '/v1/transfer%73', '/v1/%31'])
@@ -604,10 +614,12 @@ test('a read that a field makes a write of is refused', async () => {
         assert.equal(answer.status, 400);
         assert.equal(asked, 0);
     };
-    for (const query of ['_method=DELETE', 'a=1&_method=put', '%5Fm%65thod=DELETE', 'a=1;_method=DELETE', '.method=DELETE', '+_method=DELETE', '_method%5B%5D=DELETE', 'X-HTTP-Method-Override=DELETE'])
+    for (const query of ['_method=DELETE', 'a=1&_method=put', '%5Fm%65thod=DELETE', 'a=1;_method=DELETE', '.method=DELETE', '+_method=DELETE', '?_method=DELETE', '%EF%BB%BF_method=DELETE', '?X-HTTP-Method-Override=DELETE', '_method%5B%5D=DELETE', 'X-HTTP-Method-Override=DELETE'])
         for (const method of ['GET', 'HEAD', 'POST']) await refuses(`/ok?${query}`, { method });
     const json = (body, type = 'application/json') => ({ body, headers: { 'content-type': type } });
     const bodies = [
+        json('?_method=DELETE', urlencoded['content-type']), json('\ufeff_method=DELETE', urlencoded['content-type']),
+        json(`${'%20'.repeat(99)}_method=DELETE`, urlencoded['content-type']), json(`${'\ufeff'.repeat(99)}_method=DELETE`, urlencoded['content-type']),
         json('_method=DELETE', urlencoded['content-type']), json('a=1;_method=DELETE', urlencoded['content-type']), json('a=1&a[]=2&%5Fmethod=DELETE', urlencoded['content-type']),
         json('{"_method":"DELETE"}'), json('{"a":1,"a":2,"\\u005fmethod":"DELETE"}'), json('{"_method":"DELETE"}', 'application/vnd.api+json'), json('{"_method":"DELETE"} '.padEnd(900_000)),
         multipart('one', [['_method', 'DELETE']]), multipart('one', [['_method', 'DELETE'], ['a', '1'], ['a[]', '1']]),

@@ -89,6 +89,35 @@ test('an address needs Semel-Token, and Authorization is the API\'s there', asyn
     }
 });
 
+test('a token of the gateway is never passed on: the request is refused, and is told where it has the token', async () => {
+    const secret = gw.texts.agent;
+    const basic = (text) => `Basic ${Buffer.from(text).toString('base64')}`;
+    const seen = up.seen.length;
+    const ways = [
+        ['x-api-key', secret], ['authorization', `Token ${secret}`], ['authorization', `Bearer  ${secret}`], ['authorization', basic(`${secret}:`)],
+        ['authorization', basic(`user:${secret}`).replace(/=*$/, '')], ['cookie', `a=b; token=${secret}`], ['x-url', `/a?t=${secret.replaceAll('_', '%5F')}`],
+    ];
+    for (const method of ['GET', 'POST']) {
+        const ask = (client, target, headers) => client.request(method, target, method === 'GET' ? undefined : order(), { headers });
+        const refused = async (client, front, name, headers, target = '/orders') => {
+            const answer = await ask(client, front + target, headers);
+            const { message } = assertProblem(answer, 400, 'BAD_ARGUMENTS', /Semel-Token/);
+            assert.ok(message.toLowerCase().includes(name), message);
+            assert.ok(!answer.text.includes(secret.slice(-43)));
+        };
+        for (const [client, front, more] of [[shop, '', {}], [gw.client, '/proxy/shop', { 'semel-token': secret, 'semel-scope': 'shop/1' }]]) {
+            for (const [name, value] of ways) await refused(client, front, name, { ...more, [name]: value });
+            await refused(client, front, 'the query', more, `/orders?token=${secret}`);
+            await refused(client, front, 'the path', more, `/orders/${secret}/x`);
+        }
+        await refused(gw.client, '/proxy/shop', 'authorization', { 'semel-token': secret, authorization: `Bearer ${secret}` });
+        await refused(gw.agent, '/proxy/shop', 'x-api-key', { 'x-api-key': secret });
+    }
+    assert.equal(up.seen.length, seen);
+    for (const value of ['semel_', `semel_short_${'x'.repeat(43)}`, secret.slice(0, -1), secret.slice(1), basic('a:semel_')])
+        assert.equal((await shop.post('/orders', order(), { headers: { 'x-api-key': value } })).status, 200, value);
+});
+
 test('who comes without a token is the configured client', async () => {
     for (const client of [shop, local]) {
         const answer = await client.post('/orders', order(), { headers: { authorization: 'Bearer sk_2' } });

@@ -1,9 +1,11 @@
 // /proxy/NAME/...: an API behind the ledger. Unsafe methods run once, safe ones pass.
 
+import fs from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
+import tls from 'node:tls';
 import { Client, Raw, bytesOf } from './client.mjs';
-import { Gateway, assert, assertProblem, freePort } from './harness.mjs';
+import { Gateway, assert, assertProblem, certificate, freePort } from './harness.mjs';
 import { newOrder } from './shop.mjs';
 import { eventually, later, run, sleep, test } from './tap.mjs';
 import { Upstream, reply } from './upstream.mjs';
@@ -455,18 +457,25 @@ test('a preflight for a listed page is answered here, another OPTIONS passes', a
     assert.equal(got.headers['access-control-allow-origin'], origin, 'ours, and not the upstream\'s beside it');
 });
 
-// An API that sends bytes which belong to no answer: they look like one.
-async function stray() {
-    const sent = { more: 0 };
+// An API that sends bytes which belong to no answer: they look like one. Through TLS, if it has a certificate.
+async function stray(secured = null) {
+    const sent = { more: 0, connections: 0 };
     const evil = 'HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL';
     const kinds = {
         none: (socket) => { socket.write(`HTTP/1.1 204 No Content\r\nContent-Length: ${evil.length}\r\n\r\n`); socket.write(evil); },
         more: (socket) => { socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'); setImmediate(() => socket.write(evil, () => sent.more++)); },
         HEAD: (socket) => { socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${evil.length}\r\n\r\n`); setImmediate(() => socket.write(evil)); },
+        // The answer's end and the bytes beyond it are one record of TLS.
+        rest: (socket) => { socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n'); socket.write(`ok${evil}`); },
+        chunks: (socket) => { socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'); socket.write(`2\r\nok\r\n0\r\n\r\n${evil}`); },
+        lengths: (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 4\r\n\r\nokok'),
+        list: (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2, 4\r\n\r\nokok'),
+        twice: (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\ngood'),
         good: (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood'),
     };
-    const server = net.createServer((socket) => {
+    const serve = (socket) => {
         let text = '';
+        sent.connections++;
         socket.setNoDelay(true); // what is sent is there
         socket.on('error', () => {});
         socket.on('data', (piece) => {
@@ -480,27 +489,47 @@ async function stray() {
                 kinds[kind](socket);
             }
         });
-    });
+    };
+    const pair = secured && { key: fs.readFileSync(secured.key), cert: fs.readFileSync(secured.certificate) };
+    const server = secured ? tls.createServer(pair, serve) : net.createServer(serve);
     await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
     later(() => new Promise((resolve) => server.close(resolve)));
     return { port: server.address().port, sent };
 }
 
-test('bytes that an API sends beyond its answer never become the answer of another request', async () => {
-    const { port, sent } = await stray();
+test('an answer that names several lengths is a broken one: a write is in doubt', async () => {
+    const { port } = await stray();
     const other = await Gateway.start({ config: { proxies: { raw: { url: `http://127.0.0.1:${port}` } } } });
-    for (let n = 0; n < 10; n++)
-        for (const [method, kind] of [['POST', 'none'], ['POST', 'more'], ['HEAD', 'good'], ['GET', 'none']]) {
-            const headers = { 'semel-scope': 'shop/1' };
-            await other.agent.request(method, `/proxy/raw/${kind}/${n}`, method === 'POST' ? { n } : undefined, { headers });
-            if (kind === 'more') await eventually('the bytes are there', () => sent.more === n + 1);
-            for (let again = 0; again < 2; again++) {
-                const answer = await other.agent.post(`/proxy/raw/good/${method}${kind}`, { n }, { headers });
-                assert.equal(answer.status, 200, answer.text);
-                assert.equal(answer.text, 'good', `${method} ${kind} ${n} ${again}`);
-            }
-        }
+    const headers = { 'semel-scope': 'shop/1' };
+    for (const kind of ['lengths', 'list']) {
+        assertProblem(await other.agent.get(`/proxy/raw/${kind}`), 502, 'UPSTREAM_FAILED', /several lengths/);
+        assertProblem(await other.agent.post(`/proxy/raw/${kind}`, {}, { headers }), 409, 'IN_DOUBT');
+    }
+    assert.equal((await other.agent.get('/proxy/raw/twice')).text, 'good');
+    assert.equal((await other.agent.post('/proxy/raw/twice', {}, { headers })).text, 'good');
     await other.stop();
 });
+
+for (const secured of [null, certificate()])
+    test(`bytes that an API sends beyond its answer never become the answer of another request${secured ? ', through TLS' : ''}`, async () => {
+        const { port, sent } = await stray(secured);
+        const raw = { url: `${secured ? 'https' : 'http'}://127.0.0.1:${port}` };
+        const other = await Gateway.start({ config: { proxies: { raw }, ...(secured ? { ca_file: secured.certificate } : {}) } });
+        const headers = { 'semel-scope': 'shop/1' };
+        for (let n = 0; n < 10; n++)
+            for (const [method, kind] of [['POST', 'none'], ['POST', 'more'], ['HEAD', 'good'], ['GET', 'none'], ['POST', 'rest'], ['GET', 'rest'], ['POST', 'chunks'], ['GET', 'chunks']]) {
+                await other.agent.request(method, `/proxy/raw/${kind}/${n}`, method === 'POST' ? { n } : undefined, { headers });
+                if (kind === 'more') await eventually('the bytes are there', () => sent.more === n + 1);
+                for (let again = 0; again < 2; again++) {
+                    const answer = await other.agent.post(`/proxy/raw/good/${method}${kind}`, { n }, { headers });
+                    assert.equal(answer.status, 200, answer.text);
+                    assert.equal(answer.text, 'good', `${method} ${kind} ${n} ${again}`);
+                }
+            }
+        const before = sent.connections;
+        for (let n = 0; n < 200; n++) assert.equal((await other.agent.get(`/proxy/raw/good/${n}`)).text, 'good');
+        assert.ok(sent.connections <= before + 1, `${sent.connections - before} connections for 200 requests`);
+        await other.stop();
+    });
 
 await run();

@@ -58,6 +58,15 @@ test('a redirect to a place of the API leads back through the proxy, for the fir
         ['based', `${up.url}/v1/base/x`, '/proxy/based/x'],
         ['based', `${up.url}/v1/base`, '/proxy/based'],
         ['named', `http://${host}/ok`, '/proxy/named/ok'],
+        ['api', './x', '/proxy/api/x'],
+        ['api', '.', '/proxy/api/'],
+        ['api', 'a/./b/../c?d=../e', '/proxy/api/a/c?d=../e'],
+        ['api', '/ok/..', '/proxy/api/'],
+        ['api', '../../../v1/effects', '/proxy/api/v1/effects'],
+        ['api', '/../../v1/call', '/proxy/api/v1/call'],
+        ['api', `${up.url}/a/../../b`, '/proxy/api/b'],
+        ['based', '../base/x', '/proxy/based/x'],
+        ['based', '/v1/other/../base/./x', '/proxy/based/x'],
     ])
         for (const [method, status] of [['POST', 308], ['PUT', 301], ['POST', 201], ['GET', 302]]) {
             const order = prepare(status, { location });
@@ -66,7 +75,7 @@ test('a redirect to a place of the API leads back through the proxy, for the fir
                 assert.equal(got, status, text);
                 assert.equal(headers.location, leads, `${proxy} ${location}`);
             }
-            assert.equal(up.times(order), status === 201 ? 1 : 2, 'a write that was redirected was not done, and is no replay');
+            assert.equal(up.times(order), status === 308 || method === 'GET' ? 2 : 1, 'only a 308 says that nothing was done');
         }
     const order = prepare(307, { location: `${up.url}/ok` });
     assert.equal((await send('POST', 'own', order, own)).headers.location, '/ok');
@@ -87,26 +96,31 @@ test('a write that the API redirects to another place is refused, and its client
         ['based', `${up.url}/v1/basement/x`, `127.0.0.1:${up.port}`],
         ['based', '/v1/other', 'another place'],
         ['based', `${up.url}/v1/base/../other`, `127.0.0.1:${up.port}`],
-        ['api', '../other/ok', 'another place'],
+        ['based', '../other/ok', 'another place'],
+        ['based', '../../../v1/effects', 'another place'],
+        ['based', 'a/../../../x', 'another place'],
         ['api', 'a/%2e%2E/..', 'another place'],
-        ['api', '/../../v1/call', 'another place'],
+        ['api', '/.//evil.example/x', 'another place'],
+        ['api', '/a/..//evil.example/x', 'another place'],
         ['api', `${up.url}//evil.example/ok`, `127.0.0.1:${up.port}`],
         ['api', 'mailto:a@evil.example', 'another place'],
         ['api', '/\t/evil.example/x', 'another place'],
         ['api', `${up.url}/\t/evil.example/x`, `127.0.0.1:${up.port}`],
     ])
-        for (const [method, status] of [['POST', 307], ['POST', 308], ['PUT', 301], ['DELETE', 302], ['PATCH', 307]]) {
+        for (const [method, status] of [['POST', 307], ['POST', 308], ['PUT', 301], ['DELETE', 302], ['PATCH', 307], ['POST', 300], ['PUT', 305]]) {
+            const undone = status === 307 || status === 308;
             const order = prepare(status, { location, 'content-encoding': 'identity' });
             for (let n = 0; n < 2; n++) {
                 const answer = await send(method, proxy, order);
-                const { message } = assertProblem(answer, 502, 'UPSTREAM_FAILED', /not behind this proxy/);
+                const { message, retriable } = assertProblem(answer, 502, 'UPSTREAM_FAILED', undone ? /nothing was done/ : /may have done it/);
+                assert.match(message, /not behind this proxy/);
+                assert.equal(retriable, undone);
                 assert.ok(message.includes(`redirects this request to ${name},`), message);
                 assert.ok(!answer.text.includes('user:pass'));
                 assert.equal(answer.headers.location, undefined);
                 assert.match(answer.headers['semel-effect'], /^ef_/);
             }
-            const { json } = await gw.admin.get(`/v1/effects?tool=proxy.${proxy}&state=succeeded&limit=500`);
-            assert.ok(!json.items.some(({ args }) => JSON.stringify(args ?? {}).includes(order)), 'nothing was done');
+            assert.equal(up.times(order), undone ? 2 : 1, `${method} ${status}`);
         }
     const body = JSON.stringify({ order_id: prepare(307, { location: `${other.url}/ok` }) });
     const headers = { authorization: `Bearer ${gw.texts.agent}`, 'semel-scope': 'shop/1', 'content-type': 'application/json' };
@@ -125,18 +139,44 @@ test('a write that was redirected runs once the API does it', async () => {
     assert.equal(up.times(order), 2, 'and then it is a replay');
 });
 
-test('of several places that an answer names, the first decides, for replays too', async () => {
-    const order = prepare(307, { location: [`${other.url}/ok`, `${up.url}/ok`] });
-    for (let n = 0; n < 2; n++) assertProblem(await send('POST', 'api', order), 502, 'UPSTREAM_FAILED');
+test('a write that is answered with 301 or 302 counts as done, and is replayed byte for byte', async () => {
+    for (const method of ['PUT', 'PATCH', 'DELETE', 'POST'])
+        for (const status of [301, 302]) {
+            const order = prepare(status, { location: `${up.url}/ok/${newOrder()}`, etag: '"1"' });
+            const [first, again] = [await send(method, 'api', order), await send(method, 'api', order)];
+            assert.equal(first.status, status, first.text);
+            assert.equal(again.headers['idempotent-replayed'], 'true');
+            assert.deepEqual([again.status, again.text, again.headers.location, again.headers.etag], [status, first.text, first.headers.location, '"1"']);
+            assert.equal(up.times(order), 1);
+            assert.equal((await gw.effect(first.headers['semel-effect'])).state, 'succeeded');
+        }
+});
+
+test('a write that is redirected to another place after it may have been done is recorded, and not repeated', async () => {
+    const order = prepare(302, { location: `${other.url}/ok` });
+    const first = await send('DELETE', 'api', order);
+    assert.equal(assertProblem(first, 502, 'UPSTREAM_FAILED').retriable, false);
+    assert.equal((await gw.effect(first.headers['semel-effect'])).state, 'succeeded');
+    answers.set(order, { status: 200, headers: {} });
+    assertProblem(await send('DELETE', 'api', order), 502, 'UPSTREAM_FAILED');
+    assert.equal(up.times(order), 1);
+});
+
+test('a redirect of a write that names several places is refused, whichever is the first, for replays too', async () => {
+    for (const location of [[`${other.url}/ok`, `${up.url}/ok`], [`${up.url}/ok`, `${other.url}/ok`], [`${up.url}/ok`, `${up.url}/1`]])
+        for (const [method, status] of [['POST', 307], ['PUT', 302], ['POST', 300]]) {
+            const order = prepare(status, { location });
+            for (let n = 0; n < 2; n++) assertProblem(await send(method, 'api', order), 502, 'UPSTREAM_FAILED', /several places/);
+        }
 });
 
 test('a read is led to the place that the API means, which is not one of the gateway', async () => {
-    for (const [location, leads] of [['/login', `${up.url}/login`], [`${up.url}/login`, `${up.url}/login`], ['/v1/base/x', '/proxy/based/x']])
+    for (const [location, leads] of [['/login', `${up.url}/login`], ['../login', `${up.url}/v1/base/../login`], ['../../v1/effects', `${up.url}/v1/base/../../v1/effects`], [`${up.url}/login`, `${up.url}/login`], ['/v1/base/x', '/proxy/based/x']])
         assert.equal((await send('GET', 'based', prepare(302, { location }))).headers.location, leads);
 });
 
 test('a redirect that makes a read of a write, or is one of a read, leads where the API says', async () => {
-    for (const [method, status] of [['POST', 303], ['POST', 302], ['POST', 301], ['GET', 307], ['GET', 302]]) {
+    for (const [method, status] of [['POST', 303], ['PUT', 303], ['POST', 302], ['POST', 301], ['GET', 307], ['GET', 302], ['GET', 300]]) {
         const location = `${other.url}/ok`;
         const answer = await send(method, 'api', prepare(status, { location }));
         assert.equal(answer.status, status, answer.text);

@@ -6,10 +6,19 @@
 static void a_field_that_names_a_method_is_found_in_every_spelling(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-        "_method",          "_METHOD",   "__method",  " _method",
-        ".method",          "_method[]", "_method.x", "X-HTTP-Method-Override",
-        "x_method_override"};
+    static const char *const names[] = {"_method",
+                                        "_METHOD",
+                                        "__method",
+                                        " _method",
+                                        ".method",
+                                        "_method[]",
+                                        "_method.x",
+                                        "X-HTTP-Method-Override",
+                                        "x_method_override",
+                                        "?_method",
+                                        "\xEF\xBB\xBF_method",
+                                        "?X-HTTP-Method-Override",
+                                        "X-HTTP-Method-Override "};
     static const char *const others[] = {"method", "payment_method", "_methods", "_methodx",     "",
                                          "_",      "_meth",          "method_",  "http_method_x"};
     for (size_t i = 0; i < COUNT(names); i++)
@@ -58,6 +67,61 @@ static void a_request_acts_on_its_path_by_any_method_that_it_names(void **state)
             SM_OK);
         expect(sm_request_overrides(*state, v) == rows[i].overrides, "%s", rows[i].request);
         expect(sm_request_acts(*state, v) == rows[i].acts, "%s", rows[i].request);
+    }
+}
+
+static void what_some_readers_drop_is_trimmed_off_a_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *plain;
+    } rows[] = {
+        {"", ""},
+        {"a", "a"},
+        {"_a-", "_a-"},
+        {"a?", "a?"},
+        {"?a", "a"},
+        {"??#a", "a"},
+        {" \t?\xEF\xBB\xBF a b \r\n", "a b"},
+        {"\xC2\xA0\xE3\x80\x80\xC3\xA4\xE2\x80\x8B", "\xC3\xA4"},
+        {"\xBF"
+         "a\xBF",
+         "\xBF"
+         "a\xBF"},
+        {"?", ""},
+        {" ", ""},
+        {"\xEF\xBB\xBF", ""},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        expect_text(sm_name_trim(sm_str_from(rows[i].name)), rows[i].plain);
+}
+
+static void a_request_that_servers_may_read_as_another_one_is_odd(void **state)
+{
+    static const struct {
+        const char *request;
+        bool odd;
+    } rows[] = {
+        {"{\"path\":\"/a\",\"query\":\"a=?1&b= 2\"}", false},
+        {"{\"path\":\"/a\",\"query\":\"?a=1\"}", true},
+        {"{\"path\":\"/a\",\"query\":\"b=1&+a=1\"}", true},
+        {"{\"path\":\"/a\",\"query\":\"a%20=1\"}", true},
+        {"{\"path\":\"/a\",\"query\":\"%ef%bb%bfa\"}", true},
+        {"{\"form\":{\"a\":1},\"headers\":{\"content-type\":\"x/form\"}}", false},
+        {"{\"body_sha256\":\"x\"}", true},
+        {"{\"body_sha256\":\"x\",\"headers\":{\"content-type\":\"\"}}", true},
+        {"{\"body_sha256\":\"x\",\"headers\":{\"content-type\":[\"text/plain\",\"a/b\"]}}", true},
+        {"{\"body_sha256\":\"x\",\"headers\":{\"content-type\":\"application/json\"}}", true},
+        {"{\"body_sha256\":\"x\",\"headers\":{\"content-type\":\"Multipart/Mixed\"}}", true},
+        {"{\"body_sha256\":\"x\",\"headers\":{\"content-type\":\"text/plain\"}}", false},
+        {"{\"body_sha256\":\"x\",\"headers\":{\"content-type\":\"image/png\"}}", false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const sm_json *v;
+        assert_int_equal(
+            sm_json_read(*state, sm_str_from(rows[i].request), &sm_json_default_limits, &v, NULL),
+            SM_OK);
+        expect(sm_request_odd(*state, v) == rows[i].odd, "%s", rows[i].request);
     }
 }
 
@@ -114,6 +178,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_field_that_names_a_method_is_found_in_every_spelling),
         with_arena(a_request_acts_on_its_path_by_any_method_that_it_names),
+        cmocka_unit_test(what_some_readers_drop_is_trimmed_off_a_name),
+        with_arena(a_request_that_servers_may_read_as_another_one_is_odd),
         with_arena(two_spellings_of_a_path_are_one),
         with_arena(secrets_in_a_query_are_marked_and_nothing_else_changes),
     };

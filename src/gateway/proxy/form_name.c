@@ -5,7 +5,9 @@
  * or a blank for an underscore and drops blanks in front, others ignore case. Two different names
  * that some server takes for one are a clash: the order of fields decides then what that server
  * reads, and servers disagree. A name of the form that is also in the query is a clash, too: one
- * server takes the value of the form, another that of the query. So it is with JSON.
+ * server takes the value of the form, another that of the query. So it is with JSON. And a name
+ * with something at its ends that some readers drop (sm_name_trim) is one that is not clear by
+ * itself.
  */
 #include <stdlib.h>
 
@@ -21,6 +23,7 @@ typedef struct reading {
     uint32_t *v;
     size_t n;
     bool query; /* it is a name of the query */
+    bool loose; /* some readers drop something at its ends */
 } reading;
 
 static uint32_t fold_one(sm_str *rest)
@@ -37,9 +40,10 @@ static bool read_name(sm_arena *a, sm_str name, reading *out)
     enum { BEFORE, INSIDE, BEHIND } at = BEFORE;
     bool several = false; /* it ended with [] */
     size_t begin = 0;
-    while (name.n > 0 && name.p[0] == ' ')
-        name = (sm_str){name.p + 1, name.n - 1};
-    *out = (reading){.v = sm_arena_alloc(a, (name.n + 1) * sizeof *out->v)};
+    sm_str plain = sm_name_trim(name);
+    *out = (reading){.v = sm_arena_alloc(a, (plain.n + 1) * sizeof *out->v),
+                     .loose = plain.n < name.n};
+    name = plain;
     while (name.n > 0) {
         char c = name.p[0];
         if (out->v == NULL || several || c == '\0' || (at == BEHIND && c != '['))
@@ -91,7 +95,7 @@ static bool read_query(sm_arena *a, sm_str query, reading *all, size_t *n, bool 
     sm_str name;
     while (sm_query_next(a, &query, &name)) {
         bool read = name.p != NULL && sm_utf8_valid(name) && read_name(a, name, &all[*n]);
-        if (!read && (!lenient || name.p == NULL))
+        if (name.p == NULL || (!lenient && (!read || all[*n].loose)))
             return false;
         all[*n].query = true;
         *n += read;
@@ -108,7 +112,7 @@ static bool names_clear(sm_arena *a, sm_str query, const sm_str *names, size_t n
     reading *all = sm_arena_alloc(a, room * sizeof *all + 1);
     bool clear = all != NULL;
     for (size_t i = 0; clear && i < n; i++)
-        clear = read_name(a, names[i], &all[i]);
+        clear = read_name(a, names[i], &all[i]) && !(alone && all[i].loose);
     if (!clear || !read_query(a, query, all, &n, !alone))
         return false;
     qsort(all, n, sizeof *all, compare);

@@ -6,6 +6,9 @@
  * both count as the same here (sm_header_alike): a header that is replaced must not come back in
  * another spelling. Deciding headers in another spelling were refused before (gateway/http/head.c).
  *
+ * A token of the gateway must not reach an API. What is passed on of a request is searched for
+ * texts of that form, and if there is one, the request is refused.
+ *
  * An MCP server gets only the headers that the protocol knows. The gateway has judged the body as
  * JSON in UTF-8. So it labels the body itself, and passes on no header of a client that could make
  * a server read the body in another way. A session gets the server's own id there.
@@ -14,7 +17,9 @@
 
 #include <strings.h>
 
+#include "base/base64.h"
 #include "base/limits.h"
+#include "core/request.h"
 #include "core/wire.h"
 #include "gateway/mcp/mcp.h"
 #include "gateway/proxy/headers.h"
@@ -162,7 +167,7 @@ static bool stays(const copying *c, sm_str name)
     static const char *const host[] = {"host", NULL};
     static const char *const key[] = {"idempotency-key", NULL};
     /* A recorded answer is replayed to others: it must be one that everybody can read. */
-    static const char *const form[] = {"accept-encoding", "range", NULL};
+    static const char *const form[] = {"accept-encoding", NULL};
     static const char *const secret[] = {"authorization", NULL};
     if (gw_hop_by_hop(name) || gw_lists(c->connection, ',', name) || named(name, ours) ||
         (!c->api->pass_host && named(name, host)) || (c->write && named(name, key)) ||
@@ -210,6 +215,53 @@ static sm_err add_configured(sm_arena *a, sm_upstream_call *up, const gw_upstrea
     return e;
 }
 
+/* Whether credentials of the scheme Basic have a token in them. */
+static bool basic_has_token(sm_arena *a, sm_str value)
+{
+    static const char scheme[] = "basic ";
+    const size_t n = sizeof scheme - 1;
+    if (value.n <= n || strncasecmp(value.p, scheme, n) != 0)
+        return false;
+    sm_str text = sm_header_trim((sm_str){value.p + n, value.n - n});
+    while (text.n > 0 && text.p[text.n - 1] == '=')
+        text.n--;
+    text = sm_arena_printf(a, "%.*s%s", SM_FMT(text), &"==="[3 - (4 - text.n % 4) % 4]);
+    sm_buf bytes;
+    sm_buf_init(&bytes, SM_ARENA_MAX);
+    bool has =
+        text.p != NULL && sm_base64_take(&bytes, text) && gw_token_inside(sm_buf_view(&bytes));
+    if (bytes.cap > 0)
+        explicit_bzero(bytes.p, bytes.cap);
+    sm_buf_fini(&bytes);
+    return has;
+}
+
+/* Whether a text has a token in it, as it is or behind percent signs. */
+static bool has_token(sm_arena *a, sm_str text)
+{
+    if (text.n == 0 || gw_token_inside(text))
+        return text.n > 0;
+    return memchr(text.p, '%', text.n) != NULL && gw_token_inside(sm_path_plain(a, text));
+}
+
+/* Nothing that is passed on of the client's may have a token of ours. The sentence says where. */
+static sm_err find_token(const gw_request *r, sm_arena *a, const sm_upstream_call *up, sm_str path,
+                         sm_fault *fault)
+{
+    static const char told[] = "has a token of the gateway, and would be sent to the API.";
+    for (size_t i = 0; i < up->request.header_count; i++) {
+        const sm_http_field *h = &up->headers[i];
+        if (has_token(a, h->value) || basic_has_token(a, h->value))
+            return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "The header %.*s %s",
+                                h->name.n > 64 ? 64 : (int)h->name.n, h->name.p, told);
+    }
+    if (has_token(a, r->query))
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "The query %s", told);
+    if (has_token(a, path))
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "The path %s", told);
+    return SM_OK;
+}
+
 /* A run adds its own; what passes has no run. */
 sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api *api, sm_str path,
                         bool write, sm_upstream_call *up, size_t *given, sm_fault *fault)
@@ -250,7 +302,9 @@ sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api 
     sm_buf_fini(&connection);
     if (given != NULL)
         *given = q->header_count;
-    sm_err e = c.err == SM_OK ? add_configured(a, up, api, fault) : c.err;
+    sm_err e = c.err == SM_OK ? find_token(r, a, up, path, fault) : c.err;
+    if (e == SM_OK)
+        e = add_configured(a, up, api, fault);
     if (e == SM_OK && api->mcp && q->body.p != NULL)
         e = sm_upstream_header(a, up, SM_STR("Content-Type"), SM_STR("application/json"));
     return e == SM_OK && !write ? gw_trace_send(&r->trace, a, up) : e;

@@ -43,6 +43,8 @@ static const char *const naming[] = {
     "if-none-match",
     "if-modified-since",
     "if-unmodified-since",
+    "if-range",
+    "range", /* what of it is written, or asked for */
     "stripe-account",
     "stripe-context",
     "openai-organization",

@@ -69,6 +69,13 @@ static char unescape(sm_str at, size_t *n)
     return value < 128 ? (char)value : '?';
 }
 
+/* What some readers drop in front of a name (sm_name_trim). No name of a method's field has more
+ * than ASCII. */
+static bool is_dropped(char c)
+{
+    return c <= ' ' || c > '~' || c == '+' || c == '?' || c == '#';
+}
+
 /* Whether a word of the body is the name of a method's field. Words are what is between quotes in
  * JSON, and between any marks in a form. */
 static bool words_name_method(sm_str body, bool json)
@@ -85,8 +92,6 @@ static bool words_name_method(sm_str body, bool json)
             n = 0;
             continue;
         }
-        if (n == 0 && (c == ' ' || c == '+'))
-            continue; /* PHP drops blanks in front of a name */
         size_t escape = 0;
         if (c == '\\' || c == '%')
             c = unescape((sm_str){body.p + i, body.n - i}, &escape);
@@ -94,8 +99,9 @@ static bool words_name_method(sm_str body, bool json)
             step = escape;
         else if (c == 0 && json && i + 1 < body.n && body.p[i] == '\\')
             step = 2; /* \" ends nothing */
-        if (n < sizeof word)
-            word[n++] = escape > 0 ? c : body.p[i];
+        c = escape > 0 ? c : body.p[i];
+        if (n < sizeof word && !(n == 0 && is_dropped(c)))
+            word[n++] = c;
     }
     return false;
 }

@@ -78,27 +78,38 @@ static sm_str find_scope(gw_request *r)
 
 /* ---- the run ---------------------------------------------------------------------------------*/
 
-/* Whether the API sends a write to a place that is not behind the proxy. Then the client is told so
- * instead. */
+/* Whether the API sends a write to a place that is not behind the proxy, or names several. Then the
+ * client is told so instead, whenever it asks. */
 static bool refuse_redirect(const gw_run *run, gw_request *r, const semel_answer *a)
 {
     int status = a->outcome.status;
-    if (a->verdict == SEMEL_REFUSED || !a->has_outcome || status < 300 || status > 399)
+    size_t n;
+    if (a->verdict == SEMEL_REFUSED || !a->has_outcome || !gw_redirect_repeats(r, status))
         return false;
-    sm_str location = run->gives.p != NULL ? gw_returned_find(run->gives, SM_STR("Location"))
-                                           : gw_recorded_find(a, SM_STR("Location"));
-    if (!gw_redirect_strays(r, status, location))
+    sm_str location = run->gives.p != NULL ? gw_returned_find(run->gives, SM_STR("Location"), &n)
+                                           : gw_recorded_find(a, SM_STR("Location"), &n);
+    if (n < 2 && !gw_redirect_strays(r, location))
         return false;
-    sm_str host = gw_redirect_host(location);
+    sm_str host = n > 1 ? SM_STR("several places") : gw_redirect_host(location);
     if (host.n == 0 || host.n > HOST_MAX)
         host = SM_STR("another place");
+    bool undone = sm_http_sends_on(status);
+    semel_answer refusal = *a;
+    refusal.verdict = SEMEL_REFUSED;
+    refusal.code = SEMEL_C_UPSTREAM_FAILED;
+    refusal.retriable = undone;
+    refusal.retry_after_ms = undone ? 1000 : 0;
+    refusal.message = sm_arena_printf(
+        sm_answer_arena(a), "The API answered %d: it redirects this request to %.*s%s.%s", status,
+        SM_FMT(host), n > 1 ? "" : ", which is not behind this proxy",
+        undone ? "" : " It may have done it before.");
+    refusal.corrective_action =
+        undone ? SM_STR("Correct the proxy's url, or give the other address a proxy of its own; "
+                        "nothing was done.")
+               : SM_STR("Find out at the API whether it was done. Then correct the proxy's url, or "
+                        "give the other address a proxy of its own.");
     gw_reply_about(r, a);
-    gw_problem(r, 502, "UPSTREAM_FAILED",
-               "Correct the proxy's url, or give the other address a proxy of its own; nothing was "
-               "done.",
-               "The API answered %d: it redirects this request to %.*s, which is not behind this "
-               "proxy.",
-               status, SM_FMT(host));
+    gw_reply_refusal(r, &refusal);
     return true;
 }
 
@@ -118,6 +129,10 @@ void gw_proxy_refuse(gw_request *r, sm_err e, const sm_fault *fault)
     if (e == SEMEL_E_INVALID)
         gw_problem(r, 500, "MISCONFIGURED",
                    "Tell whoever runs the gateway; trying again does not help.", "%s", fault->text);
+    else if (e == SEMEL_E_BAD_ARGUMENTS)
+        gw_problem(r, 400, "BAD_ARGUMENTS",
+                   "Send the gateway's token as `Semel-Token: TOKEN`, and nowhere else.", "%s",
+                   fault->text);
     else
         gw_problem(r, 503, "OVERLOADED", "Try again later.", "The gateway is out of memory.");
 }

@@ -5,7 +5,6 @@
 
 #include "core/wire.h"
 #include "gateway/inside/gateway.h"
-#include "upstream/upstream.h"
 
 /* An address in its parts. A relative one has no authority, and maybe no path from the root. */
 typedef struct address {
@@ -92,56 +91,93 @@ static bool is_clean(sm_str text)
     return clean;
 }
 
-/* A place below the proxy: two parts of an address, one behind the other. */
+#define PLACE_MAX 2048u /* bytes of a path that is looked at */
+
+/* A place: a path at the API, and the query and fragment behind it. */
 typedef struct place {
-    sm_str front, rest;
+    char text[PLACE_MAX];
+    size_t n;
+    sm_str tail;
 } place;
 
-/* Whether a path is plain enough to be sure that it leads below the proxy. At an address of the
- * proxy's own, two slashes at the start would be a host's name. */
-static bool leads_below(const place *p)
+static bool put_path(place *p, sm_str text)
 {
-    char text[2048];
-    sm_str path = path_of(p->rest);
-    size_t n = p->front.n + path.n;
-    if (n > sizeof text)
+    if (text.n > sizeof p->text - p->n)
         return false;
-    if (p->front.n > 0)
-        memcpy(text, p->front.p, p->front.n);
-    if (path.n > 0)
-        memcpy(text + p->front.n, path.p, path.n);
-    sm_str whole = {text, n};
-    return n == 0 || (text[0] == '/' && !begins(whole, SM_STR("//")) && sm_path_stays(whole) &&
-                      !sm_path_deceives(whole));
+    if (text.n > 0)
+        memcpy(p->text + p->n, text.p, text.n);
+    p->n += text.n;
+    return true;
 }
 
-/* Whether an address leads below the proxy, and where. A relative one is seen from the request's
- * own at the API. */
+/* Whether an address has no scheme and no host: it is seen from the request's own at the API. */
+static bool is_relative(const address *a)
+{
+    sm_str path = path_of(a->rest);
+    size_t colon = 0;
+    while (colon < path.n && path.p[colon] != ':' && path.p[colon] != '/')
+        colon++;
+    return a->scheme.p == NULL && a->authority.p == NULL &&
+           (colon == path.n || path.p[colon] == '/');
+}
+
+/* The place of an address, as it is written. False if it is too long. */
+static bool find_place(const gw_request *r, const address *a, place *out)
+{
+    sm_str path = path_of(a->rest);
+    out->n = 0;
+    out->tail = from(a->rest, path.n);
+    if (a->authority.p != NULL || begins(path, SM_STR("/")))
+        return put_path(out, path);
+    if (!put_path(out, path_of(split(r->upstream->url).rest)) || !put_path(out, r->target))
+        return false;
+    if (path.n == 0) /* a query alone is for the same path */
+        return true;
+    while (out->n > 0 && out->text[out->n - 1] != '/')
+        out->n--;
+    return (out->n > 0 || put_path(out, SM_STR("/"))) && put_path(out, path);
+}
+
+/* Takes "." and ".." out of a path, as every client does. False if there are some in another
+ * spelling, which only some clients know. */
+static bool resolve(place *p)
+{
+    size_t n = 0;
+    bool plain = p->n == 0 || p->text[0] == '/';
+    for (size_t at = 0, end; plain && at < p->n; at = end) {
+        end = at + 1;
+        while (end < p->n && p->text[end] != '/')
+            end++;
+        sm_str segment = {p->text + at, end - at};
+        bool up = sm_str_is(segment, "/.."), stays = up || sm_str_is(segment, "/.");
+        plain = stays || sm_path_stays(segment);
+        while (up && n > 0 && p->text[--n] != '/')
+            continue;
+        if (stays)
+            segment = end == p->n ? SM_STR("/") : SM_STR("");
+        if (segment.n > 0)
+            memmove(p->text + n, segment.p, segment.n);
+        n += segment.n;
+    }
+    p->n = n;
+    return plain;
+}
+
+/* Whether an address leads below the proxy, and where: *out is the place behind the proxy's url. At
+ * an address of the proxy's own, two slashes at the start would be a host's name. */
 static bool leads_back(const gw_request *r, sm_str text, place *out)
 {
     address a = split(text), base = split(r->upstream->url);
-    sm_str path = path_of(a.rest);
-    *out = (place){0};
-    if (!is_clean(text) || (a.authority.p == NULL ? a.scheme.p != NULL : !is_own(r, &a, &base)))
+    sm_str front = path_of(base.rest);
+    if (!is_clean(text) || !(is_relative(&a) || (a.authority.p != NULL && is_own(r, &a, &base))) ||
+        !find_place(r, &a, out) || !resolve(out) || out->n < front.n ||
+        memcmp(out->text, front.p, front.n) != 0)
         return false;
-    if (a.authority.p == NULL && !begins(path, SM_STR("/"))) {
-        sm_str own = r->target;
-        size_t n = path.n == 0 ? own.n : 0; /* a query alone is for the same path */
-        for (size_t i = 0; i < own.n && path.n > 0; i++)
-            n = own.p[i] == '/' ? i + 1 : n;
-        size_t colon = 0;
-        while (colon < path.n && path.p[colon] != ':' && path.p[colon] != '/')
-            colon++;
-        if ((colon < path.n && path.p[colon] == ':') || (path.n > 0 && n == 0 && base.rest.n > 0))
-            return false; /* another scheme; or beside the base, which is no directory here */
-        *out = (place){.front = path.n > 0 && n == 0 ? SM_STR("/") : (sm_str){own.p, n},
-                       .rest = a.rest};
-    } else {
-        if (a.rest.n < base.rest.n || memcmp(a.rest.p, base.rest.p, base.rest.n) != 0)
-            return false;
-        out->rest = from(a.rest, base.rest.n);
-    }
-    return leads_below(out);
+    out->n -= front.n;
+    memmove(out->text, out->text + front.n, out->n);
+    sm_str path = {out->text, out->n};
+    return path.n == 0 || (path.p[0] == '/' && !begins(path, SM_STR("//")) && sm_path_stays(path) &&
+                           !sm_path_deceives(path));
 }
 
 /* Appends the address of a place below the proxy. By which name the client knows a proxy in front
@@ -149,30 +185,30 @@ static bool leads_back(const gw_request *r, sm_str text, place *out)
 static void put_place(const gw_request *r, const place *p, bool absolute, sm_buf *out)
 {
     sm_str host = gw_header(r, "Host");
-    bool rooted = p->front.n > 0 || begins(p->rest, SM_STR("/"));
     if (absolute && host.n > 0 && !r->g->config->behind_proxy)
         sm_buf_printf(out, "%s://%.*s", r->secure ? "https" : "http", SM_FMT(host));
     if (r->mounted == NULL)
         sm_buf_printf(out, "/proxy/%.*s", SM_FMT(r->upstream->name));
-    else if (!rooted)
+    else if (p->n == 0)
         sm_buf_byte(out, '/');
-    sm_buf_str(out, p->front);
-    sm_buf_str(out, p->rest);
+    sm_buf_bytes(out, p->text, p->n);
+    sm_buf_str(out, p->tail);
 }
 
-/* Appends an address as the client gets it. False: as it is. A path of the API's that is not below
- * the proxy becomes absolute: the client would look for it at the gateway. */
+/* Appends an address as the client gets it. False: as it is. A relative one that does not lead
+ * below the proxy becomes absolute: the client would look for it at the gateway. */
 static bool put_mapped(const gw_request *r, sm_str text, bool absolute, sm_buf *out)
 {
     place p;
-    address base = split(r->upstream->url);
+    address a = split(text), base = split(r->upstream->url);
     if (leads_back(r, text, &p)) {
         put_place(r, &p, absolute, out);
         return true;
     }
-    if (!begins(text, SM_STR("/")) || begins(text, SM_STR("//")) || !is_clean(text))
+    if (!is_relative(&a) || !find_place(r, &a, &p))
         return false;
-    sm_buf_printf(out, "%.*s//%.*s%.*s", SM_FMT(base.scheme), SM_FMT(base.authority), SM_FMT(text));
+    sm_buf_printf(out, "%.*s//%.*s%.*s%.*s", SM_FMT(base.scheme), SM_FMT(base.authority), (int)p.n,
+                  p.text, SM_FMT(p.tail));
     return true;
 }
 
@@ -213,10 +249,16 @@ sm_str gw_redirect_host(sm_str location)
     return at == NULL ? host : from(host, (size_t)(at - host.p) + 1);
 }
 
-bool gw_redirect_strays(const gw_request *r, int status, sm_str location)
+bool gw_redirect_repeats(const gw_request *r, int status)
+{
+    bool reads = r->method == GW_GET || r->method == GW_HEAD || r->method == GW_OPTIONS;
+    bool becomes_get = status == 303 || status == 304 ||
+                       (r->method == GW_POST && (status == 301 || status == 302));
+    return r->upstream != NULL && !reads && status >= 300 && status <= 399 && !becomes_get;
+}
+
+bool gw_redirect_strays(const gw_request *r, sm_str location)
 {
     place p;
-    bool reads = r->method == GW_GET || r->method == GW_HEAD || r->method == GW_OPTIONS;
-    return r->upstream != NULL && location.n > 0 && !reads &&
-           sm_http_redirects(r->method_text, status) && !leads_back(r, location, &p);
+    return location.n > 0 && !leads_back(r, location, &p);
 }

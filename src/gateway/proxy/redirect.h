@@ -11,8 +11,8 @@
  *
  * A relative address is seen from the request's own path at the API.
  *
- * Other addresses stay as they are, or become absolute if they are paths of the API. But if a
- * redirect would make the client send a write there, the redirect is not passed on.
+ * Other addresses stay as they are, or become absolute if they are relative: they are the API's.
+ * But if a redirect could make the client send a write there, the redirect is not passed on.
  */
 #ifndef SM_GATEWAY_PROXY_REDIRECT_H
 #define SM_GATEWAY_PROXY_REDIRECT_H
@@ -24,9 +24,12 @@
  * as it is. */
 bool gw_redirect_map(const gw_request *r, sm_str name, sm_str value, sm_buf *out);
 
-/* Whether an answer with this status and Location sends the client's write to a place that is not
- * behind the proxy. */
-bool gw_redirect_strays(const gw_request *r, int status, sm_str location);
+/* Whether clients may send a write again, to the place that Location names, if it is answered with
+ * this status. After 303 all of them make a GET of it, and after 301 and 302 of a POST. */
+bool gw_redirect_repeats(const gw_request *r, int status);
+
+/* Whether a Location leads to a place that is not behind the proxy. */
+bool gw_redirect_strays(const gw_request *r, sm_str location);
 
 /* The host that a Location names, for people; absent if it names none. */
 sm_str gw_redirect_host(sm_str location);

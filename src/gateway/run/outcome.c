@@ -62,18 +62,24 @@ static const sm_json *read_headers(const semel_answer *a)
     return read && headers->type == SM_JSON_OBJECT ? headers : NULL;
 }
 
-sm_str gw_recorded_find(const semel_answer *a, sm_str wanted)
+sm_str gw_recorded_find(const semel_answer *a, sm_str wanted, size_t *n)
 {
     const sm_json *headers = read_headers(a);
+    sm_str first = {0};
+    *n = 0;
     if (headers == NULL)
-        return (sm_str){0};
+        return first;
     const sm_json *name = headers + 1;
-    for (uint32_t i = 0; i < headers->len; i++, name = sm_json_next(name + 1))
-        if (sm_header_is(sm_json_text(name), wanted)) {
-            const sm_json *value = name[1].type == SM_JSON_ARRAY ? name + 2 : name + 1;
-            return value->type == SM_JSON_STRING ? sm_json_text(value) : (sm_str){0};
-        }
-    return (sm_str){0};
+    for (uint32_t i = 0; i < headers->len; i++, name = sm_json_next(name + 1)) {
+        bool several = name[1].type == SM_JSON_ARRAY;
+        const sm_json *value = several ? name + 2 : name + 1;
+        if (!sm_header_is(sm_json_text(name), wanted))
+            continue;
+        for (uint32_t k = 0; k < (several ? name[1].len : 1); k++, value = sm_json_next(value))
+            if (value->type == SM_JSON_STRING && (*n)++ == 0)
+                first = sm_json_text(value);
+    }
+    return first;
 }
 
 static void set_headers(gw_request *r, const semel_answer *a, sm_str *type)

@@ -101,13 +101,14 @@ void gw_returned_give(gw_request *r, sm_str kept)
         gw_returned_put(r, name, value);
 }
 
-sm_str gw_returned_find(sm_str kept, sm_str wanted)
+sm_str gw_returned_find(sm_str kept, sm_str wanted, size_t *n)
 {
-    sm_str name, value;
+    sm_str name, value, first = {0};
+    *n = 0;
     for (size_t at = 0; next_kept(kept, &at, &name, &value);)
-        if (sm_header_is(name, wanted))
-            return value;
-    return (sm_str){0};
+        if (sm_header_is(name, wanted) && (*n)++ == 0)
+            first = value;
+    return first;
 }
 
 /* ---- the record ------------------------------------------------------------------------------*/

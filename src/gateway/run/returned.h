@@ -30,9 +30,9 @@ void gw_returned_keep(const sm_http_result *head, sm_buf *out);
 void gw_returned_give(gw_request *r, sm_str kept);
 
 /* A header of those that are kept, or of those that were recorded: the first of its name, or
- * absent. */
-sm_str gw_returned_find(sm_str kept, sm_str name);
-sm_str gw_recorded_find(const semel_answer *a, sm_str name); /* outcome.c */
+ * absent. *n is how many there are. */
+sm_str gw_returned_find(sm_str kept, sm_str name, size_t *n);
+sm_str gw_recorded_find(const semel_answer *a, sm_str name, size_t *n); /* outcome.c */
 
 /* What is recorded, as a JSON object: a value is a text, or a list if there are several. At most
  * SM_ANSWER_HEADERS_MAX bytes of headers: the longest are left out first. */

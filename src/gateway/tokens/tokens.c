@@ -265,6 +265,29 @@ static bool well_formed(sm_str text)
            text.p[PREFIX_TEXT + GW_ID_TEXT] == '_';
 }
 
+static bool is_token_text(char c)
+{
+    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '-' ||
+           c == '_';
+}
+
+bool gw_token_inside(sm_str text)
+{
+    const size_t whole = PREFIX_TEXT + GW_ID_TEXT + 1 + SM_HASH_TEXT;
+    bool inside = false;
+    while (text.n >= whole && !inside) {
+        const char *at = memmem(text.p, text.n, GW_TOKEN_PREFIX, PREFIX_TEXT);
+        if (at == NULL)
+            break;
+        text = (sm_str){at, text.n - (size_t)(at - text.p)};
+        inside = text.n >= whole && well_formed((sm_str){text.p, whole});
+        for (size_t i = PREFIX_TEXT; inside && i < whole; i++)
+            inside = is_token_text(text.p[i]);
+        text = (sm_str){text.p + 1, text.n - 1};
+    }
+    return inside;
+}
+
 static void introduce(const gw_token *t, gw_who *out)
 {
     out->role = t->role;

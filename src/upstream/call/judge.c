@@ -38,18 +38,18 @@ static int64_t retry_after(const sm_http_result *r, int64_t now_ms)
     return ms < 0 ? 0 : ms > DAY_MS ? DAY_MS : ms;
 }
 
-/* After 301 and 302 clients make a GET of a POST, but many of them of nothing else. */
-bool sm_http_redirects(const char *method, int status)
+/* 301 and 302 do not say so: many servers answer with them once they have done it, whatever the
+ * method was. */
+bool sm_http_sends_on(int status)
 {
-    return status == 307 || status == 308 ||
-           ((status == 301 || status == 302) && strcmp(method, "POST") != 0);
+    return status == 307 || status == 308;
 }
 
 /*
  *     nothing sent                     not applied, passes
  *     sent, no whole answer            unknown
- *     2xx, 3xx                         the answer; redirects are not followed
- *     307, 308; 301, 302 unless POST   not applied: it is to be sent to another place
+ *     307, 308                         not applied: it is to be sent to another place
+ *     2xx, other 3xx                   the answer; redirects are not followed
  *     408, 425, 429                    not applied, passes
  *     503 where it is declared         not applied, passes
  *     other 4xx                        not applied: rejected
@@ -68,7 +68,7 @@ void sm_upstream_judge(const sm_upstream_call *up, const sm_http_result *r, int6
     }
     out->retry_after_ms = retry_after(r, now_ms);
     int s = r->status;
-    if (sm_http_redirects(up->request.method, s)) {
+    if (sm_http_sends_on(s)) {
         out->applied = SEMEL_APPLIED_NO;
         out->elsewhere = true;
     } else if (s >= 200 && s < 400) {

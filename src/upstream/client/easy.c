@@ -21,8 +21,8 @@ static int on_request(void *context, char *peer, char *self, int peer_port, int 
     sm_http_exchange *x = context;
     long connects = 0;
     curl_easy_getinfo(x->carrier->easy, CURLINFO_NUM_CONNECTS, &connects);
-    x->stale =
-        connects == 0 && x->requests == 0 && sm_http_socket_stale(x->http, self_port, peer_port);
+    x->stale = connects == 0 && x->requests == 0 &&
+               (sm_http_socket_stale(x->http, self_port, peer_port) || sm_http_tls_stale(x));
     if (x->stale || (x->write && x->requests > 0))
         return CURL_PREREQFUNC_ABORT;
     x->requests++;
@@ -124,6 +124,22 @@ static bool announces_body(const sm_http_exchange *x)
     return announces && (x->status == 204 || x->status == 304 || strcmp(x->method, "HEAD") == 0);
 }
 
+/* Whether the head names more than one length for the body. Readers do not agree on which one
+ * counts, so nobody knows where the answer ends. */
+static bool lengths_differ(const carrier *c)
+{
+    const sm_http_field *f = (const sm_http_field *)(const void *)c->fields.p, *first = NULL;
+    bool differ = false;
+    for (size_t i = 0; i < c->fields.len / sizeof *f; i++) {
+        if (!sm_header_is(f[i].name, SM_STR("Content-Length")))
+            continue;
+        first = first == NULL ? &f[i] : first;
+        differ = differ || !sm_str_eq(f[i].value, first->value) ||
+                 (f[i].value.n > 0 && memchr(f[i].value.p, ',', f[i].value.n) != NULL);
+    }
+    return differ;
+}
+
 /* The blank line. Answers that only announce another one do not count. */
 static bool end_head(sm_http_exchange *x)
 {
@@ -131,6 +147,10 @@ static bool end_head(sm_http_exchange *x)
         return true;
     if (!gather_fields(x->carrier))
         return false;
+    if (lengths_differ(x->carrier)) {
+        x->failed = "the answer names several lengths";
+        return false;
+    }
     x->head_whole = true;
     if (announces_body(x))
         curl_easy_setopt(x->carrier->easy, CURLOPT_FORBID_REUSE, 1L);
@@ -165,7 +185,8 @@ static size_t on_head(char *p, size_t size, size_t n, void *context)
     }
     if (right && c->head.err == SM_OK && c->marks.err == SM_OK)
         return line.n;
-    x->failed = "the headers of the answer are too large";
+    if (x->failed == NULL)
+        x->failed = "the headers of the answer are too large";
     return 0;
 }
 

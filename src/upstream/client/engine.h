@@ -134,6 +134,10 @@ curl_socket_t sm_http_socket_open(void *context, curlsocktype purpose,
 int sm_http_socket_close(void *context, curl_socket_t fd);
 bool sm_http_socket_stale(sm_http *h, int self_port, int peer_port);
 
+/* The same of bytes that the TLS library holds of the connection that the exchange has. True also
+ * if that cannot be known. */
+bool sm_http_tls_stale(const sm_http_exchange *x);
+
 /* What is known at the end. `code` is libcurl's word; the texts live in the carrier. */
 void sm_http_conclude(sm_http_exchange *x, CURLcode code, sm_http_result *out);
 

@@ -6,10 +6,17 @@
  * with those bytes, and could be another user's. libcurl looks for such bytes about once a second,
  * so it is done here, before each request. libcurl tells the ports of a connection then, and not
  * its socket; so the sockets are opened here and found by their ports.
+ *
+ * Through TLS such bytes may have left the socket already: a record is decrypted as a whole, and
+ * what the answer does not need of it stays in the TLS library. So that is asked, too. If it cannot
+ * be asked, a connection through TLS is never used twice.
  */
 #include <errno.h>
+#include <gnutls/gnutls.h>
 #include <netinet/in.h>
+#include <openssl/ssl.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -78,6 +85,21 @@ static bool has_something(int fd)
     char byte;
     ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+bool sm_http_tls_stale(const sm_http_exchange *x)
+{
+    const struct curl_tlssessioninfo *tls = NULL;
+    if (strncasecmp(x->url, "https:", 6) != 0)
+        return false;
+    if (curl_easy_getinfo(x->carrier->easy, CURLINFO_TLS_SSL_PTR, &tls) != CURLE_OK ||
+        tls == NULL || tls->internals == NULL)
+        return true;
+    switch ((int)tls->backend) {
+    case CURLSSLBACKEND_OPENSSL: return SSL_has_pending(tls->internals) != 0;
+    case CURLSSLBACKEND_GNUTLS: return gnutls_record_check_pending(tls->internals) != 0;
+    default: return true;
+    }
 }
 
 bool sm_http_socket_stale(sm_http *h, int self_port, int peer_port)
