@@ -68,7 +68,7 @@ static void do_key(void *context)
     work *w = context;
     const sm_json *root = read_sample(w);
     const sm_json *args = sm_json_find(root, SM_STR("args"));
-    sm_call call = {
+    sm_parsed_call call = {
         .scope = sm_json_text(sm_json_find(root, SM_STR("workflow_id"))),
         .tool = sm_json_text(sm_json_find(root, SM_STR("tool"))),
         .args = args,

@@ -22,7 +22,7 @@ static struct sm_share **find(sm_shares *s, sm_str owner)
     return at;
 }
 
-sm_room sm_shares_room(const sm_shares *s, sm_str owner, size_t most)
+sm_vacancy sm_shares_room(const sm_shares *s, sm_str owner, size_t most)
 {
     const struct sm_share *share = *find((sm_shares *)(uintptr_t)s, owner);
     if (s->taken >= most)

@@ -22,8 +22,8 @@ typedef struct sm_shares {
 void sm_shares_fini(sm_shares *s);
 
 /* Whether an owner gets one of `most` places. An absent owner has no share and may have all. */
-typedef enum sm_room { SM_ROOM, SM_ROOM_OWN_TAKEN, SM_ROOM_ALL_TAKEN } sm_room;
-sm_room sm_shares_room(const sm_shares *s, sm_str owner, size_t most);
+typedef enum sm_vacancy { SM_ROOM, SM_ROOM_OWN_TAKEN, SM_ROOM_ALL_TAKEN } sm_vacancy;
+sm_vacancy sm_shares_room(const sm_shares *s, sm_str owner, size_t most);
 
 /* Take a place, whether or not there is room, and give it back. When out of memory, the place is
  * counted and its owner is not. */

@@ -35,4 +35,16 @@ static inline int sm_hex_digit(char c)
                                                     : -1;
 }
 
+/* ASCII only, whatever the locale. */
+static inline bool sm_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static inline bool sm_is_alpha(char c)
+{
+    char lower = (char)(c | 0x20);
+    return lower >= 'a' && lower <= 'z';
+}
+
 #endif

@@ -275,7 +275,7 @@ static int seal(cli_ledger *l, void *own)
 static int verify(cli_ledger *l, void *own)
 {
     (void)own;
-    cli_verified v;
+    cli_verification v;
     int code = cli_verify(l, &v);
     if (code != CLI_OK)
         return code;

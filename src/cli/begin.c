@@ -15,7 +15,7 @@
 /* ---- begin -----------------------------------------------------------------------------------*/
 
 typedef struct begin_options {
-    cli_call call;
+    cli_given_call call;
     const char *after;
     int64_t wait_ms;
 } begin_options;

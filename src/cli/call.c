@@ -1,7 +1,7 @@
 /* Taking what describes a call from the command line. */
 #include "cli/call.h"
 
-int cli_call_check(const cli_command *self, const cli_call *o)
+int cli_call_check(const cli_command *self, const cli_given_call *o)
 {
     if (o->tool == NULL)
         return cli_usage(self, "--tool is missing");

@@ -4,9 +4,9 @@
 
 #include "cli/cli.h"
 
-typedef struct cli_call {
+typedef struct cli_given_call {
     const char *tool, *scope, *step, *key, *args, *args_file;
-} cli_call;
+} cli_given_call;
 
 /* Entries of a table of options, for the member of this type. */
 #define CLI_CALL_OPTIONS(type, member)                                                             \
@@ -18,7 +18,7 @@ typedef struct cli_call {
 #define CLI_CALL_HINT "arguments go into --args"
 
 /* Whether they go together; explains what does not, and returns the exit code. */
-int cli_call_check(const cli_command *self, const cli_call *o);
+int cli_call_check(const cli_command *self, const cli_given_call *o);
 
 /* The scope that was given, or the default one. */
 sm_str cli_call_scope(const char *given);

@@ -254,7 +254,7 @@ static void print_variants(const sm_contracts *set, const sm_contract *c, const 
     }
 }
 
-static void print_show(const sm_contracts *set, const char *tool, const sm_tool *entry,
+static void print_show(const sm_contracts *set, const char *tool, const sm_declared_tool *entry,
                        const sm_contract *c)
 {
     listing list;
@@ -275,7 +275,7 @@ static void print_show(const sm_contracts *set, const char *tool, const sm_tool 
     listing_free(&list);
 }
 
-static int print_show_json(const sm_contracts *set, const char *tool, const sm_tool *entry,
+static int print_show_json(const sm_contracts *set, const char *tool, const sm_declared_tool *entry,
                            const sm_contract *c)
 {
     sm_buf b;
@@ -309,7 +309,7 @@ static int run_show(const cli_command *self, int argc, char **argv)
     if (argc - optind != 2)
         return cli_usage(self, "a FILE and a TOOL are needed");
     const char *path = argv[optind], *tool = argv[optind + 1];
-    sm_call call = {.scope = SM_STR("default"), .tool = sm_str_from(tool)};
+    sm_parsed_call call = {.scope = SM_STR("default"), .tool = sm_str_from(tool)};
     sm_fault fault;
     if (sm_call_check(&call, &fault) != SM_OK)
         return cli_fail(cli_code(fault.code), "%s", fault.text);
@@ -318,7 +318,7 @@ static int run_show(const cli_command *self, int argc, char **argv)
     if (code != CLI_OK)
         return code;
     const sm_contract *contract = sm_contracts_find(set, sm_str_from(tool));
-    const sm_tool *entry = sm_contracts_tool(set, sm_str_from(tool));
+    const sm_declared_tool *entry = sm_contracts_tool(set, sm_str_from(tool));
     if (contract == NULL)
         code = cli_fail(CLI_DATA, "%s: \"%s\" is not listed, and unlisted tools are hidden", path,
                         tool);
@@ -387,11 +387,11 @@ static bool covered(const sm_contracts *set, sm_str name, uint32_t than)
 
 /* Patterns are compared with each pattern that some tool can come under in the other file, and with
  * what holds for unlisted tools where no pattern of the other file takes them all. */
-static void compare_pattern(comparison *k, const sm_tool *t, bool is_old)
+static void compare_pattern(comparison *k, const sm_declared_tool *t, bool is_old)
 {
     const sm_contracts *mine = is_old ? k->old : k->new, *other = is_old ? k->new : k->old;
     for (uint32_t i = other->exact_count; is_old && i < other->tool_count; i++) {
-        const sm_tool *u = other->index[i];
+        const sm_declared_tool *u = other->index[i];
         if (!sm_glob_meet(t->name, u->name) || covered(mine, u->name, t->literals) ||
             covered(other, t->name, u->literals))
             continue;
@@ -409,19 +409,19 @@ static void compare_pattern(comparison *k, const sm_tool *t, bool is_old)
 static void compare_files(comparison *k)
 {
     for (uint32_t i = 0; i < k->old->tool_count; i++) {
-        const sm_tool *t = &k->old->tools[i];
+        const sm_declared_tool *t = &k->old->tools[i];
         if (t->glob)
             compare_pattern(k, t, true);
         else
             compare_pair(k, t->name, &t->contract, sm_contracts_find(k->new, t->name));
     }
     for (uint32_t i = 0; i < k->new->tool_count; i++) {
-        const sm_tool *t = &k->new->tools[i];
+        const sm_declared_tool *t = &k->new->tools[i];
         if (t->glob) {
             compare_pattern(k, t, false);
             continue;
         }
-        const sm_tool *known = sm_contracts_tool(k->old, t->name);
+        const sm_declared_tool *known = sm_contracts_tool(k->old, t->name);
         if (known == NULL || known->glob)
             compare_pair(k, t->name, sm_contracts_find(k->old, t->name), &t->contract);
     }

@@ -76,7 +76,7 @@ static bool on_difference(void *context, sm_str pointer, const sm_json *a, const
 }
 
 /* Identifies the two as calls. */
-static int identify(work *w, const sm_call *call)
+static int identify(work *w, const sm_parsed_call *call)
 {
     sm_fault fault;
     if (sm_call_check(call, &fault) != SM_OK)
@@ -84,7 +84,7 @@ static int identify(work *w, const sm_call *call)
     side *sides[2] = {&w->a, &w->b};
     for (int i = 0; i < 2; i++) {
         static const uint8_t nonces[2][SM_NONCE_BYTES] = {{0}, {1}};
-        sm_call one = *call;
+        sm_parsed_call one = *call;
         one.args = sides[i]->root;
         one.args_text = sm_buf_view(&sides[i]->text);
         sm_err e = sm_identify(&w->arena, &w->keyer, w->contracts, &one, nonces[i],
@@ -145,7 +145,7 @@ static bool put_verdict(work *w, sm_str tool)
     return same;
 }
 
-static int compare(work *w, const sm_call *call)
+static int compare(work *w, const sm_parsed_call *call)
 {
     side *sides[2] = {&w->a, &w->b};
     for (int i = 0; i < 2; i++) {
@@ -188,7 +188,7 @@ static int run(const cli_command *self, int argc, char **argv)
         {"help", no_argument, NULL, 'h'},           {0},
     };
     work w = {0};
-    sm_call call = {.scope = SM_STR("default")};
+    sm_parsed_call call = {.scope = SM_STR("default")};
     const char *contract = NULL;
     int c;
     while ((c = cli_option(self, argc, argv, table, NULL)) != -1) {

@@ -66,7 +66,8 @@ static bool show_progress(void *context, uint64_t done, uint64_t total)
     return true;
 }
 
-static void put_findings(sm_buf *b, const semel_health *h, const cli_verified *v, const finder *f)
+static void put_findings(sm_buf *b, const semel_health *h, const cli_verification *v,
+                         const finder *f)
 {
     if (f->json) {
         sm_buf_byte(b, '{');
@@ -117,7 +118,7 @@ static int examine(cli_ledger *l, void *own)
         return e == SEMEL_E_CORRUPT ? CLI_DATA : code; /* that is what was to be found out */
     }
     warn_of_place(&stats.store);
-    cli_verified v;
+    cli_verification v;
     int code = cli_verify(l, &v);
     if (code != CLI_OK)
         return code;

@@ -9,7 +9,7 @@
 #include "json/write.h"
 
 typedef struct options {
-    cli_call call;
+    cli_given_call call;
     const char *contract;
     bool explain, json;
 } options;
@@ -20,7 +20,7 @@ typedef struct work {
     sm_keyer keyer;
     sm_contracts *contracts;
     sm_buf args_text;
-    sm_call call;
+    sm_parsed_call call;
     sm_identity identity;
     sm_fingerprint fingerprint;
     sm_buf preimage; /* of the key */
@@ -57,10 +57,10 @@ static int make_key(const options *o, work *w)
     int code = cli_read_contracts(o->contract, &w->contracts);
     if (code != CLI_OK)
         return code;
-    w->call = (sm_call){.scope = cli_call_scope(o->call.scope),
-                        .step = cli_opt(o->call.step),
-                        .tool = cli_opt(o->call.tool),
-                        .key = cli_opt(o->call.key)};
+    w->call = (sm_parsed_call){.scope = cli_call_scope(o->call.scope),
+                               .step = cli_opt(o->call.step),
+                               .tool = cli_opt(o->call.tool),
+                               .key = cli_opt(o->call.key)};
     code = cli_read_json(o->call.args_file, o->call.args, &w->arena, &w->args_text, &w->given,
                          &w->call.args);
     if (code != CLI_OK)
@@ -203,7 +203,7 @@ static void print_explanation(const options *o, const work *w)
 {
     const sm_identity *id = &w->identity;
     char text[400];
-    const sm_tool *tool = sm_contracts_tool(w->contracts, w->call.tool);
+    const sm_declared_tool *tool = sm_contracts_tool(w->contracts, w->call.tool);
     snprintf(text, sizeof text, "%s, class %s, %s%.*s%s", o->call.tool,
              sm_class_name(id->contract->class), tool == NULL ? "unlisted" : "listed as ",
              tool == NULL ? 0 : (int)tool->name.n, tool == NULL ? "" : tool->name.p,

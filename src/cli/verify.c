@@ -10,7 +10,7 @@
 
 typedef struct pass {
     cli_progress progress;
-    cli_verified *v;
+    cli_verification *v;
     bool json;
     uint64_t listed;
 } pass;
@@ -38,9 +38,9 @@ static bool show_progress(void *context, uint64_t done, uint64_t total)
     return true;
 }
 
-int cli_verify(cli_ledger *l, cli_verified *v)
+int cli_verify(cli_ledger *l, cli_verification *v)
 {
-    *v = (cli_verified){.counts.size = sizeof v->counts};
+    *v = (cli_verification){.counts.size = sizeof v->counts};
     sm_buf_init(&v->flaws, CLI_OUTPUT_MAX);
     pass p = {.progress = cli_progress_start("Verifying"), .v = v, .json = l->o.json};
     semel_fault fault = {0};
@@ -54,7 +54,7 @@ int cli_verify(cli_ledger *l, cli_verified *v)
     return code;
 }
 
-void cli_verified_fini(cli_verified *v)
+void cli_verified_fini(cli_verification *v)
 {
     sm_buf_fini(&v->flaws);
 }
@@ -64,7 +64,7 @@ static const char *s(uint64_t n)
     return n == 1 ? "" : "s";
 }
 
-void cli_put_verified(sm_buf *out, const cli_verified *v, bool json)
+void cli_put_verified(sm_buf *out, const cli_verification *v, bool json)
 {
     const semel_verified *n = &v->counts;
     if (json) {

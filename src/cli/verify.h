@@ -4,17 +4,17 @@
 
 #include "cli/ledger.h"
 
-typedef struct cli_verified {
+typedef struct cli_verification {
     semel_verified counts;
     sm_buf flaws; /* those that are listed: lines, or members of a JSON list */
-} cli_verified;
+} cli_verification;
 
 /* Checks the whole trail, with a progress bar. Explains a failure and returns the exit code; flaws
  * are none. They are listed in the form that the command prints. */
-int cli_verify(cli_ledger *l, cli_verified *v);
-void cli_verified_fini(cli_verified *v);
+int cli_verify(cli_ledger *l, cli_verification *v);
+void cli_verified_fini(cli_verification *v);
 
 /* What was found: sentences, or one JSON object. */
-void cli_put_verified(sm_buf *out, const cli_verified *v, bool json);
+void cli_put_verified(sm_buf *out, const cli_verification *v, bool json);
 
 #endif

@@ -73,7 +73,7 @@ static sm_err check_segments(sm_str scope, sm_fault *fault)
     return SM_OK;
 }
 
-sm_err sm_call_check(const sm_call *call, sm_fault *fault)
+sm_err sm_call_check(const sm_parsed_call *call, sm_fault *fault)
 {
     sm_err e = check_part("tool", call->tool, SM_TOOL_MAX, fault);
     if (e == SM_OK)

@@ -7,7 +7,7 @@
 #include "json/json.h"
 
 /* `step` and `key` are absent when their `p` is NULL. Everything is borrowed. */
-typedef struct sm_call {
+typedef struct sm_parsed_call {
     sm_str scope; /* within which equal calls are the same action; segments separated by '/' */
     sm_str step;
     sm_str tool;
@@ -15,10 +15,10 @@ typedef struct sm_call {
     const sm_json *args; /* any JSON value */
     sm_str args_text;    /* what `args` was read from, for positions; may be empty */
     bool http;           /* they are those of an HTTP request: see core/identity.h */
-} sm_call;
+} sm_parsed_call;
 
 /* Checks everything but the arguments: present, bounded, UTF-8, no control characters, and no empty
  * segment in the scope. SEMEL_E_BAD_ARGUMENTS with a sentence. */
-sm_err sm_call_check(const sm_call *call, sm_fault *fault);
+sm_err sm_call_check(const sm_parsed_call *call, sm_fault *fault);
 
 #endif

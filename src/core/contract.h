@@ -70,10 +70,10 @@ typedef struct sm_fill {
 } sm_fill;
 
 /* The steps tried, in order, when an attempt may or may not have been applied; ends in hold. */
-typedef struct sm_chain {
+typedef struct sm_doubt_chain {
     uint8_t steps[4];
     uint8_t count;
-} sm_chain;
+} sm_doubt_chain;
 
 typedef struct sm_approval {
     bool on;
@@ -138,16 +138,16 @@ typedef struct sm_retry {
 /* Of base/method.h those that a contract may name. */
 #define X(name, does)
 #define CALL(name, does) SM_METHOD_##name,
-typedef enum sm_method { SM_METHODS(CALL, X) } sm_method;
+typedef enum sm_upstream_method { SM_METHODS(CALL, X) } sm_upstream_method;
 #undef CALL
 #undef X
-typedef enum sm_body { SM_BODY_JSON, SM_BODY_FORM, SM_BODY_NONE } sm_body;
+typedef enum sm_body_form { SM_BODY_JSON, SM_BODY_FORM, SM_BODY_NONE } sm_body_form;
 
 typedef struct sm_upstream {
     sm_str url; /* a template: see core/wire.h */
-    int method; /* sm_method */
+    int method; /* sm_upstream_method */
     sm_headers headers;
-    int body; /* sm_body */
+    int body; /* sm_body_form */
     int64_t timeout_ms;
     sm_idempotency idempotency;
     sm_retry retry;
@@ -259,7 +259,7 @@ typedef struct sm_contract {
     int64_t repeat_after_ms;
     int64_t delivered_within_ms;
     sm_approval approval;
-    sm_chain on_in_doubt;
+    sm_doubt_chain on_in_doubt;
     sm_probe probe;
     sm_compensate compensate;
     bool barrier;
@@ -290,17 +290,17 @@ static inline const sm_idempotency *sm_contract_key_rule(const sm_contract *c)
 }
 
 /* One entry under `tools`. */
-typedef struct sm_tool {
+typedef struct sm_declared_tool {
     sm_str name; /* a name, or a pattern with * and ? */
     bool glob;
     uint32_t literals;    /* characters of a pattern that stand for themselves */
     const sm_json *given; /* the name in the file */
     sm_contract contract;
-} sm_tool;
+} sm_declared_tool;
 
 /* An API behind the reverse proxy: the gateway's configuration says how it is given a key, and
  * secrets of its requests are not stored. */
-static inline bool sm_tool_proxy(const sm_tool *t)
+static inline bool sm_tool_proxy(const sm_declared_tool *t)
 {
     return t->name.n > 6 && memcmp(t->name.p, "proxy.", 6) == 0;
 }
@@ -311,9 +311,10 @@ typedef struct sm_contracts {
     sm_arena arena;
     sm_str name; /* the file's */
     sm_str text;
-    sm_tool *tools; /* in the file's order */
+    sm_declared_tool *tools; /* in the file's order */
     uint32_t tool_count;
-    const sm_tool **index; /* exact names in order, then patterns, the most specific first */
+    const sm_declared_tool *
+        *index; /* exact names in order, then patterns, the most specific first */
     uint32_t exact_count;
     int unlisted; /* sm_unlisted */
     bool trust_annotations;
@@ -334,12 +335,12 @@ void sm_contracts_free(sm_contracts *set); /* accepts NULL */
 
 /* The entry that a tool's name comes under (an exact name before any pattern, then the pattern
  * with most literal characters), or NULL. */
-const sm_tool *sm_contracts_tool(const sm_contracts *set, sm_str name);
+const sm_declared_tool *sm_contracts_tool(const sm_contracts *set, sm_str name);
 
 /* The rival of a tool's name: an entry, by name or by a more specific pattern, that some servers
  * take the name for (base/fold.h), although another entry or none applies to it. NULL if it has
  * none. A listed name never has one. */
-const sm_tool *sm_contracts_rival(const sm_contracts *set, sm_str name);
+const sm_declared_tool *sm_contracts_rival(const sm_contracts *set, sm_str name);
 
 /* The contract of a tool before variants: its entry's, or that of unlisted tools. NULL if the tool
  * is unlisted and those are hidden. */
@@ -390,15 +391,15 @@ sm_err sm_tree_read(sm_arena *a, sm_str name, sm_str text, const sm_json **root,
 /* Internal to the contract files: the tool's table, the index, checks of what fits together. */
 extern const sm_group sm_contract_group;
 bool sm_contracts_index(sm_contracts *set); /* false when out of memory */
-void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_tool *tool,
+void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_declared_tool *tool,
                        const sm_contract *c);
 
-void sm_contract_lint_secrets(sm_loader *l, const sm_tool *tool, const sm_contract *c);
+void sm_contract_lint_secrets(sm_loader *l, const sm_declared_tool *tool, const sm_contract *c);
 
 /* Where to point for a field, or for what is called `inner` in it (may be NULL): at its value, or
  * at the tool's name if nobody wrote it. */
-const sm_json *sm_contract_place(const sm_tool *tool, const sm_contract *c, sm_contract_field id,
-                                 const char *inner);
+const sm_json *sm_contract_place(const sm_declared_tool *tool, const sm_contract *c,
+                                 sm_contract_field id, const char *inner);
 
 /* The fields of `defaults` that also apply to unlisted tools. */
 void sm_contract_lint_repeats(sm_loader *l, const sm_contract *c);

@@ -27,7 +27,7 @@ typedef struct sm_pointers {
     uint32_t n;
 } sm_pointers;
 
-typedef enum sm_kind {
+typedef enum sm_field_kind {
     SM_KIND_STRING,   /* sm_str */
     SM_KIND_LABEL,    /* sm_str, from a string or a number's text */
     SM_KIND_SWITCH,   /* bool, from true, false, on, off */
@@ -40,7 +40,7 @@ typedef enum sm_kind {
     SM_KIND_POINTERS, /* sm_pointers */
     SM_KIND_GROUP,    /* a structure described by .group */
     SM_KIND_CUSTOM,   /* anything, read by .read */
-} sm_kind;
+} sm_field_kind;
 
 enum {
     SM_FIELD_REQUIRED = 1,
@@ -54,7 +54,7 @@ typedef struct sm_group sm_group;
 
 typedef struct sm_field {
     const char *name;
-    sm_kind kind;
+    sm_field_kind kind;
     uint32_t offset;
     uint32_t size;
     uint32_t flags;

@@ -179,7 +179,7 @@ static sm_err resource_value(sm_arena *a, const sm_identity *id, const sm_pointe
 }
 
 /* A call that has none of the fields acts on no resource. */
-static sm_err find_resource(sm_arena *a, sm_keyer *k, const sm_call *call, sm_identity *id,
+static sm_err find_resource(sm_arena *a, sm_keyer *k, const sm_parsed_call *call, sm_identity *id,
                             sm_fault *fault)
 {
     const sm_resource_rule *rule = resource_rule(a, id);
@@ -198,7 +198,7 @@ static sm_err find_resource(sm_arena *a, sm_keyer *k, const sm_call *call, sm_id
 }
 
 /* Steps 1 to 3. */
-static sm_err find_contract(sm_arena *a, const sm_contracts *set, const sm_call *call,
+static sm_err find_contract(sm_arena *a, const sm_contracts *set, const sm_parsed_call *call,
                             sm_identity *out, sm_fault *fault)
 {
     const sm_contract *c = sm_contracts_find(set, call->tool);
@@ -206,7 +206,7 @@ static sm_err find_contract(sm_arena *a, const sm_contracts *set, const sm_call 
         return sm_fault_set(fault, SEMEL_E_UNKNOWN_TOOL,
                             "the tool \"%.*s\" is not listed, and unlisted tools are hidden",
                             SM_FMT(call->tool));
-    const sm_tool *meant = sm_contracts_rival(set, call->tool);
+    const sm_declared_tool *meant = sm_contracts_rival(set, call->tool);
     if (meant != NULL)
         return sm_fault_set(
             fault, SEMEL_E_BAD_ARGUMENTS,
@@ -233,7 +233,7 @@ static bool may_matter(const sm_contract *c)
 void sm_call_look(sm_arena *a, const sm_contracts *set, sm_str tool, sm_str args, sm_look *out)
 {
     const sm_contract *c = sm_contracts_find(set, tool);
-    sm_call call = {.tool = tool, .args_text = args};
+    sm_parsed_call call = {.tool = tool, .args_text = args};
     sm_identity found = {.http = true};
     *out = (sm_look){0};
     if (c == NULL || !may_matter(c) ||
@@ -252,7 +252,7 @@ bool sm_identity_asks(sm_arena *a, const sm_identity *id)
                       (id->http && sm_request_odd(a, id->filled)));
 }
 
-sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,
+sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_parsed_call *call,
                    const uint8_t *nonce, sm_identity *out, sm_fault *fault)
 {
     *out = (sm_identity){.http = call->http};

@@ -12,9 +12,9 @@
  *
  * A caller's key always means the strategy `explicit`, but never for a read.
  *
- * The arguments of an HTTP request (sm_call.http) have parts that no contract can take out of the
- * identity: a contract that names an order must not make a refund of it the same action as its
- * charge, or let one account see what another one did.
+ * The arguments of an HTTP request (sm_parsed_call.http) have parts that no contract can take out
+ * of the identity: a contract that names an order must not make a refund of it the same action as
+ * its charge, or let one account see what another one did.
  *
  *     method, path, headers,  part of every key of `hash` and `fields`
  *     body_sha256
@@ -40,7 +40,7 @@ typedef struct sm_identity {
 /* Documents are made in the arena and must not outlive it; `nonce` as for sm_key_make. Afterwards
  * `k->preimage` holds what was hashed, if anything was. SEMEL_E_UNKNOWN_TOOL or
  * SEMEL_E_BAD_ARGUMENTS with a sentence when the call is refused; nothing has run. */
-sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_call *call,
+sm_err sm_identify(sm_arena *a, sm_keyer *k, const sm_contracts *set, const sm_parsed_call *call,
                    const uint8_t *nonce, sm_identity *out, sm_fault *fault);
 
 /* What a contract says of an HTTP request before it is asked for. All false if the contract refuses

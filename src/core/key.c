@@ -72,8 +72,8 @@ static sm_err finish(sm_keyer *k, sm_hash *out, sm_fault *fault)
     return e == SM_OK ? e : sm_fault_set(fault, e, "%s", semel_err_text(e));
 }
 
-sm_err sm_key_make(sm_keyer *k, sm_strategy strategy, const sm_call *call, const sm_json *projected,
-                   const uint8_t *nonce, sm_key *out, sm_fault *fault)
+sm_err sm_key_make(sm_keyer *k, sm_strategy strategy, const sm_parsed_call *call,
+                   const sm_json *projected, const uint8_t *nonce, sm_key *out, sm_fault *fault)
 {
     begin(k, KEY_VERSION);
     put_part(k, SM_PART_SCOPE, call->scope);

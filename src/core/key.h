@@ -84,8 +84,8 @@ void sm_keyer_fini(sm_keyer *k); /* accepts a zeroed object */
  * the action (hash and fields only), `nonce` is 16 fresh random bytes (unique only). Afterwards
  * `k->preimage` holds what was hashed. */
 #define SM_NONCE_BYTES 16u
-sm_err sm_key_make(sm_keyer *k, sm_strategy strategy, const sm_call *call, const sm_json *projected,
-                   const uint8_t *nonce, sm_key *out, sm_fault *fault);
+sm_err sm_key_make(sm_keyer *k, sm_strategy strategy, const sm_parsed_call *call,
+                   const sm_json *projected, const uint8_t *nonce, sm_key *out, sm_fault *fault);
 
 /* Walks a key's preimage. Start with *at = 0; false at the end. */
 bool sm_key_part(sm_str preimage, size_t *at, sm_part *tag, sm_str *part);

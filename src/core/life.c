@@ -5,14 +5,14 @@
 
 #include "base/duration.h"
 
-void sm_life_note(sm_making *m, sm_note n)
+void sm_life_note(sm_making *m, sm_history n)
 {
     assert(m->out->note_count < SM_NOTES_MAX);
     m->out->notes[m->out->note_count++] = n;
     m->out->changed = true;
 }
 
-void sm_life_answer(sm_making *m, sm_answer a, semel_code code)
+void sm_life_answer(sm_making *m, sm_reaction a, semel_code code)
 {
     m->out->answer = a;
     m->out->code = code;
@@ -241,7 +241,7 @@ void sm_life_start(sm_making *m)
 
 /* ---- stray attempts --------------------------------------------------------------------------*/
 
-semel_state sm_life_outcome_state(const sm_event *ev)
+semel_state sm_life_outcome_state(const sm_life_event *ev)
 {
     return ev->outcome == SEMEL_SUCCESS   ? SEMEL_S_SUCCEEDED
            : ev->outcome == SEMEL_FAILURE ? SEMEL_S_FAILED

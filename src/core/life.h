@@ -9,7 +9,7 @@
 
 /* The step being made. */
 typedef struct sm_making {
-    const sm_event *ev;
+    const sm_life_event *ev;
     const sm_contract *c;
     int64_t now;
     sm_step *out;
@@ -17,8 +17,8 @@ typedef struct sm_making {
 } sm_making;
 
 /* History and answer of the step being made. */
-void sm_life_note(sm_making *m, sm_note n);
-void sm_life_answer(sm_making *m, sm_answer a, semel_code code);
+void sm_life_note(sm_making *m, sm_history n);
+void sm_life_answer(sm_making *m, sm_reaction a, semel_code code);
 
 bool sm_life_same_hash(const sm_hash *a, const sm_hash *b);
 
@@ -61,7 +61,7 @@ void sm_life_ask(sm_making *m);
 void sm_life_start(sm_making *m);
 
 /* The state that an outcome settles an effect in. */
-semel_state sm_life_outcome_state(const sm_event *ev);
+semel_state sm_life_outcome_state(const sm_life_event *ev);
 
 /* The event STRAY, by the table in transition.c. */
 void sm_life_stray(sm_making *m);

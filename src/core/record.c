@@ -254,7 +254,7 @@ sm_err sm_memo_pack(const sm_memo *m, semel_record *r, sm_buf *life)
 /* Whether terms are such as a contract can have: what they steer does not check them again. */
 static bool sound_terms(const sm_terms *t, const sm_effect *e)
 {
-    const sm_chain *chain = &t->on_in_doubt;
+    const sm_doubt_chain *chain = &t->on_in_doubt;
     if (t->class > SM_CLASS_IRREVERSIBLE || t->mode > SM_MODE_OBSERVE || chain->count == 0 ||
         chain->steps[chain->count - 1] != SM_DOUBT_HOLD || e->chain_at >= chain->count ||
         t->result_window_ms > t->window_ms)

@@ -18,7 +18,7 @@ typedef struct sm_terms {
     uint8_t mode;
     uint32_t variant;
     int64_t window_ms, result_window_ms, lease_ms;
-    sm_chain on_in_doubt;
+    sm_doubt_chain on_in_doubt;
     int64_t down_window_ms; /* the downstream's */
     int64_t settle_ms;      /* of the probe */
     bool authoritative;

@@ -5,11 +5,12 @@
 
 #include "base/buf.h"
 #include "base/fold.h"
+#include "base/header.h"
 #include "base/limits.h"
 #include "base/method.h"
+#include "base/url.h"
 #include "base/utf8.h"
 #include "core/secret.h"
-#include "core/wire.h"
 
 #define MARK "[redacted]"
 

@@ -518,7 +518,7 @@ static void on_forget(sm_making *m)
 
 /* ---- the function ----------------------------------------------------------------------------*/
 
-static void make(const sm_effect *e, const sm_event *ev, const sm_contract *c, int64_t now,
+static void make(const sm_effect *e, const sm_life_event *ev, const sm_contract *c, int64_t now,
                  sm_step *out)
 {
     static void (*const on[])(sm_making *) = {
@@ -539,11 +539,11 @@ static void make(const sm_effect *e, const sm_event *ev, const sm_contract *c, i
 /* Observe mode never refuses, waits or asks: it executes, and says what it would have done. What
  * would have been asked runs as if nobody had to be; what runs beside the record has no claim, and
  * the record stays as time left it. */
-static void observe(const sm_effect *e, const sm_event *ev, const sm_contract *c, int64_t now,
+static void observe(const sm_effect *e, const sm_life_event *ev, const sm_contract *c, int64_t now,
                     sm_step *out)
 {
     semel_code would = out->answer == SM_REPLAY ? SEMEL_C_ALREADY_DONE : out->code;
-    sm_event again = *ev;
+    sm_life_event again = *ev;
     again.needs_approval = false;
     if (ev->needs_approval)
         make(e, &again, c, now, out);
@@ -556,7 +556,7 @@ static void observe(const sm_effect *e, const sm_event *ev, const sm_contract *c
     out->observed = would;
 }
 
-void sm_transition(const sm_effect *e, const sm_event *ev, const sm_contract *c, int64_t now,
+void sm_transition(const sm_effect *e, const sm_life_event *ev, const sm_contract *c, int64_t now,
                    sm_step *out)
 {
     assert(sm_effect_flaw(e) == NULL);

@@ -48,7 +48,7 @@ typedef enum sm_event_kind {
         SM_EV_COUNT
 } sm_event_kind;
 
-typedef struct sm_event {
+typedef struct sm_life_event {
     sm_event_kind kind;
     /* begin; needs_approval and digest also for resolve and probed */
     sm_drift drift;      /* these arguments against the recorded ones */
@@ -70,17 +70,17 @@ typedef struct sm_event {
     /* resolve, probed */
     semel_resolution resolution;
     sm_found_kind found;
-} sm_event;
+} sm_life_event;
 
 /* What to tell whoever caused the event. */
-typedef enum sm_answer {
+typedef enum sm_reaction {
     SM_EXECUTE, /* run it, under the effect's new fence */
     SM_REPLAY,  /* the record answers */
     SM_WAIT,    /* wait for a change; `code` is what to say when the wait is over */
     SM_REFUSED, /* no, and `code` says why */
     SM_DONE,    /* the event took effect */
     SM_EVIDENCE /* a late commit: kept, decides nothing */
-} sm_answer;
+} sm_reaction;
 
 /* Entries for the effect's history, in the order in which they happened. */
 #define SM_NOTES(X)                                                                                \
@@ -110,27 +110,27 @@ typedef enum sm_answer {
     X(OVERWRITTEN,                                                                                 \
       "overwritten") /* others wrote what it acts on, or may have: it answers no more */
 
-typedef enum sm_note {
+typedef enum sm_history {
 #define X(code, text) SM_N_##code,
     SM_NOTES(X)
 #undef X
         SM_N_COUNT
-} sm_note;
+} sm_history;
 
 #define SM_NOTES_MAX 6u
 
 typedef struct sm_step {
     bool changed;
-    sm_answer answer;
+    sm_reaction answer;
     semel_code code;
-    sm_note notes[SM_NOTES_MAX];
+    sm_history notes[SM_NOTES_MAX];
     uint32_t note_count;
     semel_code observed; /* observe mode: what would have been said instead of execute */
     bool unclaimed;      /* observe mode: execute beside the record, without a claim */
     sm_effect next;
 } sm_step;
 
-static inline bool sm_step_noted(const sm_step *step, sm_note n)
+static inline bool sm_step_noted(const sm_step *step, sm_history n)
 {
     for (uint32_t i = 0; i < step->note_count; i++) {
         if (step->notes[i] == n)
@@ -140,7 +140,7 @@ static inline bool sm_step_noted(const sm_step *step, sm_note n)
 }
 
 /* `e` with state none is an effect that does not exist. `c` is the tool's effective contract. */
-void sm_transition(const sm_effect *e, const sm_event *ev, const sm_contract *c, int64_t now,
+void sm_transition(const sm_effect *e, const sm_life_event *ev, const sm_contract *c, int64_t now,
                    sm_step *out);
 
 /* The step of on_in_doubt that an effect in doubt is at. */

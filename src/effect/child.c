@@ -202,7 +202,7 @@ static void feed(running *r)
 }
 
 /* Reads at most `most` bytes, which are there or are the end. */
-static void take_output(running *r, sm_stream s, size_t most)
+static void take_output(running *r, sm_child_stream s, size_t most)
 {
     char bytes[READ_BYTES];
     ssize_t n = read(r->from[s], bytes, most < sizeof bytes ? most : sizeof bytes);
@@ -221,7 +221,7 @@ static void take_output(running *r, sm_stream s, size_t most)
         r->c->live_error[s] = ENOMEM;
 }
 
-static void send_live(sm_child *c, sm_stream s)
+static void send_live(sm_child *c, sm_child_stream s)
 {
     sm_buf *b = &c->unsent[s];
     ssize_t n = write(c->live[s], b->p, b->len < WRITE_BYTES ? b->len : WRITE_BYTES);
@@ -285,10 +285,10 @@ static void turn(running *r)
         return;
     for (int s = 0; s < SM_STREAMS; s++)
         if (slots[SLOT_LIVE + s].revents != 0)
-            send_live(c, (sm_stream)s);
+            send_live(c, (sm_child_stream)s);
     for (int s = 0; s < SM_STREAMS; s++)
         if (slots[SLOT_FROM + s].revents != 0)
-            take_output(r, (sm_stream)s, READ_BYTES);
+            take_output(r, (sm_child_stream)s, READ_BYTES);
     if (slots[SLOT_INPUT].revents != 0)
         feed(r);
     if (slots[SLOT_SIGNALS].revents != 0)
@@ -306,7 +306,7 @@ static void cut_off(running *r)
     for (int s = 0; s < SM_STREAMS; s++) {
         int left = 0;
         if (r->from[s] >= 0 && ioctl(r->from[s], FIONREAD, &left) == 0 && left > 0)
-            take_output(r, (sm_stream)s, (size_t)left);
+            take_output(r, (sm_child_stream)s, (size_t)left);
         close_fd(&r->from[s]);
     }
 }

@@ -67,7 +67,7 @@ static struct sm_chunk_mark *last_chunk(const sm_transcript *t)
     return n == 0 ? NULL : (struct sm_chunk_mark *)(void *)t->chunks.p + n - 1;
 }
 
-void sm_transcript_add(sm_transcript *t, sm_stream from, sm_str bytes)
+void sm_transcript_add(sm_transcript *t, sm_child_stream from, sm_str bytes)
 {
     if (bytes.n == 0)
         return;
@@ -109,7 +109,7 @@ static size_t escaped_size(sm_str s)
     return n;
 }
 
-static void put_chunk(sm_buf *out, sm_stream stream, sm_str s)
+static void put_chunk(sm_buf *out, sm_child_stream stream, sm_str s)
 {
     bool text = sm_utf8_valid(s) && escaped_size(s) <= sm_base64_size(s.n) + 9;
     sm_buf_printf(out, "[\"%s\",", names[stream]);
@@ -149,7 +149,7 @@ sm_err sm_transcript_write(sm_transcript *t, const sm_ending *end, sm_buf *out)
     size_t count = t->chunks.len / sizeof *marks, at = 0;
     for (size_t i = 0; i < count; i++) {
         sm_put_item(out);
-        put_chunk(out, (sm_stream)marks[i].stream, (sm_str){t->bytes.p + at, marks[i].n});
+        put_chunk(out, (sm_child_stream)marks[i].stream, (sm_str){t->bytes.p + at, marks[i].n});
         at += marks[i].n;
     }
     sm_buf_byte(out, ']');

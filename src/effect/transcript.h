@@ -28,7 +28,7 @@
 #define SM_TRANSCRIPT_CHUNKS_MAX 8192u
 #define SM_TRANSCRIPT_TEXT_MAX   ((size_t)1 << 20)
 
-typedef enum sm_stream { SM_STREAM_OUT, SM_STREAM_ERR, SM_STREAMS } sm_stream;
+typedef enum sm_child_stream { SM_STREAM_OUT, SM_STREAM_ERR, SM_STREAMS } sm_child_stream;
 
 /* How a command ended. */
 typedef struct sm_ending {
@@ -52,7 +52,7 @@ void sm_transcript_fini(sm_transcript *t); /* accepts a zeroed object */
 
 /* Adds what was read from a stream. Lack of memory cuts the record like its bound does: what a
  * command does must not depend on it. */
-void sm_transcript_add(sm_transcript *t, sm_stream from, sm_str bytes);
+void sm_transcript_add(sm_transcript *t, sm_child_stream from, sm_str bytes);
 
 /* Appends the record as JSON. Call it once: it finishes the digests. */
 sm_err sm_transcript_write(sm_transcript *t, const sm_ending *end, sm_buf *out);

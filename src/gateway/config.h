@@ -212,10 +212,10 @@ void gw_contract_variables(const sm_contracts *set, sm_severity severity, sm_rep
 sm_err gw_expand(sm_str text, sm_buf *out, sm_fault *fault);
 
 /* Internal to the configuration's files: the table of a whole file, and what its readers need. */
-typedef struct gw_loader {
+typedef struct gw_config_loader {
     sm_loader l;      /* readers are given this */
     sm_str directory; /* of the file; names of files are seen from it */
-} gw_loader;
+} gw_config_loader;
 extern const sm_group gw_config_group;
 gw_place gw_place_of(sm_loader *l, const char *name, const sm_json *value);
 void gw_read_path(sm_loader *l, const sm_json *value, void *out);    /* sm_str */

@@ -15,7 +15,7 @@
 #include "base/buf.h"
 #include "gateway/config.h"
 
-typedef enum gw_level { GW_DEBUG, GW_INFO, GW_WARN, GW_ERROR } gw_level;
+typedef enum gw_log_level { GW_DEBUG, GW_INFO, GW_WARN, GW_ERROR } gw_log_level;
 
 typedef struct gw_log {
     gw_log_rule rule;
@@ -24,7 +24,8 @@ typedef struct gw_log {
 
 /* Fields are pairs of a name and a value, ended by NULL; numbers go as text made by the caller.
  * One write(2) for each line, from any thread. */
-void gw_say(const gw_log *log, gw_level level, const char *message, ...) __attribute__((sentinel));
+void gw_say(const gw_log *log, gw_log_level level, const char *message, ...)
+    __attribute__((sentinel));
 
 /* The same with values that are not NUL-terminated. */
 typedef struct gw_log_field {
@@ -32,7 +33,7 @@ typedef struct gw_log_field {
     sm_str value; /* absent: left out */
     bool is_number;
 } gw_log_field;
-void gw_say_fields(const gw_log *log, gw_level level, const char *message,
+void gw_say_fields(const gw_log *log, gw_log_level level, const char *message,
                    const gw_log_field *fields, size_t n);
 
 /* A line for each finding about a file, in the order of their places; `message` says what kind of
@@ -40,7 +41,7 @@ void gw_say_fields(const gw_log *log, gw_level level, const char *message,
 void gw_say_findings(const gw_log *log, const char *message, sm_str file, sm_report *report);
 
 /* A line about a fault, with the file and its place there if it has one. */
-void gw_say_fault(const gw_log *log, gw_level level, const char *message, sm_str file,
+void gw_say_fault(const gw_log *log, gw_log_level level, const char *message, sm_str file,
                   const sm_fault *fault);
 
 /* ---- the queue (log_queue.c) -----------------------------------------------------------------*/

@@ -17,7 +17,7 @@
 #include "upstream/http.h"
 
 typedef struct mcp_link mcp_link;
-typedef struct mcp_line mcp_line; /* wire/lines.h */
+typedef struct mcp_text_line mcp_text_line; /* wire/lines.h */
 
 /* One request on its way, embedded in what its owner knows of it. It stays where it is from `send`
  * until its answer has been given to `message`, or `lost` was told, or `forget` was called. */
@@ -58,7 +58,7 @@ typedef struct mcp_link_events {
     void (*lost)(void *context, mcp_way *way, const mcp_loss *loss);
 
     /* A message of the server's was too long to be read: as much as is known of it. */
-    void (*too_long)(void *context, const mcp_line *line);
+    void (*too_long)(void *context, const mcp_text_line *line);
 
     /* The server can be talked to again: it is another child, which knows nothing of what was. */
     void (*up)(void *context);

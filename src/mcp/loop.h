@@ -45,31 +45,31 @@ void mcp_loop_unpost(mcp_loop *l, mcp_post *post);
 
 enum { MCP_READABLE = 1, MCP_WRITABLE = 2 };
 
-typedef struct mcp_watch {
+typedef struct mcp_descriptor {
     int fd;
     unsigned wants; /* as it was set */
     /* `ready` has also what cannot be refused: an end or an error counts as both. */
-    void (*ready)(struct mcp_watch *w, unsigned ready);
+    void (*ready)(struct mcp_descriptor *w, unsigned ready);
     bool added;
     bool always; /* a regular file, which epoll does not take: it is ready whenever it is wanted */
-    struct mcp_watch *next_always;
-} mcp_watch;
+    struct mcp_descriptor *next_always;
+} mcp_descriptor;
 
 /* Watches w->fd for these, or for something else than before; 0: for nothing. False: it cannot be
  * watched. */
-bool mcp_loop_watch(mcp_loop *l, mcp_watch *w, unsigned wants);
-void mcp_loop_unwatch(mcp_loop *l, mcp_watch *w); /* before the descriptor is closed */
+bool mcp_loop_watch(mcp_loop *l, mcp_descriptor *w, unsigned wants);
+void mcp_loop_unwatch(mcp_loop *l, mcp_descriptor *w); /* before the descriptor is closed */
 
 /* ---- timers ----------------------------------------------------------------------------------*/
 
-typedef struct mcp_timer {
+typedef struct mcp_alarm {
     sm_timer timer;
-    void (*due)(struct mcp_timer *t);
-    struct mcp_timer *next_unset; /* there was no memory to set it; that is tried again */
-} mcp_timer;
+    void (*due)(struct mcp_alarm *t);
+    struct mcp_alarm *next_unset; /* there was no memory to set it; that is tried again */
+} mcp_alarm;
 
 /* Sets it, or sets it anew, by sm_clock_mono_ns. It may be late, never lost. */
-void mcp_loop_time(mcp_loop *l, mcp_timer *t, int64_t due_ns);
-void mcp_loop_untime(mcp_loop *l, mcp_timer *t); /* accepts one that is not set */
+void mcp_loop_time(mcp_loop *l, mcp_alarm *t, int64_t due_ns);
+void mcp_loop_untime(mcp_loop *l, mcp_alarm *t); /* accepts one that is not set */
 
 #endif

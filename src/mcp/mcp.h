@@ -148,7 +148,7 @@ const mcp_tool *mcp_session_tool(void *context, sm_str name);
 void mcp_session_from_client(mcp_session *s, sm_str text, mcp_channel *channel,
                              const sm_http_field *headers, size_t header_count);
 
-/* A line that was too long to be read; as mcp_line tells. */
+/* A line that was too long to be read; as mcp_text_line tells. */
 void mcp_session_too_long(mcp_session *s, sm_str id, bool request, uint64_t length);
 
 /* Whoever sent a request over this channel has gone, which in the modern era is a cancel: nothing

@@ -10,6 +10,7 @@
 
 #include "base/digest.h"
 #include "core/contract.h"
+#include "core/defaults.h"
 #include "mcp/message.h"
 #include "json/json.h"
 
@@ -24,19 +25,17 @@ typedef struct mcp_hints {
     bool open_world;  /* true */
 } mcp_hints;
 
-typedef struct mcp_defaults mcp_defaults; /* defaults.c */
-
 typedef struct mcp_tool {
     sm_str name;
-    sm_str description;         /* as the server says it, decoded; absent: none, or far too long */
-    mcp_hints said;             /* by the server */
-    mcp_hints hints;            /* the stricter of what is said and what was pinned */
-    const sm_json *schema;      /* its inputSchema; NULL: none that could be read */
-    const mcp_defaults *fill;   /* defaults that count: the schema's, until pins are checked */
-    sm_str pinned;              /* those as they are pinned; absent: they are not */
-    const mcp_defaults *latest; /* the schema's, as the server says them now */
-    bool drifted;               /* which are not those that count */
-    bool unsure;                /* it is not known which count: what leaves one out is refused */
+    sm_str description;        /* as the server says it, decoded; absent: none, or far too long */
+    mcp_hints said;            /* by the server */
+    mcp_hints hints;           /* the stricter of what is said and what was pinned */
+    const sm_json *schema;     /* its inputSchema; NULL: none that could be read */
+    const sm_defaults *fill;   /* defaults that count: the schema's, until pins are checked */
+    sm_str pinned;             /* those as they are pinned; absent: they are not */
+    const sm_defaults *latest; /* the schema's, as the server says them now */
+    bool drifted;              /* which are not those that count */
+    bool unsure;               /* it is not known which count: what leaves one out is refused */
     bool gone;             /* it is not listed any more, and only its pinned defaults are known */
     bool has_output;       /* it has an outputSchema, which clients hold its results to */
     sm_hash schema_digest; /* of its canonical form, or of its text if it could not be read */
@@ -64,13 +63,6 @@ const mcp_tool *mcp_tools_known(const mcp_tools *t, sm_str name);
 
 /* Whether a tool that the contract does not list is a read because the server says so. */
 bool mcp_tool_hinted(const mcp_tool *tool, const sm_contracts *set);
-
-/* What a schema says to put in where something is missing, in the arena; NULL if that is nothing,
- * or out of memory. Borrows from the schema. */
-const mcp_defaults *mcp_defaults_of(sm_arena *a, const sm_json *schema);
-
-/* Appends defaults as a schema that says nothing else. */
-void mcp_defaults_put(sm_buf *out, const mcp_defaults *d); /* accepts NULL */
 
 /* The arguments of a call with the tool's defaults put in where something is missing, at any
  * depth of objects that are there, as JSON text in the arena. `args` is as written; absent: {}.

@@ -24,7 +24,7 @@ typedef struct sm_upstream_call {
     sm_retry retry;
     bool rejects_before_work;
     const sm_json *args; /* full arguments, if the key goes among them */
-    int body;            /* sm_body; none for a GET */
+    int body;            /* sm_body_form; none for a GET */
 } sm_upstream_call;
 
 /* Makes the request of a contract that has an upstream. Values of ${NAME} come from the

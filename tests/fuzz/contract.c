@@ -28,7 +28,7 @@ static void on_leaf(void *context, const char *name, sm_str json, sm_layer layer
 }
 
 /* Calls the tool with some arguments: it is identified or refused, and twice the same way. */
-static void use(const sm_contracts *set, const sm_tool *tool)
+static void use(const sm_contracts *set, const sm_declared_tool *tool)
 {
     static const char *const arguments[] = {
         "{}", "[]", "{\"a\":1,\"b\":{\"c\":[1,{\"d\":null}]},\"id\":\"x\",\"amount\":99.5}"};
@@ -38,7 +38,7 @@ static void use(const sm_contracts *set, const sm_tool *tool)
     sm_arena_init(&a, SM_ARENA_MAX);
     must(sm_keyer_init(&k) == SM_OK);
     for (size_t i = 0; i < sizeof arguments / sizeof arguments[0]; i++) {
-        sm_call call = {.scope = SM_STR("s"), .tool = tool->name, .step = SM_STR("1")};
+        sm_parsed_call call = {.scope = SM_STR("s"), .tool = tool->name, .step = SM_STR("1")};
         must(sm_json_read(&a, sm_str_from(arguments[i]), &sm_json_default_limits, &call.args,
                           NULL) == SM_OK);
         sm_identity one, two;

@@ -33,7 +33,7 @@ static void must_survive_its_text(const sm_hash *h)
     must(memcmp(h->b, again.b, SM_HASH_BYTES) == 0);
 }
 
-static void make_keys(sm_keyer *k, const sm_call *call, sm_str form)
+static void make_keys(sm_keyer *k, const sm_parsed_call *call, sm_str form)
 {
     static const uint8_t nonce[SM_NONCE_BYTES] = "sixteen bytes !";
     const sm_str nonce_text = {(const char *)nonce, sizeof nonce};
@@ -78,11 +78,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sm_str rest = input(data, size), parts[5] = {0};
     for (int i = 0; i < 5; i++)
         next_part(&rest, &parts[i]);
-    sm_call call = {.scope = parts[0],
-                    .step = parts[1].n == 0 ? (sm_str){0} : parts[1],
-                    .tool = parts[2],
-                    .key = parts[3].n == 0 ? (sm_str){0} : parts[3],
-                    .args_text = parts[4]};
+    sm_parsed_call call = {.scope = parts[0],
+                           .step = parts[1].n == 0 ? (sm_str){0} : parts[1],
+                           .tool = parts[2],
+                           .key = parts[3].n == 0 ? (sm_str){0} : parts[3],
+                           .args_text = parts[4]};
     sm_fault f = {0};
     sm_err e = sm_call_check(&call, &f);
     must(e == SM_OK || (e == SEMEL_E_BAD_ARGUMENTS && f.text[0] != '\0'));

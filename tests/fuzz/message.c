@@ -16,7 +16,7 @@
 
 #include "mcp/message.h"
 #include "mcp/wire/lines.h"
-#include "mcp/wire/parts.h"
+#include "json/raw.h"
 
 static void must_be_within(sm_str part, sm_str text)
 {
@@ -31,13 +31,13 @@ static void must_mean(sm_str value, const sm_json *node)
     sm_str text = sm_json_text(node);
     char *out = malloc(text.n + 1);
     must(out != NULL);
-    bool whole = mcp_text(value, out, text.n + 1);
+    bool whole = sm_raw_text(value, out, text.n + 1);
     bool holds_nul = text.n > 0 && memchr(text.p, '\0', text.n) != NULL;
     must(whole == !holds_nul);
     if (whole) {
         must(strlen(out) == text.n && memcmp(out, text.p, text.n) == 0);
-        must(mcp_is(value, out));
-        must(text.n == 0 || !mcp_text(value, out, text.n));
+        must(sm_raw_is(value, out));
+        must(text.n == 0 || !sm_raw_text(value, out, text.n));
     }
     free(out);
 }
@@ -49,7 +49,7 @@ static void must_find(sm_str object, const sm_json *name, sm_str item)
         return;
     char *name_text = strndup(text.n > 0 ? text.p : "", text.n);
     must(name_text != NULL);
-    must(mcp_find(object, name_text, &found));
+    must(sm_raw_find(object, name_text, &found));
     must(found.p == item.p && found.n == item.n);
     free(name_text);
 }
@@ -58,9 +58,9 @@ static void must_find(sm_str object, const sm_json *name, sm_str item)
 static const sm_json *must_be_alike(sm_str value, const sm_json *node, const char *base)
 {
     must((size_t)(value.p - base) == node->at);
-    must(mcp_is_object(value) == (node->type == SM_JSON_OBJECT));
-    must(mcp_is_string(value) == (node->type == SM_JSON_STRING));
-    must(mcp_is_true(value) == (node->type == SM_JSON_TRUE));
+    must(sm_raw_is_object(value) == (node->type == SM_JSON_OBJECT));
+    must(sm_raw_is_string(value) == (node->type == SM_JSON_STRING));
+    must(sm_raw_is_true(value) == (node->type == SM_JSON_TRUE));
     if (node->type == SM_JSON_STRING)
         must_mean(value, node);
     if (node->type == SM_JSON_NUMBER)
@@ -69,7 +69,7 @@ static const sm_json *must_be_alike(sm_str value, const sm_json *node, const cha
     size_t cursor = 0;
     sm_str name, item;
     uint32_t count = 0;
-    for (; mcp_next(value, &cursor, &name, &item); count++) {
+    for (; sm_raw_next(value, &cursor, &name, &item); count++) {
         must(count < node->len);
         must((name.p != NULL) == (node->type == SM_JSON_OBJECT));
         if (name.p != NULL) {
@@ -86,8 +86,8 @@ static const sm_json *must_be_alike(sm_str value, const sm_json *node, const cha
 /* The next member that nobody takes for one of that name. */
 static bool next_other(sm_str object, const char *but, size_t *cursor, sm_str *name, sm_str *item)
 {
-    while (mcp_next(object, cursor, name, item)) {
-        if (mcp_word_like(*name, but) == MCP_UNLIKE)
+    while (sm_raw_next(object, cursor, name, item)) {
+        if (sm_raw_word_like(*name, but) == SM_UNLIKE)
             return true;
     }
     return false;
@@ -97,13 +97,13 @@ static void must_be_changed(sm_str object, const char *name, sm_str value)
 {
     sm_buf out;
     sm_buf_init(&out, SM_ARENA_MAX);
-    mcp_put_with(&out, object, name, value);
+    sm_raw_put_with(&out, object, name, value);
     must(out.err == SM_OK);
     sm_str changed = sm_buf_view(&out), found;
     mcp_message m;
     mcp_read(changed, &m);
-    must(m.code != MCP_E_JUNK && mcp_is_object(changed));
-    must(mcp_find(changed, name, &found) == (value.p != NULL));
+    must(m.code != MCP_E_JUNK && sm_raw_is_object(changed));
+    must(sm_raw_find(changed, name, &found) == (value.p != NULL));
     must(value.p == NULL || sm_str_eq(found, value));
     size_t cursor[2] = {0, 0};
     sm_str names[2], items[2];
@@ -116,7 +116,7 @@ static void must_be_changed(sm_str object, const char *name, sm_str value)
     /* What is set already is set again without a change. */
     sm_buf again;
     sm_buf_init(&again, SM_ARENA_MAX);
-    mcp_put_with(&again, changed, name, value);
+    sm_raw_put_with(&again, changed, name, value);
     must(sm_str_eq(sm_buf_view(&again), changed));
     sm_buf_fini(&again);
     sm_buf_fini(&out);
@@ -131,7 +131,7 @@ static void change(sm_str object)
     }
     sm_buf out;
     sm_buf_init(&out, SM_ARENA_MAX);
-    mcp_put_edited(&out, object, NULL, 0);
+    sm_raw_put_edited(&out, object, NULL, 0);
     must(sm_str_eq(sm_buf_view(&out), object));
     sm_buf_fini(&out);
 }
@@ -255,14 +255,14 @@ static void read_message(sm_str text, unsigned depth)
              (e == SEMEL_E_SYNTAX && strstr(f.text, "surrogate") != NULL));
     }
     sm_arena_fini(&a);
-    if (!junk && !deep && mcp_is_object(m.text))
+    if (!junk && !deep && sm_raw_is_object(m.text))
         change(m.text);
-    if (mcp_is_object(m.params))
+    if (sm_raw_is_object(m.params))
         change(m.params);
 
     size_t cursor = 0;
     sm_str name, item;
-    while (m.kind == MCP_BATCH && depth < 3 && mcp_next(m.text, &cursor, &name, &item))
+    while (m.kind == MCP_BATCH && depth < 3 && sm_raw_next(m.text, &cursor, &name, &item))
         read_message(item, depth + 1);
 }
 
@@ -301,7 +301,7 @@ static bool next_line(stream *s, sm_str *line)
 }
 
 /* What was told of a line without holding it is what is in it; escaped names are not seen. */
-static void must_be_skimmed(const mcp_line *told, sm_str line)
+static void must_be_skimmed(const mcp_text_line *told, sm_str line)
 {
     mcp_message m;
     must(told->id.n <= MCP_ID_MAX);
@@ -312,7 +312,7 @@ static void must_be_skimmed(const mcp_line *told, sm_str line)
     must(told->request == (m.kind == MCP_REQUEST || m.kind == MCP_NOTIFICATION));
 }
 
-static bool take_line(void *context, const mcp_line *told)
+static bool take_line(void *context, const mcp_text_line *told)
 {
     stream *s = context;
     sm_str line;

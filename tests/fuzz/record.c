@@ -41,13 +41,13 @@ static void try_life(sm_str bytes)
     sm_contract terms;
     sm_terms_contract(&m.terms, &terms);
     for (int kind = 0; kind < SM_EV_COUNT; kind++) {
-        sm_event ev = {.kind = (sm_event_kind)kind,
-                       .fence = c[2],
-                       .request = c[7] % 4,
-                       .lease_ms = 1000,
-                       .outcome = (semel_kind)(c[7] % 3),
-                       .applied = (semel_applied)(SEMEL_APPLIED_NO + c[7] % 3),
-                       .resolution = (semel_resolution)(c[7] % 3)};
+        sm_life_event ev = {.kind = (sm_event_kind)kind,
+                            .fence = c[2],
+                            .request = c[7] % 4,
+                            .lease_ms = 1000,
+                            .outcome = (semel_kind)(c[7] % 3),
+                            .applied = (semel_applied)(SEMEL_APPLIED_NO + c[7] % 3),
+                            .resolution = (semel_resolution)(c[7] % 3)};
         sm_step step;
         sm_transition(&m.effect, &ev, &terms, 1 + c[3] * 2, &step);
     }

@@ -165,7 +165,7 @@ static void a_full_record_fits_its_bound(void **state)
     fixture g = {0};
     assert_int_equal(sm_transcript_init(&g.record), SM_OK);
     for (size_t i = 0; i + 1 < SM_TRANSCRIPT_CHUNKS_MAX; i++)
-        sm_transcript_add(&g.record, (sm_stream)(i % 2), SM_STR("\x01"));
+        sm_transcript_add(&g.record, (sm_child_stream)(i % 2), SM_STR("\x01"));
     sm_transcript_add(&g.record, SM_STREAM_OUT, (sm_str){much, SM_TRANSCRIPT_BYTES_MAX});
     assert_true(g.record.truncated);
     sm_ending end = {.started = true};

@@ -11,7 +11,7 @@
 /* ---- requests --------------------------------------------------------------------------------*/
 
 /* A request in this state, sound in all else. */
-static void make_request(gw_inner *q, gw_conn *conn, gw_stage stage, gw_presence client)
+static void make_request(gw_inner *q, gw_conn *conn, gw_request_stage stage, gw_presence client)
 {
     static const gw_route route;
     memset(q, 0, sizeof *q);
@@ -36,7 +36,7 @@ static void of_a_request_only_some_states_can_be(void **state)
     gw_conn conn = {0};
     for (unsigned stage = 0; stage < COUNT(can); stage++) {
         for (unsigned client = 0; client <= GW_LOST; client++) {
-            make_request(&q, &conn, (gw_stage)stage, (gw_presence)client);
+            make_request(&q, &conn, (gw_request_stage)stage, (gw_presence)client);
             const char *flaw = gw_inner_flaw(&q);
             expect((flaw == NULL) == (can[stage][client] == 'x'), "stage %u, client %u: %s", stage,
                    client, flaw == NULL ? "sound" : flaw);

@@ -25,7 +25,8 @@ static void bench_fini(bench *b)
     sm_arena_fini(&b->arena);
 }
 
-static sm_err identify(bench *b, sm_call call, const char *args, sm_identity *out, sm_fault *fault)
+static sm_err identify(bench *b, sm_parsed_call call, const char *args, sm_identity *out,
+                       sm_fault *fault)
 {
     static const uint8_t nonce[SM_NONCE_BYTES] = {1};
     if (call.scope.p == NULL)
@@ -35,7 +36,7 @@ static sm_err identify(bench *b, sm_call call, const char *args, sm_identity *ou
 }
 
 /* The text of a call's key. */
-static const char *key_of(bench *b, sm_call call, const char *args)
+static const char *key_of(bench *b, sm_parsed_call call, const char *args)
 {
     sm_identity id;
     sm_fault fault = {0};
@@ -46,7 +47,7 @@ static const char *key_of(bench *b, sm_call call, const char *args)
     return text;
 }
 
-#define TOOL(name) ((sm_call){.tool = SM_STR(name)})
+#define TOOL(name) ((sm_parsed_call){.tool = SM_STR(name)})
 
 static const char shop[] = "version: 1\ntools:\n"
                            "  hash: {}\n"
@@ -128,16 +129,16 @@ static void each_strategy_hashes_its_own_parts(void **state)
     (void)state;
     bench b;
     bench_init(&b, shop);
-    sm_call call = TOOL("step");
+    sm_parsed_call call = TOOL("step");
     call.step = SM_STR("3");
     assert_string_equal(key_of(&b, call, "{\"a\":1}"), key_of(&b, call, "{\"a\":2}"));
-    sm_call other = call;
+    sm_parsed_call other = call;
     other.step = SM_STR("4");
     assert_string_not_equal(key_of(&b, call, "{}"), key_of(&b, other, "{}"));
 
     call = TOOL("explicit");
     call.key = SM_STR("k1");
-    sm_call same = TOOL("hash"); /* a caller's key always means explicit, of whatever tool */
+    sm_parsed_call same = TOOL("hash"); /* a caller's key always means explicit, of whatever tool */
     same.key = SM_STR("k1");
     assert_string_equal(key_of(&b, call, "{}"), key_of(&b, same, "{\"a\":1}"));
     same.tool = SM_STR("none");
@@ -148,7 +149,7 @@ static void each_strategy_hashes_its_own_parts(void **state)
     sm_identity id;
     assert_int_equal(identify(&b, TOOL("none"), "{}", &id, NULL), SM_OK);
     assert_int_equal(id.strategy, SM_KEY_NONE);
-    sm_call read = TOOL("read");
+    sm_parsed_call read = TOOL("read");
     read.key = SM_STR("k1");
     assert_int_equal(identify(&b, read, "{}", &id, NULL), SM_OK);
     assert_int_equal(id.strategy, SM_KEY_NONE);
@@ -162,7 +163,7 @@ static void a_step_separates_equal_calls(void **state)
     (void)state;
     bench b;
     bench_init(&b, shop);
-    sm_call one = TOOL("hash"), two = TOOL("hash");
+    sm_parsed_call one = TOOL("hash"), two = TOOL("hash");
     one.step = SM_STR("1");
     two.step = SM_STR("2");
     assert_string_not_equal(key_of(&b, one, "{}"), key_of(&b, two, "{}"));
@@ -203,7 +204,7 @@ static void a_callers_key_takes_the_place_of_a_step(void **state)
     (void)state;
     bench b;
     bench_init(&b, shop);
-    sm_call call = TOOL("step"), needs = TOOL("needs");
+    sm_parsed_call call = TOOL("step"), needs = TOOL("needs");
     call.key = needs.key = SM_STR("k1");
     key_of(&b, call, "{}");
     sm_identity id;
@@ -234,7 +235,7 @@ static void drift_is_judged_by_how_the_call_was_named(void **state)
         {"crm", "k", NULL, "{\"action\":\"pay\"}", "{\"action\":\"x\"}", SM_CONFLICTS},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        sm_call call = {.tool = sm_str_from(rows[i].tool)};
+        sm_parsed_call call = {.tool = sm_str_from(rows[i].tool)};
         if (rows[i].key != NULL)
             call.key = sm_str_from(rows[i].key);
         if (rows[i].step != NULL)
@@ -254,7 +255,7 @@ static void a_call_that_cannot_be_identified_is_refused(void **state)
     bench b;
     bench_init(&b, shop);
     static const struct {
-        sm_call call;
+        sm_parsed_call call;
         const char *args, *says;
     } rows[] = {
         {{.tool = BYTES("explicit")}, "{}", "identified by the caller's key"},
@@ -313,7 +314,8 @@ static void a_tool_that_others_take_for_a_listed_one_is_refused_under_any_patter
     sm_identity id;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         sm_fault fault = {0};
-        sm_err e = identify(&b, (sm_call){.tool = sm_str_from(refused[i])}, "{}", &id, &fault);
+        sm_err e =
+            identify(&b, (sm_parsed_call){.tool = sm_str_from(refused[i])}, "{}", &id, &fault);
         expect(e == SEMEL_E_BAD_ARGUMENTS && strstr(fault.text, "take") != NULL, "%s: %d %s",
                refused[i], e, fault.text);
     }
@@ -321,7 +323,7 @@ static void a_tool_that_others_take_for_a_listed_one_is_refused_under_any_patter
                                        "Put_x",          "put_x",           "Other", "payroll"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         sm_fault fault = {0};
-        sm_err e = identify(&b, (sm_call){.tool = sm_str_from(good[i])}, "{}", &id, &fault);
+        sm_err e = identify(&b, (sm_parsed_call){.tool = sm_str_from(good[i])}, "{}", &id, &fault);
         expect(e == SM_OK, "%s: %d %s", good[i], e, fault.text);
     }
     bench_fini(&b);
@@ -360,7 +362,7 @@ static void an_argument_that_others_take_for_a_deciding_one_is_refused(void **st
     sm_identity id;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         sm_fault fault = {0};
-        sm_call call = {.tool = sm_str_from(refused[i][0])};
+        sm_parsed_call call = {.tool = sm_str_from(refused[i][0])};
         sm_err e = identify(&b, call, refused[i][1], &id, &fault);
         expect(e == SEMEL_E_BAD_ARGUMENTS && strstr(fault.text, "take") != NULL, "%s %s: %d %s",
                refused[i][0], refused[i][1], e, fault.text);
@@ -386,7 +388,7 @@ static void a_pattern_does_not_make_a_name_another_tools(void **state)
     expect(strstr(fault.text, "list both") != NULL, "%s", fault.text);
     static const char *const right[] = {"pay", "pays", "ls", "LS"};
     for (size_t i = 0; i < COUNT(right); i++) {
-        sm_err e = identify(&b, (sm_call){.tool = sm_str_from(right[i])}, "{}", &id, &fault);
+        sm_err e = identify(&b, (sm_parsed_call){.tool = sm_str_from(right[i])}, "{}", &id, &fault);
         expect(e == SM_OK, "%s: %s", right[i], fault.text);
     }
     bench_fini(&b);
@@ -398,8 +400,8 @@ static const char *stored(bench *b, const char *args)
     sm_identity id;
     sm_fault fault = {0};
     const sm_json *out;
-    sm_err e =
-        identify(b, (sm_call){.tool = SM_STR("proxy.shop"), .http = true}, args, &id, &fault);
+    sm_err e = identify(b, (sm_parsed_call){.tool = SM_STR("proxy.shop"), .http = true}, args, &id,
+                        &fault);
     expect(e == SM_OK, "%s: %s", args, fault.text);
     assert_int_equal(sm_redact(&b->arena, &id, &out), SM_OK);
     sm_buf text;

@@ -43,9 +43,9 @@ typedef struct call_text {
     const char *scope, *step, *tool, *args, *key;
 } call_text;
 
-static sm_call call_of(fixture *f, const call_text *t)
+static sm_parsed_call call_of(fixture *f, const call_text *t)
 {
-    sm_call c = {
+    sm_parsed_call c = {
         .scope = sm_str_from(t->scope),
         .step = sm_str_from(t->step),
         .tool = sm_str_from(t->tool),
@@ -58,7 +58,7 @@ static sm_call call_of(fixture *f, const call_text *t)
 
 static sm_key key_of(fixture *f, const call_text *t)
 {
-    sm_call c = call_of(f, t);
+    sm_parsed_call c = call_of(f, t);
     sm_key key;
     sm_fault fault = {0};
     assert_int_equal(sm_call_check(&c, &fault), SM_OK);
@@ -248,10 +248,10 @@ static void bytes_that_move_between_parts_change_the_key(void **state)
     for (size_t i = 1; i < sizeof run - 1; i++) {
         for (size_t j = i; j < sizeof run - 1; j++) {
             /* scope [0, i), step [i, j) or none, tool [j, end) */
-            sm_call c = {.scope = {run, i},
-                         .step = {j > i ? run + i : NULL, j - i},
-                         .tool = {run + j, sizeof run - 1 - j},
-                         .args = document(&f->arena, "{}")};
+            sm_parsed_call c = {.scope = {run, i},
+                                .step = {j > i ? run + i : NULL, j - i},
+                                .tool = {run + j, sizeof run - 1 - j},
+                                .args = document(&f->arena, "{}")};
             assert_true(n < COUNT(keys));
             assert_int_equal(sm_key_make(&f->keyer, SM_KEY_HASH, &c, c.args, NULL, &keys[n], NULL),
                              SM_OK);
@@ -266,8 +266,8 @@ static void bytes_that_move_between_parts_change_the_key(void **state)
 static void an_absent_step_is_not_an_empty_one(void **state)
 {
     fixture *f = *state;
-    sm_call absent = call_of(f, &(call_text){SM_KEY_HASH, "s", NULL, "t", "{}", NULL});
-    sm_call empty = absent;
+    sm_parsed_call absent = call_of(f, &(call_text){SM_KEY_HASH, "s", NULL, "t", "{}", NULL});
+    sm_parsed_call empty = absent;
     empty.step = SM_STR("");
     sm_key p, q;
     assert_int_equal(sm_key_make(&f->keyer, SM_KEY_HASH, &absent, absent.args, NULL, &p, NULL),
@@ -298,7 +298,7 @@ static void equal_arguments_share_a_key_however_they_are_written(void **state)
 static void a_nonce_makes_every_call_its_own(void **state)
 {
     fixture *f = *state;
-    sm_call c = call_of(f, &(call_text){SM_KEY_UNIQUE, "s", NULL, "t", "{}", NULL});
+    sm_parsed_call c = call_of(f, &(call_text){SM_KEY_UNIQUE, "s", NULL, "t", "{}", NULL});
     uint8_t nonce[SM_NONCE_BYTES] = {0};
     sm_key first, key;
     assert_int_equal(sm_key_make(&f->keyer, SM_KEY_UNIQUE, &c, NULL, nonce, &first, NULL), SM_OK);
@@ -362,7 +362,7 @@ static void a_downstream_key_varies_and_never_is_the_key(void **state)
 static void a_number_without_a_form_has_no_key(void **state)
 {
     fixture *f = *state;
-    sm_call c =
+    sm_parsed_call c =
         call_of(f, &(call_text){SM_KEY_HASH, "s", NULL, "t", "{\"a\":1,\n \"b\":1e400}", NULL});
     sm_key key;
     sm_fingerprint print;
@@ -391,7 +391,7 @@ static void the_longest_canonical_form_has_a_key(void **state)
     const sm_json *args;
     assert_int_equal(sm_json_read(&f->arena, sm_buf_view(&b), &sm_json_default_limits, &args, NULL),
                      SM_OK);
-    sm_call c = {.scope = SM_STR("s"), .tool = SM_STR("t"), .args = args};
+    sm_parsed_call c = {.scope = SM_STR("s"), .tool = SM_STR("t"), .args = args};
     sm_key key;
     sm_fault fault = {0};
     expect(sm_key_make(&f->keyer, SM_KEY_HASH, &c, args, NULL, &key, &fault) == SM_OK, "%s",
@@ -441,10 +441,10 @@ static void calls_are_checked_part_by_part(void **state)
         {"s", NULL, "t", "\xC0\xAF", "key is not valid UTF-8"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        sm_call c = {.scope = sm_str_from(rows[i].scope),
-                     .step = sm_str_from(rows[i].step),
-                     .tool = sm_str_from(rows[i].tool),
-                     .key = sm_str_from(rows[i].key)};
+        sm_parsed_call c = {.scope = sm_str_from(rows[i].scope),
+                            .step = sm_str_from(rows[i].step),
+                            .tool = sm_str_from(rows[i].tool),
+                            .key = sm_str_from(rows[i].key)};
         sm_fault f = {0};
         sm_err e = sm_call_check(&c, &f);
         if (rows[i].word == NULL) {
@@ -454,7 +454,7 @@ static void calls_are_checked_part_by_part(void **state)
             expect(strstr(f.text, rows[i].word) != NULL, "row %zu: %s", i, f.text);
         }
     }
-    sm_call nul = {.scope = SM_STR("a\0b"), .tool = SM_STR("t")};
+    sm_parsed_call nul = {.scope = SM_STR("a\0b"), .tool = SM_STR("t")};
     assert_int_equal(sm_call_check(&nul, NULL), SEMEL_E_BAD_ARGUMENTS);
 }
 
@@ -468,7 +468,7 @@ static void every_byte_is_judged_the_same_at_every_place(void **state)
                 char tool[20];
                 memset(tool, 'x', sizeof tool);
                 tool[at] = (char)byte;
-                sm_call c = {.scope = SM_STR("s"), .tool = {tool, n}};
+                sm_parsed_call c = {.scope = SM_STR("s"), .tool = {tool, n}};
                 bool good = byte >= 0x20 && byte < 0x7F;
                 expect((sm_call_check(&c, NULL) == SM_OK) == good, "byte %02X at %zu of %zu",
                        (unsigned)byte, at, n);
@@ -488,10 +488,10 @@ static void the_length_of_each_part_is_bounded(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         for (size_t over = 0; over < 2; over++) {
             sm_str part = {text, rows[i].most + over};
-            sm_call c = {.scope = i == 0 ? part : SM_STR("s"),
-                         .step = i == 1 ? part : (sm_str){0},
-                         .tool = i == 2 ? part : SM_STR("t"),
-                         .key = i == 3 ? part : (sm_str){0}};
+            sm_parsed_call c = {.scope = i == 0 ? part : SM_STR("s"),
+                                .step = i == 1 ? part : (sm_str){0},
+                                .tool = i == 2 ? part : SM_STR("t"),
+                                .key = i == 3 ? part : (sm_str){0}};
             sm_fault f = {0};
             assert_int_equal(sm_call_check(&c, &f), over ? SEMEL_E_BAD_ARGUMENTS : SM_OK);
             if (over)

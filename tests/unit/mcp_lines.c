@@ -12,7 +12,7 @@ typedef struct told {
     unsigned lines;
 } told;
 
-static bool sink(void *context, const mcp_line *line)
+static bool sink(void *context, const mcp_text_line *line)
 {
     told *t = context;
     if (line->too_long) {
@@ -190,7 +190,7 @@ static void a_long_id_is_told_up_to_its_bound(void **state)
     }
 }
 
-static bool count_bytes(void *context, const mcp_line *line)
+static bool count_bytes(void *context, const mcp_text_line *line)
 {
     *(uint64_t *)context += line->length;
     return true;
@@ -264,7 +264,7 @@ static void memory_of_a_large_line_is_given_back(void **state)
 
 static const char *told_result;
 
-static bool result_sink(void *context, const mcp_line *line)
+static bool result_sink(void *context, const mcp_text_line *line)
 {
     (void)context;
     assert_true(line->too_long);

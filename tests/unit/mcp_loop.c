@@ -42,7 +42,7 @@ static int loop_teardown(void **state)
 /* Ends a loop that would otherwise wait for ever. */
 static bool late;
 
-static void on_late(mcp_timer *t)
+static void on_late(mcp_alarm *t)
 {
     (void)t;
     late = true;
@@ -51,7 +51,7 @@ static void on_late(mcp_timer *t)
 
 static bool run_for(int64_t ms)
 {
-    mcp_timer t = {.due = on_late};
+    mcp_alarm t = {.due = on_late};
     late = false;
     mcp_loop_time(loop, &t, sm_clock_deadline_ns(ms));
     mcp_loop_run(loop);
@@ -62,13 +62,13 @@ static bool run_for(int64_t ms)
 /* ---- descriptors -----------------------------------------------------------------------------*/
 
 typedef struct end {
-    mcp_watch watch;
+    mcp_descriptor watch;
     unsigned calls, ready; /* how often, and with what last */
     unsigned stop_after;   /* 0: never */
     void (*also)(struct end *e);
 } end;
 
-static void on_ready(mcp_watch *w, unsigned ready)
+static void on_ready(mcp_descriptor *w, unsigned ready)
 {
     end *e = (end *)(void *)w;
     e->calls++;
@@ -386,7 +386,7 @@ static void files_may_be_taken_out_while_they_are_called(void **state)
 /* ---- timers ----------------------------------------------------------------------------------*/
 
 typedef struct alarm_clock {
-    mcp_timer timer;
+    mcp_alarm timer;
     int number;
     int64_t due_ns;
     bool again; /* sets itself anew, to a time that has passed */
@@ -395,7 +395,7 @@ typedef struct alarm_clock {
 
 static int order[64], order_n;
 
-static void on_due(mcp_timer *t)
+static void on_due(mcp_alarm *t)
 {
     alarm_clock *c = (alarm_clock *)(void *)t;
     assert_true(sm_clock_mono_ns() >= c->due_ns);

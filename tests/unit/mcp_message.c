@@ -1,6 +1,8 @@
 /* JSON-RPC messages: what they are, what is found in them, and how they are changed. */
 #include "unit.h"
 
+#include "json/scan.h"
+
 #include "mcp/message.h"
 
 static sm_str exact; /* a copy that ends where it ends: the sanitizer watches */
@@ -40,7 +42,7 @@ static void messages_are_what_their_members_say(void **state)
     (void)state;
     static const struct {
         const char *text;
-        mcp_kind kind;
+        mcp_message_kind kind;
         const char *id, *method, *params, *result, *error;
     } rows[] = {
         {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", MCP_REQUEST, "1", "ping", 0, 0, 0},
@@ -306,11 +308,11 @@ static void depth_is_bounded_and_can_be_answered(void **state)
 {
     (void)state;
     sm_buf b;
-    mcp_message m = read_as(nested(
-        &b, "{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":", MCP_DEPTH_MAX - 1, ",\"id\":7}"));
+    mcp_message m = read_as(nested(&b, "{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":",
+                                   SM_SCAN_DEPTH_MAX - 1, ",\"id\":7}"));
     assert_int_equal(m.kind, MCP_REQUEST);
     sm_buf_fini(&b);
-    m = read_as(nested(&b, "{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":", MCP_DEPTH_MAX,
+    m = read_as(nested(&b, "{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":", SM_SCAN_DEPTH_MAX,
                        ",\"id\":7}"));
     assert_int_equal(m.kind, MCP_INVALID);
     assert_true(m.code != MCP_E_JUNK);
@@ -322,10 +324,10 @@ static void depth_is_bounded_and_can_be_answered(void **state)
     assert_true(m.code == MCP_E_JUNK);
     sm_buf_fini(&b);
 
-    m = read_as(nested(&b, "[", MCP_DEPTH_MAX - 1, "]"));
+    m = read_as(nested(&b, "[", SM_SCAN_DEPTH_MAX - 1, "]"));
     assert_int_equal(m.kind, MCP_BATCH);
     sm_buf_fini(&b);
-    m = read_as(nested(&b, "[", MCP_DEPTH_MAX, "]"));
+    m = read_as(nested(&b, "[", SM_SCAN_DEPTH_MAX, "]"));
     assert_int_equal(m.kind, MCP_INVALID);
     assert_true(m.code != MCP_E_JUNK);
     sm_buf_fini(&b);
@@ -419,7 +421,7 @@ static void members_and_elements_come_in_order_as_written(void **state)
         char parts[128] = "";
         size_t cursor = 0;
         sm_str name, item;
-        while (mcp_next(sm_str_from(rows[i].value), &cursor, &name, &item)) {
+        while (sm_raw_next(sm_str_from(rows[i].value), &cursor, &name, &item)) {
             if (name.p != NULL)
                 sprintf(parts + strlen(parts), "%.*s=", SM_FMT(name));
             sprintf(parts + strlen(parts), "%.*s;", SM_FMT(item));
@@ -429,7 +431,7 @@ static void members_and_elements_come_in_order_as_written(void **state)
     }
     size_t cursor = 0;
     sm_str name, item;
-    assert_false(mcp_next((sm_str){0}, &cursor, &name, &item));
+    assert_false(sm_raw_next((sm_str){0}, &cursor, &name, &item));
 }
 
 static void members_are_found_by_what_their_names_mean(void **state)
@@ -466,10 +468,10 @@ static void members_are_found_by_what_their_names_mean(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         sm_str value;
-        bool found = mcp_find(sm_str_from(rows[i].object), rows[i].name, &value);
+        bool found = sm_raw_find(sm_str_from(rows[i].object), rows[i].name, &value);
         assert_true(found == (rows[i].value != NULL));
         expect_part(value, rows[i].value, rows[i].object);
-        found = mcp_find_plain(sm_str_from(rows[i].object), rows[i].name, &value);
+        found = sm_raw_find_plain(sm_str_from(rows[i].object), rows[i].name, &value);
         expect(found == rows[i].plain, "%s", rows[i].object);
     }
 }
@@ -499,15 +501,15 @@ static void strings_are_decoded_whole_or_not_at_all(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         char out[8] = "before";
-        bool is = mcp_text(sm_str_from(rows[i].value), out, sizeof out);
+        bool is = sm_raw_text(sm_str_from(rows[i].value), out, sizeof out);
         expect(is == (rows[i].text != NULL), "%s", rows[i].value);
         assert_string_equal(out, is ? rows[i].text : "");
-        assert_true(!is || mcp_is(sm_str_from(rows[i].value), rows[i].text));
+        assert_true(!is || sm_raw_is(sm_str_from(rows[i].value), rows[i].text));
     }
-    assert_false(mcp_is(SM_STR("\"a\""), "b"));
-    assert_false(mcp_is(SM_STR("a"), "a"));
-    assert_false(mcp_is(SM_STR("\"a\\u0000\""), "a"));
-    assert_false(mcp_is((sm_str){0}, ""));
+    assert_false(sm_raw_is(SM_STR("\"a\""), "b"));
+    assert_false(sm_raw_is(SM_STR("a"), "a"));
+    assert_false(sm_raw_is(SM_STR("\"a\\u0000\""), "a"));
+    assert_false(sm_raw_is((sm_str){0}, ""));
 }
 
 /* ---- what servers may read differently -------------------------------------------------------*/
@@ -688,7 +690,7 @@ static void a_message_is_one_line_for_every_reader(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         sm_buf b;
         sm_buf_init(&b, 1000);
-        mcp_put_line(&b, sm_str_from(rows[i].text));
+        sm_raw_put_line(&b, sm_str_from(rows[i].text));
         expect_text(sm_buf_view(&b), rows[i].line);
         sm_buf_fini(&b);
     }
@@ -727,20 +729,20 @@ static void edits_change_their_ranges_and_nothing_else(void **state)
 {
     (void)state;
     const sm_str text = SM_STR("0123456789");
-    const mcp_edit edits[] = {
+    const sm_raw_edit edits[] = {
         {{text.p, 0}, SM_STR("<")},       {{text.p, 2}, SM_STR("ab")},
         {{text.p + 4, 1}, {0}},           {{text.p + 5, 0}, SM_STR("!")},
         {{text.p + 9, 1}, SM_STR("XYZ")}, {{text.p + 10, 0}, SM_STR(">")},
     };
     sm_buf b;
     sm_buf_init(&b, 100);
-    mcp_put_edited(&b, text, edits, COUNT(edits));
+    sm_raw_put_edited(&b, text, edits, COUNT(edits));
     expect_text(sm_buf_view(&b), "<ab23!5678XYZ>");
     sm_buf_clear(&b);
-    mcp_put_edited(&b, text, NULL, 0);
+    sm_raw_put_edited(&b, text, NULL, 0);
     expect_text(sm_buf_view(&b), "0123456789");
     sm_buf_clear(&b);
-    mcp_put_edited(&b, (sm_str){0}, NULL, 0);
+    sm_raw_put_edited(&b, (sm_str){0}, NULL, 0);
     assert_int_equal(b.len, 0);
     sm_buf_fini(&b);
 }
@@ -782,10 +784,10 @@ static void a_member_is_set_or_taken_out(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         sm_buf b;
         sm_buf_init(&b, 1000);
-        mcp_put_with(&b, sm_str_from(rows[i].object), "k", SM_STR("[9]"));
+        sm_raw_put_with(&b, sm_str_from(rows[i].object), "k", SM_STR("[9]"));
         expect_text(sm_buf_view(&b), rows[i].with);
         sm_buf_clear(&b);
-        mcp_put_with(&b, sm_str_from(rows[i].object), "k", (sm_str){0});
+        sm_raw_put_with(&b, sm_str_from(rows[i].object), "k", (sm_str){0});
         expect_text(sm_buf_view(&b), rows[i].without);
         sm_buf_fini(&b);
     }
@@ -796,10 +798,10 @@ static void a_name_that_is_put_in_is_escaped(void **state)
     (void)state;
     sm_buf b;
     sm_buf_init(&b, 1000);
-    mcp_put_with(&b, (sm_str){0}, "a\"b\\\n", SM_STR("1"));
+    sm_raw_put_with(&b, (sm_str){0}, "a\"b\\\n", SM_STR("1"));
     expect_text(sm_buf_view(&b), "{\"a\\\"b\\\\\\n\":1}");
     sm_str value;
-    assert_true(mcp_find(sm_buf_view(&b), "a\"b\\\n", &value));
+    assert_true(sm_raw_find(sm_buf_view(&b), "a\"b\\\n", &value));
     sm_buf_fini(&b);
 }
 

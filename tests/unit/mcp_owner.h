@@ -72,7 +72,7 @@ static inline void on_head(void *context, mcp_way *way, int status, const sm_htt
     }
 }
 
-static inline void on_too_long(void *context, const mcp_line *line)
+static inline void on_too_long(void *context, const mcp_text_line *line)
 {
     (void)context, (void)line;
     too_longs++;
@@ -87,14 +87,14 @@ static inline void on_room(void *context)
 /* ---- running the loop ------------------------------------------------------------------------*/
 
 typedef struct until {
-    mcp_timer timer; /* first */
+    mcp_alarm timer; /* first */
     bool (*reached)(size_t n);
     size_t n;
     int64_t end_ns;
     bool right;
 } until;
 
-static inline void look(mcp_timer *t)
+static inline void look(mcp_alarm *t)
 {
     until *u = (until *)t;
     u->right = u->reached(u->n);

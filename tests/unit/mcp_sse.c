@@ -11,7 +11,7 @@ typedef struct record {
     size_t events, stop_after;
 } record;
 
-static bool on_event(void *context, const mcp_event *e)
+static bool on_event(void *context, const mcp_sse_event *e)
 {
     record *r = context;
     r->events++;

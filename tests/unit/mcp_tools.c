@@ -1182,7 +1182,7 @@ static void hostile_names_and_descriptions_break_nothing(void **state)
         snprintf(quoted, sizeof quoted, "\"%s\"", names[i]);
         sm_str name = sm_json_text(document(&a, quoted));
         bool pattern = strpbrk(names[i], "*?[") != NULL;
-        const sm_tool *tool = sm_contracts_tool(set, name);
+        const sm_declared_tool *tool = sm_contracts_tool(set, name);
         expect((tool == NULL) == pattern, "<%s>", names[i]);
     }
     sm_arena_fini(&a);

@@ -20,10 +20,10 @@ static sm_effect in_state(const sm_contract *c, semel_state state)
 {
     sm_effect e = {0};
     sm_step s;
-    sm_event begin = {.kind = SM_EV_BEGIN, .lease_ms = MINUTE, .digest = DIGEST(1)};
-    sm_event asked = begin;
+    sm_life_event begin = {.kind = SM_EV_BEGIN, .lease_ms = MINUTE, .digest = DIGEST(1)};
+    sm_life_event asked = begin;
     asked.needs_approval = true;
-    sm_event commit = {.kind = SM_EV_COMMIT, .fence = 1};
+    sm_life_event commit = {.kind = SM_EV_COMMIT, .fence = 1};
     switch (state) {
     case SEMEL_S_NONE: return e;
     case SEMEL_S_PENDING:
@@ -34,12 +34,12 @@ static sm_effect in_state(const sm_contract *c, semel_state state)
         sm_transition(&e, &asked, c, T0, &s);
         if (state == SEMEL_S_PENDING)
             return s.next;
-        sm_event decide = {.kind = state == SEMEL_S_READY      ? SM_EV_APPROVE
-                                   : state == SEMEL_S_DENIED   ? SM_EV_DENY
-                                   : state == SEMEL_S_CANCELED ? SM_EV_CANCEL
-                                                               : SM_EV_LOOK,
-                           .request = 1,
-                           .actor = DIGEST(9)};
+        sm_life_event decide = {.kind = state == SEMEL_S_READY      ? SM_EV_APPROVE
+                                        : state == SEMEL_S_DENIED   ? SM_EV_DENY
+                                        : state == SEMEL_S_CANCELED ? SM_EV_CANCEL
+                                                                    : SM_EV_LOOK,
+                                .request = 1,
+                                .actor = DIGEST(9)};
         e = s.next;
         sm_transition(&e, &decide, c, state == SEMEL_S_EXPIRED ? T0 + 60 * MINUTE : T0, &s);
         return s.next;
@@ -59,7 +59,7 @@ static sm_effect in_state(const sm_contract *c, semel_state state)
 
 typedef struct expected {
     semel_state state;
-    sm_answer answer;
+    sm_reaction answer;
     semel_code code;
 } expected;
 
@@ -83,7 +83,7 @@ static void every_event_in_every_state(void **state)
     const sm_contract *c = &set->tools[0].contract;
     /* begin is without need of approval and with digest 1; renew and commit are by fence 1. */
     static const struct {
-        sm_event event;
+        sm_life_event event;
         const char *name;
         expected in[SEMEL_S_COUNT];
     } rows[] = {
@@ -298,7 +298,7 @@ static void tell(story *t, const char *fields)
     t->c = &sm_contracts_tool(t->set, SM_STR("t"))->contract;
 }
 
-static void happens(story *t, sm_event ev, sm_answer answer, semel_state state)
+static void happens(story *t, sm_life_event ev, sm_reaction answer, semel_state state)
 {
     sm_transition(&t->e, &ev, t->c, t->now, &t->s);
     expect(t->s.answer == answer && t->s.next.state == state, "answer %d %s, %s", (int)t->s.answer,
@@ -306,7 +306,7 @@ static void happens(story *t, sm_event ev, sm_answer answer, semel_state state)
     t->e = t->s.next;
 }
 
-static bool noted(const story *t, sm_note n)
+static bool noted(const story *t, sm_history n)
 {
     for (uint32_t i = 0; i < t->s.note_count; i++) {
         if (t->s.notes[i] == n)
@@ -315,17 +315,18 @@ static bool noted(const story *t, sm_note n)
     return false;
 }
 
-static sm_event begins(int digest)
+static sm_life_event begins(int digest)
 {
-    return (sm_event){.kind = SM_EV_BEGIN, .digest = DIGEST(digest), .lease_ms = MINUTE};
+    return (sm_life_event){.kind = SM_EV_BEGIN, .digest = DIGEST(digest), .lease_ms = MINUTE};
 }
 
-static sm_event commits(uint64_t fence, semel_kind outcome, semel_applied applied)
+static sm_life_event commits(uint64_t fence, semel_kind outcome, semel_applied applied)
 {
-    return (sm_event){.kind = SM_EV_COMMIT, .fence = fence, .outcome = outcome, .applied = applied};
+    return (sm_life_event){
+        .kind = SM_EV_COMMIT, .fence = fence, .outcome = outcome, .applied = applied};
 }
 
-static const sm_event look = {.kind = SM_EV_LOOK};
+static const sm_life_event look = {.kind = SM_EV_LOOK};
 
 static void a_lost_lease_is_doubt_and_never_a_second_execution(void **state)
 {
@@ -350,7 +351,7 @@ static void a_renewal_or_commit_comes_in_time_until_somebody_looks(void **state)
     tell(&t, "{class: write}");
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     t.now += 5 * MINUTE;
-    happens(&t, (sm_event){.kind = SM_EV_RENEW, .fence = 1, .lease_ms = MINUTE}, SM_DONE,
+    happens(&t, (sm_life_event){.kind = SM_EV_RENEW, .fence = 1, .lease_ms = MINUTE}, SM_DONE,
             SEMEL_S_RUNNING);
     t.now += 5 * MINUTE;
     happens(&t, commits(1, SEMEL_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
@@ -404,7 +405,7 @@ static void a_stray_success_is_not_lost_whatever_becomes_of_the_running_attempt(
         story t;
         tell(&t, "{class: write}");
         happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
-        happens(&t, (sm_event){.kind = SM_EV_STRAY}, SM_EVIDENCE, SEMEL_S_RUNNING);
+        happens(&t, (sm_life_event){.kind = SM_EV_STRAY}, SM_EVIDENCE, SEMEL_S_RUNNING);
         happens(&t, commits(1, ends[i].outcome, ends[i].applied), SM_DONE, SEMEL_S_SUCCEEDED);
         expect(noted(&t, SM_N_DOUBLE_EFFECT) == ends[i].both, "end %zu", i);
         happens(&t, begins(1), SM_REPLAY, SEMEL_S_SUCCEEDED);
@@ -419,10 +420,10 @@ static void a_stray_doubt_is_held_for_a_person(void **state)
     tell(&t, "{class: write_idempotent}");
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_NO), SM_DONE, SEMEL_S_FAILED);
-    happens(
-        &t,
-        (sm_event){.kind = SM_EV_STRAY, .outcome = SEMEL_FAILURE, .applied = SEMEL_APPLIED_UNKNOWN},
-        SM_DONE, SEMEL_S_IN_DOUBT);
+    happens(&t,
+            (sm_life_event){
+                .kind = SM_EV_STRAY, .outcome = SEMEL_FAILURE, .applied = SEMEL_APPLIED_UNKNOWN},
+            SM_DONE, SEMEL_S_IN_DOUBT);
     expect(t.e.fence == 2 && t.e.doubt_count == 1, "fence %llu", (unsigned long long)t.e.fence);
     sm_contracts_free(t.set);
 }
@@ -434,10 +435,10 @@ static void a_stray_doubt_outlives_the_doubt_that_it_finds(void **state)
     tell(&t, "{class: write_idempotent}");
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     t.now += 2 * MINUTE;
-    happens(
-        &t,
-        (sm_event){.kind = SM_EV_STRAY, .outcome = SEMEL_FAILURE, .applied = SEMEL_APPLIED_UNKNOWN},
-        SM_DONE, SEMEL_S_IN_DOUBT);
+    happens(&t,
+            (sm_life_event){
+                .kind = SM_EV_STRAY, .outcome = SEMEL_FAILURE, .applied = SEMEL_APPLIED_UNKNOWN},
+            SM_DONE, SEMEL_S_IN_DOUBT);
     /* The recorded attempt surely failed, and the stray one may have been applied. */
     happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_NO), SM_DONE, SEMEL_S_IN_DOUBT);
     assert_int_equal(t.e.doubt_count, 1);
@@ -485,7 +486,7 @@ static void the_chain_is_followed_to_its_end(void **state)
     tell(&t, "{on_in_doubt: [resend, probe, hold], lease: 1m, probe: {tool: p, applied: {when: "
              "[{field: /a, exists: true}]}, settle: 30s}, upstream: {url: 'http://x', "
              "idempotency: {header: K, window: 10m}}}");
-    const sm_event step = {.kind = SM_EV_STEP, .lease_ms = MINUTE};
+    const sm_life_event step = {.kind = SM_EV_STEP, .lease_ms = MINUTE};
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
     happens(&t, begins(1), SM_WAIT, SEMEL_S_IN_DOUBT);
@@ -494,13 +495,14 @@ static void the_chain_is_followed_to_its_end(void **state)
     happens(&t, step, SM_EXECUTE, SEMEL_S_RUNNING); /* the resend */
     happens(&t, commits(2, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
     assert_int_equal(sm_effect_doubt_step(&t.e, t.c, t.now), SM_DOUBT_PROBE);
-    happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_WAIT,
+    happens(&t, (sm_life_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_WAIT,
             SEMEL_S_IN_DOUBT);
     t.now += 31000;
     sm_effect settled = t.e;
-    happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_DONE, SEMEL_S_READY);
+    happens(&t, (sm_life_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_DONE,
+            SEMEL_S_READY);
     t.e = settled;
-    happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_UNKNOWN}, SM_DONE,
+    happens(&t, (sm_life_event){.kind = SM_EV_PROBED, .found = SM_FOUND_UNKNOWN}, SM_DONE,
             SEMEL_S_IN_DOUBT);
     happens(&t, begins(1), SM_REFUSED, SEMEL_S_IN_DOUBT);
     assert_int_equal(t.s.code, SEMEL_C_IN_DOUBT);
@@ -517,7 +519,7 @@ static void a_resend_goes_on_while_nothing_but_a_person_comes_after_it(void **st
     story t;
     tell(&t, "{on_in_doubt: [resend, hold], lease: 1m, upstream: {url: 'http://x', idempotency: "
              "{header: K, window: 10m}}}");
-    const sm_event step = {.kind = SM_EV_STEP, .lease_ms = MINUTE};
+    const sm_life_event step = {.kind = SM_EV_STEP, .lease_ms = MINUTE};
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
     for (uint64_t fence = 2; fence < 6; fence++) {
@@ -551,7 +553,7 @@ static void an_absent_probe_is_not_the_last_word_on_an_irreversible_tool(void **
         happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
         happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
         t.now += MINUTE;
-        happens(&t, (sm_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_DONE,
+        happens(&t, (sm_life_event){.kind = SM_EV_PROBED, .found = SM_FOUND_ABSENT}, SM_DONE,
                 authoritative ? SEMEL_S_READY : SEMEL_S_IN_DOUBT);
         sm_contracts_free(t.set);
     }
@@ -562,17 +564,17 @@ static void an_approval_is_bound_used_once_and_expires(void **state)
     (void)state;
     story t;
     tell(&t, "{class: write, approval: {quorum: 2, expires: 10m}}");
-    sm_event asks = begins(1);
+    sm_life_event asks = begins(1);
     asks.needs_approval = true;
     happens(&t, asks, SM_WAIT, SEMEL_S_PENDING);
-    sm_event ann = {.kind = SM_EV_APPROVE, .request = 1, .actor = DIGEST(7)}, bob = ann;
+    sm_life_event ann = {.kind = SM_EV_APPROVE, .request = 1, .actor = DIGEST(7)}, bob = ann;
     bob.actor = DIGEST(8);
     happens(&t, ann, SM_DONE, SEMEL_S_PENDING);
     happens(&t, ann, SM_DONE, SEMEL_S_PENDING); /* one person, one voice */
     happens(&t, bob, SM_DONE, SEMEL_S_READY);
     sm_effect approved = t.e;
     /* Other arguments are another request, and the old one can no longer be decided. */
-    sm_event other = asks;
+    sm_life_event other = asks;
     other.digest = DIGEST(2);
     happens(&t, other, SM_WAIT, SEMEL_S_PENDING);
     assert_true(noted(&t, SM_N_SUPERSEDED));
@@ -593,21 +595,21 @@ static void an_approval_is_bound_used_once_and_expires(void **state)
     sm_contracts_free(t.set);
 }
 
-static sm_event asks_as(int actor, int digest)
+static sm_life_event asks_as(int actor, int digest)
 {
-    sm_event ev = begins(digest);
+    sm_life_event ev = begins(digest);
     ev.needs_approval = ev.proven = true;
     ev.actor = DIGEST(actor);
     return ev;
 }
 
-static sm_event approves_as(int actor, uint64_t request)
+static sm_life_event approves_as(int actor, uint64_t request)
 {
-    return (sm_event){
+    return (sm_life_event){
         .kind = SM_EV_APPROVE, .request = request, .actor = DIGEST(actor), .proven = true};
 }
 
-static void forbidden(story *t, sm_event ev)
+static void forbidden(story *t, sm_life_event ev)
 {
     semel_state before = t->e.state;
     happens(t, ev, SM_REFUSED, before);
@@ -642,7 +644,7 @@ static void nobody_who_asked_can_approve(void **state)
     forbidden(&t, asks_as(DAVE, 1));
     happens(&t, asks_as(BOB, 1), SM_EXECUTE, SEMEL_S_RUNNING);
     forbidden(&t, asks_as(DAVE, 1));
-    happens(&t, (sm_event){.kind = SM_EV_WITHDRAW, .fence = 1}, SM_DONE, SEMEL_S_READY);
+    happens(&t, (sm_life_event){.kind = SM_EV_WITHDRAW, .fence = 1}, SM_DONE, SEMEL_S_READY);
     forbidden(&t, asks_as(DAVE, 1));
     happens(&t, asks_as(ANN, 1), SM_EXECUTE, SEMEL_S_RUNNING);
     /* Those who ask while it runs, or is in doubt, have asked. */
@@ -650,10 +652,10 @@ static void nobody_who_asked_can_approve(void **state)
     happens(&t, commits(2, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
     happens(&t, asks_as(6, 1), SM_REFUSED, SEMEL_S_IN_DOUBT);
     happens(&t,
-            (sm_event){.kind = SM_EV_RESOLVE,
-                       .resolution = SEMEL_RESOLVE_NOT_APPLIED,
-                       .needs_approval = true,
-                       .digest = DIGEST(1)},
+            (sm_life_event){.kind = SM_EV_RESOLVE,
+                            .resolution = SEMEL_RESOLVE_NOT_APPLIED,
+                            .needs_approval = true,
+                            .digest = DIGEST(1)},
             SM_DONE, SEMEL_S_PENDING);
     for (int actor = ANN; actor <= 6; actor++) {
         if (actor != CAROL && actor != DAVE)
@@ -661,7 +663,7 @@ static void nobody_who_asked_can_approve(void **state)
     }
     happens(&t, approves_as(CAROL, 4), SM_DONE, SEMEL_S_PENDING);
     /* Who is not authenticated could be anybody: nothing is held against them. */
-    sm_event local = approves_as(ANN, 4);
+    sm_life_event local = approves_as(ANN, 4);
     local.proven = false;
     happens(&t, local, SM_DONE, SEMEL_S_READY);
     sm_contracts_free(t.set);
@@ -671,7 +673,7 @@ static void who_asked_cannot_approve_after_leaving_the_call(void **state)
 {
     (void)state;
     enum { ANN = 1, BOB, CAROL };
-    static const sm_event cancels = {.kind = SM_EV_CANCEL}, forgets = {.kind = SM_EV_FORGET};
+    static const sm_life_event cancels = {.kind = SM_EV_CANCEL}, forgets = {.kind = SM_EV_FORGET};
     story t;
     tell(&t, "{class: write, window: 1h, approval: {quorum: 1, expires: 10m}}");
     happens(&t, asks_as(ANN, 1), SM_WAIT, SEMEL_S_PENDING);
@@ -707,10 +709,10 @@ static void too_many_who_asked_leave_nobody_to_approve(void **state)
     assert_true(t.e.crowded);
     forbidden(&t, approves_as(100, 1));
     forbidden(&t, approves_as(200, 1));
-    happens(&t, (sm_event){.kind = SM_EV_CANCEL}, SM_DONE, SEMEL_S_CANCELED);
+    happens(&t, (sm_life_event){.kind = SM_EV_CANCEL}, SM_DONE, SEMEL_S_CANCELED);
     happens(&t, asks_as(1, 1), SM_WAIT, SEMEL_S_PENDING);
     forbidden(&t, approves_as(200, 2));
-    happens(&t, (sm_event){.kind = SM_EV_CANCEL}, SM_DONE, SEMEL_S_CANCELED);
+    happens(&t, (sm_life_event){.kind = SM_EV_CANCEL}, SM_DONE, SEMEL_S_CANCELED);
     t.now += 60 * MINUTE;
     happens(&t, asks_as(1, 1), SM_WAIT, SEMEL_S_PENDING);
     forbidden(&t, approves_as(1, 3));
@@ -747,7 +749,7 @@ static void a_repeat_runs_only_if_it_is_meant(void **state)
     tell(&t, "{class: write, on_repeat: run, repeat_after: 2s}");
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     happens(&t, commits(1, SEMEL_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
-    sm_event meant = begins(1);
+    sm_life_event meant = begins(1);
     meant.deliberate = true;
     t.now += 1999;
     happens(&t, meant, SM_REPLAY, SEMEL_S_SUCCEEDED); /* a client that sends everything twice */
@@ -777,7 +779,8 @@ static void what_is_overwritten_is_another_action(void **state)
                 ends[i].kind == SEMEL_SUCCESS   ? SEMEL_S_SUCCEEDED
                 : ends[i].kind == SEMEL_PARTIAL ? SEMEL_S_PARTIAL
                                                 : SEMEL_S_FAILED);
-        sm_event ev = begins(2); /* also if it conflicts: there is nothing left to conflict with */
+        sm_life_event ev =
+            begins(2); /* also if it conflicts: there is nothing left to conflict with */
         ev.overwritten = true;
         ev.drift = ends[i].over ? SM_CONFLICTS : SM_SAME;
         happens(&t, ev, ends[i].over ? SM_EXECUTE : SM_REFUSED,
@@ -790,9 +793,9 @@ static void what_is_overwritten_is_another_action(void **state)
     tell(&t, "{class: write}");
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
-    happens(&t, (sm_event){.kind = SM_EV_RESOLVE, .resolution = SEMEL_RESOLVE_ABANDON}, SM_DONE,
-            SEMEL_S_FAILED);
-    sm_event ev = begins(1);
+    happens(&t, (sm_life_event){.kind = SM_EV_RESOLVE, .resolution = SEMEL_RESOLVE_ABANDON},
+            SM_DONE, SEMEL_S_FAILED);
+    sm_life_event ev = begins(1);
     ev.overwritten = true;
     happens(&t, ev, SM_REPLAY, SEMEL_S_FAILED);
     sm_contracts_free(t.set);
@@ -804,7 +807,7 @@ static void failures_run_again_only_where_that_is_safe(void **state)
     static const struct {
         const char *fields;
         semel_applied applied;
-        sm_answer again;
+        sm_reaction again;
         semel_code code;
     } rows[] = {
         {"{class: write}", SEMEL_APPLIED_NO, SM_EXECUTE, SEMEL_C_NONE},
@@ -823,7 +826,7 @@ static void failures_run_again_only_where_that_is_safe(void **state)
         tell(&t, rows[i].fields);
         happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
         happens(&t, commits(1, SEMEL_FAILURE, rows[i].applied), SM_DONE, SEMEL_S_FAILED);
-        sm_event again = begins(1);
+        sm_life_event again = begins(1);
         sm_transition(&t.e, &again, t.c, t.now, &t.s);
         expect(t.s.answer == rows[i].again && t.s.code == rows[i].code, "%s", rows[i].fields);
         /* The downstream key changes with the run, and only then. */
@@ -840,8 +843,8 @@ static void a_success_after_not_applied_settles_before_it_runs_twice(void **stat
     happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
     t.now += 2 * MINUTE;
     happens(&t, look, SM_DONE, SEMEL_S_IN_DOUBT);
-    happens(&t, (sm_event){.kind = SM_EV_RESOLVE, .resolution = SEMEL_RESOLVE_NOT_APPLIED}, SM_DONE,
-            SEMEL_S_READY);
+    happens(&t, (sm_life_event){.kind = SM_EV_RESOLVE, .resolution = SEMEL_RESOLVE_NOT_APPLIED},
+            SM_DONE, SEMEL_S_READY);
     happens(&t, commits(1, SEMEL_SUCCESS, 0), SM_DONE, SEMEL_S_SUCCEEDED);
     sm_contracts_free(t.set);
 }
@@ -851,7 +854,7 @@ static void observe_mode_executes_and_says_what_it_would_have_done(void **state)
     (void)state;
     story t;
     tell(&t, "{class: write, mode: observe, approval: {quorum: 1}}");
-    sm_event asks = begins(1);
+    sm_life_event asks = begins(1);
     asks.needs_approval = true;
     happens(&t, asks, SM_EXECUTE, SEMEL_S_RUNNING);
     assert_int_equal(t.s.observed, SEMEL_C_AWAITING_APPROVAL);
@@ -886,9 +889,9 @@ typedef struct walk {
     bool asked[4]; /* by actor: whether they asked for what is to be approved */
 } walk;
 
-static sm_event random_event(walk *w)
+static sm_life_event random_event(walk *w)
 {
-    sm_event ev = {.kind = (sm_event_kind)random_below(&w->random, SM_EV_COUNT)};
+    sm_life_event ev = {.kind = (sm_event_kind)random_below(&w->random, SM_EV_COUNT)};
     if (random_below(&w->random, 3) == 0)
         ev.kind = SM_EV_BEGIN;
     uint32_t back = random_below(&w->random, 3);
@@ -913,10 +916,10 @@ static sm_event random_event(walk *w)
 
 /* The effect as the clock, what is known of its holder, and others who wrote what it acts on leave
  * it, before the event itself. */
-static sm_effect at_rest(const walk *w, const sm_event *ev)
+static sm_effect at_rest(const walk *w, const sm_life_event *ev)
 {
     sm_step s;
-    sm_event first = look;
+    sm_life_event first = look;
     first.gone = ev->gone;
     sm_transition(&w->e, &first, w->c, w->now, &s);
     if (ev->kind == SM_EV_BEGIN && ev->overwritten && sm_effect_applied(&s.next))
@@ -924,7 +927,8 @@ static sm_effect at_rest(const walk *w, const sm_event *ev)
     return s.next;
 }
 
-static void check_execution(walk *w, const sm_effect *before, const sm_event *ev, const sm_step *s)
+static void check_execution(walk *w, const sm_effect *before, const sm_life_event *ev,
+                            const sm_step *s)
 {
     const sm_effect *after = &s->next;
     expect(before->state != SEMEL_S_RUNNING, "I1: a second attempt beside a running one");
@@ -955,7 +959,7 @@ static void check_execution(walk *w, const sm_effect *before, const sm_event *ev
 }
 
 /* Learns from an event what the walk may know of attempts. */
-static void learn(walk *w, const sm_effect *before, const sm_event *ev, const sm_step *s)
+static void learn(walk *w, const sm_effect *before, const sm_life_event *ev, const sm_step *s)
 {
     if (ev->kind == SM_EV_COMMIT && ev->fence >= 1 && ev->fence <= before->fence) {
         attempt *a = &w->attempts[ev->fence];
@@ -977,7 +981,8 @@ static void learn(walk *w, const sm_effect *before, const sm_event *ev, const sm
 }
 
 /* Nobody approves what they asked for, and nobody runs what they approved. */
-static void check_approval(walk *w, const sm_effect *before, const sm_event *ev, const sm_step *s)
+static void check_approval(walk *w, const sm_effect *before, const sm_life_event *ev,
+                           const sm_step *s)
 {
     const sm_effect *after = &s->next;
     uint8_t actor = ev->actor.b[0];
@@ -996,7 +1001,7 @@ static void check_approval(walk *w, const sm_effect *before, const sm_event *ev,
         w->asked[actor] = true;
 }
 
-static void check_step(walk *w, const sm_effect *before, const sm_event *ev, const sm_step *s)
+static void check_step(walk *w, const sm_effect *before, const sm_life_event *ev, const sm_step *s)
 {
     const sm_effect *after = &s->next;
     const char *flaw = sm_effect_flaw(after);
@@ -1066,7 +1071,7 @@ static void a_million_random_steps_keep_every_promise(void **state)
         for (int i = 0; i < 4000 && w.e.fence < ATTEMPTS - 2; i++, total++) {
             w.now += random_below(&w.random, 4) == 0 ? random_below(&w.random, 90000)
                                                      : random_below(&w.random, 500);
-            sm_event ev = random_event(&w);
+            sm_life_event ev = random_event(&w);
             sm_effect before = at_rest(&w, &ev);
             if ((ev.kind == SM_EV_COMMIT || ev.kind == SM_EV_RENEW) && ev.fence == w.e.fence)
                 before = w.e.state == SEMEL_S_RUNNING ? w.e : before;

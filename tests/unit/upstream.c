@@ -5,7 +5,7 @@
 #include "contracts.h"
 
 #include "base/duration.h"
-#include "core/wire.h"
+#include "base/url.h"
 #include "upstream/call/body.h"
 #include "upstream/upstream.h"
 

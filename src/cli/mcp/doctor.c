@@ -270,7 +270,7 @@ static int check_server(const plan *p)
 
 static bool scope_right(const char *scope)
 {
-    const sm_call call = {.scope = sm_str_from(scope), .tool = SM_STR("any")};
+    const sm_parsed_call call = {.scope = sm_str_from(scope), .tool = SM_STR("any")};
     return sm_call_check(&call, NULL) == SM_OK;
 }
 

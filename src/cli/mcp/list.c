@@ -23,7 +23,7 @@ typedef struct asking {
     mcp_link *link;
     mcp_tools *tools;
     mcp_way way;
-    mcp_timer timer;
+    mcp_alarm timer;
     stage stage;
     bool modern;
     bool junk; /* it has said something that no server says */
@@ -139,7 +139,7 @@ static void on_lost(void *context, mcp_way *way, const mcp_loss *loss)
     stop(context, loss->why);
 }
 
-static void on_too_long(void *context, const mcp_line *line)
+static void on_too_long(void *context, const mcp_text_line *line)
 {
     (void)line;
     stop(context, "the server's answer is larger than 16 MiB");
@@ -164,7 +164,7 @@ static bool on_ended(void *context, int status, bool served)
     return false;
 }
 
-static void on_late(mcp_timer *t)
+static void on_late(mcp_alarm *t)
 {
     asking *q = SM_CONTAINER(t, asking, timer);
     stop(q, q->junk ? "the command prints something, but does not speak MCP"
@@ -189,13 +189,13 @@ static sm_err open_link(const cli_mcp_options *o, sm_signals *signals, cli_mcp_r
 }
 
 typedef struct steering {
-    mcp_watch watch;
+    mcp_descriptor watch;
     sm_signals *signals;
     asking *q;
 } steering;
 
 /* A signal that asks us to end. */
-static void on_signal(mcp_watch *w, unsigned ready)
+static void on_signal(mcp_descriptor *w, unsigned ready)
 {
     (void)ready;
     steering *s = SM_CONTAINER(w, steering, watch);

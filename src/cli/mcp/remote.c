@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "core/wire.h"
+#include "base/header.h"
 #include "gateway/config.h"
 
 sm_err cli_mcp_remote_make(const cli_mcp_options *o, cli_mcp_remote *out, sm_fault *fault)

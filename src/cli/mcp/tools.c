@@ -10,7 +10,7 @@
 /* The class that the proxy gives a tool, and the reason. */
 static const char *class_of(const sm_contracts *set, const mcp_tool *tool, const char **why)
 {
-    const sm_tool *entry = sm_contracts_tool(set, tool->name);
+    const sm_declared_tool *entry = sm_contracts_tool(set, tool->name);
     if (entry != NULL) {
         *why = entry->contract.variant_count > 0 ? "the contract, which has variants of it"
                                                  : "the contract";

@@ -5,18 +5,18 @@
 #include <ctype.h>
 
 #include "base/duration.h"
+#include "base/header.h"
 #include "core/identity.h"
-#include "core/wire.h"
 
 typedef struct check {
     sm_loader *l;
     const sm_contracts *set;
-    const sm_tool *tool;
+    const sm_declared_tool *tool;
     const sm_contract *c;
 } check;
 
-const sm_json *sm_contract_place(const sm_tool *tool, const sm_contract *c, sm_contract_field id,
-                                 const char *inner)
+const sm_json *sm_contract_place(const sm_declared_tool *tool, const sm_contract *c,
+                                 sm_contract_field id, const char *inner)
 {
     const sm_json *given = c->origin[id].given;
     const sm_json *part = inner == NULL ? NULL : sm_json_find(given, sm_str_from(inner));
@@ -288,7 +288,7 @@ static void check_other_tool(const check *k, sm_contract_field id, sm_str name, 
                     read ? "probe" : "compensation");
         return;
     }
-    const sm_tool *other = sm_contracts_tool(k->set, name);
+    const sm_declared_tool *other = sm_contracts_tool(k->set, name);
     if (other == NULL)
         sm_advise(k->l, at, "\"%.*s\" is not listed in this file; add it with class: %s",
                   SM_FMT(name), read ? "read" : "write");
@@ -478,7 +478,7 @@ void sm_contract_lint_repeats(sm_loader *l, const sm_contract *c)
             duration(a, c->delivered_within_ms));
 }
 
-void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_tool *tool,
+void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_declared_tool *tool,
                        const sm_contract *c)
 {
     check k = {l, set, tool, c};

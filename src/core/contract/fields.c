@@ -4,9 +4,10 @@
 #include <stdio.h>
 
 #include "base/duration.h"
+#include "base/header.h"
 #include "base/limits.h"
+#include "base/url.h"
 #include "core/secret.h"
-#include "core/wire.h"
 #include "json/canon.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -143,7 +144,7 @@ static void read_fill(sm_loader *l, const sm_json *value, void *out)
 static void read_chain(sm_loader *l, const sm_json *value, void *out)
 {
     static const sm_field one = {.name = "on_in_doubt", .kind = SM_KIND_ENUM, .names = doubt_names};
-    sm_chain chain = {0};
+    sm_doubt_chain chain = {0};
     bool list = value->type == SM_JSON_ARRAY;
     if (list && value->len == 0) {
         sm_complain(l, value,
@@ -169,12 +170,12 @@ static void read_chain(sm_loader *l, const sm_json *value, void *out)
     }
     if (chain.count > 0 && chain.steps[chain.count - 1] != SM_DOUBT_HOLD)
         chain.steps[chain.count++] = SM_DOUBT_HOLD; /* every chain ends there */
-    *(sm_chain *)out = chain;
+    *(sm_doubt_chain *)out = chain;
 }
 
 static void show_chain(const void *value, sm_buf *out)
 {
-    const sm_chain *chain = value;
+    const sm_doubt_chain *chain = value;
     for (uint8_t i = 0; i < chain->count; i++)
         sm_buf_printf(out, "%s\"%s\"", i == 0 ? "[" : ",", doubt_names[chain->steps[i]]);
     sm_buf_text(out, chain->count == 0 ? "[]" : "]");

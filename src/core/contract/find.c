@@ -15,7 +15,8 @@ static int compare_names(sm_str a, sm_str b)
 /* Exact names in order, then patterns from most to least specific. */
 static int by_rank(const void *a, const void *b)
 {
-    const sm_tool *x = *(const sm_tool *const *)a, *y = *(const sm_tool *const *)b;
+    const sm_declared_tool *x = *(const sm_declared_tool *const *)a,
+                           *y = *(const sm_declared_tool *const *)b;
     if (x->glob != y->glob)
         return x->glob ? 1 : -1;
     if (x->glob && x->literals != y->literals)
@@ -25,7 +26,8 @@ static int by_rank(const void *a, const void *b)
 
 bool sm_contracts_index(sm_contracts *set)
 {
-    const sm_tool **index = sm_arena_zalloc(&set->arena, set->tool_count + 1, sizeof *index);
+    const sm_declared_tool **index =
+        sm_arena_zalloc(&set->arena, set->tool_count + 1, sizeof *index);
     if (index == NULL)
         return false;
     set->exact_count = 0;
@@ -38,7 +40,7 @@ bool sm_contracts_index(sm_contracts *set)
     return true;
 }
 
-const sm_tool *sm_contracts_tool(const sm_contracts *set, sm_str name)
+const sm_declared_tool *sm_contracts_tool(const sm_contracts *set, sm_str name)
 {
     uint32_t low = 0, high = set->exact_count;
     while (low < high) {
@@ -95,9 +97,9 @@ static bool fold_matches(const folded *pattern, const folded *name)
     return p == pattern->n;
 }
 
-const sm_tool *sm_contracts_rival(const sm_contracts *set, sm_str name)
+const sm_declared_tool *sm_contracts_rival(const sm_contracts *set, sm_str name)
 {
-    const sm_tool *own = sm_contracts_tool(set, name);
+    const sm_declared_tool *own = sm_contracts_tool(set, name);
     if (own != NULL && !own->glob)
         return NULL;
     for (uint32_t i = 0; i < set->exact_count; i++) {
@@ -109,7 +111,7 @@ const sm_tool *sm_contracts_rival(const sm_contracts *set, sm_str name)
     folded plain, pattern;
     fold(name, &plain);
     for (uint32_t i = set->exact_count; i < set->tool_count && set->index[i] != own; i++) {
-        const sm_tool *t = set->index[i];
+        const sm_declared_tool *t = set->index[i];
         fold(t->name, &pattern);
         if (fold_matches(&pattern, &plain) &&
             !(own != NULL && sm_fold_alike_word(t->name, own->name)))
@@ -120,7 +122,7 @@ const sm_tool *sm_contracts_rival(const sm_contracts *set, sm_str name)
 
 const sm_contract *sm_contracts_find(const sm_contracts *set, sm_str name)
 {
-    const sm_tool *t = sm_contracts_tool(set, name);
+    const sm_declared_tool *t = sm_contracts_tool(set, name);
     if (t != NULL)
         return &t->contract;
     return set->unlisted == SM_UNLISTED_HIDE ? NULL : &set->unlisted_contract;

@@ -39,7 +39,7 @@ static void apply_class(sm_contract *c)
     static const struct {
         int64_t window_ms;
         int failures;
-        sm_chain on_in_doubt;
+        sm_doubt_chain on_in_doubt;
         bool barrier;
     } by_class[] = {
         [SM_CLASS_READ] = {0, SM_FAILURES_RETRY, {{0}, 0}, false},
@@ -201,15 +201,15 @@ static void read_variants(sm_loader *l, const sm_json *list, const layer *defaul
     c->variant_count = list->len;
 }
 
-static void check_name(sm_loader *l, const sm_contracts *set, const sm_tool *t)
+static void check_name(sm_loader *l, const sm_contracts *set, const sm_declared_tool *t)
 {
-    sm_call call = {.scope = SM_STR("check"), .tool = t->name};
+    sm_parsed_call call = {.scope = SM_STR("check"), .tool = t->name};
     sm_fault fault;
     if (sm_call_check(&call, &fault) != SM_OK)
         sm_complain(l, t->given, "%s", fault.text);
     if (memchr(t->name.p, '[', t->name.n) != NULL)
         sm_complain(l, t->given, "patterns know * and ? only; write one entry for each name");
-    for (const sm_tool *other = set->tools; t->glob && other < t; other++) {
+    for (const sm_declared_tool *other = set->tools; t->glob && other < t; other++) {
         if (!other->glob || other->literals != t->literals || t->name.n > SM_TOOL_MAX ||
             other->name.n > SM_TOOL_MAX || !sm_glob_meet(other->name, t->name))
             continue;
@@ -223,11 +223,11 @@ static void check_name(sm_loader *l, const sm_contracts *set, const sm_tool *t)
 
 static void read_tool(sm_loader *l, sm_contracts *set, const sm_json *name, const layer *defaults)
 {
-    sm_tool *t = &set->tools[set->tool_count];
-    *t = (sm_tool){.name = sm_json_text(name),
-                   .glob = sm_glob_is(sm_json_text(name)),
-                   .literals = sm_glob_literals(sm_json_text(name)),
-                   .given = name};
+    sm_declared_tool *t = &set->tools[set->tool_count];
+    *t = (sm_declared_tool){.name = sm_json_text(name),
+                            .glob = sm_glob_is(sm_json_text(name)),
+                            .literals = sm_glob_literals(sm_json_text(name)),
+                            .given = name};
     check_name(l, set, t);
     layer *own = sm_loader_alloc(l, 1, sizeof *own);
     const sm_json *mapping = name + 1;

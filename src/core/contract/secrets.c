@@ -7,7 +7,7 @@
 
 typedef struct lint {
     sm_loader *l;
-    const sm_tool *tool;
+    const sm_declared_tool *tool;
     const sm_contract *c;
     sm_buf *told; /* which places to redact was advised, one a line */
 } lint;
@@ -320,7 +320,7 @@ static void lint_login(const lint *k)
                   "replayed; if it is one, give it class: read");
 }
 
-void sm_contract_lint_secrets(sm_loader *l, const sm_tool *tool, const sm_contract *c)
+void sm_contract_lint_secrets(sm_loader *l, const sm_declared_tool *tool, const sm_contract *c)
 {
     sm_buf told;
     lint k = {l, tool, c, &told};

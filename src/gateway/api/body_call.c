@@ -139,7 +139,8 @@ bool gw_read_call(gw_request *r, sm_arena *a, gw_call_form form, semel_call *out
     }
     if (gw_who_owns(&r->who, out->scope))
         return true;
-    sm_call parts = {.scope = out->scope, .step = out->step, .tool = out->tool, .key = out->key};
+    sm_parsed_call parts = {
+        .scope = out->scope, .step = out->step, .tool = out->tool, .key = out->key};
     if (sm_call_check(&parts, &fault) != SM_OK) { /* it would be nobody's */
         gw_body_refuse(r, &fault);
         return false;

@@ -56,7 +56,7 @@ static bool reserve(gw_request *r)
     pthread_mutex_lock(&s->lock);
     bool stopping = s->stop || atomic_load(&r->g->draining);
     sm_str token = sm_str_from(r->who.id);
-    sm_room room = sm_shares_room(&s->open, token, (size_t)r->g->config->limits.streams);
+    sm_vacancy room = sm_shares_room(&s->open, token, (size_t)r->g->config->limits.streams);
     if (!stopping && room == SM_ROOM)
         sm_shares_take(&s->open, token);
     pthread_mutex_unlock(&s->lock);

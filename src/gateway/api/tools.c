@@ -82,7 +82,7 @@ static void tools(gw_request *r, semel_answer *a)
     gw_page p;
     gw_page_start(&p);
     for (uint32_t i = 0; i < set->tool_count; i++) {
-        const sm_tool *t = &set->tools[i];
+        const sm_declared_tool *t = &set->tools[i];
         gw_page_item(&p);
         sm_buf_byte(&p.out, '{');
         gw_put_text(&p.out, "name", t->name);

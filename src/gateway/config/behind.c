@@ -6,8 +6,8 @@
  * headers and of variables may be secrets, and are in no message. Whether a command or a directory
  * is there is looked at elsewhere (files.c): here is only what the file itself says.
  */
+#include "base/header.h"
 #include "base/limits.h"
-#include "core/wire.h"
 #include "gateway/config.h"
 #include "gateway/preset.h"
 #include "gateway/tokens.h"

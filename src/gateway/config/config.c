@@ -260,7 +260,7 @@ sm_err gw_config_read(sm_str name, sm_str text, gw_config **out, sm_report *repo
     const sm_json *root;
     sm_fault fault;
     c->file = sm_arena_text(&c->arena, name);
-    gw_loader loader = {.l = {.arena = &c->arena, .report = report}};
+    gw_config_loader loader = {.l = {.arena = &c->arena, .report = report}};
     loader.directory = directory_of(c->file);
     sm_err e =
         c->file.p == NULL ? SEMEL_E_NOMEM : sm_tree_read(&c->arena, name, text, &root, &fault);

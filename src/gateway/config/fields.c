@@ -67,7 +67,7 @@ void gw_read_path(sm_loader *l, const sm_json *value, void *out)
                     "of headers and env; write the file's name out");
         return;
     }
-    sm_str path = gw_path_from(l->arena, SM_CONTAINER(l, gw_loader, l)->directory, text);
+    sm_str path = gw_path_from(l->arena, SM_CONTAINER(l, gw_config_loader, l)->directory, text);
     l->failed |= path.p == NULL;
     *(sm_str *)out = path;
 }
@@ -170,8 +170,8 @@ void gw_read_listen(sm_loader *l, const sm_json *value, void *out)
         }
         if (!read_text(l, "listen", item, &text))
             continue;
-        sm_err e =
-            gw_listen_read(l->arena, text, SM_CONTAINER(l, gw_loader, l)->directory, &v[i], &fault);
+        sm_err e = gw_listen_read(l->arena, text, SM_CONTAINER(l, gw_config_loader, l)->directory,
+                                  &v[i], &fault);
         v[i].place = gw_place_of(l, "listen", item);
         if (e != SM_OK)
             sm_complain(l, item, "%s", fault.text);
@@ -228,7 +228,7 @@ static void read_ledger(sm_loader *l, const sm_json *value, void *out)
                   "run again; write sqlite:PATH");
     if (starts(text, "sqlite:") && !starts(text, "sqlite:${")) {
         sm_str path = {text.p + 7, text.n - 7};
-        path = gw_path_from(l->arena, SM_CONTAINER(l, gw_loader, l)->directory, path);
+        path = gw_path_from(l->arena, SM_CONTAINER(l, gw_config_loader, l)->directory, path);
         text = sm_arena_printf(l->arena, "sqlite:%.*s", SM_FMT(path));
         l->failed |= path.p == NULL || text.p == NULL;
     }

@@ -131,7 +131,7 @@ void gw_contract_variables(const sm_contracts *set, sm_severity severity, sm_rep
     if (s.v == NULL)
         return; /* whoever makes the call is told then */
     for (uint32_t i = 0; i < set->tool_count; i++) {
-        const sm_tool *t = &set->tools[i];
+        const sm_declared_tool *t = &set->tools[i];
         search_contract(&s, t->name, &t->contract);
         for (uint32_t v = 0; v < t->contract.variant_count; v++)
             search_contract(&s, t->name, &t->contract.variants[v].contract);

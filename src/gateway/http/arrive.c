@@ -45,14 +45,14 @@ typedef struct arrival {
 } arrival;
 
 typedef struct porch {
-    gw_server *server;
+    gw_http_server *server;
     int epoll;
     arrival all; /* a ring */
 } porch;
 
 /* ---- handing over ----------------------------------------------------------------------------*/
 
-static void hand_over(gw_server *s, const arrival *a, bool roomy)
+static void hand_over(gw_http_server *s, const arrival *a, bool roomy)
 {
     bool tls = s->tls != NULL && !a->by->local;
     struct MHD_Daemon *little = tls ? s->tls : s->plain, *much = tls ? s->roomy_tls : s->roomy;
@@ -69,7 +69,7 @@ static void hand_over(gw_server *s, const arrival *a, bool roomy)
     atomic_fetch_sub_explicit(&s->roomy_count, roomy, memory_order_relaxed);
 }
 
-static bool has_room(const gw_server *s)
+static bool has_room(const gw_http_server *s)
 {
     return atomic_load_explicit(&s->roomy_count, memory_order_relaxed) < GW_ROOMY_MAX;
 }
@@ -91,7 +91,7 @@ static bool is_small(const char *text, size_t n)
 
 /* Whether a connection needs much memory, by the first bytes of its first head. False as well if
  * there are none yet: *silent. */
-static bool needs_room(const gw_server *s, int fd, bool *silent)
+static bool needs_room(const gw_http_server *s, int fd, bool *silent)
 {
     char text[GW_SMALL_HEAD];
     ssize_t n = recv(fd, text, sizeof text, MSG_PEEK | MSG_DONTWAIT);
@@ -159,7 +159,7 @@ static int next_ms(const porch *p)
 /* ---- accepting -------------------------------------------------------------------------------*/
 
 /* Whoever comes when there are too many is told so in plain words, if that takes no handshake. */
-static void turn_away(gw_server *s, int fd, bool local)
+static void turn_away(gw_http_server *s, int fd, bool local)
 {
     static const char body[] =
         "{\"type\":\"urn:semel:problem:OVERLOADED\",\"title\":\"Overloaded\",\"status\":503,"
@@ -178,7 +178,7 @@ static void turn_away(gw_server *s, int fd, bool local)
 
 static void accept_one(porch *p, const gw_listener *l)
 {
-    gw_server *s = p->server;
+    gw_http_server *s = p->server;
     const gw_limits *limits = &s->g->config->limits;
     arrival a = {.by = l, .size = sizeof a.from};
     a.fd = accept4(l->fd, (struct sockaddr *)&a.from, &a.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -209,7 +209,7 @@ static void accept_one(porch *p, const gw_listener *l)
 /* Until we end. Whoever has said nothing by then is libmicrohttpd's, as everybody else is. */
 static void accept_all(porch *p)
 {
-    gw_server *s = p->server;
+    gw_http_server *s = p->server;
     for (;;) {
         struct epoll_event events[EVENTS];
         int n = epoll_wait(p->epoll, events, EVENTS, next_ms(p));
@@ -229,7 +229,7 @@ static void accept_all(porch *p)
 
 static void *accept_thread(void *context)
 {
-    gw_server *s = context;
+    gw_http_server *s = context;
     porch p = {.server = s, .epoll = s->porch};
     p.all.next = p.all.prev = &p.all;
     accept_all(&p);
@@ -242,13 +242,13 @@ static void *accept_thread(void *context)
     return NULL;
 }
 
-static bool watch(gw_server *s, int fd, void *what)
+static bool watch(gw_http_server *s, int fd, void *what)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = what};
     return epoll_ctl(s->porch, EPOLL_CTL_ADD, fd, &e) == 0;
 }
 
-sm_err gw_arrive_start(gw_server *s, sm_fault *fault)
+sm_err gw_arrive_start(gw_http_server *s, sm_fault *fault)
 {
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->porch = epoll_create1(EPOLL_CLOEXEC);
@@ -266,7 +266,7 @@ sm_err gw_arrive_start(gw_server *s, sm_fault *fault)
     return SEMEL_E_IO;
 }
 
-void gw_arrive_stop(gw_server *s)
+void gw_arrive_stop(gw_http_server *s)
 {
     if (!s->accepts)
         return;

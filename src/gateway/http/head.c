@@ -19,7 +19,7 @@
 #include <ctype.h>
 #include <strings.h>
 
-#include "core/wire.h"
+#include "base/header.h"
 #include "gateway/http/server.h"
 
 #define BEHIND_BYTES 256u /* libmicrohttpd reads on behind the head, and rounds up */

@@ -120,14 +120,15 @@ static void add_name(gw_mount *m, sm_str name)
 }
 
 /* A name with the port and without: clients leave out the one that is the scheme's. */
-static void add_names(gw_server *s, gw_mount *m, sm_str host, unsigned port)
+static void add_names(gw_http_server *s, gw_mount *m, sm_str host, unsigned port)
 {
     add_name(m, host);
     add_name(m, sm_arena_printf(&s->texts, "%.*s:%u", SM_FMT(host), port));
 }
 
 /* What the socket is really bound to: its address for people, and names that Host may have. */
-static sm_err learn_address(gw_server *s, gw_listener *l, const gw_listen *asked, sm_fault *fault)
+static sm_err learn_address(gw_http_server *s, gw_listener *l, const gw_listen *asked,
+                            sm_fault *fault)
 {
     struct sockaddr_storage at;
     socklen_t n = sizeof at;
@@ -154,7 +155,7 @@ static sm_err learn_address(gw_server *s, gw_listener *l, const gw_listen *asked
 
 /* ---- opening ---------------------------------------------------------------------------------*/
 
-static sm_err open_one(gw_server *s, gw_listener *l, const gw_listen *asked, sm_fault *fault)
+static sm_err open_one(gw_http_server *s, gw_listener *l, const gw_listen *asked, sm_fault *fault)
 {
     sm_err e = asked->path.p != NULL ? bind_unix(l, asked, fault) : bind_tcp(l, asked, fault);
     if (e != SM_OK)
@@ -176,7 +177,7 @@ static size_t files_max(void)
 }
 
 /* The mount of an API, or that of the gateway; it knows the configured names from the start. */
-static gw_mount *mount_for(gw_server *s, const gw_upstream_api *api)
+static gw_mount *mount_for(gw_http_server *s, const gw_upstream_api *api)
 {
     const gw_config *config = s->g->config;
     gw_mount *m = &s->mounts[api == NULL ? 0 : 1 + (api - config->proxies.v)];
@@ -186,7 +187,7 @@ static gw_mount *mount_for(gw_server *s, const gw_upstream_api *api)
     return m;
 }
 
-sm_err gw_listen_open(gw_server *s, sm_fault *fault)
+sm_err gw_listen_open(gw_http_server *s, sm_fault *fault)
 {
     const gw_config *config = s->g->config;
     const gw_upstream_api *api;
@@ -208,12 +209,12 @@ sm_err gw_listen_open(gw_server *s, sm_fault *fault)
     return SM_OK;
 }
 
-sm_str gw_listen_address(const gw_server *s, uint32_t i)
+sm_str gw_listen_address(const gw_http_server *s, uint32_t i)
 {
     return i < s->listener_count ? s->listeners[i].address : (sm_str){0};
 }
 
-void gw_listen_quit(gw_server *s)
+void gw_listen_quit(gw_http_server *s)
 {
     gw_arrive_stop(s);
     for (uint32_t i = 0; i < s->listener_count; i++) {

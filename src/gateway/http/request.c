@@ -31,7 +31,7 @@
 
 const char *gw_inner_flaw(const gw_inner *q)
 {
-    gw_stage stage = gw_stage_of(q);
+    gw_request_stage stage = gw_stage_of(q);
     gw_presence client = atomic_load_explicit(&q->r.client, memory_order_relaxed);
     bool held = stage >= GW_ORPHANED, gone = client >= GW_UNHEARD;
     if (stage > GW_LEFT || client > GW_LOST)
@@ -53,14 +53,14 @@ const char *gw_inner_flaw(const gw_inner *q)
     return NULL;
 }
 
-void gw_enter(gw_inner *q, gw_stage stage)
+void gw_enter(gw_inner *q, gw_request_stage stage)
 {
     atomic_store_explicit(&q->stage, stage, memory_order_relaxed);
     assert(gw_inner_flaw(q) == NULL);
 }
 
 /* Moves both. Whoever is woken by the stage finds what became of the client. */
-static void move(gw_inner *q, gw_stage stage, gw_presence client)
+static void move(gw_inner *q, gw_request_stage stage, gw_presence client)
 {
     atomic_store(&q->r.client, client);
     gw_enter(q, stage);
@@ -68,7 +68,7 @@ static void move(gw_inner *q, gw_stage stage, gw_presence client)
 
 /* ---- life ------------------------------------------------------------------------------------*/
 
-static gw_stripe *stripe_here(gw_server *s)
+static gw_pool_stripe *stripe_here(gw_http_server *s)
 {
     static atomic_uint threads;
     static _Thread_local unsigned number;
@@ -77,7 +77,7 @@ static gw_stripe *stripe_here(gw_server *s)
     return &s->stripes[number % GW_STRIPES];
 }
 
-static gw_inner *inner_make(gw_server *s)
+static gw_inner *inner_make(gw_http_server *s)
 {
     gw_inner *q = calloc(1, sizeof *q);
     if (q == NULL)
@@ -111,9 +111,9 @@ static void inner_clear(gw_inner *q)
     memset(&q->conn, 0, offsetof(gw_inner, headers) - offsetof(gw_inner, conn));
 }
 
-static gw_inner *inner_take(gw_server *s)
+static gw_inner *inner_take(gw_http_server *s)
 {
-    gw_stripe *stripe = stripe_here(s);
+    gw_pool_stripe *stripe = stripe_here(s);
     pthread_mutex_lock(&stripe->lock);
     gw_inner *q = stripe->free;
     if (q != NULL) {
@@ -126,7 +126,7 @@ static gw_inner *inner_take(gw_server *s)
 
 static void inner_give(gw_inner *q)
 {
-    gw_stripe *stripe = stripe_here(q->server);
+    gw_pool_stripe *stripe = stripe_here(q->server);
     inner_clear(q);
     pthread_mutex_lock(&stripe->lock);
     bool keep = stripe->count < FREE_MAX;
@@ -140,7 +140,7 @@ static void inner_give(gw_inner *q)
         inner_free(q);
 }
 
-void gw_stripes_fini(gw_server *s)
+void gw_stripes_fini(gw_http_server *s)
 {
     for (unsigned i = 0; i < GW_STRIPES; i++) {
         for (gw_inner *q = s->stripes[i].free, *next; q != NULL; q = next) {
@@ -171,7 +171,7 @@ static void take_target(gw_inner *q, sm_str target)
         q->r.path = SM_STR("/");
 }
 
-gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri)
+gw_inner *gw_inner_new(gw_http_server *s, gw_conn *conn, const char *uri)
 {
     gw_inner *q = inner_take(s);
     if (q == NULL)
@@ -228,7 +228,7 @@ void gw_inner_unref(gw_inner *q)
 {
     if (atomic_fetch_sub_explicit(&q->refs, 1, memory_order_acq_rel) > 1)
         return;
-    gw_server *s = q->server;
+    gw_http_server *s = q->server;
     bool held = gw_is_held(q);
     if (gw_is_gone(&q->r) && gw_stage_of(q) != GW_DELIVERED) {
         q->status = gw_is_given_up(q) ? GIVEN_UP_STATUS : GONE_STATUS;
@@ -420,7 +420,7 @@ static void work_run(sm_job *job, semel_answer *a)
     q->work(&q->r, a);
 }
 
-void gw_work(gw_request *r, gw_work_fn *work)
+void gw_work(gw_request *r, gw_job_fn *work)
 {
     gw_inner *q = gw_inner_of(r);
     gw_hold(r);

@@ -152,8 +152,8 @@ void gw_flow_end(gw_request *r, bool whole); /* not whole: the connection is cut
 
 /* Runs on a worker thread, with an answer to work with that is the thread's own. It may block on
  * the ledger. The function must reply, or have handed the request on. */
-typedef void gw_work_fn(gw_request *r, semel_answer *a);
-void gw_work(gw_request *r, gw_work_fn *work);
+typedef void gw_job_fn(gw_request *r, semel_answer *a);
+void gw_work(gw_request *r, gw_job_fn *work);
 
 /* Keeps the request beyond the handler's return. Called on the server's thread. */
 void gw_hold(gw_request *r);

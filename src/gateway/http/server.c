@@ -83,7 +83,7 @@ static void end_request(gw_conn *conn, bool delivered)
 static void on_connection(void *context, struct MHD_Connection *c, void **own,
                           enum MHD_ConnectionNotificationCode what)
 {
-    gw_server *s = context;
+    gw_http_server *s = context;
     int fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     gw_coming *came = &s->came[fd];
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -103,7 +103,7 @@ static void on_connection(void *context, struct MHD_Connection *c, void **own,
 
 static void *on_line(void *context, const char *uri, struct MHD_Connection *c)
 {
-    gw_server *s = context;
+    gw_http_server *s = context;
     gw_conn *conn = gw_conn_of(c);
     gw_inner *q = conn != NULL ? gw_inner_new(s, conn, uri) : NULL;
     if (q == NULL)
@@ -263,7 +263,7 @@ static void on_panic(void *context, const char *file, unsigned line, const char 
 __attribute__((format(printf, 2, 0))) static void on_log(void *context, const char *format,
                                                          va_list args)
 {
-    gw_server *s = context;
+    gw_http_server *s = context;
     if (!s->starting)
         return;
     vsnprintf(s->said, sizeof s->said, format, args);
@@ -306,7 +306,7 @@ static unsigned thread_count(const gw_config *config)
     return half < 1 ? 1 : half > THREADS_MAX ? THREADS_MAX : (unsigned)half;
 }
 
-static struct MHD_Daemon *start_daemon(gw_server *s, size_t bytes, bool tls)
+static struct MHD_Daemon *start_daemon(gw_http_server *s, size_t bytes, bool tls)
 {
     static char protocols[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
     const gw_config *config = s->g->config;
@@ -344,7 +344,7 @@ static struct MHD_Daemon *start_daemon(gw_server *s, size_t bytes, bool tls)
     return daemon;
 }
 
-static sm_err start_daemons(gw_server *s, sm_fault *fault)
+static sm_err start_daemons(gw_http_server *s, sm_fault *fault)
 {
     const gw_config *config = s->g->config;
     const gw_upstream_api *api;
@@ -376,7 +376,7 @@ static sm_err start_daemons(gw_server *s, sm_fault *fault)
 }
 
 /* Each connection is an open file. */
-static void make_room(gw_server *s)
+static void make_room(gw_http_server *s)
 {
     rlim_t wanted = (rlim_t)s->g->config->limits.connections + FILES_SPARE;
     struct rlimit limit;
@@ -392,10 +392,10 @@ static void make_room(gw_server *s)
            text, NULL);
 }
 
-sm_err gw_server_start(gateway *g, gw_server **out, sm_fault *fault)
+sm_err gw_server_start(gateway *g, gw_http_server **out, sm_fault *fault)
 {
     *out = NULL;
-    gw_server *s = aligned_alloc(64, sizeof *s);
+    gw_http_server *s = aligned_alloc(64, sizeof *s);
     if (s == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     memset(s, 0, sizeof *s);
@@ -425,7 +425,7 @@ sm_err gw_server_start(gateway *g, gw_server **out, sm_fault *fault)
 
 /* ---- stopping --------------------------------------------------------------------------------*/
 
-static void server_free(gw_server *s)
+static void server_free(gw_http_server *s)
 {
     gw_stripes_fini(s);
     sm_arena_fini(&s->texts);
@@ -437,7 +437,7 @@ static void server_free(gw_server *s)
     free(s);
 }
 
-void gw_server_let_go(gw_server *s)
+void gw_server_let_go(gw_http_server *s)
 {
     pthread_mutex_lock(&s->end_lock);
     bool last = atomic_fetch_sub(&s->held, 1) == 1 && s->ended;
@@ -446,12 +446,12 @@ void gw_server_let_go(gw_server *s)
         server_free(s);
 }
 
-size_t gw_server_connections(gw_server *s)
+size_t gw_server_connections(gw_http_server *s)
 {
     return atomic_load(&s->conn_count);
 }
 
-size_t gw_server_busy(gw_server *s)
+size_t gw_server_busy(gw_http_server *s)
 {
     size_t n = 0;
     pthread_mutex_lock(&s->lock);
@@ -462,7 +462,7 @@ size_t gw_server_busy(gw_server *s)
     return n > held ? n : held; /* of some that are held the client is gone */
 }
 
-void gw_server_quiesce(gw_server *s)
+void gw_server_quiesce(gw_http_server *s)
 {
     gw_listen_quit(s);
 }
@@ -474,7 +474,7 @@ static void wipe(char *secret)
     free(secret);
 }
 
-void gw_server_stop(gw_server *s)
+void gw_server_stop(gw_http_server *s)
 {
     if (s == NULL)
         return;

@@ -82,7 +82,7 @@ typedef enum gw_sentry_kind { GW_WATCH_CONNECTION, GW_WATCH_LINGER, GW_WATCH_WAK
 /* One connection. It is freed by the watch, which may still have an event about it. */
 struct gw_conn {
     gw_sentry_kind kind;
-    gw_server *server;
+    gw_http_server *server;
     struct MHD_Connection *mhd;
     const gw_mount *mount; /* what the client has come to */
     int fd;
@@ -128,7 +128,7 @@ struct gw_conn {
  * because the client has gone. A flow that has nothing to send is suspended again. Whoever has the
  * request may ask without the lock whether it is held, since that stays so.
  */
-typedef enum gw_stage {
+typedef enum gw_request_stage {
     GW_AT_HEAD,
     GW_AT_BODY,
     GW_SWALLOWS,   /* a body that nobody wants */
@@ -142,7 +142,7 @@ typedef enum gw_stage {
     /* The connection is done with it. */
     GW_DELIVERED, /* the answer went out, whatever its producer does now */
     GW_LEFT,      /* it did not, or not all of it */
-} gw_stage;
+} gw_request_stage;
 
 typedef struct gw_pair {
     sm_str name, value;
@@ -158,14 +158,14 @@ typedef struct gw_set_header {
  * cleared for the next request; what is before stays. */
 struct gw_inner {
     gw_request r; /* a gw_request of ours is one of these */
-    gw_server *server;
+    gw_http_server *server;
     gw_inner *next; /* on a free list */
     sm_arena arena;
     pthread_mutex_t lock;
 
     gw_conn *conn; /* cleared under the lock when the connection is done with the request */
     const gw_route *route;
-    _Atomic gw_stage stage;
+    _Atomic gw_request_stage stage;
     sm_str host, origin, authorization, token, traceparent, tracestate; /* some of the headers */
     int64_t length; /* of the body; -1: none was told */
     bool chunked, expects;
@@ -185,7 +185,7 @@ struct gw_inner {
     const char *code; /* of a problem that is the answer; NULL: it is none */
 
     sm_job job;
-    gw_work_fn *work;
+    gw_job_fn *work;
 
     atomic_uint refs;
     gw_flow *flow;
@@ -194,15 +194,15 @@ struct gw_inner {
     gw_pair headers[GW_HEADERS_MAX];
 };
 
-typedef struct gw_stripe {
+typedef struct gw_pool_stripe {
     pthread_mutex_t lock;
     gw_inner *free;
     unsigned count;
-} __attribute__((aligned(64))) gw_stripe;
+} __attribute__((aligned(64))) gw_pool_stripe;
 
 #define GW_STRIPES 8u
 
-struct gw_server {
+struct gw_http_server {
     gateway *g;
     struct MHD_Daemon *plain, *roomy, *tls, *roomy_tls; /* NULL: none of that kind */
     char *certificate, *key;                            /* PEM; kept as long as the daemon */
@@ -227,7 +227,7 @@ struct gw_server {
     atomic_uint conn_count;  /* accepted, and not closed */
     atomic_uint roomy_count; /* of them, with much memory */
     atomic_bool stopping;    /* no connection is suspended any more */
-    gw_stripe stripes[GW_STRIPES];
+    gw_pool_stripe stripes[GW_STRIPES];
 
     /* Held requests outlive the connections, and need the server for their end. */
     atomic_uint held;
@@ -240,7 +240,7 @@ static inline gw_inner *gw_inner_of(const gw_request *r)
     return SM_CONTAINER(r, gw_inner, r);
 }
 
-static inline gw_stage gw_stage_of(const gw_inner *q)
+static inline gw_request_stage gw_stage_of(const gw_inner *q)
 {
     return atomic_load_explicit(&q->stage, memory_order_relaxed);
 }
@@ -260,14 +260,14 @@ static inline bool gw_is_held(const gw_inner *q)
 
 /* ---- listen.c --------------------------------------------------------------------------------*/
 
-sm_err gw_listen_open(gw_server *s, sm_fault *fault); /* binds all, accepts nothing yet */
-void gw_listen_quit(gw_server *s);                    /* stops accepting, and closes */
-sm_str gw_listen_address(const gw_server *s, uint32_t i);
+sm_err gw_listen_open(gw_http_server *s, sm_fault *fault); /* binds all, accepts nothing yet */
+void gw_listen_quit(gw_http_server *s);                    /* stops accepting, and closes */
+sm_str gw_listen_address(const gw_http_server *s, uint32_t i);
 
 /* ---- arrive.c --------------------------------------------------------------------------------*/
 
-sm_err gw_arrive_start(gw_server *s, sm_fault *fault); /* starts accepting */
-void gw_arrive_stop(gw_server *s);                     /* ends that, if it was started */
+sm_err gw_arrive_start(gw_http_server *s, sm_fault *fault); /* starts accepting */
+void gw_arrive_stop(gw_http_server *s);                     /* ends that, if it was started */
 
 /* ---- head.c ----------------------------------------------------------------------------------*/
 
@@ -291,14 +291,14 @@ bool gw_host_allowed(const gw_mount *m, sm_str host);
 /* ---- request.c -------------------------------------------------------------------------------*/
 
 /* One with a reference, for a request whose first line has come; NULL when out of memory. */
-gw_inner *gw_inner_new(gw_server *s, gw_conn *conn, const char *uri);
+gw_inner *gw_inner_new(gw_http_server *s, gw_conn *conn, const char *uri);
 void gw_inner_unref(gw_inner *q);
 
 /* What is wrong with its state, or NULL: asserted at every step. Under its lock once it is held. */
 const char *gw_inner_flaw(const gw_inner *q);
 
 /* Moves it on; under its lock once it is held. */
-void gw_enter(gw_inner *q, gw_stage stage);
+void gw_enter(gw_inner *q, gw_request_stage stage);
 
 /* It is over for its connection, which has sent the answer or has not; what nobody holds is freed
  * next. On the connection's thread. */
@@ -325,7 +325,7 @@ void gw_sends(gw_conn *c);
 /* A text without its percent-encoding; absent when out of memory. What is no encoding stays. */
 sm_str gw_decode(sm_arena *a, sm_str text, bool plus);
 
-void gw_stripes_fini(gw_server *s);
+void gw_stripes_fini(gw_http_server *s);
 
 /* ---- reply.c ---------------------------------------------------------------------------------*/
 
@@ -361,18 +361,18 @@ void gw_flow_free(gw_flow *f);     /* accepts NULL */
 gw_conn *gw_conn_of(struct MHD_Connection *c);
 
 /* A held request has ended. */
-void gw_server_let_go(gw_server *s);
+void gw_server_let_go(gw_http_server *s);
 
 /* ---- watch.c ---------------------------------------------------------------------------------*/
 
-sm_err gw_sentry_start(gw_server *s, sm_fault *fault);
-void gw_sentry_stop(gw_server *s);
+sm_err gw_sentry_start(gw_http_server *s, sm_fault *fault);
+void gw_sentry_stop(gw_http_server *s);
 
-gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd);
+gw_conn *gw_conn_new(gw_http_server *s, struct MHD_Connection *mhd, int fd);
 uint64_t gw_conn_received(const gw_conn *c); /* bytes in all; 0 where that is not counted */
 void gw_conn_closed(gw_conn *c); /* its socket is closed on return of whoever calls this */
 
 /* Hangs up all suspended connections, and lets none be suspended from now on. */
-void gw_conns_release(gw_server *s);
+void gw_conns_release(gw_http_server *s);
 
 #endif

@@ -49,7 +49,7 @@ typedef struct lingering {
 } lingering;
 
 struct gw_sentry {
-    gw_server *server;
+    gw_http_server *server;
     pthread_t thread;
     int epoll, wake;
     gw_sentry_kind wake_kind;
@@ -61,7 +61,7 @@ struct gw_sentry {
 
 /* ---- connections -----------------------------------------------------------------------------*/
 
-gw_conn *gw_conn_new(gw_server *s, struct MHD_Connection *mhd, int fd)
+gw_conn *gw_conn_new(gw_http_server *s, struct MHD_Connection *mhd, int fd)
 {
     gw_coming *came = &s->came[fd];
     gw_conn *c = calloc(1, sizeof *c);
@@ -118,7 +118,7 @@ static void start_linger(gw_sentry *w, const gw_conn *c)
 
 void gw_conn_closed(gw_conn *c)
 {
-    gw_server *s = c->server;
+    gw_http_server *s = c->server;
     gw_sentry *w = s->sentry;
     pthread_mutex_lock(&s->lock);
     *c->link = c->next;
@@ -134,7 +134,7 @@ void gw_conn_closed(gw_conn *c)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void free_dead(gw_server *s)
+static void free_dead(gw_http_server *s)
 {
     while (s->dead != NULL) {
         gw_conn *c = s->dead;
@@ -157,7 +157,7 @@ static gw_inner *held_by(gw_conn *c)
 
 /* Up to `most` requests whose connections are suspended, each with a reference; of those that were
  * not given up, if so asked. */
-static size_t collect_suspended(gw_server *s, bool but_given_up, gw_inner **out, size_t most)
+static size_t collect_suspended(gw_http_server *s, bool but_given_up, gw_inner **out, size_t most)
 {
     size_t n = 0;
     pthread_mutex_lock(&s->lock);
@@ -177,7 +177,7 @@ static size_t collect_suspended(gw_server *s, bool but_given_up, gw_inner **out,
     return n;
 }
 
-void gw_server_give_up(gw_server *s)
+void gw_server_give_up(gw_http_server *s)
 {
     gw_inner *some[EVENTS];
     for (size_t n; (n = collect_suspended(s, true, some, EVENTS)) > 0;) {
@@ -188,7 +188,7 @@ void gw_server_give_up(gw_server *s)
     }
 }
 
-void gw_conns_release(gw_server *s)
+void gw_conns_release(gw_http_server *s)
 {
     /* Whoever suspends looks at this under the connection's lock, which is taken below: either it
      * sees that the server ends, or its connection is found suspended. */
@@ -339,7 +339,7 @@ static gw_inner *on_event(gw_conn *c, uint32_t events)
 static size_t look(gw_sentry *w, const struct epoll_event *events, int n, int64_t every_ns,
                    gw_inner **gone)
 {
-    gw_server *s = w->server;
+    gw_http_server *s = w->server;
     size_t gone_count = 0;
     bool drains = false;
     int64_t now = sm_clock_mono_ns();
@@ -403,7 +403,7 @@ static void *watch(void *context)
 
 /* ---- beginning and end -----------------------------------------------------------------------*/
 
-sm_err gw_sentry_start(gw_server *s, sm_fault *fault)
+sm_err gw_sentry_start(gw_http_server *s, sm_fault *fault)
 {
     gw_sentry *w = calloc(1, sizeof *w);
     if (w == NULL)
@@ -428,7 +428,7 @@ sm_err gw_sentry_start(gw_server *s, sm_fault *fault)
     return err;
 }
 
-void gw_sentry_stop(gw_server *s)
+void gw_sentry_stop(gw_http_server *s)
 {
     gw_sentry *w = s->sentry;
     if (w == NULL)

@@ -24,11 +24,11 @@
 #include "serve/waits.h"
 #include "upstream/http.h"
 
-typedef struct gw_server gw_server;   /* server.c */
-typedef struct gw_metrics gw_metrics; /* metrics.c */
-typedef struct gw_stream gw_stream;   /* stream.c */
-typedef struct gw_runs gw_runs;       /* run.c */
-typedef struct gw_mcp gw_mcp;         /* mcp.c */
+typedef struct gw_http_server gw_http_server; /* server.c */
+typedef struct gw_metrics gw_metrics;         /* metrics.c */
+typedef struct gw_stream gw_stream;           /* stream.c */
+typedef struct gw_runs gw_runs;               /* run.c */
+typedef struct gw_mcp gw_mcp;                 /* mcp.c */
 
 struct gateway {
     const gw_config *config;
@@ -42,7 +42,7 @@ struct gateway {
     gw_stream *stream;
     gw_runs *runs;
     gw_mcp *mcp; /* NULL: there are no MCP servers */
-    gw_server *server;
+    gw_http_server *server;
     atomic_bool draining; /* SIGTERM came: no new work */
     struct {
         atomic_bool down;        /* the log says that the ledger cannot be used */
@@ -52,14 +52,15 @@ struct gateway {
 
 /* ---- the server (server.c) -------------------------------------------------------------------*/
 
-sm_err gw_server_start(gateway *g, gw_server **out, sm_fault *fault);
-void gw_server_quiesce(gw_server *s); /* no new connections; those that are open get an answer */
-void gw_server_stop(gw_server *s);    /* accepts NULL */
-size_t gw_server_connections(gw_server *s); /* how many are open */
-size_t gw_server_busy(gw_server *s);        /* requests that are not over */
+sm_err gw_server_start(gateway *g, gw_http_server **out, sm_fault *fault);
+void gw_server_quiesce(
+    gw_http_server *s);                 /* no new connections; those that are open get an answer */
+void gw_server_stop(gw_http_server *s); /* accepts NULL */
+size_t gw_server_connections(gw_http_server *s); /* how many are open */
+size_t gw_server_busy(gw_http_server *s);        /* requests that are not over */
 
 /* The drain's time is over: whoever still waits is told so, and to ask again. */
-void gw_server_give_up(gw_server *s);
+void gw_server_give_up(gw_http_server *s);
 
 /* ---- the ledger's troubles (trouble.c) -------------------------------------------------------*/
 

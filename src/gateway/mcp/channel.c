@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "core/wire.h"
+#include "base/header.h"
 #include "gateway/mcp/modern.h"
 #include "gateway/run/returned.h"
 #include "gateway/run/run.h"
@@ -202,7 +202,7 @@ static bool push(mcp_channel *c, sm_str text)
     sm_buf out;
     sm_buf_init(&out, 4 * MCP_LINE_MAX);
     sm_buf_text(&out, "event: message\ndata: ");
-    mcp_put_line(&out, text);
+    sm_raw_put_line(&out, text);
     sm_buf_text(&out, "\n\n");
     bool pushed = out.err == SM_OK && gw_flow_push(c->r, sm_buf_view(&out));
     sm_buf_fini(&out);

@@ -11,7 +11,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
-#include "core/wire.h"
+#include "base/header.h"
 #include "gateway/mcp/mcp.h"
 #include "gateway/mcp/modern.h"
 #include "gateway/proxy/forward.h"
@@ -40,7 +40,7 @@ static bool asks(sm_str batch)
     size_t cursor = 0;
     sm_str name, item;
     mcp_message m;
-    while (mcp_next(batch, &cursor, &name, &item))
+    while (sm_raw_next(batch, &cursor, &name, &item))
         if (!mcp_read_client(item, &m) || m.kind == MCP_REQUEST)
             return true;
     return false;
@@ -73,7 +73,7 @@ static bool check(mcp_channel *c, mcp_message *m)
 static void end_canceled(gw_talk *t, const mcp_message *m)
 {
     sm_str id;
-    if (t->id[0] == '\0' || !mcp_find(m->params, "requestId", &id))
+    if (t->id[0] == '\0' || !sm_raw_find(m->params, "requestId", &id))
         return;
     for (mcp_channel *c = t->channels, *next; c != NULL; c = next) {
         next = c->next;
@@ -221,9 +221,9 @@ static bool only_reads(const gw_request *r, const mcp_message *m, const sm_contr
     char name[SM_TOOL_MAX + 1];
     sm_str value;
     if (gw_header(r, "Mcp-Method").p != NULL || gw_header(r, "Mcp-Name").p != NULL ||
-        !mcp_find(m->params, "name", &value) || !mcp_text(value, name, sizeof name))
+        !sm_raw_find(m->params, "name", &value) || !sm_raw_text(value, name, sizeof name))
         return false;
-    const sm_tool *entry = sm_contracts_tool(set, sm_str_from(name));
+    const sm_declared_tool *entry = sm_contracts_tool(set, sm_str_from(name));
     return entry != NULL && sm_contract_only_reads(&entry->contract) &&
            sm_contracts_rival(set, sm_str_from(name)) == NULL;
 }
@@ -266,7 +266,7 @@ static bool concerns_us(const gw_request *r)
     size_t cursor = 0;
     sm_str name, item, batch = m.text;
     bool ours = false;
-    while (!ours && mcp_next(batch, &cursor, &name, &item)) {
+    while (!ours && sm_raw_next(batch, &cursor, &name, &item)) {
         mcp_read_client(item, &m);
         ours = is_ours(r, &m, set);
     }

@@ -15,7 +15,7 @@
 
 static void say(void *context, mcp_level level, const char *text)
 {
-    static const gw_level levels[] = {GW_INFO, GW_WARN, GW_ERROR};
+    static const gw_log_level levels[] = {GW_INFO, GW_WARN, GW_ERROR};
     gateway *g = context;
     gw_say(&g->log, levels[level], "mcp", "what", text, NULL);
 }
@@ -118,7 +118,7 @@ static void *run(void *context)
     return NULL;
 }
 
-static void on_sweep(mcp_timer *t)
+static void on_sweep(mcp_alarm *t)
 {
     gw_mcp *all = SM_CONTAINER(t, gw_mcp, sweep);
     gw_talk_sweep(all, all->stopping ? GW_RESTING : GW_UNUSED);
@@ -164,13 +164,13 @@ sm_err gw_mcp_start(gateway *g, gw_mcp **out, sm_fault *fault)
  * the time is up. */
 typedef struct ending {
     mcp_post post;
-    mcp_timer timer;
+    mcp_alarm timer;
     gw_mcp *all;
     int64_t deadline_ns;
     bool dropped; /* the talks are gone, and children that have to end are waited for */
 } ending;
 
-static void look_for_end(mcp_timer *t)
+static void look_for_end(mcp_alarm *t)
 {
     ending *e = SM_CONTAINER(t, ending, timer);
     gw_mcp *all = e->all;

@@ -51,7 +51,7 @@ struct gw_mcp {
     bool running;
     gw_site *sites;
     uint32_t site_count;
-    mcp_timer sweep; /* of talks that nobody uses */
+    mcp_alarm sweep; /* of talks that nobody uses */
     bool stopping;
 };
 

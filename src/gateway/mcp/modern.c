@@ -64,7 +64,8 @@ static int refuse_version(sm_buf *out, sm_str id, sm_str version)
 static sm_str claim_of(sm_str params)
 {
     sm_str meta, version;
-    if (params.p != NULL && mcp_find(params, "_meta", &meta) && mcp_find(meta, VERSION, &version))
+    if (params.p != NULL && sm_raw_find(params, "_meta", &meta) &&
+        sm_raw_find(meta, VERSION, &version))
         return version;
     return (sm_str){0};
 }
@@ -83,21 +84,21 @@ static const char *flaw_of_meta(sm_str meta, const char **why)
 {
     sm_str value, part;
     *why = "is missing";
-    if (!mcp_find(meta, VERSION, &value))
+    if (!sm_raw_find(meta, VERSION, &value))
         return VERSION;
     *why = "is no text";
-    if (!mcp_is_string(value))
+    if (!sm_raw_is_string(value))
         return VERSION;
     *why = "is missing";
-    if (!mcp_find(meta, CAPABILITIES, &value))
+    if (!sm_raw_find(meta, CAPABILITIES, &value))
         return CAPABILITIES;
     *why = "is no object";
-    if (!mcp_is_object(value))
+    if (!sm_raw_is_object(value))
         return CAPABILITIES;
     *why = "is no object with name and version";
-    if (mcp_find(meta, META "clientInfo", &value) &&
-        !(mcp_find(value, "name", &part) && mcp_is_string(part) &&
-          mcp_find(value, "version", &part) && mcp_is_string(part)))
+    if (sm_raw_find(meta, META "clientInfo", &value) &&
+        !(sm_raw_find(value, "name", &part) && sm_raw_is_string(part) &&
+          sm_raw_find(value, "version", &part) && sm_raw_is_string(part)))
         return META "clientInfo";
     return NULL;
 }
@@ -106,7 +107,8 @@ static int check_meta(const mcp_message *m, sm_buf *out)
 {
     sm_str meta;
     const char *why;
-    if (!mcp_is_object(m->params) || !mcp_find(m->params, "_meta", &meta) || !mcp_is_object(meta))
+    if (!sm_raw_is_object(m->params) || !sm_raw_find(m->params, "_meta", &meta) ||
+        !sm_raw_is_object(meta))
         return refuse(out, m->id, E_INVALID_PARAMS,
                       "Invalid params: the request is missing the required _meta.");
     const char *key = flaw_of_meta(meta, &why);
@@ -141,7 +143,7 @@ static bool name_fits(sm_str header, sm_str value)
     sm_buf given;
     sm_buf_init(&given, 2 * MCP_REPEATED_MAX);
     bool fits = mcp_header_take(&given, header) && given.err == SM_OK &&
-                mcp_text(value, text, sizeof text) && sm_str_is(sm_buf_view(&given), text);
+                sm_raw_text(value, text, sizeof text) && sm_str_is(sm_buf_view(&given), text);
     sm_buf_fini(&given);
     return fits;
 }
@@ -159,7 +161,7 @@ static int check_said(const mcp_channel *c, const mcp_message *m, sm_str claim, 
     char version[128];
     sm_str said = bare(c->version);
     if (c->version.p != NULL && claim.p != NULL &&
-        !(mcp_text(claim, version, sizeof version) && sm_str_is(said, version)))
+        !(sm_raw_text(claim, version, sizeof version) && sm_str_is(said, version)))
         return mismatch(out, m->id, "MCP-Protocol-Version", c->version);
     return check_method(c, m, out);
 }
@@ -173,7 +175,7 @@ static int check_required(const mcp_channel *c, const mcp_message *m, sm_buf *ou
         return mismatch(out, m->id, "MCP-Protocol-Version", c->version);
     if (c->method.p == NULL)
         return mismatch(out, m->id, "Mcp-Method", c->method);
-    if (member == NULL || !mcp_find(m->params, member, &name) || !mcp_is_string(name))
+    if (member == NULL || !sm_raw_find(m->params, member, &name) || !sm_raw_is_string(name))
         return 0; /* whoever understands the method says what is wrong with that */
     if (c->name.p == NULL || !name_fits(c->name, name))
         return mismatch(out, m->id, "Mcp-Name", c->name);
@@ -229,7 +231,7 @@ static int check_request(mcp_channel *c, const mcp_message *m, sm_buf *out)
     }
     if (status == 0)
         status = check_said(c, m, claim, out);
-    if (status == 0 && child && !mcp_is(claim, MODERN))
+    if (status == 0 && child && !sm_raw_is(claim, MODERN))
         status = refuse_version(out, m->id, claim);
     if (status == 0)
         status = check_required(c, m, out);
@@ -244,7 +246,7 @@ static int check_notification(mcp_channel *c, const mcp_message *m, sm_buf *out)
     sm_str claim = claim_of(m->params);
     if (!is_modern(c, claim) || c->site->argv == NULL)
         return check_method(c, m, out);
-    if (claim.p != NULL && !mcp_is_string(claim))
+    if (claim.p != NULL && !sm_raw_is_string(claim))
         return refuse(out, (sm_str){0}, E_INVALID_PARAMS,
                       "Invalid params: " VERSION " is no text.");
     return check_said(c, m, claim, out);
@@ -255,8 +257,8 @@ static int check_batch(const mcp_message *batch, sm_buf *out)
 {
     size_t cursor = 0;
     sm_str name, item, params;
-    while (mcp_next(batch->text, &cursor, &name, &item)) {
-        if (mcp_find(item, "params", &params) && claim_of(params).p != NULL)
+    while (sm_raw_next(batch->text, &cursor, &name, &item)) {
+        if (sm_raw_find(item, "params", &params) && claim_of(params).p != NULL)
             return refuse(out, (sm_str){0}, E_INVALID_REQUEST,
                           "This revision of the protocol has no batches: send the messages one by "
                           "one.");
@@ -283,7 +285,7 @@ int gw_modern_status(sm_str answer)
     mcp_message m;
     sm_str code;
     char digits[16] = "";
-    if (!mcp_read(answer, &m) || m.kind != MCP_ERROR || !mcp_find(m.error, "code", &code) ||
+    if (!mcp_read(answer, &m) || m.kind != MCP_ERROR || !sm_raw_find(m.error, "code", &code) ||
         code.n >= sizeof digits)
         return 200;
     memcpy(digits, code.p, code.n);

@@ -6,8 +6,8 @@
 
 #include <strings.h>
 
+#include "base/header.h"
 #include "base/limits.h"
-#include "core/wire.h"
 #include "gateway/proxy/form.h"
 #include "gateway/proxy/headers.h"
 #include "json/number.h"

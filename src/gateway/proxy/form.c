@@ -6,8 +6,8 @@
 #include <strings.h>
 #include <zlib.h>
 
+#include "base/header.h"
 #include "base/utf8.h"
-#include "core/wire.h"
 #include "json/write.h"
 
 #define FIELDS_MAX 1000u              /* of more, some servers read only the first thousand */

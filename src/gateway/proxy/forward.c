@@ -18,9 +18,10 @@
 #include <strings.h>
 
 #include "base/base64.h"
+#include "base/header.h"
 #include "base/limits.h"
+#include "base/url.h"
 #include "core/request.h"
-#include "core/wire.h"
 #include "gateway/mcp/mcp.h"
 #include "gateway/proxy/headers.h"
 #include "gateway/telemetry/trace.h"

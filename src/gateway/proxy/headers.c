@@ -16,9 +16,9 @@
 
 #include <strings.h>
 
+#include "base/header.h"
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "core/wire.h"
 #include "gateway/proxy/form.h"
 #include "gateway/proxy/forward.h"
 #include "json/canon.h"

@@ -12,8 +12,8 @@
  */
 #include "gateway/proxy/override.h"
 
+#include "base/header.h"
 #include "core/request.h"
-#include "core/wire.h"
 
 static bool names_path(void *context, sm_str name, sm_str value)
 {

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "core/wire.h"
+#include "base/header.h"
 #include "gateway/run/returned.h"
 
 /* What the client gets; it moves once, when the head comes, on the HTTP client's thread. */

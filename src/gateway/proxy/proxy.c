@@ -18,8 +18,8 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/url.h"
 #include "core/identity.h"
-#include "core/wire.h"
 #include "gateway/api/body.h"
 #include "gateway/proxy/args.h"
 #include "gateway/proxy/forward.h"

@@ -3,7 +3,8 @@
 
 #include <strings.h>
 
-#include "core/wire.h"
+#include "base/header.h"
+#include "base/url.h"
 #include "gateway/inside/gateway.h"
 
 /* An address in its parts. A relative one has no authority, and maybe no path from the root. */

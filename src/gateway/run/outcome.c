@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/header.h"
 #include "base/limits.h"
-#include "core/wire.h"
 #include "gateway/run/returned.h"
 #include "gateway/run/run.h"
 #include "gateway/telemetry/metrics.h"

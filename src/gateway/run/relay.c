@@ -15,8 +15,8 @@
  */
 #include <assert.h>
 
+#include "base/header.h"
 #include "base/limits.h"
-#include "core/wire.h"
 #include "gateway/run/returned.h"
 #include "gateway/run/runs.h"
 #include "gateway/telemetry/metrics.h"

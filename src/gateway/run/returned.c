@@ -3,10 +3,10 @@
 
 #include <strings.h>
 
+#include "base/header.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "core/contract.h"
-#include "core/wire.h"
 #include "gateway/proxy/forward.h"
 #include "gateway/proxy/redirect.h"
 #include "json/canon.h"

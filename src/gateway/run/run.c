@@ -146,11 +146,11 @@ static void count_in_flight(gw_run *run, int change)
 }
 
 /* Whether there is room for one more execution. */
-static sm_room room_for(gw_run *run)
+static sm_vacancy room_for(gw_run *run)
 {
     gw_runs *s = run->g->runs;
     pthread_mutex_lock(&s->serve.lock);
-    sm_room room =
+    sm_vacancy room =
         sm_shares_room(&s->in_flight, run->at.ask.actor, (size_t)run->g->config->limits.in_flight);
     pthread_mutex_unlock(&s->serve.lock);
     return room;

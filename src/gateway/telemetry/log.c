@@ -57,7 +57,7 @@ static void put_field(sm_buf *line, sm_buf *room, bool json, const gw_log_field 
         sm_json_put_string(line, value);
 }
 
-static void put_head(sm_buf *line, sm_buf *room, bool json, gw_level level, const char *message)
+static void put_head(sm_buf *line, sm_buf *room, bool json, gw_log_level level, const char *message)
 {
     char stamp[SM_STAMP_TEXT];
     sm_stamp_text(sm_clock_ms(), stamp);
@@ -73,7 +73,7 @@ static void put_head(sm_buf *line, sm_buf *room, bool json, gw_level level, cons
     sm_put_text(line, "message", sm_buf_view(room));
 }
 
-void gw_say_fields(const gw_log *log, gw_level level, const char *message,
+void gw_say_fields(const gw_log *log, gw_log_level level, const char *message,
                    const gw_log_field *fields, size_t n)
 {
     if ((int)level < log->rule.level)
@@ -101,7 +101,7 @@ void gw_say_fields(const gw_log *log, gw_level level, const char *message,
     sm_buf_fini(&room);
 }
 
-void gw_say(const gw_log *log, gw_level level, const char *message, ...)
+void gw_say(const gw_log *log, gw_log_level level, const char *message, ...)
 {
     gw_log_field fields[FIELDS_MAX];
     size_t n = 0;
@@ -113,7 +113,7 @@ void gw_say(const gw_log *log, gw_level level, const char *message, ...)
     gw_say_fields(log, level, message, fields, n);
 }
 
-static void say_place(const gw_log *log, gw_level level, const char *message, sm_str file,
+static void say_place(const gw_log *log, gw_log_level level, const char *message, sm_str file,
                       uint32_t line, uint32_t column, sm_str what)
 {
     char lines[16], columns[16];
@@ -136,7 +136,7 @@ void gw_say_findings(const gw_log *log, const char *message, sm_str file, sm_rep
     }
 }
 
-void gw_say_fault(const gw_log *log, gw_level level, const char *message, sm_str file,
+void gw_say_fault(const gw_log *log, gw_log_level level, const char *message, sm_str file,
                   const sm_fault *fault)
 {
     say_place(log, level, message, fault->line > 0 ? file : (sm_str){0}, fault->line, fault->column,

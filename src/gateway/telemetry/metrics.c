@@ -52,7 +52,7 @@ static gw_counters *mine(gw_metrics *m)
     return &m->copies[number - 1];
 }
 
-static void add(gw_counter *c, uint64_t n)
+static void add(gw_metric *c, uint64_t n)
 {
     atomic_fetch_add_explicit(c, n, memory_order_relaxed);
 }

@@ -88,13 +88,13 @@ static void put_histogram(sm_buf *out, const char *name, const char *label, cons
 /* ---- counters --------------------------------------------------------------------------------*/
 
 /* The sum of a counter over all copies; `of` is it in the first. */
-static uint64_t total(const gw_metrics *m, const gw_counter *of)
+static uint64_t total(const gw_metrics *m, const gw_metric *of)
 {
     uint64_t sum = 0;
     size_t offset = (size_t)((const char *)of - (const char *)&m->copies[0]);
     for (size_t i = 0; i < GW_COPIES; i++) {
         const void *at = (const char *)&m->copies[i] + offset;
-        sum += atomic_load_explicit((const gw_counter *)at, memory_order_relaxed);
+        sum += atomic_load_explicit((const gw_metric *)at, memory_order_relaxed);
     }
     return sum;
 }

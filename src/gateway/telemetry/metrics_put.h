@@ -16,20 +16,19 @@
 extern const int64_t gw_request_bounds_us[GW_REQUEST_BOUNDS];
 extern const int64_t gw_exchange_bounds_us[GW_EXCHANGE_BOUNDS];
 
-typedef atomic_uint_fast64_t gw_counter;
+typedef atomic_uint_fast64_t gw_metric;
 
 typedef struct gw_histogram {
-    gw_counter in[GW_BOUNDS_MAX + 1]; /* up to each bound, and beyond the last */
-    gw_counter sum_us;
+    gw_metric in[GW_BOUNDS_MAX + 1]; /* up to each bound, and beyond the last */
+    gw_metric sum_us;
 } gw_histogram;
 
 /* One copy of the counters. */
 typedef struct gw_counters {
-    _Alignas(64)
-        gw_counter requests[GW_ROUTES_MAX + 1][6]; /* by route and hundreds of the status */
+    _Alignas(64) gw_metric requests[GW_ROUTES_MAX + 1][6]; /* by route and hundreds of the status */
     gw_histogram took[GW_ROUTES_MAX + 1];
-    gw_counter verdicts[4];
-    gw_counter refused[SEMEL_C_COUNT];
+    gw_metric verdicts[4];
+    gw_metric refused[SEMEL_C_COUNT];
     gw_histogram exchanges;
 } gw_counters;
 

@@ -80,7 +80,7 @@ static bool right_name(sm_str name)
 
 sm_err gw_token_right(sm_str name, sm_str scope, sm_fault *fault)
 {
-    const sm_call call = {.scope = scope, .tool = SM_STR("any")};
+    const sm_parsed_call call = {.scope = scope, .tool = SM_STR("any")};
     if (!right_name(name))
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                             "a name has 1 to %u bytes of visible text", GW_NAME_MAX);

@@ -40,7 +40,7 @@ sm_err sm_barrier_settle(semel *s, sm_work *w, sm_str scope, sm_str tool)
         sm_work *other = sm_work_start(a);
         if (sm_load_handle(s, other, &g.found[i], true) != SM_OK)
             continue;
-        sm_judge(s, other, &(sm_event){.kind = SM_EV_LOOK});
+        sm_judge(s, other, &(sm_life_event){.kind = SM_EV_LOOK});
         sm_body_start(other);
         if (other->step.changed && other->step.next.state == SEMEL_S_IN_DOUBT)
             sm_write(s, other, &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0})});
@@ -65,7 +65,7 @@ static bool find_barring(void *context, const semel_record *r, int64_t now)
     return false;
 }
 
-sm_err sm_barrier_find(semel *s, sm_work *w, const sm_call *call, const sm_hash *key,
+sm_err sm_barrier_find(semel *s, sm_work *w, const sm_parsed_call *call, const sm_hash *key,
                        sm_str *handle)
 {
     sm_hash group;

@@ -289,7 +289,7 @@ static sm_err reread(sm_begun *b)
     }
     if (err != SM_OK)
         return err;
-    sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
+    sm_judge(s, w, &(sm_life_event){.kind = SM_EV_LOOK});
     if (!w->step.changed || w->step.next.state == SEMEL_S_NONE)
         return SM_OK;
     sm_body_start(w);

@@ -15,7 +15,7 @@ typedef struct sm_begun {
     const semel_call *given;
     sm_asking *asking;             /* NULL: whoever calls waits here */
     const sm_contracts *contracts; /* NULL: those in use */
-    sm_call call;
+    sm_parsed_call call;
     sm_identity id;
     sm_str actor;
     int64_t lease_ms;

@@ -18,7 +18,7 @@
  * can be sent again, unless the contract has another way. */
 static sm_err adopt_key_rule(sm_begun *b)
 {
-    static const sm_chain again = {{SM_DOUBT_RESEND, SM_DOUBT_HOLD}, 2};
+    static const sm_doubt_chain again = {{SM_DOUBT_RESEND, SM_DOUBT_HOLD}, 2};
     const sm_contract *c = b->id.contract;
     if (b->asking == NULL || b->asking->down == NULL || c->origin[SM_F_UPSTREAM].given != NULL ||
         c->origin[SM_F_IDEMPOTENCY].given != NULL)
@@ -44,7 +44,7 @@ sm_err sm_begun_read(sm_begun *b)
                             "what the call comes after is not an effect's handle (ef_...)");
     if (c->scope.p == NULL)
         return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the call has no scope");
-    b->call = (sm_call){.scope = c->scope, .step = c->step, .tool = c->tool, .key = c->key};
+    b->call = (sm_parsed_call){.scope = c->scope, .step = c->step, .tool = c->tool, .key = c->key};
     b->call.args_text = c->args.p == NULL ? SM_STR("{}") : c->args;
     b->call.http = b->asking != NULL && b->asking->http;
     const sm_json_limits *limits =
@@ -226,7 +226,7 @@ static sm_err compare_resource(sm_begun *b, sm_drift drift, bool *overwritten)
 sm_err sm_begun_judge(sm_begun *b)
 {
     sm_work *w = b->w;
-    sm_event ev = {.kind = SM_EV_BEGIN, .lease_ms = b->lease_ms};
+    sm_life_event ev = {.kind = SM_EV_BEGIN, .lease_ms = b->lease_ms};
     b->a->drift = (sm_str){0};
     if (w->cur.version == 0) {
         w->memo = (sm_memo){0};

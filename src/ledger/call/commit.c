@@ -93,9 +93,9 @@ static sm_err renew(semel *s, const sm_handle *claim, int64_t lease_ms, sm_str a
         }
         if (!good)
             return bad_claim(w, a);
-        sm_event ev = {.kind = SM_EV_RENEW,
-                       .fence = claim->fence,
-                       .lease_ms = lease_ms > 0 ? lease_ms : w->memo.terms.lease_ms};
+        sm_life_event ev = {.kind = SM_EV_RENEW,
+                            .fence = claim->fence,
+                            .lease_ms = lease_ms > 0 ? lease_ms : w->memo.terms.lease_ms};
         sm_judge(s, w, &ev);
         if (w->step.answer == SM_DONE && w->step.changed) {
             sm_body_start(w);
@@ -156,7 +156,7 @@ sm_err sm_unclaim(semel *s, const sm_handle *claim, semel_answer *a, bool *absen
         /* What began anew since has nothing to do with it. */
         if (!good || claim->generation != w->cur.generation)
             return SM_OK;
-        sm_judge(s, w, &(sm_event){.kind = SM_EV_WITHDRAW, .fence = claim->fence});
+        sm_judge(s, w, &(sm_life_event){.kind = SM_EV_WITHDRAW, .fence = claim->fence});
         if (w->step.answer != SM_DONE)
             return SM_OK;
         sm_body_start(w);
@@ -246,7 +246,7 @@ static sm_err commit(semel *s, sm_work *w, const sm_ending *end, const char **re
         w->step = (sm_step){.answer = SM_DONE};
         return SM_OK;
     }
-    sm_event ev = {
+    sm_life_event ev = {
         .kind = SM_EV_COMMIT, .fence = h->fence, .outcome = o.kind, .applied = o.applied};
     bool was_running = w->memo.effect.state == SEMEL_S_RUNNING && h->fence == w->memo.effect.fence;
     sm_judge(s, w, &ev);

@@ -59,7 +59,7 @@ static sm_err answer_ended(sm_begun *b, const sm_held *h)
     semel_outcome o = h->outcome;
     o.applied = sm_applied_by(&w->memo, &o);
     sm_judge(b->s, w,
-             &(sm_event){
+             &(sm_life_event){
                  .kind = SM_EV_COMMIT, .fence = h->fence, .outcome = o.kind, .applied = o.applied});
     if (w->step.answer != SM_DONE || !semel_state_settled(w->step.next.state))
         return answer_refused(b, SEMEL_C_RETRY_IN_FLIGHT,

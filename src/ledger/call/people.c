@@ -5,7 +5,7 @@
 
 /* One decision, and what it leaves in the record. */
 typedef struct decision {
-    sm_event ev;
+    sm_life_event ev;
     sm_str actor, reason, evidence;
     const semel_outcome *outcome;
     bool forgets;

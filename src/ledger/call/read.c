@@ -69,7 +69,7 @@ static sm_err load_name(semel *s, sm_work *w, const semel_name *name)
     sm_handle h;
     sm_hash key;
     if (name->text.p == NULL) {
-        sm_call call = {.scope = name->scope, .tool = SM_STR("any"), .key = name->key};
+        sm_parsed_call call = {.scope = name->scope, .tool = SM_STR("any"), .key = name->key};
         sm_key made;
         sm_err e = name->key.p == NULL
                        ? sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS,
@@ -92,7 +92,7 @@ static sm_err load_name(semel *s, sm_work *w, const semel_name *name)
                         (int)(name->text.n < 60 ? name->text.n : 60), name->text.p);
 }
 
-void sm_judge(semel *s, sm_work *w, sm_event *ev)
+void sm_judge(semel *s, sm_work *w, sm_life_event *ev)
 {
     ev->gone = w->memo.effect.state == SEMEL_S_RUNNING && sm_holder_gone(&w->memo.holder, &s->self);
     sm_contract terms;
@@ -104,7 +104,7 @@ void sm_judge(semel *s, sm_work *w, sm_event *ev)
  * key, but the effect is still the one it was. */
 static void look(semel *s, sm_work *w)
 {
-    sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
+    sm_judge(s, w, &(sm_life_event){.kind = SM_EV_LOOK});
     if (w->step.next.state != SEMEL_S_NONE)
         sm_effect_copy(&w->memo.effect, &w->step.next);
 }

@@ -77,7 +77,7 @@ sm_err sm_resend(semel *s, const sm_handle *effect, int64_t lease_ms, semel_answ
                      sm_effect_doubt_step(&w->memo.effect, &terms, w->now) == SM_DOUBT_RESEND;
         if (!there)
             return sm_answer_refuse(w, a, SEMEL_C_ILLEGAL_STATE, SM_OK);
-        sm_judge(s, w, &(sm_event){.kind = SM_EV_STEP, .lease_ms = lease_ms});
+        sm_judge(s, w, &(sm_life_event){.kind = SM_EV_STEP, .lease_ms = lease_ms});
         sm_body_start(w);
         e = sm_write(s, w,
                      &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0}), .secret = secret});
@@ -92,10 +92,10 @@ sm_err sm_resend(semel *s, const sm_handle *effect, int64_t lease_ms, semel_answ
 static sm_err write_found(semel *s, sm_work *w, sm_found_kind found, const semel_outcome *outcome)
 {
     static const char *const names[] = {"applied", "absent", "unknown"};
-    sm_event ev = {.kind = SM_EV_PROBED,
-                   .found = found,
-                   .needs_approval = w->memo.terms.asks,
-                   .digest = w->memo.effect.ran};
+    sm_life_event ev = {.kind = SM_EV_PROBED,
+                        .found = found,
+                        .needs_approval = w->memo.terms.asks,
+                        .digest = w->memo.effect.ran};
     sm_judge(s, w, &ev);
     sm_change change = {.actor = sm_ledger_actor(s, (sm_str){0})};
     if (w->step.answer == SM_REFUSED)

@@ -86,7 +86,7 @@ static void warn_of_identity(const sm_contracts *old, const sm_contracts *new, s
     sm_buf_init(&before, SM_ARENA_MAX);
     sm_buf_init(&after, SM_ARENA_MAX);
     for (uint32_t i = 0; i < new->tool_count; i++) {
-        const sm_tool *t = &new->tools[i];
+        const sm_declared_tool *t = &new->tools[i];
         const sm_contract *known = t->glob ? NULL : sm_contracts_find(old, t->name);
         if (known == NULL)
             continue;

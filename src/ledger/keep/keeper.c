@@ -57,7 +57,7 @@ static bool collect(void *context, const semel_record *r, int64_t now)
     return l->n < DUE_MAX;
 }
 
-static sm_err write_note(semel *s, sm_work *w, sm_note note)
+static sm_err write_note(semel *s, sm_work *w, sm_history note)
 {
     w->step = (sm_step){.next = w->memo.effect, .changed = true, .notes = {note}, .note_count = 1};
     sm_body_start(w);
@@ -100,7 +100,7 @@ static void look_at(semel *s, semel_answer *a, const sm_handle *h)
     sm_work *w = sm_work_start(a);
     if (sm_load_handle(s, w, h, true) != SM_OK)
         return;
-    sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
+    sm_judge(s, w, &(sm_life_event){.kind = SM_EV_LOOK});
     if (w->step.changed) {
         sm_body_start(w);
         if (w->step.next.state != SEMEL_S_NONE)

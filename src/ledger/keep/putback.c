@@ -20,7 +20,7 @@ static bool gives_way(semel *s, sm_work *w, const semel_record *seen)
 {
     if (w->cur.version == 0)
         return true;
-    sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
+    sm_judge(s, w, &(sm_life_event){.kind = SM_EV_LOOK});
     const sm_effect *now = &w->step.next;
     if (now->state == SEMEL_S_NONE || w->cur.generation < seen->generation)
         return true;
@@ -122,10 +122,10 @@ static sm_err put_lost(semel *s, sm_work *w, const sm_recalled *seen, const sm_e
     sm_contract terms;
     sm_terms_contract(&w->memo.terms, &terms);
     sm_transition(&w->memo.effect,
-                  &(sm_event){.kind = SM_EV_COMMIT,
-                              .fence = end->claim->fence,
-                              .outcome = o.kind,
-                              .applied = o.applied},
+                  &(sm_life_event){.kind = SM_EV_COMMIT,
+                                   .fence = end->claim->fence,
+                                   .outcome = o.kind,
+                                   .applied = o.applied},
                   &terms, w->now, &w->step);
     bool keeps = sm_takes_outcome(w, &o);
     note_first(&w->step);
@@ -151,7 +151,7 @@ static sm_err put_stray(semel *s, sm_work *w, const sm_recalled *seen, const sm_
         return e;
     semel_outcome o = end->outcome;
     o.applied = sm_applied_by(&memo, &o);
-    sm_judge(s, w, &(sm_event){.kind = SM_EV_STRAY, .outcome = o.kind, .applied = o.applied});
+    sm_judge(s, w, &(sm_life_event){.kind = SM_EV_STRAY, .outcome = o.kind, .applied = o.applied});
     if (w->step.next.state == SEMEL_S_RUNNING && o.applied == SEMEL_APPLIED_UNKNOWN)
         return sm_fault_set(&w->fault, SEMEL_E_UNAVAILABLE,
                             "the ledger has lost the record of this attempt, and another one runs");

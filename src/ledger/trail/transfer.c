@@ -310,8 +310,8 @@ static sm_err put_import(semel *s, sm_work *w, semel_imported *count)
     if (memo.effect.state == SEMEL_S_RUNNING) {
         sm_contract terms;
         sm_terms_contract(&memo.terms, &terms);
-        sm_transition(&memo.effect, &(sm_event){.kind = SM_EV_LOOK, .gone = true}, &terms, w->now,
-                      &w->step);
+        sm_transition(&memo.effect, &(sm_life_event){.kind = SM_EV_LOOK, .gone = true}, &terms,
+                      w->now, &w->step);
         memo.effect = w->step.next;
     }
     sm_err e = sm_effect_id(&w->keyer.digest, &theirs.key, &theirs.id);
@@ -321,7 +321,7 @@ static sm_err put_import(semel *s, sm_work *w, semel_imported *count)
     for (int races = 0; e == SM_OK && races < SM_RACES_MAX; races++) {
         sm_effect ours = {0};
         if (w->cur.version != 0) { /* as time has left it */
-            sm_judge(s, w, &(sm_event){.kind = SM_EV_LOOK});
+            sm_judge(s, w, &(sm_life_event){.kind = SM_EV_LOOK});
             ours = w->step.next;
         }
         if (!gives_way(&ours, &memo.effect)) {

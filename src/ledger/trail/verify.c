@@ -42,14 +42,14 @@ const char *sm_check_handle(uint8_t shard, uint64_t id, uint64_t generation,
 
 /* ---- the table -------------------------------------------------------------------------------*/
 
-sm_link *sm_check_find(const sm_check *c, uint64_t id, uint64_t generation)
+sm_trail_link *sm_check_find(const sm_check *c, uint64_t id, uint64_t generation)
 {
-    static sm_link none;
+    static sm_trail_link none;
     if (c->slots == 0)
         return &none;
     size_t at = (size_t)(id ^ generation * 0x9E3779B97F4A7C15u);
     for (;; at++) {
-        sm_link *l = &c->links[at & (c->slots - 1)];
+        sm_trail_link *l = &c->links[at & (c->slots - 1)];
         if (l->index == 0 || (l->id == id && l->generation == generation))
             return l;
     }
@@ -82,10 +82,11 @@ void sm_check_unrooted(sm_check *c, uint64_t id, uint64_t generation)
         c->err = SEMEL_E_NOMEM;
         return;
     }
-    sm_link *l = sm_check_find(c, id, 0);
+    sm_trail_link *l = sm_check_find(c, id, 0);
     c->used += l->index == 0;
     c->unrooted = true;
-    *l = (sm_link){.id = id, .index = l->index > generation ? l->index : generation, .kept = true};
+    *l = (sm_trail_link){
+        .id = id, .index = l->index > generation ? l->index : generation, .kept = true};
 }
 
 static bool remember(sm_check *c, const semel_event *e)
@@ -119,7 +120,7 @@ static bool same(const sm_hash *a, const sm_hash *b)
 }
 
 /* The event's digests of the record: as it found it, and as it left it. */
-static void read_body(sm_check *c, const semel_event *e, sm_link *l, sm_hash *was)
+static void read_body(sm_check *c, const semel_event *e, sm_trail_link *l, sm_hash *was)
 {
     sm_arena_reset(&c->w->call);
     const sm_json *body;
@@ -137,7 +138,7 @@ static void read_body(sm_check *c, const semel_event *e, sm_link *l, sm_hash *wa
 /* Whether the event found the record as the event before it had left it. The first event of a
  * generation follows the newest one of the generation before. If the event before is not known,
  * nothing is checked. */
-static void check_found(sm_check *c, const semel_event *e, const sm_link *before,
+static void check_found(sm_check *c, const semel_event *e, const sm_trail_link *before,
                         const sm_hash *was)
 {
     static const sm_hash none;
@@ -148,7 +149,7 @@ static void check_found(sm_check *c, const semel_event *e, const sm_link *before
                       (unsigned long long)e->seq);
 }
 
-void sm_check_link(sm_check *c, const semel_event *e, const sm_link *older, sm_link *l)
+void sm_check_link(sm_check *c, const semel_event *e, const sm_trail_link *older, sm_trail_link *l)
 {
     char handle[SM_HANDLE_TEXT];
     sm_check_handle(e->shard, e->id, e->generation, handle);
@@ -160,7 +161,7 @@ void sm_check_link(sm_check *c, const semel_event *e, const sm_link *older, sm_l
         sm_check_tell(c, "event %llu of %s was altered", (unsigned long long)e->seq, handle);
     static const sm_hash none;
     bool starts = e->index == 1 && same(&e->prev, &none);
-    sm_link before = l->index != 0 && !starts ? *l : *older;
+    sm_trail_link before = l->index != 0 && !starts ? *l : *older;
     if (l->index == 0 && !starts) {
         if (c->orphans++ == 0)
             c->first_orphan = e->seq;
@@ -194,12 +195,12 @@ static void check_effect_event(sm_check *c, const semel_event *e)
         c->err = SEMEL_E_NOMEM;
         return;
     }
-    sm_link *l = sm_check_find(c, e->id, e->generation);
+    sm_trail_link *l = sm_check_find(c, e->id, e->generation);
     if (l->index == 0) {
         c->used++;
         c->out->effects++;
     }
-    static const sm_link none;
+    static const sm_trail_link none;
     sm_check_link(c, e, e->generation > 1 ? sm_check_find(c, e->id, e->generation - 1) : &none, l);
     if (l->unrooted)
         sm_check_unrooted(c, e->id, e->generation);

@@ -6,7 +6,7 @@
 #include "ledger/work/ledger.h"
 
 /* The newest event of one effect. */
-typedef struct sm_link {
+typedef struct sm_trail_link {
     uint64_t id, generation, index;
     sm_hash hash;
     sm_hash record;   /* the digest of the record that it left */
@@ -14,7 +14,7 @@ typedef struct sm_link {
     uint8_t shard;
     bool kept;     /* there is a record */
     bool unrooted; /* it began after a generation without events */
-} sm_link;
+} sm_trail_link;
 
 /* The newest write to a resource. */
 typedef struct sm_written {
@@ -39,8 +39,8 @@ typedef struct sm_check {
     void *context;
     uint64_t total, seen;
     uint64_t
-        last_seq;   /* of the newest event that was checked; later ones are newer than the look */
-    sm_link *links; /* open hash table, a power of two */
+        last_seq; /* of the newest event that was checked; later ones are newer than the look */
+    sm_trail_link *links; /* open hash table, a power of two */
     size_t slots, used;
     sm_written *written; /* likewise */
     size_t written_slots, written_used;
@@ -65,11 +65,11 @@ const char *sm_check_handle(uint8_t shard, uint64_t id, uint64_t generation,
                             char out[SM_HANDLE_TEXT]);
 
 /* The link of an effect; its index is 0 if no event of it was seen. */
-sm_link *sm_check_find(const sm_check *c, uint64_t id, uint64_t generation);
+sm_trail_link *sm_check_find(const sm_check *c, uint64_t id, uint64_t generation);
 
 /* Checks that an event follows the link, which then becomes the event's. A first event follows
  * `older`, the link of the generation before. */
-void sm_check_link(sm_check *c, const semel_event *e, const sm_link *older, sm_link *l);
+void sm_check_link(sm_check *c, const semel_event *e, const sm_trail_link *older, sm_trail_link *l);
 
 /* Notes a generation that has no event, or began after one that has none. */
 void sm_check_unrooted(sm_check *c, uint64_t id, uint64_t generation);

@@ -18,24 +18,24 @@
 typedef struct newer {
     sm_check *c;
     const semel_record *r;
-    sm_link *l;
+    sm_trail_link *l;
 } newer;
 
-static bool agrees(const semel_record *r, const sm_link *l)
+static bool agrees(const semel_record *r, const sm_trail_link *l)
 {
     return l->index == r->events && memcmp(&l->hash, &r->head, sizeof r->head) == 0;
 }
 
 static bool follow(void *context, const semel_event *e)
 {
-    static const sm_link unknown; /* it may have moved on too */
+    static const sm_trail_link unknown; /* it may have moved on too */
     newer *n = context;
     sm_check_link(n->c, e, &unknown, n->l);
     return n->c->err == SM_OK && !n->c->stopped && !agrees(n->r, n->l);
 }
 
 /* Moves a link on to the record's newest event, if that came after the pass over all events. */
-static sm_err catch_up(sm_check *c, const semel_record *r, sm_link *l)
+static sm_err catch_up(sm_check *c, const semel_record *r, sm_trail_link *l)
 {
     const semel *s = c->s;
     semel_ref of = sm_ref_of(r);
@@ -120,7 +120,7 @@ static bool check_record(void *context, const semel_record *r, int64_t now)
     sm_check *c = context;
     char handle[SM_HANDLE_TEXT];
     sm_check_handle(r->shard, r->id, r->generation, handle);
-    sm_link *l = sm_check_find(c, r->id, r->generation), newest = *l;
+    sm_trail_link *l = sm_check_find(c, r->id, r->generation), newest = *l;
     if (l->index != 0 && l->kept)
         sm_check_tell(c, "there are two records of %s", handle);
     if (l->index != 0)
@@ -152,7 +152,7 @@ static void check_missing(sm_check *c)
     char handle[SM_HANDLE_TEXT];
     int64_t now = sm_now(c->s);
     for (size_t i = 0; i < c->slots && !c->stopped; i++) {
-        const sm_link *l = &c->links[i];
+        const sm_trail_link *l = &c->links[i];
         if (l->index != 0 && !l->kept && !over(l->purge_at, now))
             sm_check_tell(c, "the record of %s was removed before its time",
                           sm_check_handle(l->shard, l->id, l->generation, handle));
@@ -165,7 +165,7 @@ static void check_generations(sm_check *c)
 {
     char handle[SM_HANDLE_TEXT];
     for (size_t i = 0; c->unrooted && i < c->slots && !c->stopped; i++) {
-        const sm_link *l = &c->links[i];
+        const sm_trail_link *l = &c->links[i];
         if (l->index != 0 && l->generation != 0 &&
             sm_check_find(c, l->id, 0)->index > l->generation &&
             sm_check_find(c, l->id, l->generation + 1)->index == 0)

@@ -119,7 +119,7 @@ bool sm_recollect(semel *s, sm_work *w, const sm_handle *claim);
 sm_err sm_load_cur(sm_work *w);
 
 /* Lets the life cycle judge an event about w->cur, by the terms that it was begun under. */
-void sm_judge(semel *s, sm_work *w, sm_event *ev);
+void sm_judge(semel *s, sm_work *w, sm_life_event *ev);
 
 /* ---- writing (write.c) -----------------------------------------------------------------------*/
 
@@ -130,7 +130,7 @@ typedef struct sm_change {
     bool drop_outcome;
     bool drop_args;
     const sm_identity *identity; /* begin: whose arguments run or are asked about */
-    const sm_call *call;         /* begin: the rest of it */
+    const sm_parsed_call *call;  /* begin: the rest of it */
     const semel_record *import;  /* a record from elsewhere, in place of identity and call */
     bool returns;                /* with that: a lost record is put back, and its history goes on */
     bool evidence;               /* see semel_write */
@@ -162,7 +162,8 @@ sm_err sm_outcome_read(semel_outcome *out, const semel_outcome *given, semel_fau
 
 /* SHA-256 of a contract's every effective field; what an approval is bound to, among others (I7).
  */
-sm_err sm_approval_digest(sm_work *w, const sm_identity *id, const sm_call *call, sm_hash *out);
+sm_err sm_approval_digest(sm_work *w, const sm_identity *id, const sm_parsed_call *call,
+                          sm_hash *out);
 
 /* ---- answering (answer.c) --------------------------------------------------------------------*/
 
@@ -198,7 +199,7 @@ sm_err sm_renew(semel *s, const sm_handle *claim, int64_t lease_ms, semel_answer
 sm_err sm_barrier_settle(semel *s, sm_work *w, sm_str scope, sm_str tool);
 
 /* The handle of another effect in doubt that would bar this call; absent if there is none. */
-sm_err sm_barrier_find(semel *s, sm_work *w, const sm_call *call, const sm_hash *key,
+sm_err sm_barrier_find(semel *s, sm_work *w, const sm_parsed_call *call, const sm_hash *key,
                        sm_str *handle);
 
 /* ---- claims that nobody was told of (withdraw.c) ----------------------------------------------*/

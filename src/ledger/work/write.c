@@ -13,7 +13,7 @@
 #include "ledger/work/ledger.h"
 #include "json/write.h"
 
-static const char *note_name(sm_note n)
+static const char *note_name(sm_history n)
 {
     static const char *const names[] = {
 #define X(code, text) text,
@@ -65,7 +65,8 @@ static sm_err put_args(sm_work *w, const sm_identity *id)
     return e != SM_OK ? e : sm_json_canon(args, &w->args, (sm_str){0}, &w->fault);
 }
 
-sm_err sm_approval_digest(sm_work *w, const sm_identity *id, const sm_call *call, sm_hash *out)
+sm_err sm_approval_digest(sm_work *w, const sm_identity *id, const sm_parsed_call *call,
+                          sm_hash *out)
 {
     sm_fingerprint print;
     sm_err e =
@@ -157,7 +158,7 @@ static int64_t purge_at(const semel *s, const sm_memo *m, int64_t now)
 static sm_err start_record(sm_work *w, const sm_change *change, semel_record *r)
 {
     const sm_identity *id = change->identity;
-    const sm_call *call = change->call;
+    const sm_parsed_call *call = change->call;
     *r = (semel_record){.key = id->key.hash,
                         .generation = w->step.next.generation,
                         .created_at = w->now,

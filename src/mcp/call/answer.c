@@ -8,15 +8,15 @@
 static bool is_task(sm_str result)
 {
     sm_str part;
-    return mcp_is_object(result) &&
-           ((mcp_find(result, "task", &part) && mcp_is_object(part)) ||
-            (mcp_find(result, "resultType", &part) && sm_str_is(part, "\"task\"")));
+    return sm_raw_is_object(result) &&
+           ((sm_raw_find(result, "task", &part) && sm_raw_is_object(part)) ||
+            (sm_raw_find(result, "resultType", &part) && sm_str_is(part, "\"task\"")));
 }
 
 /* The answer is about an effect: a repeat may come after it if the client knows the result. The
  * answer to a later leg never shows that: the client's timeout may have begun with the first leg.
  */
-static void about_effect(mcp_call *call, bool done)
+static void about_effect(mcp_tool_call *call, bool done)
 {
     mcp_exchange *x = call->x;
     sm_str handle = call->a.effect;
@@ -28,7 +28,7 @@ static void about_effect(mcp_call *call, bool done)
     x->done = done && !call->legged;
 }
 
-static void answer_result(mcp_call *call, sm_buf *result)
+static void answer_result(mcp_tool_call *call, sm_buf *result)
 {
     mcp_exchange *x = call->x;
     call->x = NULL;
@@ -41,7 +41,7 @@ static void answer_result(mcp_call *call, sm_buf *result)
 }
 
 /* Whether people approve through a gateway, not with the `semel` program. */
-static bool by_gateway(const mcp_call *call)
+static bool by_gateway(const mcp_tool_call *call)
 {
     return call->server->hub->gateway ||
            (call->contract != NULL && call->contract->approval.via != 0);
@@ -50,7 +50,7 @@ static bool by_gateway(const mcp_call *call)
 /* The text names the request and the role of who decides. It holds a command only if the contract
  * lets the user approve: a model with a shell would run it. The call is retriable, as the object
  * says, but once it is approved and not after a time. */
-static void advise_approval(mcp_call *call)
+static void advise_approval(mcp_tool_call *call)
 {
     semel_answer *a = &call->a;
     bool self =
@@ -70,7 +70,7 @@ static void advise_approval(mcp_call *call)
         SM_FMT(command));
 }
 
-static void advise_doubt(mcp_call *call)
+static void advise_doubt(mcp_tool_call *call)
 {
     semel_answer *a = &call->a;
     bool other = a->blocked_by.p != NULL;
@@ -95,7 +95,7 @@ static void advise_waiting(semel_answer *a)
 }
 
 /* Advice for the model if a person has to decide. */
-static void advise(mcp_call *call)
+static void advise(mcp_tool_call *call)
 {
     semel_answer *a = &call->a;
     if (a->code == SEMEL_C_AWAITING_APPROVAL && a->request.p != NULL)
@@ -108,7 +108,7 @@ static void advise(mcp_call *call)
         a->message = SM_STR("The ledger cannot be used now, so nothing was done.");
 }
 
-static void put_refusal(mcp_call *call, sm_buf *out)
+static void put_refusal(mcp_tool_call *call, sm_buf *out)
 {
     sm_buf_init(out, 4 * MCP_LINE_MAX);
     about_effect(call, false);
@@ -116,14 +116,14 @@ static void put_refusal(mcp_call *call, sm_buf *out)
     mcp_put_refusal(out, &call->a, call->x->modern);
 }
 
-void mcp_call_refuse(mcp_call *call)
+void mcp_call_refuse(mcp_tool_call *call)
 {
     sm_buf out;
     put_refusal(call, &out);
     answer_result(call, &out);
 }
 
-void mcp_call_overflow(mcp_call *call)
+void mcp_call_overflow(mcp_tool_call *call)
 {
     bool failed = call->at.outcome.kind == SEMEL_FAILURE;
     call->a = (semel_answer){.verdict = SEMEL_REFUSED, .code = SEMEL_C_RESULT_EXPIRED};
@@ -140,7 +140,7 @@ void mcp_call_overflow(mcp_call *call)
     mcp_call_refuse(call);
 }
 
-void mcp_call_refuse_early(mcp_call *call)
+void mcp_call_refuse_early(mcp_tool_call *call)
 {
     sm_buf out;
     put_refusal(call, &out);
@@ -148,8 +148,8 @@ void mcp_call_refuse_early(mcp_call *call)
     sm_buf_fini(&out);
 }
 
-void mcp_call_refuse_with(mcp_call *call, semel_code code, const char *advice, const char *format,
-                          ...)
+void mcp_call_refuse_with(mcp_tool_call *call, semel_code code, const char *advice,
+                          const char *format, ...)
 {
     char text[512];
     va_list args;
@@ -167,15 +167,15 @@ void mcp_call_refuse_with(mcp_call *call, semel_code code, const char *advice, c
     answer_result(call, &out);
 }
 
-void mcp_call_replay(mcp_call *call)
+void mcp_call_replay(mcp_tool_call *call)
 {
     sm_buf out;
     sm_str error = {0}, task;
     const semel_outcome *o = &call->a.outcome;
-    if (!call->tasked && !call->x->modern && o->kept && mcp_is_object(o->value) &&
-        mcp_find(o->value, "task", &task) && mcp_is_object(task)) {
+    if (!call->tasked && !call->x->modern && o->kept && sm_raw_is_object(o->value) &&
+        sm_raw_find(o->value, "task", &task) && sm_raw_is_object(task)) {
         sm_str id = {0};
-        mcp_find(task, "taskId", &id);
+        sm_raw_find(task, "taskId", &id);
         mcp_call_refuse_with(call, SEMEL_C_ALREADY_DONE,
                              "Ask for the task's result; it must not be started again.",
                              "This call was started as the task %.*s.", SM_FMT(id));
@@ -200,7 +200,7 @@ void mcp_call_replay(mcp_call *call)
 
 /* The ledger could not record the call, or had lost its record. The client still gets the server's
  * answer; `_meta` says what went wrong. */
-static void mark_doubt(mcp_call *call)
+static void mark_doubt(mcp_tool_call *call)
 {
     mcp_message m;
     sm_str meta = {0};
@@ -212,13 +212,14 @@ static void mark_doubt(mcp_call *call)
     sm_buf_init(&marked, 2 * MCP_LINE_MAX);
     sm_buf_init(&result, 2 * MCP_LINE_MAX);
     sm_buf_init(&text, 2 * MCP_LINE_MAX);
-    if (!mcp_find(m.result, "_meta", &meta) || !mcp_is_object(meta))
+    if (!sm_raw_find(m.result, "_meta", &meta) || !sm_raw_is_object(meta))
         meta = (sm_str){0};
-    mcp_put_with(&marked, meta, "semel/doubt",
-                 call->at.ended == SM_ENDED_PUT_BACK ? SM_STR("\"" SM_PUT_BACK "\"")
-                                                     : SM_STR("\"" SM_UNRECORDED "\""));
-    mcp_put_with(&result, m.result, "_meta", sm_buf_view(&marked));
-    mcp_put_edited(&text, m.text, &(mcp_edit){.at = m.result, .with = sm_buf_view(&result)}, 1);
+    sm_raw_put_with(&marked, meta, "semel/doubt",
+                    call->at.ended == SM_ENDED_PUT_BACK ? SM_STR("\"" SM_PUT_BACK "\"")
+                                                        : SM_STR("\"" SM_UNRECORDED "\""));
+    sm_raw_put_with(&result, m.result, "_meta", sm_buf_view(&marked));
+    sm_raw_put_edited(&text, m.text, &(sm_raw_edit){.at = m.result, .with = sm_buf_view(&result)},
+                      1);
     if (marked.err == SM_OK && result.err == SM_OK && text.err == SM_OK) {
         sm_buf_clear(&call->answer);
         sm_buf_str(&call->answer, sm_buf_view(&text));
@@ -228,7 +229,7 @@ static void mark_doubt(mcp_call *call)
     sm_buf_fini(&marked);
 }
 
-void mcp_call_pass(mcp_call *call)
+void mcp_call_pass(mcp_tool_call *call)
 {
     mcp_exchange *x = call->x;
     mcp_message m;

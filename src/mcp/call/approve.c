@@ -18,7 +18,7 @@
 #define SHOWN_MAX 4000u /* bytes of the arguments that the user is shown */
 
 /* The arguments by value, so that spaces and escapes cannot hide anything. */
-static void put_args(sm_buf *out, mcp_call *call)
+static void put_args(sm_buf *out, mcp_tool_call *call)
 {
     const sm_json *value = NULL;
     sm_buf canon;
@@ -38,7 +38,7 @@ static void put_args(sm_buf *out, mcp_call *call)
 }
 
 /* What the user is asked: a sentence with the tool and its arguments, and a box to tick. */
-static void put_question(sm_buf *out, mcp_call *call)
+static void put_question(sm_buf *out, mcp_tool_call *call)
 {
     sm_buf text;
     sm_buf_init(&text, 2 * MCP_LINE_MAX);
@@ -57,7 +57,7 @@ static void put_question(sm_buf *out, mcp_call *call)
     sm_buf_fini(&text);
 }
 
-static bool ask_legacy(mcp_call *call)
+static bool ask_legacy(mcp_tool_call *call)
 {
     mcp_session *s = call->session;
     char id[MCP_OWN_ID_MAX];
@@ -83,7 +83,7 @@ static bool ask_legacy(mcp_call *call)
 
 /* What the call brought to answer the server's own questions, for when it comes back: the client
  * keeps one state only. */
-static void put_legs(sm_buf *out, const mcp_call *call)
+static void put_legs(sm_buf *out, const mcp_tool_call *call)
 {
     static const char *const names[] = {"requestState", "inputResponses"};
     sm_buf legs;
@@ -91,7 +91,7 @@ static void put_legs(sm_buf *out, const mcp_call *call)
     size_t n = 0;
     sm_buf_init(&legs, MCP_LINE_MAX);
     for (size_t i = 0; i < 2; i++) {
-        if (!mcp_find(call->params, names[i], &part))
+        if (!sm_raw_find(call->params, names[i], &part))
             continue;
         sm_buf_printf(&legs, "%s\"%s\":", n++ == 0 ? "{" : ",", names[i]);
         sm_buf_str(&legs, part);
@@ -105,7 +105,7 @@ static void put_legs(sm_buf *out, const mcp_call *call)
     sm_buf_fini(&legs);
 }
 
-static bool ask_modern(mcp_call *call)
+static bool ask_modern(mcp_tool_call *call)
 {
     sm_buf out;
     sm_buf_init(&out, 2 * MCP_LINE_MAX);
@@ -127,18 +127,18 @@ static bool ask_modern(mcp_call *call)
 }
 
 /* Whether the client says, with a modern request, that it can ask its user. */
-static bool elicits(const mcp_call *call)
+static bool elicits(const mcp_tool_call *call)
 {
     sm_str part;
-    return mcp_find(call->meta, "io.modelcontextprotocol/clientCapabilities", &part) &&
-           mcp_find(part, "elicitation", &part);
+    return sm_raw_find(call->meta, "io.modelcontextprotocol/clientCapabilities", &part) &&
+           sm_raw_find(part, "elicitation", &part);
 }
 
 /* On a worker: writes down what the user said. Then the ledger is asked as if for the first time.
  */
 static void decide(sm_attempt *at, semel_answer *a)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     semel *ledger = call->server->hub->ledger;
     sm_str request = sm_arena_text(&call->arena, call->a.request);
     sm_str actor = call->session->actor;
@@ -152,7 +152,7 @@ static void decide(sm_attempt *at, semel_answer *a)
 
 bool mcp_approve_here(sm_attempt *at, semel_answer *a)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     (void)a; /* it is call->a */
     const sm_approval *how = &call->contract->approval;
     if (call->contract == NULL || !how->self_approval || how->via != 0 ||
@@ -183,19 +183,19 @@ static reply read_reply(sm_str result)
 {
     sm_str action, content, approve;
     char flaw[MCP_FLAW_MAX];
-    if (!mcp_names_plain(result, &mcp_names_reply, flaw) || !mcp_find(result, "action", &action))
+    if (!mcp_names_plain(result, &mcp_names_reply, flaw) || !sm_raw_find(result, "action", &action))
         return PUT_ASIDE;
-    if (mcp_is(action, "decline"))
+    if (sm_raw_is(action, "decline"))
         return NO;
-    if (!mcp_is(action, "accept") || !mcp_find(result, "content", &content) ||
-        !mcp_find(content, "approve", &approve))
+    if (!sm_raw_is(action, "accept") || !sm_raw_find(result, "content", &content) ||
+        !sm_raw_find(content, "approve", &approve))
         return PUT_ASIDE;
-    return mcp_is_true(approve) ? YES : NO;
+    return sm_raw_is_true(approve) ? YES : NO;
 }
 
 void mcp_approve_answered(mcp_session *s, const mcp_message *m)
 {
-    for (mcp_call *call = s->server->calls; call != NULL; call = call->next) {
+    for (mcp_tool_call *call = s->server->calls; call != NULL; call = call->next) {
         if (call->session != s || call->at.stage != SM_AT_DOOR ||
             !sm_str_eq(sm_buf_view(&call->question), m->id))
             continue;
@@ -212,7 +212,7 @@ void mcp_approve_answered(mcp_session *s, const mcp_message *m)
 }
 
 /* The params with what answers the server's own questions put back, or without any. */
-static bool restore_legs(mcp_call *call, sm_str packed)
+static bool restore_legs(mcp_tool_call *call, sm_str packed)
 {
     sm_buf legs, one, two;
     sm_str state = {0}, responses = {0};
@@ -220,15 +220,15 @@ static bool restore_legs(mcp_call *call, sm_str packed)
     sm_buf_init(&one, 2 * MCP_LINE_MAX);
     sm_buf_init(&two, 2 * MCP_LINE_MAX);
     bool right =
-        packed.n == 0 || (sm_base64_take(&legs, packed) && mcp_is_json(sm_buf_view(&legs)));
+        packed.n == 0 || (sm_base64_take(&legs, packed) && sm_raw_is_json(sm_buf_view(&legs)));
     if (right && packed.n > 0) {
-        if (!mcp_find(sm_buf_view(&legs), "requestState", &state))
+        if (!sm_raw_find(sm_buf_view(&legs), "requestState", &state))
             state = (sm_str){0};
-        if (!mcp_find(sm_buf_view(&legs), "inputResponses", &responses))
+        if (!sm_raw_find(sm_buf_view(&legs), "inputResponses", &responses))
             responses = (sm_str){0};
     }
-    mcp_put_with(&one, call->params, "requestState", state);
-    mcp_put_with(&two, sm_buf_view(&one), "inputResponses", responses);
+    sm_raw_put_with(&one, call->params, "requestState", state);
+    sm_raw_put_with(&two, sm_buf_view(&one), "inputResponses", responses);
     sm_str params = sm_arena_text(&call->arena, sm_buf_view(&two));
     right = right && one.err == SM_OK && two.err == SM_OK && params.p != NULL;
     if (right)
@@ -239,10 +239,10 @@ static bool restore_legs(mcp_call *call, sm_str packed)
     return right;
 }
 
-void mcp_approve_read(mcp_call *call)
+void mcp_approve_read(mcp_tool_call *call)
 {
     sm_str state, responses, response;
-    if (!mcp_find(call->params, "requestState", &state) || !mcp_is_string(state))
+    if (!sm_raw_find(call->params, "requestState", &state) || !sm_raw_is_string(state))
         return;
     sm_str text = {state.p + 1, state.n - 2}; /* ours has nothing that is escaped */
     size_t n = strlen(STATE);
@@ -255,8 +255,8 @@ void mcp_approve_read(mcp_call *call)
         request.n = (size_t)(colon - request.p);
     }
     reply said = PUT_ASIDE;
-    if (mcp_find(call->params, "inputResponses", &responses) &&
-        mcp_find(responses, QUESTION, &response))
+    if (sm_raw_find(call->params, "inputResponses", &responses) &&
+        sm_raw_find(responses, QUESTION, &response))
         said = read_reply(response);
     if (!restore_legs(call, packed))
         return; /* not as we made it: another call, which the server is asked about */

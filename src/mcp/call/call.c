@@ -14,7 +14,7 @@
 
 /* ---- its state -------------------------------------------------------------------------------*/
 
-const char *mcp_phase_flaw(const mcp_call *call)
+const char *mcp_phase_flaw(const mcp_tool_call *call)
 {
     sm_stage stage = sm_attempt_stage(&call->at);
     if (mcp_call_started(call) ? call->x == NULL && stage != SM_AT_END : stage != SM_AT_REST)
@@ -27,7 +27,7 @@ const char *mcp_phase_flaw(const mcp_call *call)
     return NULL;
 }
 
-const char *mcp_call_flaw(const mcp_call *call)
+const char *mcp_call_flaw(const mcp_tool_call *call)
 {
     bool begun = sm_attempt_stage(&call->at) != SM_AT_REST;
     bool brought = call->consent == MCP_BROUGHT_YES || call->consent == MCP_BROUGHT_NO;
@@ -54,27 +54,27 @@ const char *mcp_call_flaw(const mcp_call *call)
     return "its fate is none";
 }
 
-void mcp_call_enter(mcp_call *call, mcp_phase phase)
+void mcp_call_enter(mcp_tool_call *call, mcp_phase phase)
 {
     assert(call->phase <= phase);
     call->phase = phase;
     assert(mcp_phase_flaw(call) == NULL);
 }
 
-void mcp_call_set_consent(mcp_call *call, mcp_consent consent)
+void mcp_call_set_consent(mcp_tool_call *call, mcp_consent consent)
 {
     call->consent = consent;
     assert(mcp_call_flaw(call) == NULL);
 }
 
-void mcp_call_set_knows(mcp_call *call, mcp_knows knows)
+void mcp_call_set_knows(mcp_tool_call *call, mcp_knows knows)
 {
     assert(call->knows != MCP_HAS_WAITED || knows == MCP_HAS_WAITED);
     call->knows = knows;
     assert(mcp_call_flaw(call) == NULL);
 }
 
-void mcp_call_set_fate(mcp_call *call, mcp_fate fate)
+void mcp_call_set_fate(mcp_tool_call *call, mcp_fate fate)
 {
     assert(call->fate == MCP_UNENDED || fate == MCP_UNKNOWN);
     call->fate = fate;
@@ -84,12 +84,12 @@ void mcp_call_set_fate(mcp_call *call, mcp_fate fate)
 /* ---- life ------------------------------------------------------------------------------------*/
 
 static void take(mcp_post *post);
-static void on_late(mcp_timer *t);
+static void on_late(mcp_alarm *t);
 static const sm_attempt_ops ops;
 
-mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m)
+mcp_tool_call *mcp_call_new(mcp_session *s, const mcp_message *m)
 {
-    mcp_call *call = calloc(1, sizeof *call);
+    mcp_tool_call *call = calloc(1, sizeof *call);
     if (call == NULL)
         return NULL;
     sm_buf_init(&call->text, 2 * MCP_LINE_MAX);
@@ -118,7 +118,7 @@ mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m)
     return call;
 }
 
-void mcp_call_counted(mcp_call *call)
+void mcp_call_counted(mcp_tool_call *call)
 {
     if (!call->undecided)
         return;
@@ -127,7 +127,7 @@ void mcp_call_counted(mcp_call *call)
     call->session->asking_bytes -= call->text.len;
 }
 
-void mcp_call_decided(mcp_call *call)
+void mcp_call_decided(mcp_tool_call *call)
 {
     mcp_session *s = call->session;
     mcp_slot *slot = call->slot;
@@ -141,7 +141,7 @@ void mcp_call_decided(mcp_call *call)
 
 static void release(sm_attempt *at)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     mcp_session *s = call->session;
     mcp_hub *hub = s->server->hub;
     mcp_call_decided(call);
@@ -167,7 +167,7 @@ static void release(sm_attempt *at)
     mcp_session_rest(s);
 }
 
-void mcp_call_end(mcp_call *call)
+void mcp_call_end(mcp_tool_call *call)
 {
     if (mcp_call_started(call))
         sm_attempt_end(&call->at);
@@ -175,7 +175,7 @@ void mcp_call_end(mcp_call *call)
         release(&call->at);
 }
 
-void mcp_call_begin(mcp_call *call)
+void mcp_call_begin(mcp_tool_call *call)
 {
     mcp_call_enter(call, MCP_STARTED);
     call->at.client = call->x;
@@ -196,7 +196,7 @@ static void on_record_failure(void *context, sm_str reason)
     tell_trouble(context, reason);
 }
 
-void mcp_call_keep(mcp_call *call, const semel_answer *a)
+void mcp_call_keep(mcp_tool_call *call, const semel_answer *a)
 {
     sm_arena_reset(&call->said);
     call->a = *a;
@@ -220,7 +220,7 @@ void mcp_call_keep(mcp_call *call, const semel_answer *a)
 
 /* It was sent again out of a doubt, and that has not removed the doubt: what the server says of the
  * second time says nothing of the first (I16). One that asks for input may be given that. */
-static bool doubt_stays(mcp_call *call, const semel_answer *a)
+static bool doubt_stays(mcp_tool_call *call, const semel_answer *a)
 {
     if (!call->at.resends || call->at.ended == SM_ENDED_OWED)
         return false;
@@ -234,7 +234,7 @@ static bool doubt_stays(mcp_call *call, const semel_answer *a)
 
 static bool on_make(sm_attempt *at, semel_answer *a)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     sm_fault fault = {0};
     sm_err e = mcp_call_args(call, a, &fault);
     if (e != SM_OK)
@@ -251,7 +251,7 @@ static bool on_make(sm_attempt *at, semel_answer *a)
 /* What is told after an attempt: the server's own answer, or what the ledger says. */
 static bool on_recorded(sm_attempt *at, semel_answer *a)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     if (call->fate != MCP_UNKNOWN && !mcp_call_unrecorded(call) && doubt_stays(call, a))
         mcp_call_set_fate(call, MCP_UNKNOWN);
     at->ask.patient = true; /* nothing is begun from here */
@@ -271,7 +271,7 @@ static bool has_asked(const sm_attempt *at)
 
 static void on_turned(sm_attempt *at, semel_answer *a)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     mcp_hub *hub = call->server->hub;
     if (has_asked(at)) {
         mcp_call_keep(call, a);
@@ -285,13 +285,13 @@ static void on_turned(sm_attempt *at, semel_answer *a)
 
 static void on_woken(sm_attempt *at)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     mcp_loop_post(call->server->hub->loop, &call->post);
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------*/
 
-void mcp_call_hurry(mcp_call *call)
+void mcp_call_hurry(mcp_tool_call *call)
 {
     mcp_call_enter(call, MCP_LATE);
     if (call->at.stage == SM_AT_PROBING)
@@ -300,7 +300,7 @@ void mcp_call_hurry(mcp_call *call)
         sm_attempt_hurry(&call->at);
 }
 
-void mcp_call_time(mcp_call *call)
+void mcp_call_time(mcp_tool_call *call)
 {
     if (call->deadline_ns != 0)
         return;
@@ -309,15 +309,15 @@ void mcp_call_time(mcp_call *call)
     mcp_loop_time(call->server->hub->loop, &call->timer, call->deadline_ns);
 }
 
-static void on_late(mcp_timer *t)
+static void on_late(mcp_alarm *t)
 {
-    mcp_call_hurry(SM_CONTAINER(t, mcp_call, timer));
+    mcp_call_hurry(SM_CONTAINER(t, mcp_tool_call, timer));
 }
 
 /* Whether somebody will change what a refusal says is missing. A doubt is another call's to look
  * after, or this one's own, before it waits. The first to be told of an approval is told at once,
  * for somebody has to be asked; whoever comes back waits for it. */
-static bool worth_waiting(const mcp_call *call, const semel_answer *a)
+static bool worth_waiting(const mcp_tool_call *call, const semel_answer *a)
 {
     switch (a->code) {
     case SEMEL_C_UPSTREAM_TIMEOUT: return mcp_remedy_looks((sm_attempt *)&call->at, a);
@@ -328,7 +328,7 @@ static bool worth_waiting(const mcp_call *call, const semel_answer *a)
 
 static int64_t until(sm_attempt *at, const semel_answer *a)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     if (call->phase == MCP_LATE || call->x->canceled || !worth_waiting(call, a))
         return 0;
     mcp_call_time(call);
@@ -346,7 +346,7 @@ static bool on_detour(sm_attempt *at, semel_answer *a)
 }
 
 /* Answers with what the ledger said. */
-static void answer_ledger(mcp_call *call)
+static void answer_ledger(mcp_tool_call *call)
 {
     const semel_answer *a = &call->a;
     const sm_asking *q = &call->at.ask;
@@ -364,7 +364,7 @@ static void answer_ledger(mcp_call *call)
 }
 
 /* Our attempt has ended in doubt: what is said of that says why. */
-static void explain_doubt(mcp_call *call)
+static void explain_doubt(mcp_tool_call *call)
 {
     semel_answer *a = &call->a;
     bool doubt = a->code == SEMEL_C_IN_DOUBT || a->code == SEMEL_C_UPSTREAM_TIMEOUT;
@@ -379,7 +379,7 @@ static void explain_doubt(mcp_call *call)
             &call->said, "The call may or may not have taken effect: %.*s.", SM_FMT(call->why));
 }
 
-static void answer_unanswered(mcp_call *call)
+static void answer_unanswered(mcp_tool_call *call)
 {
     bool nothing = call->at.nothing_done;
     mcp_call_refuse_with(call, SEMEL_C_UPSTREAM_FAILED, "Ask again later with the same call.",
@@ -388,7 +388,7 @@ static void answer_unanswered(mcp_call *call)
 }
 
 /* Over HTTP the client gets the status as it is. */
-static void answer_turned_down(mcp_call *call)
+static void answer_turned_down(mcp_tool_call *call)
 {
     mcp_loss loss = {.status = call->turned_down, .body = sm_buf_view(&call->answer)};
     if (call->x->channel == NULL || call->x->batch != NULL) {
@@ -400,7 +400,7 @@ static void answer_turned_down(mcp_call *call)
 }
 
 /* Answers with how it ended at the server. */
-static void answer_own(mcp_call *call)
+static void answer_own(mcp_tool_call *call)
 {
     switch (call->fate) {
     case MCP_UNENDED:
@@ -417,7 +417,7 @@ static void answer_own(mcp_call *call)
 
 static void on_answer(sm_attempt *at, semel_answer *a)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     mcp_hub *hub = call->server->hub;
     (void)a; /* it is call->a */
     if (at->ended == SM_ENDED_OWED)
@@ -456,7 +456,7 @@ static const sm_attempt_ops ops = {
 
 static void take(mcp_post *post)
 {
-    mcp_call *call = SM_CONTAINER(post, mcp_call, post);
+    mcp_tool_call *call = SM_CONTAINER(post, mcp_tool_call, post);
     mcp_hub *hub = call->server->hub;
     if (call->at.stage != SM_AT_PARKED)
         sm_attempt_go_on(&call->at, &call->a);
@@ -491,7 +491,7 @@ void mcp_hub_settle(mcp_hub *hub)
     hub->settling = false;
 }
 
-void mcp_call_canceled(mcp_call *call)
+void mcp_call_canceled(mcp_tool_call *call)
 {
     sm_attempt *at = &call->at;
     call->x->canceled = true;

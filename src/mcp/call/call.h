@@ -64,26 +64,26 @@ typedef enum mcp_stays {
     MCP_STAYS_MEND,  /* the same for a reason that whoever runs the proxy has to mend */
 } mcp_stays;
 
-typedef struct mcp_remedy {
+typedef struct mcp_repair {
     unsigned steps; /* that were taken */
     mcp_stays stays;
     sm_str why;          /* ends in NUL */
     int64_t settled_ns;  /* when "absent" counts */
     sm_str params;       /* of the request that probes */
     mcp_exchange *probe; /* that, if it is under way */
-} mcp_remedy;
+} mcp_repair;
 
-struct mcp_call {
+struct mcp_tool_call {
     sm_attempt at; /* first; its client is `x` */
     mcp_post post;
-    mcp_timer timer; /* until when it waits */
-    mcp_timer beat;  /* waiting: when its client gets progress again */
+    mcp_alarm timer; /* until when it waits */
+    mcp_alarm beat;  /* waiting: when its client gets progress again */
     mcp_server *server;
     mcp_session *session;
     mcp_exchange *x;
-    mcp_slot *slot;        /* its place in the order, until it is known what is sent */
-    mcp_call *next, *prev; /* all of a server */
-    mcp_call *next_unlisted;
+    mcp_slot *slot;             /* its place in the order, until it is known what is sent */
+    mcp_tool_call *next, *prev; /* all of a server */
+    mcp_tool_call *next_unlisted;
     unsigned listings; /* how often it has waited for the list */
     mcp_phase phase;
     bool undecided; /* it counts among those that the session is asking for */
@@ -119,77 +119,77 @@ struct mcp_call {
     sm_str why;    /* how it was lost; absent: it was not */
     int turned_down;
     uint64_t overflow;
-    mcp_remedy remedy;
+    mcp_repair remedy;
 };
 
 /* A call of this message; NULL when out of memory. */
-mcp_call *mcp_call_new(mcp_session *s, const mcp_message *m);
+mcp_tool_call *mcp_call_new(mcp_session *s, const mcp_message *m);
 
 /* What is wrong with its state, or NULL: asserted whenever that changes. The first is for the loop,
  * the second for whoever has the call. */
-const char *mcp_phase_flaw(const mcp_call *call);
-const char *mcp_call_flaw(const mcp_call *call);
+const char *mcp_phase_flaw(const mcp_tool_call *call);
+const char *mcp_call_flaw(const mcp_tool_call *call);
 
 /* These change it. */
-void mcp_call_enter(mcp_call *call, mcp_phase phase);
-void mcp_call_set_consent(mcp_call *call, mcp_consent consent);
-void mcp_call_set_knows(mcp_call *call, mcp_knows knows);
-void mcp_call_set_fate(mcp_call *call, mcp_fate fate);
+void mcp_call_enter(mcp_tool_call *call, mcp_phase phase);
+void mcp_call_set_consent(mcp_tool_call *call, mcp_consent consent);
+void mcp_call_set_knows(mcp_tool_call *call, mcp_knows knows);
+void mcp_call_set_fate(mcp_tool_call *call, mcp_fate fate);
 
 /* Its attempt has begun. */
-static inline bool mcp_call_started(const mcp_call *call)
+static inline bool mcp_call_started(const mcp_tool_call *call)
 {
     return call->phase >= MCP_STARTED;
 }
 
 /* The client's key or step says which action it is. */
-static inline bool mcp_call_named(const mcp_call *call)
+static inline bool mcp_call_named(const mcp_tool_call *call)
 {
     return call->at.ask.call.key.n > 0 || call->at.ask.call.step.n > 0;
 }
 
 /* It does not count among those that are being asked for any more. */
-void mcp_call_counted(mcp_call *call);
+void mcp_call_counted(mcp_tool_call *call);
 
 /* It is known what becomes of it: its place in the order is free, and more may be asked for. */
-void mcp_call_decided(mcp_call *call);
+void mcp_call_decided(mcp_tool_call *call);
 
 /* Its tools are known: the ledger is asked. */
-void mcp_call_begin(mcp_call *call);
+void mcp_call_begin(mcp_tool_call *call);
 
 /* Copies what the ledger said. */
-void mcp_call_keep(mcp_call *call, const semel_answer *a);
+void mcp_call_keep(mcp_tool_call *call, const semel_answer *a);
 
 /* Nothing is recorded of it. */
-static inline bool mcp_call_unrecorded(const mcp_call *call)
+static inline bool mcp_call_unrecorded(const mcp_tool_call *call)
 {
     return call->at.hold == SM_HOLDS_NO_CLAIM || call->at.ended == SM_ENDED_UNRECORDED;
 }
 
-static inline mcp_call *mcp_call_of(sm_attempt *at)
+static inline mcp_tool_call *mcp_call_of(sm_attempt *at)
 {
-    return SM_CONTAINER(at, mcp_call, at);
+    return SM_CONTAINER(at, mcp_tool_call, at);
 }
 
 /* On a worker, or on the loop: makes the arguments that the ledger is asked with, if they are not
  * made yet (make.c). */
-sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault);
+sm_err mcp_call_args(mcp_tool_call *call, semel_answer *a, sm_fault *fault);
 
 /* Whether a tool that the contract does not list only reads, by what the server says of it and as
  * far as that is believed. */
-bool mcp_call_hinted(const mcp_call *call, const sm_contracts *set, sm_str tool);
+bool mcp_call_hinted(const mcp_tool_call *call, const sm_contracts *set, sm_str tool);
 
 /* On a worker, from inside of the ledger: the call has its contract (make.c). */
 sm_err mcp_call_prepare(sm_attempt *at, const sm_contract *c, const sm_json *args, sm_fault *fault);
 
 /* It waits for something from now on, until its time is over. */
-void mcp_call_time(mcp_call *call);
+void mcp_call_time(mcp_tool_call *call);
 
 /* Sends it in its turn, or gives it back (send.c). */
 void mcp_call_execute(sm_attempt *at, semel_answer *a);
 
 /* It waits no longer for somebody else: what is known now is told. */
-void mcp_call_hurry(mcp_call *call);
+void mcp_call_hurry(mcp_tool_call *call);
 
 /* ---- progress (progress.c) -------------------------------------------------------------------*/
 
@@ -197,27 +197,27 @@ void mcp_call_hurry(mcp_call *call);
 bool mcp_progress_wanted(const mcp_exchange *x);
 
 /* Start and stop the progress that a client gets while its call waits. */
-void mcp_progress_start(mcp_call *call);
-void mcp_progress_end(mcp_call *call);
+void mcp_progress_start(mcp_tool_call *call);
+void mcp_progress_end(mcp_tool_call *call);
 
 /* ---- answers ---------------------------------------------------------------------------------*/
 
 /* Answers with the server's own answer as it came, and ends it (answer.c). */
-void mcp_call_pass(mcp_call *call);
+void mcp_call_pass(mcp_tool_call *call);
 
 /* Answers that the server's result was too long to be read, and ends it. */
-void mcp_call_overflow(mcp_call *call);
+void mcp_call_overflow(mcp_tool_call *call);
 
 /* Answers with what the ledger said, and ends it. */
-void mcp_call_refuse(mcp_call *call);
-void mcp_call_replay(mcp_call *call);
+void mcp_call_refuse(mcp_tool_call *call);
+void mcp_call_replay(mcp_tool_call *call);
 
 /* The same as mcp_call_refuse, but the call goes on without its client. */
-void mcp_call_refuse_early(mcp_call *call);
+void mcp_call_refuse_early(mcp_tool_call *call);
 
 /* The same in words of ours. */
-void mcp_call_refuse_with(mcp_call *call, semel_code code, const char *advice, const char *format,
-                          ...) __attribute__((format(printf, 4, 5)));
+void mcp_call_refuse_with(mcp_tool_call *call, semel_code code, const char *advice,
+                          const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* ---- what is in doubt (remedy.c) -------------------------------------------------------------*/
 
@@ -230,7 +230,7 @@ sm_next mcp_remedy_found(sm_attempt *at, sm_found_kind *kind, semel_outcome *out
 void mcp_remedy_stays(sm_attempt *at, semel_answer *a);
 
 /* PROBING: its time is over. */
-void mcp_remedy_late(mcp_call *call);
+void mcp_remedy_late(mcp_tool_call *call);
 
 /* ---- asking the user (approve.c) -------------------------------------------------------------*/
 
@@ -240,17 +240,17 @@ bool mcp_approve_here(sm_attempt *at, semel_answer *a);
 
 /* A modern client that comes back with what its user said about our question: notes that, and
  * takes what carried it out of the call. */
-void mcp_approve_read(mcp_call *call);
+void mcp_approve_read(mcp_tool_call *call);
 
 /* ---- words (verdict.c) -----------------------------------------------------------------------*/
 
 /* Appends a result for the era: a refusal that a model can act on; a recorded outcome. The second
  * is false if the record is an error and not a result: then *error is it. */
 void mcp_put_refusal(sm_buf *out, const semel_answer *a, bool modern);
-bool mcp_put_replay(sm_buf *out, const mcp_call *call, sm_str *error);
+bool mcp_put_replay(sm_buf *out, const mcp_tool_call *call, sm_str *error);
 
 /* Whether the record has a result that the client accepts. If not, the replay says that the call
  * was done. */
-bool mcp_has_result(const mcp_call *call);
+bool mcp_has_result(const mcp_tool_call *call);
 
 #endif

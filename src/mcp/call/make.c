@@ -19,14 +19,14 @@
 
 /* A text of _meta. Absent if it is not there; false if it is no text of that size, for what cannot
  * be used is not to be taken for nothing. */
-static bool meta_text(mcp_call *call, const char *name, size_t most, sm_str *out)
+static bool meta_text(mcp_tool_call *call, const char *name, size_t most, sm_str *out)
 {
     sm_str value;
     *out = (sm_str){0};
-    if (call->meta.p == NULL || !mcp_find(call->meta, name, &value))
+    if (call->meta.p == NULL || !sm_raw_find(call->meta, name, &value))
         return true;
     char *text = sm_arena_alloc(&call->arena, most + 1);
-    if (text == NULL || !mcp_text(value, text, most + 1) || text[0] == '\0')
+    if (text == NULL || !sm_raw_text(value, text, most + 1) || text[0] == '\0')
         return false;
     *out = sm_str_from(text);
     return true;
@@ -34,7 +34,7 @@ static bool meta_text(mcp_call *call, const char *name, size_t most, sm_str *out
 
 /* SCOPE/NAME; the first that there is of: what the server was given, what the client sends, what
  * the client is bound to, nothing. A client cannot leave what it is bound to. */
-static bool make_scope(mcp_call *call, const char **wrong)
+static bool make_scope(mcp_tool_call *call, const char **wrong)
 {
     mcp_session *s = call->session;
     sm_str given;
@@ -58,14 +58,14 @@ static bool make_scope(mcp_call *call, const char **wrong)
 }
 
 /* The effect that a deliberate repeat names (semel/after). */
-static bool make_after(mcp_call *call, const char **wrong)
+static bool make_after(mcp_tool_call *call, const char **wrong)
 {
     *wrong = "semel/after in _meta is not an effect's handle (ef_...).";
     return meta_text(call, "semel/after", SM_HANDLE_TEXT, &call->at.ask.call.after);
 }
 
 /* The step that the client says. */
-static bool make_step(mcp_call *call, const char **wrong)
+static bool make_step(mcp_tool_call *call, const char **wrong)
 {
     *wrong = "semel/step in _meta must be a text of 1 to 200 bytes.";
     return meta_text(call, "semel/step", STEP_BYTES, &call->at.ask.call.step);
@@ -73,7 +73,7 @@ static bool make_step(mcp_call *call, const char **wrong)
 
 /* The arguments that carry the downstream's key are ours to fill: what a model made up there names
  * nothing. */
-static sm_err drop_keys(mcp_call *call, const sm_contract *c, sm_places *places, unsigned *n,
+static sm_err drop_keys(mcp_tool_call *call, const sm_contract *c, sm_places *places, unsigned *n,
                         sm_fault *fault)
 {
     sm_err e = SM_OK;
@@ -100,7 +100,7 @@ static bool decides_by_values(const sm_contract *c)
 
 /* The arguments that the ledger is asked with: filled by the defaults that were seen first. If the
  * server means others by now, nothing is begun that the contract decides by these. */
-sm_err mcp_call_args(mcp_call *call, semel_answer *a, sm_fault *fault)
+sm_err mcp_call_args(mcp_tool_call *call, semel_answer *a, sm_fault *fault)
 {
     const mcp_tool *tool =
         call->listing == NULL ? NULL : mcp_tools_known(call->listing->tools, call->tool);
@@ -153,7 +153,7 @@ static uint64_t key_place(const sm_contract *c)
 
 sm_err mcp_call_prepare(sm_attempt *at, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     sm_asking *q = &at->ask;
     char handle[SM_HANDLE_TEXT];
     (void)args;
@@ -175,7 +175,7 @@ sm_err mcp_call_prepare(sm_attempt *at, const sm_contract *c, const sm_json *arg
     return SM_OK;
 }
 
-static void make_call(mcp_call *call)
+static void make_call(mcp_tool_call *call)
 {
     call->at.ask.call.size = sizeof call->at.ask.call;
     call->at.ask.call.tool = call->tool;
@@ -187,7 +187,7 @@ static void make_call(mcp_call *call)
 /* ---- the beginning ---------------------------------------------------------------------------*/
 
 /* Passes on what only reads, without a record but with a note. */
-static void pass(mcp_call *call)
+static void pass(mcp_tool_call *call)
 {
     mcp_session *s = call->session;
     mcp_exchange *x = call->x;
@@ -218,7 +218,7 @@ static bool repeats(const mcp_exchange *x)
 
 /* Whether the headers of a call say what its arguments say. If not, it is turned down as the server
  * would, before anything is asked: an answer that is repeated must not tell otherwise. */
-static bool headers_fit(mcp_call *call)
+static bool headers_fit(mcp_tool_call *call)
 {
     mcp_exchange *x = call->x;
     sm_str header;
@@ -241,7 +241,7 @@ static bool headers_fit(mcp_call *call)
     return false;
 }
 
-bool mcp_call_hinted(const mcp_call *call, const sm_contracts *set, sm_str tool)
+bool mcp_call_hinted(const mcp_tool_call *call, const sm_contracts *set, sm_str tool)
 {
     const mcp_tool *said =
         call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, tool);
@@ -249,9 +249,9 @@ bool mcp_call_hinted(const mcp_call *call, const sm_contracts *set, sm_str tool)
 }
 
 /* Whether the tool only reads, as far as that can be told without its arguments. */
-static bool only_reads(mcp_call *call, const sm_contracts *set)
+static bool only_reads(mcp_tool_call *call, const sm_contracts *set)
 {
-    const sm_tool *entry = sm_contracts_tool(set, call->tool);
+    const sm_declared_tool *entry = sm_contracts_tool(set, call->tool);
     if (sm_contracts_rival(set, call->tool) != NULL)
         return false; /* the ledger says why it is refused */
     if (entry != NULL)
@@ -261,7 +261,7 @@ static bool only_reads(mcp_call *call, const sm_contracts *set)
 
 /* Answers from the ledger's memory, without asking a worker, what was done before and is not to be
  * done again whoever asks. */
-static bool known_already(mcp_call *call, const sm_contracts *set)
+static bool known_already(mcp_tool_call *call, const sm_contracts *set)
 {
     mcp_hub *hub = call->server->hub;
     sm_fault fault;
@@ -276,7 +276,7 @@ static bool known_already(mcp_call *call, const sm_contracts *set)
     return true;
 }
 
-void mcp_call_listed(mcp_call *call, const char *why_not)
+void mcp_call_listed(mcp_tool_call *call, const char *why_not)
 {
     mcp_hub *hub = call->server->hub;
     if (call->x->canceled) {
@@ -301,31 +301,32 @@ void mcp_call_listed(mcp_call *call, const char *why_not)
 
 /* Reads the deciding members of the params. Returns a sentence if one is wrong. mcp_read_client has
  * checked that each occurs once. */
-static const char *read_params(mcp_call *call, const mcp_message *m)
+static const char *read_params(mcp_tool_call *call, const mcp_message *m)
 {
     sm_str name, part;
     char *tool = sm_arena_alloc(&call->arena, SM_TOOL_MAX + 1);
     if (tool == NULL)
         return "The proxy is out of memory.";
-    if (!mcp_is_object(m->params) || !mcp_find(m->params, "name", &name) || !mcp_is_string(name))
+    if (!sm_raw_is_object(m->params) || !sm_raw_find(m->params, "name", &name) ||
+        !sm_raw_is_string(name))
         return "tools/call needs params with the tool's name.";
-    if (!mcp_text(name, tool, SM_TOOL_MAX + 1))
+    if (!sm_raw_text(name, tool, SM_TOOL_MAX + 1))
         return "The tool's name is too long.";
     call->params = m->params;
     call->tool = sm_str_from(tool);
-    if (!mcp_find(m->params, "arguments", &call->args))
+    if (!sm_raw_find(m->params, "arguments", &call->args))
         call->args = (sm_str){0};
-    if (!mcp_find(m->params, "_meta", &call->meta))
+    if (!sm_raw_find(m->params, "_meta", &call->meta))
         call->meta = (sm_str){0};
-    call->tasked = mcp_find(m->params, "task", &part);
-    if (mcp_find(m->params, "idempotencyKey", &part)) {
+    call->tasked = sm_raw_find(m->params, "task", &part);
+    if (sm_raw_find(m->params, "idempotencyKey", &part)) {
         char *key = sm_arena_alloc(&call->arena, SM_KEY_MAX + 1);
-        if (key == NULL || !mcp_text(part, key, SM_KEY_MAX + 1) || key[0] == '\0')
+        if (key == NULL || !sm_raw_text(part, key, SM_KEY_MAX + 1) || key[0] == '\0')
             return "idempotencyKey must be a text of 1 to 512 bytes.";
         call->at.ask.call.key = sm_str_from(key);
     }
-    call->legged =
-        mcp_find(m->params, "inputResponses", &part) || mcp_find(m->params, "requestState", &part);
+    call->legged = sm_raw_find(m->params, "inputResponses", &part) ||
+                   sm_raw_find(m->params, "requestState", &part);
     return NULL;
 }
 
@@ -334,7 +335,7 @@ void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, 
     mcp_hub *hub = s->server->hub;
     mcp_exchange *x = mcp_exchange_new(s, MCP_W_CALL, m->id, channel);
     bool room = sm_shares_room(&hub->calls, s->actor, MCP_CALLS_MAX) == SM_ROOM;
-    mcp_call *call = x == NULL ? NULL : mcp_call_new(s, m);
+    mcp_tool_call *call = x == NULL ? NULL : mcp_call_new(s, m);
     if (call == NULL || call->text.err != SM_OK) {
         if (call != NULL)
             mcp_call_end(call);

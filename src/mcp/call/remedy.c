@@ -28,14 +28,14 @@
 /* ---- the worker looks ------------------------------------------------------------------------*/
 
 /* Nothing is done, and why. */
-static sm_next stop(mcp_call *call, mcp_stays stays, sm_str why)
+static sm_next stop(mcp_tool_call *call, mcp_stays stays, sm_str why)
 {
     call->remedy.stays = stays;
     call->remedy.why = why;
     return SM_NEXT_STOP;
 }
 
-static sm_next send_again(mcp_call *call, const sm_remedy *what)
+static sm_next send_again(mcp_tool_call *call, const sm_remedy *what)
 {
     if (call->a.drift.n > 0)
         return stop(call, MCP_STAYS_HELD,
@@ -52,15 +52,15 @@ static sm_next send_again(mcp_call *call, const sm_remedy *what)
 }
 
 /* Whether a call of the probe's tool cannot change anything. */
-static bool only_looks(const mcp_call *call, sm_str tool, const sm_json *args)
+static bool only_looks(const mcp_tool_call *call, sm_str tool, const sm_json *args)
 {
-    const sm_tool *entry = sm_contracts_tool(call->at.ask.contracts, tool);
+    const sm_declared_tool *entry = sm_contracts_tool(call->at.ask.contracts, tool);
     return entry != NULL ? sm_contract_variant(&entry->contract, args)->class == SM_CLASS_READ
                          : mcp_call_hinted(call, call->at.ask.contracts, tool);
 }
 
 /* The params of the request that probes. */
-static sm_err put_probe(mcp_call *call, sm_str tool, const sm_json *args)
+static sm_err put_probe(mcp_tool_call *call, sm_str tool, const sm_json *args)
 {
     sm_buf out, meta;
     sm_buf_init(&out, MCP_LINE_MAX);
@@ -84,7 +84,7 @@ static sm_err put_probe(mcp_call *call, sm_str tool, const sm_json *args)
     return e == SM_OK && call->remedy.params.p == NULL ? SEMEL_E_NOMEM : e;
 }
 
-static sm_next make_probe(mcp_call *call, const sm_remedy *what)
+static sm_next make_probe(mcp_tool_call *call, const sm_remedy *what)
 {
     const sm_contract *c = call->contract;
     const sm_json *args = NULL, *given = NULL;
@@ -108,7 +108,7 @@ static sm_next make_probe(mcp_call *call, const sm_remedy *what)
 
 sm_next mcp_remedy_step(sm_attempt *at, const sm_remedy *what, semel_answer *a)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     (void)a;
     call->remedy.steps++;
     if (what->state != SEMEL_S_IN_DOUBT || what->fence != call->a.fence)
@@ -122,7 +122,7 @@ sm_next mcp_remedy_step(sm_attempt *at, const sm_remedy *what, semel_answer *a)
 
 /* ---- the worker finds ------------------------------------------------------------------------*/
 
-static const sm_json *read_value(mcp_call *call, sm_str text)
+static const sm_json *read_value(mcp_tool_call *call, sm_str text)
 {
     const sm_json *value = NULL;
     return sm_json_read(&call->arena, text, &sm_json_default_limits, &value, NULL) == SM_OK ? value
@@ -130,18 +130,18 @@ static const sm_json *read_value(mcp_call *call, sm_str text)
 }
 
 /* The first text of a result, if it is JSON. */
-static const sm_json *read_text(mcp_call *call, sm_str result)
+static const sm_json *read_text(mcp_tool_call *call, sm_str result)
 {
     sm_str content, name, item, part;
     size_t cursor = 0;
-    if (!mcp_find(result, "content", &content))
+    if (!sm_raw_find(result, "content", &content))
         return NULL;
-    while (mcp_next(content, &cursor, &name, &item)) {
-        if (!mcp_find(item, "type", &part) || !mcp_is(part, "text") ||
-            !mcp_find(item, "text", &part))
+    while (sm_raw_next(content, &cursor, &name, &item)) {
+        if (!sm_raw_find(item, "type", &part) || !sm_raw_is(part, "text") ||
+            !sm_raw_find(item, "text", &part))
             continue;
         char *text = sm_arena_alloc(&call->arena, part.n + 1);
-        return text != NULL && mcp_text(part, text, part.n + 1)
+        return text != NULL && sm_raw_text(part, text, part.n + 1)
                    ? read_value(call, sm_str_from(text))
                    : NULL;
     }
@@ -150,17 +150,17 @@ static const sm_json *read_text(mcp_call *call, sm_str result)
 
 /* The part of a probe's answer that is judged; NULL if it has none, or if two readers would read it
  * differently. */
-static const sm_json *read_answer(mcp_call *call)
+static const sm_json *read_answer(mcp_tool_call *call)
 {
     mcp_message m;
     sm_str part;
     char flaw[MCP_FLAW_MAX];
     mcp_read(sm_buf_view(&call->answer), &m);
     if (m.kind != MCP_RESULT || !mcp_names_plain(m.result, &mcp_names_result, flaw) ||
-        (mcp_find(m.result, "isError", &part) && mcp_is_true(part)) ||
-        (mcp_find(m.result, "resultType", &part) && !mcp_is(part, "complete")))
+        (sm_raw_find(m.result, "isError", &part) && sm_raw_is_true(part)) ||
+        (sm_raw_find(m.result, "resultType", &part) && !sm_raw_is(part, "complete")))
         return NULL;
-    if (mcp_find(m.result, "structuredContent", &part) && !sm_str_is(part, "null"))
+    if (sm_raw_find(m.result, "structuredContent", &part) && !sm_str_is(part, "null"))
         return read_value(call, part);
     const sm_json *text = read_text(call, m.result);
     return text != NULL ? text : read_value(call, m.result);
@@ -169,7 +169,7 @@ static const sm_json *read_answer(mcp_call *call)
 sm_next mcp_remedy_found(sm_attempt *at, sm_found_kind *kind, semel_outcome *outcome, bool *write,
                          semel_answer *a)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     (void)a;
     outcome->kind = SEMEL_SUCCESS;
     *kind = sm_probe_judge(&call->arena, &call->contract->probe, read_answer(call), false,
@@ -181,14 +181,14 @@ sm_next mcp_remedy_found(sm_attempt *at, sm_found_kind *kind, semel_outcome *out
 
 /* ---- on the loop -----------------------------------------------------------------------------*/
 
-static void say_unknown(mcp_call *call, const char *why)
+static void say_unknown(mcp_tool_call *call, const char *why)
 {
     call->a.message = sm_arena_printf(
         &call->said, "The call may or may not have taken effect, which is not known yet: %s.", why);
 }
 
 /* It stays in doubt, and may be asked for again. */
-static void put_off(mcp_call *call, const char *why)
+static void put_off(mcp_tool_call *call, const char *why)
 {
     say_unknown(call, why);
     if (call->x->canceled)
@@ -198,7 +198,7 @@ static void put_off(mcp_call *call, const char *why)
 }
 
 /* It stays in doubt, and asking again does not help. */
-static void hold(mcp_call *call, bool mend)
+static void hold(mcp_tool_call *call, bool mend)
 {
     semel_answer *a = &call->a;
     sm_str why = call->remedy.why;
@@ -215,7 +215,7 @@ static void hold(mcp_call *call, bool mend)
 
 static void on_probed(mcp_exchange *x, const mcp_message *m)
 {
-    mcp_call *call = x->context;
+    mcp_tool_call *call = x->context;
     call->remedy.probe = NULL;
     sm_buf_clear(&call->answer);
     if (m != NULL)
@@ -228,9 +228,9 @@ static void on_probed(mcp_exchange *x, const mcp_message *m)
         sm_attempt_probed(&call->at);
 }
 
-static void send_probe(mcp_call *call)
+static void send_probe(mcp_tool_call *call)
 {
-    mcp_remedy *r = &call->remedy;
+    mcp_repair *r = &call->remedy;
     mcp_session *s = call->session;
     const sm_http_field *headers;
     size_t n;
@@ -246,7 +246,7 @@ static void send_probe(mcp_call *call)
 
 bool mcp_remedy_looks(sm_attempt *at, const semel_answer *a)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     bool looks = a->code == SEMEL_C_UPSTREAM_TIMEOUT && a->state == SEMEL_S_IN_DOUBT &&
                  at->ended == SM_NOT_ENDED && at->ask.waits && !at->ask.full &&
                  call->phase != MCP_LATE && !call->x->canceled && call->remedy.steps < STEPS_MAX;
@@ -257,7 +257,7 @@ bool mcp_remedy_looks(sm_attempt *at, const semel_answer *a)
 
 void mcp_remedy_probe(sm_attempt *at)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     if (call->x->canceled) {
         mcp_call_end(call);
         return;
@@ -270,9 +270,9 @@ void mcp_remedy_probe(sm_attempt *at)
 }
 
 /* It was found absent, which does not count yet: it is looked at again when it does. */
-static void wait_until_settled(mcp_call *call)
+static void wait_until_settled(mcp_tool_call *call)
 {
-    const mcp_remedy *r = &call->remedy;
+    const mcp_repair *r = &call->remedy;
     int64_t left_ms = (r->settled_ns - sm_clock_mono_ns()) / 1000000 + 1;
     call->at.ask.look_ms = left_ms > 1 ? left_ms : 1;
     if (call->phase != MCP_LATE && r->settled_ns < call->deadline_ns) {
@@ -286,7 +286,7 @@ static void wait_until_settled(mcp_call *call)
 
 void mcp_remedy_stays(sm_attempt *at, semel_answer *a)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     (void)a; /* it is call->a */
     if (call->x->canceled) {
         mcp_call_end(call);
@@ -302,8 +302,8 @@ void mcp_remedy_stays(sm_attempt *at, semel_answer *a)
 
 void mcp_remedy_go_on(mcp_session *s)
 {
-    mcp_call *next;
-    for (mcp_call *call = s->server->calls; call != NULL; call = next) {
+    mcp_tool_call *next;
+    for (mcp_tool_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
         if (call->session == s && call->at.stage == SM_AT_PROBING && call->remedy.probe == NULL &&
             mcp_session_ready(s))
@@ -311,7 +311,7 @@ void mcp_remedy_go_on(mcp_session *s)
     }
 }
 
-void mcp_remedy_late(mcp_call *call)
+void mcp_remedy_late(mcp_tool_call *call)
 {
     if (call->x->canceled) {
         mcp_call_end(call);

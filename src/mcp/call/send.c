@@ -23,15 +23,15 @@ static void put_at(sm_buf *out, sm_str object, const sm_str *tokens, uint32_t n,
     sm_str inner = {0};
     snprintf(name, sizeof name, "%.*s", SM_FMT(tokens[0]));
     if (n == 1) {
-        mcp_put_with(out, object, name, value);
+        sm_raw_put_with(out, object, name, value);
         return;
     }
     sm_buf next;
     sm_buf_init(&next, 2 * MCP_LINE_MAX);
-    if (!mcp_find(object, name, &inner) || !mcp_is_object(inner))
+    if (!sm_raw_find(object, name, &inner) || !sm_raw_is_object(inner))
         inner = (sm_str){0};
     put_at(&next, inner, tokens + 1, n - 1, value);
-    mcp_put_with(out, object, name, sm_buf_view(&next));
+    sm_raw_put_with(out, object, name, sm_buf_view(&next));
     out->err = out->err != SM_OK ? out->err : next.err;
     sm_buf_fini(&next);
 }
@@ -43,7 +43,7 @@ static bool given(sm_str name)
 
 /* The params as the server gets them: without what was meant for us, and with the downstream's key
  * where the contract says that it goes, whatever a model wrote there. */
-static sm_err put_params(mcp_call *call, sm_buf *out)
+static sm_err put_params(mcp_tool_call *call, sm_buf *out)
 {
     const sm_idempotency *how = &call->contract->idempotency;
     sm_buf key, part;
@@ -54,13 +54,13 @@ static sm_err put_params(mcp_call *call, sm_buf *out)
     sm_json_put_string(&key, call->a.idempotency_key);
     if (!mcp_call_unrecorded(call) && given(how->meta)) {
         put_at(&part, call->meta, &how->meta, 1, sm_buf_view(&key));
-        mcp_put_with(out, params, "_meta", sm_buf_view(&part));
+        sm_raw_put_with(out, params, "_meta", sm_buf_view(&part));
     } else if (!mcp_call_unrecorded(call) && given(how->argument)) {
         sm_pointer pointer;
         e = sm_pointer_place(&call->arena, how->argument, &pointer, NULL);
         if (e == SM_OK)
             put_at(&part, call->args, pointer.tokens, pointer.count, sm_buf_view(&key));
-        mcp_put_with(out, params, "arguments", sm_buf_view(&part));
+        sm_raw_put_with(out, params, "arguments", sm_buf_view(&part));
     } else {
         sm_buf_str(out, params);
     }
@@ -72,7 +72,7 @@ static sm_err put_params(mcp_call *call, sm_buf *out)
 
 /* The message as the server gets it: as it came, but for its params, and what clients that share a
  * link do not share. */
-static sm_err put_message(mcp_call *call, sm_buf *out)
+static sm_err put_message(mcp_tool_call *call, sm_buf *out)
 {
     mcp_message m, sent;
     sm_buf params, text;
@@ -80,7 +80,8 @@ static sm_err put_message(mcp_call *call, sm_buf *out)
     sm_buf_init(&text, 2 * MCP_LINE_MAX);
     mcp_read(sm_buf_view(&call->text), &m);
     sm_err e = put_params(call, &params);
-    mcp_put_edited(&text, m.text, &(mcp_edit){.at = m.params, .with = sm_buf_view(&params)}, 1);
+    sm_raw_put_edited(&text, m.text, &(sm_raw_edit){.at = m.params, .with = sm_buf_view(&params)},
+                      1);
     e = e != SM_OK ? e : text.err;
     if (e == SM_OK && mcp_read(sm_buf_view(&text), &sent))
         mcp_put_sent(out, &sent, call->x);
@@ -90,7 +91,7 @@ static sm_err put_message(mcp_call *call, sm_buf *out)
 }
 
 /* Nothing was done under the claim: it is given back. */
-static void give_back(mcp_call *call)
+static void give_back(mcp_tool_call *call)
 {
     call->at.nothing_done = true;
     mcp_call_decided(call);
@@ -99,7 +100,7 @@ static void give_back(mcp_call *call)
 
 void mcp_call_execute(sm_attempt *at, semel_answer *a)
 {
-    mcp_call *call = mcp_call_of(at);
+    mcp_tool_call *call = mcp_call_of(at);
     mcp_session *s = call->session;
     mcp_exchange *x = call->x;
     (void)a; /* it is call->a */
@@ -142,18 +143,18 @@ static bool cut_short(int code)
 
 /* Whether it says what a server over HTTP says by the status 400: the request's headers, its
  * version, or what its client can do, is not enough. It counts for as much as that. */
-static bool not_enough(const mcp_call *call, int code)
+static bool not_enough(const mcp_tool_call *call, int code)
 {
     return (code == -32020 || code == -32021 || code == -32022) &&
            call->contract->class != SM_CLASS_IRREVERSIBLE;
 }
 
-static void judge_error(mcp_call *call, const mcp_message *m)
+static void judge_error(mcp_tool_call *call, const mcp_message *m)
 {
     sm_str code_text;
     char digits[16] = "";
     semel_outcome *o = &call->at.outcome;
-    if (mcp_find(m->error, "code", &code_text) && code_text.n < sizeof digits)
+    if (sm_raw_find(m->error, "code", &code_text) && code_text.n < sizeof digits)
         memcpy(digits, code_text.p, code_text.n);
     int code = atoi(digits);
     o->kind = SEMEL_FAILURE;
@@ -166,15 +167,15 @@ static void judge_error(mcp_call *call, const mcp_message *m)
 
 /* A tool that says that it failed has answered. What that means for what was done follows from its
  * class: of what is irreversible nobody knows. */
-static void judge_result(mcp_call *call, const mcp_message *m)
+static void judge_result(mcp_tool_call *call, const mcp_message *m)
 {
     sm_str failed;
-    bool error = mcp_find(m->result, "isError", &failed) && mcp_is_true(failed);
+    bool error = sm_raw_find(m->result, "isError", &failed) && sm_raw_is_true(failed);
     call->at.outcome.kind = error ? SEMEL_FAILURE : SEMEL_SUCCESS;
     call->at.outcome.value = m->result;
 }
 
-void mcp_call_answered(mcp_call *call, const mcp_message *m)
+void mcp_call_answered(mcp_tool_call *call, const mcp_message *m)
 {
     sm_str type;
     sm_buf_clear(&call->answer);
@@ -199,8 +200,8 @@ void mcp_call_answered(mcp_call *call, const mcp_message *m)
     mcp_call_set_fate(call, MCP_ANSWERED);
     call->at.outcome = (semel_outcome){.size = sizeof call->at.outcome};
     call->at.nothing_done = own.kind == MCP_RESULT && call->x->modern &&
-                            mcp_find(own.result, "resultType", &type) &&
-                            mcp_is(type, "input_required");
+                            sm_raw_find(own.result, "resultType", &type) &&
+                            sm_raw_is(type, "input_required");
     if (own.kind == MCP_RESULT)
         judge_result(call, &own);
     else
@@ -209,7 +210,7 @@ void mcp_call_answered(mcp_call *call, const mcp_message *m)
     sm_attempt_done(&call->at);
 }
 
-void mcp_call_overflowed(mcp_call *call, const mcp_line *line)
+void mcp_call_overflowed(mcp_tool_call *call, const mcp_text_line *line)
 {
     call->overflow = line->length;
     mcp_call_set_fate(call, MCP_OVERFLOWED);
@@ -221,7 +222,7 @@ void mcp_call_overflowed(mcp_call *call, const mcp_line *line)
 
 /* Whether an HTTP status says that the request was turned down at the server's door, so that no
  * tool has seen it. For what is irreversible only those count that nothing else is said by. */
-static bool turned_down(const mcp_call *call, const mcp_loss *loss)
+static bool turned_down(const mcp_tool_call *call, const mcp_loss *loss)
 {
     switch (loss->status) {
     case 401:
@@ -244,7 +245,7 @@ static bool turned_down(const mcp_call *call, const mcp_loss *loss)
     }
 }
 
-void mcp_call_lost(mcp_call *call, const mcp_loss *loss)
+void mcp_call_lost(mcp_tool_call *call, const mcp_loss *loss)
 {
     call->why = sm_arena_text(&call->arena, sm_str_from(loss->why));
     if (call->why.p == NULL)

@@ -89,7 +89,7 @@ void mcp_put_refusal(sm_buf *out, const semel_answer *a, bool modern)
 /* ---- replays ---------------------------------------------------------------------------------*/
 
 /* How the model of this session can get a fresh answer. */
-static void put_advice(sm_buf *out, const mcp_call *call)
+static void put_advice(sm_buf *out, const mcp_tool_call *call)
 {
     const sm_contract *c = call->contract;
     char text[SM_STAMP_TEXT + SM_DURATION_TEXT] = "";
@@ -127,7 +127,7 @@ static void put_advice(sm_buf *out, const mcp_call *call)
 /* Adds the note that nothing ran now, as a text for the model. If all items are text, a client may
  * show the model structuredContent alone. So beside structuredContent a second item, which is not a
  * text, says the same for programs. */
-static void put_note(sm_buf *out, const mcp_call *call, bool structured)
+static void put_note(sm_buf *out, const mcp_tool_call *call, bool structured)
 {
     char stamp[SM_STAMP_TEXT];
     sm_buf text;
@@ -159,11 +159,11 @@ static void put_note(sm_buf *out, const mcp_call *call, bool structured)
 }
 
 /* The content, then the note: a program that reads the first item finds the recorded one. */
-static void put_content(sm_buf *out, const mcp_call *call, sm_str content, bool structured)
+static void put_content(sm_buf *out, const mcp_tool_call *call, sm_str content, bool structured)
 {
     size_t cursor = 0;
     sm_str name, item;
-    bool empty = !mcp_next(content, &cursor, &name, &item);
+    bool empty = !sm_raw_next(content, &cursor, &name, &item);
     sm_buf_bytes(out, content.p, content.n - 1);
     if (!empty)
         sm_buf_byte(out, ',');
@@ -171,20 +171,20 @@ static void put_content(sm_buf *out, const mcp_call *call, sm_str content, bool 
     sm_buf_byte(out, ']');
 }
 
-static void put_meta(sm_buf *out, const mcp_call *call, sm_str meta)
+static void put_meta(sm_buf *out, const mcp_tool_call *call, sm_str meta)
 {
     sm_buf one, two, handle;
     sm_buf_init(&one, MCP_LINE_MAX);
     sm_buf_init(&two, MCP_LINE_MAX);
     sm_buf_init(&handle, 256);
     sm_json_put_string(&handle, call->a.effect);
-    mcp_put_with(&one, mcp_is_object(meta) ? meta : (sm_str){0}, "semel/effect",
-                 sm_buf_view(&handle));
+    sm_raw_put_with(&one, sm_raw_is_object(meta) ? meta : (sm_str){0}, "semel/effect",
+                    sm_buf_view(&handle));
     if (is_unrecorded(&call->a))
-        mcp_put_with(&two, sm_buf_view(&one), "semel/doubt", SM_STR("\"" SM_UNRECORDED "\""));
+        sm_raw_put_with(&two, sm_buf_view(&one), "semel/doubt", SM_STR("\"" SM_UNRECORDED "\""));
     else
         sm_buf_str(&two, sm_buf_view(&one));
-    mcp_put_with(out, sm_buf_view(&two), "semel/replayed", SM_STR("true"));
+    sm_raw_put_with(out, sm_buf_view(&two), "semel/replayed", SM_STR("true"));
     if (one.err != SM_OK || two.err != SM_OK)
         out->err = SEMEL_E_NOMEM;
     sm_buf_fini(&handle);
@@ -193,13 +193,13 @@ static void put_meta(sm_buf *out, const mcp_call *call, sm_str meta)
 }
 
 /* Makes a result of a value that another front end recorded. */
-static void put_foreign(sm_buf *out, const mcp_call *call)
+static void put_foreign(sm_buf *out, const mcp_tool_call *call)
 {
     const semel_outcome *o = &call->a.outcome;
     sm_buf_text(out, "{\"content\":[{\"type\":\"text\",\"text\":");
     sm_json_put_string(out, o->value);
     sm_buf_text(out, "}]");
-    if (o->is_json && mcp_is_object(o->value) && o->kind == SEMEL_SUCCESS) {
+    if (o->is_json && sm_raw_is_object(o->value) && o->kind == SEMEL_SUCCESS) {
         sm_buf_text(out, ",\"structuredContent\":");
         sm_buf_str(out, o->value);
     }
@@ -211,15 +211,15 @@ static void put_foreign(sm_buf *out, const mcp_call *call)
 static bool is_result(const semel_outcome *o)
 {
     sm_str part;
-    return (o->is_json || mcp_is_json(o->value)) && mcp_is_object(o->value) &&
-           ((mcp_find(o->value, "content", &part) && part.n > 0 && part.p[0] == '[') ||
-            mcp_find(o->value, "resultType", &part) ||
-            (mcp_find(o->value, "task", &part) && mcp_is_object(part)));
+    return (o->is_json || sm_raw_is_json(o->value)) && sm_raw_is_object(o->value) &&
+           ((sm_raw_find(o->value, "content", &part) && part.n > 0 && part.p[0] == '[') ||
+            sm_raw_find(o->value, "resultType", &part) ||
+            (sm_raw_find(o->value, "task", &part) && sm_raw_is_object(part)));
 }
 
 /* Whether the client accepts the recorded result: a success of a tool with an outputSchema must
  * have structuredContent, and only the tool itself can make that. */
-bool mcp_has_result(const mcp_call *call)
+bool mcp_has_result(const mcp_tool_call *call)
 {
     const semel_outcome *o = &call->a.outcome;
     sm_str part;
@@ -229,8 +229,8 @@ bool mcp_has_result(const mcp_call *call)
         call->listing == NULL ? NULL : mcp_tools_find(call->listing->tools, call->tool);
     if (tool == NULL || !tool->has_output || o->kind == SEMEL_FAILURE)
         return true;
-    return is_result(o) && (mcp_find(o->value, "structuredContent", &part) ||
-                            !mcp_find(o->value, "content", &part));
+    return is_result(o) && (sm_raw_find(o->value, "structuredContent", &part) ||
+                            !sm_raw_find(o->value, "content", &part));
 }
 
 /* The items of a result's content, as written, or the value as one. */
@@ -239,7 +239,7 @@ static void put_items(sm_buf *out, const semel_outcome *o)
     sm_str content = {0};
     if (!o->kept || o->value.p == NULL || o->value.n == 0)
         return;
-    if (is_result(o) && mcp_find(o->value, "content", &content)) {
+    if (is_result(o) && sm_raw_find(o->value, "content", &content)) {
         sm_buf_bytes(out, content.p + 1, content.n - 2);
         return;
     }
@@ -249,7 +249,7 @@ static void put_items(sm_buf *out, const semel_outcome *o)
 }
 
 /* The call was done, and the record has no result that the client accepts. */
-static void put_over(sm_buf *out, const mcp_call *call)
+static void put_over(sm_buf *out, const mcp_tool_call *call)
 {
     const semel_outcome *o = &call->a.outcome;
     semel_answer a = {.code = SEMEL_C_ALREADY_DONE,
@@ -290,11 +290,11 @@ static void put_over(sm_buf *out, const mcp_call *call)
     sm_buf_fini(&text);
 }
 
-bool mcp_put_replay(sm_buf *out, const mcp_call *call, sm_str *error)
+bool mcp_put_replay(sm_buf *out, const mcp_tool_call *call, sm_str *error)
 {
     const semel_outcome *o = &call->a.outcome;
     sm_str value = o->kept && o->value.p != NULL ? o->value : SM_STR("");
-    if (o->status != 0 && mcp_is_object(value)) {
+    if (o->status != 0 && sm_raw_is_object(value)) {
         *error = value;
         return false;
     }
@@ -312,29 +312,29 @@ bool mcp_put_replay(sm_buf *out, const mcp_call *call, sm_str *error)
 
     sm_str part, other;
     if (call->contract != NULL && call->contract->on_repeat == SM_REPEAT_RUN &&
-        mcp_find(sm_buf_view(&whole), "content", &part) && part.p[0] == '[') {
+        sm_raw_find(sm_buf_view(&whole), "content", &part) && part.p[0] == '[') {
         sm_buf content;
         sm_buf_init(&content, 2 * MCP_LINE_MAX);
         put_content(&content, call, part,
-                    mcp_find(sm_buf_view(&whole), "structuredContent", &other));
-        mcp_put_with(&next, sm_buf_view(&whole), "content", sm_buf_view(&content));
+                    sm_raw_find(sm_buf_view(&whole), "structuredContent", &other));
+        sm_raw_put_with(&next, sm_buf_view(&whole), "content", sm_buf_view(&content));
         sm_buf_fini(&content);
         sm_buf_clear(&whole);
         sm_buf_str(&whole, sm_buf_view(&next));
         sm_buf_clear(&next);
     }
-    bool typed = mcp_find(sm_buf_view(&whole), "resultType", &part);
+    bool typed = sm_raw_find(sm_buf_view(&whole), "resultType", &part);
     if (typed != call->x->modern) {
-        mcp_put_with(&next, sm_buf_view(&whole), "resultType",
-                     call->x->modern ? SM_STR("\"complete\"") : (sm_str){0});
+        sm_raw_put_with(&next, sm_buf_view(&whole), "resultType",
+                        call->x->modern ? SM_STR("\"complete\"") : (sm_str){0});
         sm_buf_clear(&whole);
         sm_buf_str(&whole, sm_buf_view(&next));
         sm_buf_clear(&next);
     }
     sm_buf meta;
     sm_buf_init(&meta, MCP_LINE_MAX);
-    put_meta(&meta, call, mcp_find(sm_buf_view(&whole), "_meta", &part) ? part : (sm_str){0});
-    mcp_put_with(out, sm_buf_view(&whole), "_meta", sm_buf_view(&meta));
+    put_meta(&meta, call, sm_raw_find(sm_buf_view(&whole), "_meta", &part) ? part : (sm_str){0});
+    sm_raw_put_with(out, sm_buf_view(&whole), "_meta", sm_buf_view(&meta));
     if (whole.err != SM_OK || next.err != SM_OK || meta.err != SM_OK)
         out->err = SEMEL_E_NOMEM;
     sm_buf_fini(&meta);

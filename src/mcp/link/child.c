@@ -41,8 +41,8 @@ typedef struct child {
     mcp_link link;
     mcp_child_options o;
 
-    pid_t pid;                  /* 0: none runs */
-    mcp_watch process, in, out; /* its end; what it says; what it is told */
+    pid_t pid;                       /* 0: none runs */
+    mcp_descriptor process, in, out; /* its end; what it says; what it is told */
     mcp_lines *lines;
     sm_buf waiting;   /* not written yet */
     size_t taken;     /* of that, what has been */
@@ -56,7 +56,7 @@ typedef struct child {
     bool asked;   /* a signal has asked its group to end */
     int endings;  /* closing: how far we have gone */
     int64_t started_ns, pause_ms;
-    mcp_timer timer; /* the next start; closing: the next step */
+    mcp_alarm timer; /* the next start; closing: the next step */
     mcp_way ways;    /* requests under way: a ring */
 } child;
 
@@ -86,7 +86,7 @@ static void way_add(child *c, mcp_way *way)
 
 /* ---- writing ---------------------------------------------------------------------------------*/
 
-static void close_watch(child *c, mcp_watch *w)
+static void close_watch(child *c, mcp_descriptor *w)
 {
     if (w->fd < 0)
         return;
@@ -131,7 +131,7 @@ static void write_out(child *c)
         mcp_loop_watch(c->link.loop, &c->out, unwritten(c) > 0 ? MCP_WRITABLE : 0);
 }
 
-static void on_writable(mcp_watch *w, unsigned ready)
+static void on_writable(mcp_descriptor *w, unsigned ready)
 {
     (void)ready;
     child *c = SM_CONTAINER(w, child, out);
@@ -160,7 +160,7 @@ static bool send(mcp_link *l, sm_str text, mcp_way *way)
         return false;
     compact(c);
     size_t before = c->waiting.len;
-    mcp_put_line(&c->waiting, text);
+    sm_raw_put_line(&c->waiting, text);
     sm_buf_byte(&c->waiting, '\n');
     if (c->waiting.err != SM_OK) {
         c->waiting.err = SM_OK;
@@ -191,7 +191,7 @@ static bool full(const mcp_link *l)
 
 /* ---- reading ---------------------------------------------------------------------------------*/
 
-static bool on_line(void *context, const mcp_line *line)
+static bool on_line(void *context, const mcp_text_line *line)
 {
     child *c = context;
     c->served = true;
@@ -217,7 +217,7 @@ static said read_some(child *c)
     return SAID_SOMETHING;
 }
 
-static void on_readable(mcp_watch *w, unsigned ready)
+static void on_readable(mcp_descriptor *w, unsigned ready)
 {
     (void)ready;
     child *c = SM_CONTAINER(w, child, in);
@@ -274,7 +274,7 @@ static void start_later(child *c)
     mcp_loop_time(c->link.loop, &c->timer, sm_clock_deadline_ns(c->pause_ms));
 }
 
-static void on_end(mcp_watch *w, unsigned ready)
+static void on_end(mcp_descriptor *w, unsigned ready)
 {
     (void)ready;
     child *c = SM_CONTAINER(w, child, process);
@@ -365,7 +365,7 @@ static int start(child *c)
 
 static void end_it(child *c);
 
-static void on_time(mcp_timer *t)
+static void on_time(mcp_alarm *t)
 {
     child *c = SM_CONTAINER(t, child, timer);
     if (c->closing) {
@@ -443,9 +443,9 @@ sm_err mcp_child_open(mcp_loop *loop, const mcp_child_options *o, const mcp_link
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     c->link = (mcp_link){.ops = &ops, .events = *events, .loop = loop};
     c->o = *o;
-    c->process = (mcp_watch){.fd = -1, .ready = on_end};
-    c->in = (mcp_watch){.fd = -1, .ready = on_readable};
-    c->out = (mcp_watch){.fd = -1, .ready = on_writable};
+    c->process = (mcp_descriptor){.fd = -1, .ready = on_end};
+    c->in = (mcp_descriptor){.fd = -1, .ready = on_readable};
+    c->out = (mcp_descriptor){.fd = -1, .ready = on_writable};
     c->timer.due = on_time;
     c->ways.next = c->ways.prev = &c->ways;
     sm_buf_init(&c->waiting, WAITING_MAX);

@@ -17,8 +17,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/header.h"
 #include "base/visible.h"
-#include "core/wire.h"
 #include "mcp/link/remote.h"
 
 #define WHY_MAX 512u
@@ -153,8 +153,8 @@ static bool same_id(sm_str a, sm_str b)
     char decoded[MCP_ID_MAX + 1];
     if (sm_str_eq(a, b))
         return a.n > 0;
-    return mcp_is_string(a) && mcp_is_string(b) && mcp_text(a, decoded, sizeof decoded) &&
-           mcp_is(b, decoded);
+    return sm_raw_is_string(a) && sm_raw_is_string(b) && sm_raw_text(a, decoded, sizeof decoded) &&
+           sm_raw_is(b, decoded);
 }
 
 static bool answers(const mcp_flight *f, const mcp_message *m)
@@ -175,7 +175,7 @@ static mcp_flight *asked_elsewhere(const mcp_remote *r, const mcp_message *m)
     return other;
 }
 
-static void due(mcp_timer *t)
+static void due(mcp_alarm *t)
 {
     mcp_flight *f = SM_CONTAINER(t, mcp_flight, timer);
     mcp_remote *r = f->remote;
@@ -191,8 +191,8 @@ static void answered(mcp_flight *f, const mcp_message *m)
     mcp_remote *r = f->remote;
     sm_str version;
     if (f->initialize && m->kind == MCP_RESULT &&
-        (!mcp_find(m->result, "protocolVersion", &version) ||
-         !mcp_text(version, r->version, sizeof r->version) ||
+        (!sm_raw_find(m->result, "protocolVersion", &version) ||
+         !sm_raw_text(version, r->version, sizeof r->version) ||
          !sm_header_value(sm_str_from(r->version))))
         r->version[0] = '\0';
     f->answered = true;
@@ -236,7 +236,7 @@ void mcp_flight_give(mcp_flight *f, sm_str text)
         return;
     }
     sm_str all = m.text, name, item;
-    for (size_t cursor = 0; !f->over && mcp_next(all, &cursor, &name, &item);) {
+    for (size_t cursor = 0; !f->over && sm_raw_next(all, &cursor, &name, &item);) {
         mcp_read(item, &m);
         give_one(f, &m, item);
     }

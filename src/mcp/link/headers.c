@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/base64.h"
-#include "core/wire.h"
+#include "base/header.h"
 #include "mcp/link/remote.h"
 #include "mcp/param_headers.h"
 
@@ -93,9 +93,9 @@ static void set_argument(void *context, sm_str header, sm_str text, bool number)
 static bool modern_version(const mcp_message *m, char version[MCP_VERSION_MAX + 1])
 {
     sm_str meta, value;
-    return m->params.p != NULL && mcp_find(m->params, "_meta", &meta) &&
-           mcp_find(meta, "io.modelcontextprotocol/protocolVersion", &value) &&
-           mcp_text(value, version, MCP_VERSION_MAX + 1) && version[0] != '\0' &&
+    return m->params.p != NULL && sm_raw_find(m->params, "_meta", &meta) &&
+           sm_raw_find(meta, "io.modelcontextprotocol/protocolVersion", &value) &&
+           sm_raw_text(value, version, MCP_VERSION_MAX + 1) && version[0] != '\0' &&
            sm_header_value(sm_str_from(version));
 }
 
@@ -104,8 +104,8 @@ static bool read_name(const char *method, sm_str params, char name[MCP_REPEATED_
 {
     const char *member = mcp_name_member(method);
     sm_str value;
-    return member != NULL && mcp_find(params, member, &value) &&
-           mcp_text(value, name, MCP_REPEATED_MAX + 1);
+    return member != NULL && sm_raw_find(params, member, &value) &&
+           sm_raw_text(value, name, MCP_REPEATED_MAX + 1);
 }
 
 /* What a request repeats of itself; `tool`: the one that it calls, NULL if nothing is known. */
@@ -116,7 +116,7 @@ static void set_repeated(fields *f, const char *method, sm_str params, const mcp
     set_copy(f, SM_STR("Mcp-Method"), sm_str_from(method));
     if (read_name(method, params, name))
         set_value(f, SM_STR("Mcp-Name"), sm_str_from(name));
-    if (tool != NULL && tool->schema != NULL && mcp_find(params, "arguments", &arguments))
+    if (tool != NULL && tool->schema != NULL && sm_raw_find(params, "arguments", &arguments))
         mcp_params_each(tool->schema, arguments, set_argument, f);
 }
 

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "core/wire.h"
+#include "base/header.h"
+#include "base/url.h"
 
 /* ---- going in and out ------------------------------------------------------------------------*/
 

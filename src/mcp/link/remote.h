@@ -62,7 +62,7 @@ struct mcp_flight {
     mcp_flight *next, *prev; /* of the link's list that it is in */
     mcp_way *way;            /* NULL: none, forgotten, or told the end */
     mcp_fetch *fetch;        /* NULL: it waits, or is over */
-    mcp_timer timer;         /* after the answer */
+    mcp_alarm timer;         /* after the answer */
 
     mcp_flight_kind kind;
     bool initialize, initialized; /* it is the one of that name */

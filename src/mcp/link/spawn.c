@@ -81,13 +81,13 @@ int mcp_spawn(const mcp_child_options *o, int in, int out, pid_t *pid)
 /* ---- the rest of a group ---------------------------------------------------------------------*/
 
 typedef struct rest {
-    mcp_timer timer;
+    mcp_alarm timer;
     mcp_loop *loop;
     pid_t group;
     unsigned looks;
 } rest;
 
-static void look(mcp_timer *t)
+static void look(mcp_alarm *t)
 {
     rest *r = SM_CONTAINER(t, rest, timer);
     bool late = r->looks++ == LOOKS;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "core/wire.h"
+#include "base/header.h"
 #include "mcp/link/remote.h"
 #include "mcp/wire/lines.h"
 
@@ -41,7 +41,7 @@ static void keep_id(mcp_flight *f, sm_str id)
         f->last_id = strndup(id.p, id.n);
 }
 
-static bool on_event(void *context, const mcp_event *e)
+static bool on_event(void *context, const mcp_sse_event *e)
 {
     mcp_flight *f = context;
     f->heard_ns = sm_clock_mono_ns();
@@ -54,7 +54,7 @@ static bool on_event(void *context, const mcp_event *e)
     if (e->too_long && f->way != NULL)
         mcp_flight_break(f, "the server sent an event of %ju bytes", (uintmax_t)e->length);
     else if (e->too_long)
-        events->too_long(events->context, &(mcp_line){.too_long = true, .length = e->length});
+        events->too_long(events->context, &(mcp_text_line){.too_long = true, .length = e->length});
     else if (e->data.n > 0 && (e->type.n == 0 || sm_str_is(e->type, "message")))
         mcp_flight_give(f, e->data);
     return !f->over;

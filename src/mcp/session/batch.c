@@ -55,7 +55,7 @@ static void finish(mcp_batch *b, mcp_session *s)
 static void put_excuse(sm_buf *out, sm_str answer)
 {
     sm_str id = {0};
-    mcp_find(answer, "id", &id);
+    sm_raw_find(answer, "id", &id);
     mcp_put_error(out, id, -32603,
                   SM_STR("No room for this answer. What was done is recorded: ask again for it "
                          "alone."));
@@ -70,7 +70,7 @@ void mcp_put_excuses(sm_buf *out, sm_str answers)
         put_excuse(out, answers);
         return;
     }
-    while (mcp_next(answers, &cursor, &name, &answer)) {
+    while (sm_raw_next(answers, &cursor, &name, &answer)) {
         sm_buf_byte(out, before);
         put_excuse(out, answer);
         before = ',';

@@ -3,21 +3,21 @@
 #include <stdlib.h>
 
 #include "mcp/call/call.h"
-#include "mcp/wire/scan.h"
+#include "json/scan.h"
 
 /* The era of a request: the modern one says its version in each. */
 static bool is_modern(sm_str params)
 {
     sm_str meta, version;
-    return mcp_find(params, "_meta", &meta) &&
-           mcp_find(meta, "io.modelcontextprotocol/protocolVersion", &version);
+    return sm_raw_find(params, "_meta", &meta) &&
+           sm_raw_find(meta, "io.modelcontextprotocol/protocolVersion", &version);
 }
 
 void mcp_exchange_describe(mcp_exchange *x, sm_str params)
 {
     sm_str meta, token;
     x->modern = is_modern(params);
-    if (!mcp_find(params, "_meta", &meta) || !mcp_find(meta, "progressToken", &token) ||
+    if (!sm_raw_find(params, "_meta", &meta) || !sm_raw_find(meta, "progressToken", &token) ||
         token.n > MCP_ID_MAX)
         return;
     char *copy = malloc(token.n);
@@ -56,7 +56,7 @@ void mcp_pass_request(mcp_session *s, const mcp_message *m, mcp_what what, mcp_c
     x->changes = s->server->changes;
     x->listens = strcmp(m->method, "subscriptions/listen") == 0;
     s->listening += x->listens;
-    x->first_page = what == MCP_W_LIST && !mcp_find(m->params, "cursor", &cursor);
+    x->first_page = what == MCP_W_LIST && !sm_raw_find(m->params, "cursor", &cursor);
     x->batch = hop->batch;
     forward_request(s, m, x);
 }
@@ -64,7 +64,7 @@ void mcp_pass_request(mcp_session *s, const mcp_message *m, mcp_what what, mcp_c
 bool mcp_can_elicit(sm_str params)
 {
     sm_str part;
-    return mcp_find(params, "capabilities", &part) && mcp_find(part, "elicitation", &part);
+    return sm_raw_find(params, "capabilities", &part) && sm_raw_find(part, "elicitation", &part);
 }
 
 static void note_initialize(mcp_session *s, sm_str params)
@@ -107,9 +107,9 @@ static void on_request(mcp_session *s, const mcp_message *m, mcp_channel *channe
 static bool absorb_cancel(mcp_session *s, const mcp_message *m)
 {
     sm_str id;
-    if (!mcp_find(m->params, "requestId", &id))
+    if (!sm_raw_find(m->params, "requestId", &id))
         return false;
-    if (!mcp_scan_id(id))
+    if (!mcp_is_id(id))
         return true; /* 1.0 matches no request here, but some servers read it as the id of a write
                       */
     mcp_exchange *x = mcp_exchange_find(s, id);
@@ -202,7 +202,7 @@ static void on_batch(mcp_session *s, sm_str text, mcp_channel *channel, mcp_hop 
         return;
     }
     hop->batch = batch;
-    while (mcp_next(text, &cursor, &name, &item)) {
+    while (sm_raw_next(text, &cursor, &name, &item)) {
         mcp_message m;
         count++;
         mcp_read_client(item, &m);

@@ -15,8 +15,8 @@
 static void note_agreed(mcp_session *s, const mcp_message *m)
 {
     sm_str version;
-    if (m->kind != MCP_RESULT || !mcp_find(m->result, "protocolVersion", &version) ||
-        !mcp_text(version, s->version, sizeof s->version))
+    if (m->kind != MCP_RESULT || !sm_raw_find(m->result, "protocolVersion", &version) ||
+        !sm_raw_text(version, s->version, sizeof s->version))
         s->version[0] = '\0';
 }
 
@@ -154,7 +154,7 @@ static void on_link_message(void *context, mcp_way *way, sm_str text)
     case MCP_REQUEST: on_server_request(s, x, &m); break;
     case MCP_NOTIFICATION: on_server_notification(s, x, &m); break;
     case MCP_BATCH:
-        while (mcp_next(m.text, &cursor, &name, &item))
+        while (sm_raw_next(m.text, &cursor, &name, &item))
             on_link_message(context, way, item);
         break;
     case MCP_INVALID:
@@ -210,7 +210,7 @@ static void on_link_head(void *context, mcp_way *way, int status, const sm_http_
         s->client.head(s->client.context, x->channel, headers, n);
 }
 
-static void on_link_too_long(void *context, const mcp_line *line)
+static void on_link_too_long(void *context, const mcp_text_line *line)
 {
     mcp_session *s = context;
     char why[96];
@@ -253,7 +253,7 @@ static void go_on(mcp_session *s)
     mcp_session_rest(s); /* the last that waited may have been no request */
 }
 
-void mcp_session_late(mcp_timer *t)
+void mcp_session_late(mcp_alarm *t)
 {
     mcp_session *s = SM_CONTAINER(t, mcp_session, away_timer);
     if (!mcp_session_there(s))

@@ -34,7 +34,7 @@ typedef struct asking {
     sm_arena arena;               /* of: */
     const sm_http_field *headers; /* as of the call that needs it, for a link that wants them */
     size_t header_count;
-    mcp_timer timer;
+    mcp_alarm timer;
 } asking;
 
 bool mcp_listing_fresh(const mcp_server *s)
@@ -89,7 +89,7 @@ static int64_t read_ttl(sm_str result, int64_t before)
 {
     sm_str text;
     char digits[20] = "";
-    if (!mcp_find(result, "ttlMs", &text) || text.n >= sizeof digits)
+    if (!sm_raw_find(result, "ttlMs", &text) || text.n >= sizeof digits)
         return before;
     memcpy(digits, text.p, text.n);
     long long ms = atoll(digits);
@@ -108,14 +108,14 @@ static void finish(asking *q, const char *why_not)
     else if (why_not != NULL)
         mcp_tools_free(q->tools);
     mcp_session *session = q->session;
-    mcp_call *calls = session->unlisted;
+    mcp_tool_call *calls = session->unlisted;
     session->unlisted = NULL;
     session->listing_now = NULL;
     sm_buf_fini(&q->meta);
     sm_arena_fini(&q->arena);
     free(q);
     while (calls != NULL) {
-        mcp_call *call = calls;
+        mcp_tool_call *call = calls;
         calls = call->next_unlisted;
         call->next_unlisted = NULL;
         if (why_not == NULL && s->stale && call->listings++ < LISTINGS_MAX)
@@ -136,7 +136,7 @@ static void on_page(mcp_exchange *x, const mcp_message *m)
     if (m == NULL) {
         finish(q, "the server went away");
     } else if (m->kind == MCP_ERROR) {
-        bool none = mcp_find(m->error, "code", &code) && sm_str_is(code, "-32601");
+        bool none = sm_raw_find(m->error, "code", &code) && sm_str_is(code, "-32601");
         finish(q, none ? NULL : "it answered with an error");
     } else if (mcp_tools_add(q->tools, m->result, &cursor, &fault) != SM_OK) {
         finish(q, fault.text);
@@ -151,7 +151,7 @@ static void on_page(mcp_exchange *x, const mcp_message *m)
     }
 }
 
-static void on_late(mcp_timer *t)
+static void on_late(mcp_alarm *t)
 {
     asking *q = SM_CONTAINER(t, asking, timer);
     mcp_exchange_free(q->x);
@@ -216,10 +216,10 @@ static bool start(mcp_session *s, const mcp_way *way, sm_str meta)
     return true;
 }
 
-void mcp_listing_need(mcp_session *s, mcp_call *call, sm_str meta)
+void mcp_listing_need(mcp_session *s, mcp_tool_call *call, sm_str meta)
 {
     mcp_call_enter(call, MCP_LISTING);
-    mcp_call **at = &s->unlisted; /* in the order in which they came */
+    mcp_tool_call **at = &s->unlisted; /* in the order in which they came */
     while (*at != NULL)
         at = &(*at)->next_unlisted;
     *at = call;
@@ -238,9 +238,9 @@ void mcp_listing_changed(mcp_session *s)
         start(s, &(mcp_way){0}, (sm_str){0});
 }
 
-void mcp_listing_forget(mcp_call *call)
+void mcp_listing_forget(mcp_tool_call *call)
 {
-    mcp_call **at = &call->session->unlisted;
+    mcp_tool_call **at = &call->session->unlisted;
     while (*at != NULL && *at != call)
         at = &(*at)->next_unlisted;
     if (*at != NULL)

@@ -30,19 +30,19 @@ struct mcp_loop {
     size_t kept; /* see mcp_loop_keep */
     bool settling;
     int epoll, bell;
-    mcp_watch bell_watch;
+    mcp_descriptor bell_watch;
     atomic_bool stopping;
 
     pthread_mutex_t lock;
     mcp_post *posts, **posts_end; /* under the lock */
 
     struct epoll_event batch[EVENTS];
-    int batch_at, batch_n;    /* what of it has not been given out */
-    mcp_watch *always;        /* files that something is wanted of */
-    mcp_watch *always_cursor; /* the next of them to be called */
+    int batch_at, batch_n;         /* what of it has not been given out */
+    mcp_descriptor *always;        /* files that something is wanted of */
+    mcp_descriptor *always_cursor; /* the next of them to be called */
 
     sm_timers timers;
-    mcp_timer *unset; /* for which there was no memory; they are set as soon as there is some */
+    mcp_alarm *unset; /* for which there was no memory; they are set as soon as there is some */
 };
 
 /* ---- the mailbox -----------------------------------------------------------------------------*/
@@ -98,7 +98,7 @@ static bool give_out(mcp_loop *l)
     return any;
 }
 
-static void on_bell(mcp_watch *w, unsigned ready)
+static void on_bell(mcp_descriptor *w, unsigned ready)
 {
     (void)ready;
     mcp_loop *l = SM_CONTAINER(w, mcp_loop, bell_watch);
@@ -111,7 +111,7 @@ static void on_bell(mcp_watch *w, unsigned ready)
 /* ---- descriptors -----------------------------------------------------------------------------*/
 
 /* Nothing more is told of it, not even what has come already. */
-static void detach(mcp_loop *l, mcp_watch *w)
+static void detach(mcp_loop *l, mcp_descriptor *w)
 {
     if (!w->added)
         return;
@@ -119,7 +119,7 @@ static void detach(mcp_loop *l, mcp_watch *w)
     if (w->always) {
         if (l->always_cursor == w)
             l->always_cursor = w->next_always;
-        mcp_watch **at = &l->always;
+        mcp_descriptor **at = &l->always;
         while (*at != w)
             at = &(*at)->next_always;
         *at = w->next_always;
@@ -132,7 +132,7 @@ static void detach(mcp_loop *l, mcp_watch *w)
     }
 }
 
-static bool add_to_epoll(mcp_loop *l, mcp_watch *w, unsigned wants)
+static bool add_to_epoll(mcp_loop *l, mcp_descriptor *w, unsigned wants)
 {
     struct epoll_event e = {.data.ptr = w};
     e.events = (wants & MCP_READABLE ? (uint32_t)EPOLLIN : 0u) |
@@ -140,7 +140,7 @@ static bool add_to_epoll(mcp_loop *l, mcp_watch *w, unsigned wants)
     return epoll_ctl(l->epoll, w->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, w->fd, &e) == 0;
 }
 
-bool mcp_loop_watch(mcp_loop *l, mcp_watch *w, unsigned wants)
+bool mcp_loop_watch(mcp_loop *l, mcp_descriptor *w, unsigned wants)
 {
     if (wants == 0) {
         /* Out of epoll altogether: it would tell of errors and ends all the same, again and again.
@@ -167,7 +167,7 @@ bool mcp_loop_watch(mcp_loop *l, mcp_watch *w, unsigned wants)
     return true;
 }
 
-void mcp_loop_unwatch(mcp_loop *l, mcp_watch *w)
+void mcp_loop_unwatch(mcp_loop *l, mcp_descriptor *w)
 {
     detach(l, w);
     w->wants = 0;
@@ -178,7 +178,7 @@ static void give_events(mcp_loop *l)
 {
     while (l->batch_at < l->batch_n) {
         const struct epoll_event *e = &l->batch[l->batch_at++];
-        mcp_watch *w = e->data.ptr;
+        mcp_descriptor *w = e->data.ptr;
         if (w == NULL)
             continue;
         unsigned ready = (e->events & EPOLLIN ? (unsigned)MCP_READABLE : 0u) |
@@ -195,7 +195,7 @@ static void give_always(mcp_loop *l)
 {
     l->always_cursor = l->always;
     while (l->always_cursor != NULL) {
-        mcp_watch *w = l->always_cursor;
+        mcp_descriptor *w = l->always_cursor;
         l->always_cursor = w->next_always;
         w->ready(w, w->wants);
     }
@@ -203,16 +203,16 @@ static void give_always(mcp_loop *l)
 
 /* ---- timers ----------------------------------------------------------------------------------*/
 
-static void unset_remove(mcp_loop *l, mcp_timer *t)
+static void unset_remove(mcp_loop *l, mcp_alarm *t)
 {
-    mcp_timer **at = &l->unset;
+    mcp_alarm **at = &l->unset;
     while (*at != NULL && *at != t)
         at = &(*at)->next_unset;
     if (*at != NULL)
         *at = t->next_unset;
 }
 
-void mcp_loop_time(mcp_loop *l, mcp_timer *t, int64_t due_ns)
+void mcp_loop_time(mcp_loop *l, mcp_alarm *t, int64_t due_ns)
 {
     unset_remove(l, t);
     if (sm_timer_set(&l->timers, &t->timer, due_ns))
@@ -222,7 +222,7 @@ void mcp_loop_time(mcp_loop *l, mcp_timer *t, int64_t due_ns)
     l->unset = t;
 }
 
-void mcp_loop_untime(mcp_loop *l, mcp_timer *t)
+void mcp_loop_untime(mcp_loop *l, mcp_alarm *t)
 {
     unset_remove(l, t);
     sm_timer_clear(&l->timers, &t->timer);
@@ -245,7 +245,7 @@ static void give_timers(mcp_loop *l)
         sm_timer *first = sm_timer_first(&l->timers);
         if (first == NULL || first->due_ns > now)
             return;
-        mcp_timer *t = SM_CONTAINER(first, mcp_timer, timer);
+        mcp_alarm *t = SM_CONTAINER(first, mcp_alarm, timer);
         sm_timer_clear(&l->timers, first);
         t->due(t);
     }
@@ -308,7 +308,7 @@ sm_err mcp_loop_new(mcp_loop **out, sm_fault *fault)
     l->posts_end = &l->posts;
     l->epoll = epoll_create1(EPOLL_CLOEXEC);
     l->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    l->bell_watch = (mcp_watch){.fd = l->bell, .ready = on_bell};
+    l->bell_watch = (mcp_descriptor){.fd = l->bell, .ready = on_bell};
     if (l->epoll < 0 || l->bell < 0 || !mcp_loop_watch(l, &l->bell_watch, MCP_READABLE)) {
         sm_err e =
             sm_fault_set(fault, SEMEL_E_IO, "descriptors cannot be watched: %s", strerror(errno));
@@ -342,11 +342,11 @@ void mcp_loop_keep(mcp_loop *l, int change)
 }
 
 typedef struct settling {
-    mcp_timer timer;
+    mcp_alarm timer;
     mcp_loop *loop;
 } settling;
 
-static void lose_patience(mcp_timer *t)
+static void lose_patience(mcp_alarm *t)
 {
     mcp_loop_stop(SM_CONTAINER(t, settling, timer)->loop);
 }

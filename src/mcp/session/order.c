@@ -75,7 +75,7 @@ void mcp_session_flush(mcp_session *s)
 }
 
 /* A ledger that is slow, or away, must not hold up what does not need it. */
-void mcp_order_late(mcp_timer *t)
+void mcp_order_late(mcp_alarm *t)
 {
     mcp_session *s = SM_CONTAINER(t, mcp_session, order_timer);
     int64_t before = sm_clock_mono_ns() - (int64_t)MCP_ORDER_MS * 1000000;

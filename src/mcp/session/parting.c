@@ -21,7 +21,7 @@ static int64_t due_ns(const mcp_parting *p)
     return p->since_ns + patience_ms * 1000000;
 }
 
-static void on_time(mcp_timer *t)
+static void on_time(mcp_alarm *t)
 {
     mcp_parting *p = SM_CONTAINER(t, mcp_parting, timer);
     if (sm_clock_mono_ns() >= due_ns(p)) {

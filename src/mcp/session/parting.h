@@ -11,7 +11,7 @@
 #include "mcp/mcp.h"
 
 typedef struct mcp_parting {
-    mcp_timer timer;
+    mcp_alarm timer;
     mcp_hub *hub;
     mcp_session *session;
     mcp_link *child;  /* NULL: the server is a distant one */

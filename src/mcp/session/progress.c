@@ -25,11 +25,11 @@ bool mcp_progress_wanted(const mcp_exchange *x)
 /* ---- what the server says --------------------------------------------------------------------*/
 
 /* Whether the server's value is larger than the last one that the client got. */
-static bool grows(mcp_call *call, const mcp_message *m)
+static bool grows(mcp_tool_call *call, const mcp_message *m)
 {
     char digits[64] = "";
     sm_str value;
-    if (!mcp_find(m->params, "progress", &value) || value.n >= sizeof digits)
+    if (!sm_raw_find(m->params, "progress", &value) || value.n >= sizeof digits)
         return !call->beaten;
     memcpy(digits, value.p, value.n);
     double said = strtod(digits, NULL);
@@ -39,28 +39,28 @@ static bool grows(mcp_call *call, const mcp_message *m)
     return true;
 }
 
-static void tell(mcp_call *to, const mcp_message *m, sm_str token)
+static void tell(mcp_tool_call *to, const mcp_message *m, sm_str token)
 {
     sm_buf out;
     if (to->x == NULL || to->x->canceled || to->x->token.p == NULL || !grows(to, m))
         return;
     sm_buf_init(&out, 2 * MCP_LINE_MAX);
-    mcp_put_edited(&out, m->text, &(mcp_edit){.at = token, .with = to->x->token}, 1);
+    sm_raw_put_edited(&out, m->text, &(sm_raw_edit){.at = token, .with = to->x->token}, 1);
     if (out.err == SM_OK)
         mcp_tell_client(to->session, to->x->channel, sm_buf_view(&out));
     sm_buf_fini(&out);
 }
 
-void mcp_call_progress(mcp_call *call, const mcp_message *m)
+void mcp_call_progress(mcp_tool_call *call, const mcp_message *m)
 {
     sm_str token;
-    if (!mcp_find(m->params, "progressToken", &token))
+    if (!sm_raw_find(m->params, "progressToken", &token))
         return;
     if (call->session->o.shared)
         tell(call, m, token);
     else if (!call->x->canceled && grows(call, m))
         mcp_tell_client(call->session, call->x->channel, m->text);
-    for (mcp_call *other = call->server->calls; other != NULL; other = other->next)
+    for (mcp_tool_call *other = call->server->calls; other != NULL; other = other->next)
         if (other != call && other->at.stage == SM_AT_PARKED && other->at.ask.id == call->at.ask.id)
             tell(other, m, token);
 }
@@ -69,7 +69,7 @@ void mcp_call_progress(mcp_call *call, const mcp_message *m)
 
 /* The words for what a call waits for; absent if it waits for its server, which sends progress
  * itself. The ledger's answer may be read only while no worker has the call. */
-static sm_str waits_for(mcp_call *call, char room[128])
+static sm_str waits_for(mcp_tool_call *call, char room[128])
 {
     const semel_answer *a = &call->a;
     if (call->phase == MCP_LISTING)
@@ -92,7 +92,7 @@ static sm_str waits_for(mcp_call *call, char room[128])
 
 /* The next value: larger than every value sent for this call, and for other calls, because their
  * client may use the same token. */
-static double next_value(mcp_call *call)
+static double next_value(mcp_tool_call *call)
 {
     double value = STEP * (double)++call->session->beats;
     if (value <= call->progress)
@@ -100,9 +100,9 @@ static double next_value(mcp_call *call)
     return value > call->progress ? value : nextafter(call->progress, INFINITY);
 }
 
-static void on_beat(mcp_timer *t)
+static void on_beat(mcp_alarm *t)
 {
-    mcp_call *call = SM_CONTAINER(t, mcp_call, beat);
+    mcp_tool_call *call = SM_CONTAINER(t, mcp_tool_call, beat);
     mcp_exchange *x = call->x;
     char room[128];
     if (x == NULL || x->canceled)
@@ -129,7 +129,7 @@ static void on_beat(mcp_timer *t)
     sm_buf_fini(&out);
 }
 
-void mcp_progress_start(mcp_call *call)
+void mcp_progress_start(mcp_tool_call *call)
 {
     call->beat.due = on_beat;
     call->progress = -INFINITY;
@@ -138,7 +138,7 @@ void mcp_progress_start(mcp_call *call)
                       sm_clock_deadline_ns(SM_MCP_PROGRESS_MS));
 }
 
-void mcp_progress_end(mcp_call *call)
+void mcp_progress_end(mcp_tool_call *call)
 {
     mcp_loop_untime(call->server->hub->loop, &call->beat);
 }

@@ -120,7 +120,7 @@ void mcp_put_own_meta(sm_buf *out, sm_str meta)
     static const char prefix[] = "io.modelcontextprotocol/";
     size_t cursor = 0, n = 0;
     sm_str name, value;
-    while (meta.p != NULL && mcp_next(meta, &cursor, &name, &value)) {
+    while (meta.p != NULL && sm_raw_next(meta, &cursor, &name, &value)) {
         if (name.n < sizeof prefix - 1 || memcmp(name.p, prefix, sizeof prefix - 1) != 0)
             continue;
         sm_buf_text(out, n++ == 0 ? "{\"" : ",\"");

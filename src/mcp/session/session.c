@@ -130,7 +130,7 @@ void mcp_session_rest(mcp_session *s)
 
 bool mcp_session_elsewhere(const mcp_session *s)
 {
-    for (const mcp_call *call = s->server->calls; call != NULL; call = call->next)
+    for (const mcp_tool_call *call = s->server->calls; call != NULL; call = call->next)
         if (call->session == s && mcp_call_started(call) && call->at.stage != SM_AT_EXECUTING &&
             call->at.stage != SM_AT_DOOR)
             return true;
@@ -145,7 +145,7 @@ bool mcp_session_busy(const mcp_session *s, bool requests)
 int64_t mcp_session_patience_ms(const mcp_session *s)
 {
     int64_t longest = 0;
-    for (const mcp_call *call = s->server->calls; call != NULL; call = call->next) {
+    for (const mcp_tool_call *call = s->server->calls; call != NULL; call = call->next) {
         if (call->session != s || call->at.stage != SM_AT_EXECUTING)
             continue;
         int64_t lease = call->contract->lease_ms;
@@ -202,11 +202,11 @@ void mcp_session_gone(mcp_session *s, mcp_channel *channel, bool cancels)
 
 void mcp_session_deaf(mcp_session *s)
 {
-    mcp_call *next;
+    mcp_tool_call *next;
     s->deaf = true;
     if (!mcp_session_ready(s))
         mcp_session_await(s, MCP_DEAF_MS);
-    for (mcp_call *call = s->server->calls; call != NULL; call = next) {
+    for (mcp_tool_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
         if (call->session == s && call->at.stage == SM_AT_DOOR)
             mcp_call_refuse(call);
@@ -215,7 +215,7 @@ void mcp_session_deaf(mcp_session *s)
 
 void mcp_session_end(mcp_session *s)
 {
-    mcp_call *next;
+    mcp_tool_call *next;
     move(s, MCP_ENDED);
     for (size_t i = 0; i < MCP_BUCKETS; i++) {
         for (mcp_exchange *x = s->table[i]; x != NULL; x = x->next) {
@@ -225,7 +225,7 @@ void mcp_session_end(mcp_session *s)
                 mcp_batch_gone(x->batch);
         }
     }
-    for (mcp_call *call = s->server->calls; call != NULL; call = next) {
+    for (mcp_tool_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
         if (call->session == s)
             mcp_call_canceled(call);
@@ -234,8 +234,8 @@ void mcp_session_end(mcp_session *s)
 
 void mcp_session_wind_up(mcp_session *s)
 {
-    mcp_call *next;
-    for (mcp_call *call = s->server->calls; call != NULL; call = next) {
+    mcp_tool_call *next;
+    for (mcp_tool_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
         if (call->session == s && call->at.stage == SM_AT_PARKED)
             mcp_call_hurry(call);
@@ -250,8 +250,8 @@ void mcp_session_free(mcp_session *s)
         return;
     move(s, MCP_FREED);
     mcp_listing_leave(s);
-    mcp_call *next;
-    for (mcp_call *call = s->server->calls; call != NULL; call = next) {
+    mcp_tool_call *next;
+    for (mcp_tool_call *call = s->server->calls; call != NULL; call = next) {
         next = call->next;
         if (call->session == s)
             mcp_call_end(call);

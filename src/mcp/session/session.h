@@ -31,7 +31,7 @@
 #define MCP_UNREADABLE "the server's answer can be read in two ways, or not at all"
 
 typedef struct mcp_exchange mcp_exchange;
-typedef struct mcp_call mcp_call;
+typedef struct mcp_tool_call mcp_tool_call;
 typedef struct mcp_listing mcp_listing;
 typedef struct mcp_batch mcp_batch;
 
@@ -65,7 +65,7 @@ struct mcp_exchange {
     uint64_t changes;       /* LIST: of the list, when it was asked for */
     bool listens;           /* it has no end by itself: subscriptions/listen */
     bool first_page;        /* LIST: it asks for the list from its beginning */
-    mcp_call *call;
+    mcp_tool_call *call;
     mcp_batch *batch;
 
     /* What the answer is about, for mcp_told_of; 0: no effect. */
@@ -162,14 +162,14 @@ struct mcp_session {
     bool deaf; /* the client has said its last word, before it went or after */
 
     struct asking *listing_now; /* listing.c: the tools are being asked for */
-    mcp_call *unlisted;         /* calls that wait for that */
+    mcp_tool_call *unlisted;    /* calls that wait for that */
     mcp_slot *first, **last;    /* waiting for their turn */
-    mcp_timer order_timer;      /* the first has waited long enough */
+    mcp_alarm order_timer;      /* the first has waited long enough */
     size_t waiting_bytes;
     int64_t asked_ms; /* the client's next messages were sent no earlier (stdio) */
     bool paused;      /* the client was told to wait */
     unsigned junk;    /* lines of the server that were no messages */
-    mcp_timer away_timer;
+    mcp_alarm away_timer;
 
     /* What the client was told. Workers look at it. */
     pthread_mutex_t told_lock;
@@ -187,7 +187,7 @@ struct mcp_server {
     mcp_listing *listing; /* newest; NULL: none yet */
     bool stale;           /* the server says that it has changed */
     uint64_t changes;     /* how often it did */
-    mcp_call *calls;      /* all of them */
+    mcp_tool_call *calls; /* all of them */
 };
 
 /* What the server's tools are, counted. */
@@ -274,13 +274,13 @@ void mcp_forward_now(mcp_session *s, sm_str text);
 void mcp_session_flush(mcp_session *s);
 
 /* A call has kept its place for long enough. */
-void mcp_order_late(mcp_timer *t);
+void mcp_order_late(mcp_alarm *t);
 
 /* So long what is asked waits for the server; less if the client has said its last word. */
 void mcp_session_await(mcp_session *s, int64_t ms);
 
 /* The server has been away for long: what waits for it is answered with that. */
-void mcp_session_late(mcp_timer *t);
+void mcp_session_late(mcp_alarm *t);
 
 /* Greets the server anew, behind the client's back. */
 void mcp_session_begin_again(mcp_session *s);
@@ -344,7 +344,7 @@ bool mcp_told_proves(const mcp_exchange *x, const sm_contract *c);
 /* ---- tools (listing.c) -----------------------------------------------------------------------*/
 
 /* Takes a call that has to know the tools first; it is continued with mcp_call_listed. */
-void mcp_listing_need(mcp_session *s, mcp_call *call, sm_str meta);
+void mcp_listing_need(mcp_session *s, mcp_tool_call *call, sm_str meta);
 bool mcp_listing_fresh(const mcp_server *s);
 
 mcp_listing *mcp_listing_hold(mcp_listing *l); /* accepts NULL */
@@ -355,7 +355,7 @@ void mcp_listing_pass(mcp_exchange *x, const mcp_message *m);
 void mcp_listing_changed(mcp_session *s);
 
 /* A call waits for it no more. */
-void mcp_listing_forget(mcp_call *call);
+void mcp_listing_forget(mcp_tool_call *call);
 
 /* A server has come back, or does not. */
 void mcp_listing_go_on(mcp_session *s);
@@ -369,22 +369,23 @@ void mcp_listing_leave(mcp_session *s);
 void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, const mcp_hop *hop);
 
 /* The tools are known; or not, and why. */
-void mcp_call_listed(mcp_call *call, const char *why_not);
+void mcp_call_listed(mcp_tool_call *call, const char *why_not);
 
 /* What became of it at the server. */
-void mcp_call_answered(mcp_call *call, const mcp_message *m);
-void mcp_call_lost(mcp_call *call, const mcp_loss *loss);
-void mcp_call_overflowed(mcp_call *call, const mcp_line *line); /* a result too long to be read */
+void mcp_call_answered(mcp_tool_call *call, const mcp_message *m);
+void mcp_call_lost(mcp_tool_call *call, const mcp_loss *loss);
+void mcp_call_overflowed(mcp_tool_call *call,
+                         const mcp_text_line *line); /* a result too long to be read */
 
 /* Ends a call that no worker has, whether or not it was started: its exchange was answered, or is
  * not to be. What the server has of it stays a claim. */
-void mcp_call_end(mcp_call *call);
+void mcp_call_end(mcp_tool_call *call);
 
 /* Nobody wants its answer any more. */
-void mcp_call_canceled(mcp_call *call);
+void mcp_call_canceled(mcp_tool_call *call);
 
 /* Progress of a call under way: for everybody who waits for the same. */
-void mcp_call_progress(mcp_call *call, const mcp_message *m);
+void mcp_call_progress(mcp_tool_call *call, const mcp_message *m);
 
 /* A server has come back, or does not: calls may wait to ask it something (remedy.c). */
 void mcp_remedy_go_on(mcp_session *s);

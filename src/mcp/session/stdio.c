@@ -74,7 +74,7 @@ typedef struct stdio {
     mcp_link *link;
     bool child; /* the server is one */
     sm_signals *signals;
-    mcp_watch in, out, steering;
+    mcp_descriptor in, out, steering;
     mcp_outlet outlet;
     mcp_lines *lines;
     stdio_client client;
@@ -87,13 +87,13 @@ typedef struct stdio {
     sm_buf waiting;
     size_t taken;
     uint64_t queued, written, seen; /* bytes: given to us, to the kernel, taken by the client */
-    mcp_timer look;
+    mcp_alarm look;
     int64_t pause_ms; /* until the next look */
     int64_t empty_ms; /* when the input was last seen empty */
     int64_t heard_ns; /* when the client last said something, or could again */
     int status;       /* of the server, at the end */
     int futile;       /* ends in a row before which it said nothing */
-    mcp_timer grace, patience;
+    mcp_alarm grace, patience;
     mcp_parting parting;
 } stdio;
 
@@ -161,7 +161,7 @@ static void hang_up(stdio *p)
 }
 
 /* What a distant server has not answered by now is given up; what writes is waited for. */
-static void on_patience(mcp_timer *t)
+static void on_patience(mcp_alarm *t)
 {
     stdio *p = SM_CONTAINER(t, stdio, patience);
     if (mcp_session_busy(p->session, false))
@@ -221,7 +221,7 @@ static void note_taken(stdio *p, int64_t now_ms)
     mcp_session_taken(p->session, p->seen, now_ms);
 }
 
-static void on_look(mcp_timer *t)
+static void on_look(mcp_alarm *t)
 {
     stdio *p = SM_CONTAINER(t, stdio, look);
     int64_t now = sm_clock_boot_ms();
@@ -289,7 +289,7 @@ static void write_out(stdio *p)
         look_again(p, SOON_MS);
 }
 
-static void on_writable(mcp_watch *w, unsigned ready)
+static void on_writable(mcp_descriptor *w, unsigned ready)
 {
     (void)ready;
     write_out(SM_CONTAINER(w, stdio, out));
@@ -300,7 +300,7 @@ static bool put_line(stdio *p, sm_str text, size_t most)
 {
     size_t before = p->waiting.len;
     if (text.n < most && before - p->taken < most - text.n) {
-        mcp_put_line(&p->waiting, text);
+        sm_raw_put_line(&p->waiting, text);
         sm_buf_byte(&p->waiting, '\n');
         if (p->waiting.err == SM_OK)
             return true;
@@ -351,7 +351,7 @@ static uint64_t deliver(void *context, mcp_channel *channel, sm_str text, bool l
 
 /* ---- from the client -------------------------------------------------------------------------*/
 
-static bool on_line(void *context, const mcp_line *line)
+static bool on_line(void *context, const mcp_text_line *line)
 {
     stdio *p = context;
     if (line->too_long)
@@ -376,7 +376,7 @@ static bool has_left(const stdio *p)
     return sm_clock_mono_ns() - p->heard_ns > (int64_t)LEFT_MS * 1000000;
 }
 
-static void on_readable(mcp_watch *w, unsigned ready)
+static void on_readable(mcp_descriptor *w, unsigned ready)
 {
     (void)ready;
     stdio *p = SM_CONTAINER(w, stdio, in);
@@ -471,7 +471,7 @@ static void pass_signal(stdio *p)
         mcp_loop_stop(p->hub->loop);
 }
 
-static void on_grace(mcp_timer *t)
+static void on_grace(mcp_alarm *t)
 {
     pass_signal(SM_CONTAINER(t, stdio, grace));
 }
@@ -479,7 +479,7 @@ static void on_grace(mcp_timer *t)
 /* A signal that asks us to end is passed on once no write is running, or after GRACE_MS, or when it
  * comes again. The server's group is not the terminal's, so the terminal's signals are passed on
  * too. */
-static void on_signal(mcp_watch *w, unsigned ready)
+static void on_signal(mcp_descriptor *w, unsigned ready)
 {
     (void)ready;
     stdio *p = SM_CONTAINER(w, stdio, steering);
@@ -559,10 +559,10 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
     else
         e = open_link(&p, o, fault);
     if (e == SM_OK) {
-        p.in = (mcp_watch){.fd = STDIN_FILENO, .ready = on_readable};
+        p.in = (mcp_descriptor){.fd = STDIN_FILENO, .ready = on_readable};
         mcp_outlet_open(&p.outlet, STDOUT_FILENO);
-        p.out = (mcp_watch){.fd = p.outlet.fd, .ready = on_writable};
-        p.steering = (mcp_watch){.fd = o->signals->fd, .ready = on_signal};
+        p.out = (mcp_descriptor){.fd = p.outlet.fd, .ready = on_writable};
+        p.steering = (mcp_descriptor){.fd = o->signals->fd, .ready = on_signal};
         mcp_loop_watch(o->hub->loop, &p.steering, MCP_READABLE);
         if (!mcp_loop_watch(o->hub->loop, &p.in, MCP_READABLE))
             end_of_input(&p);

@@ -59,7 +59,7 @@ typedef struct pin {
     sm_str name;
     mcp_hints hints;
     sm_str digest;   /* of its schema, hexadecimal; absent: it is not known */
-    sm_str defaults; /* by mcp_defaults_put; absent: they are not known */
+    sm_str defaults; /* by sm_defaults_put; absent: they are not known */
     bool fresh;      /* these are not in the file yet */
     sm_str seen;
 } pin;
@@ -121,11 +121,11 @@ static sm_str string(const sm_json *entry, const char *name)
 }
 
 /* Defaults as text, in the arena; absent when out of memory. */
-static sm_str defaults_text(check *k, const mcp_defaults *d)
+static sm_str defaults_text(check *k, const sm_defaults *d)
 {
     sm_buf text;
     sm_buf_init(&text, PINS_BYTES_MAX);
-    mcp_defaults_put(&text, d);
+    sm_defaults_put(&text, d);
     sm_str out = text.err == SM_OK ? sm_arena_text(&k->arena, sm_buf_view(&text)) : (sm_str){0};
     sm_buf_fini(&text);
     return out;
@@ -136,7 +136,7 @@ static pin read_pin(check *k, const sm_json *name)
 {
     const sm_json *entry = name + 1, *said = sm_json_find(entry, SM_STR("inputDefaults"));
     return (pin){
-        .defaults = said == NULL ? (sm_str){0} : defaults_text(k, mcp_defaults_of(&k->arena, said)),
+        .defaults = said == NULL ? (sm_str){0} : defaults_text(k, sm_defaults_of(&k->arena, said)),
         .name = sm_json_text(name),
         .hints = {.read_only = flag(entry, "readOnlyHint", false),
                   .destructive = flag(entry, "destructiveHint", true),

@@ -171,7 +171,7 @@ static void pin_defaults(mcp_tools *t, mcp_tool *tool, sm_str text)
     tool->unsure = false;
     tool->pinned = text.p == NULL ? text : sm_arena_text(&t->texts, text);
     sm_buf_clear(&t->scratch);
-    mcp_defaults_put(&t->scratch, tool->latest);
+    sm_defaults_put(&t->scratch, tool->latest);
     tool->fill = tool->latest;
     tool->drifted =
         text.p == NULL ? tool->latest != NULL : !sm_str_eq(text, sm_buf_view(&t->scratch));
@@ -180,7 +180,7 @@ static void pin_defaults(mcp_tools *t, mcp_tool *tool, sm_str text)
     tool->fill = NULL;
     if (tool->pinned.p != NULL &&
         sm_json_read(&t->texts, text, &sm_json_default_limits, &root, NULL) == SM_OK)
-        tool->fill = mcp_defaults_of(&t->texts, root);
+        tool->fill = sm_defaults_of(&t->texts, root);
     tool->unsure = text.p != NULL && tool->fill == NULL && !sm_str_is(text, "{}");
 }
 
@@ -212,9 +212,9 @@ void mcp_tools_pin_gone(mcp_tools *t, sm_str name, sm_str text)
 static bool hint(sm_str annotations, const char *name, bool otherwise)
 {
     sm_str value;
-    if (annotations.p == NULL || !mcp_find_plain(annotations, name, &value))
+    if (annotations.p == NULL || !sm_raw_find_plain(annotations, name, &value))
         return otherwise;
-    if (mcp_is_true(value))
+    if (sm_raw_is_true(value))
         return true;
     return sm_str_is(value, "false") ? false : otherwise;
 }
@@ -222,7 +222,7 @@ static bool hint(sm_str annotations, const char *name, bool otherwise)
 static mcp_hints read_hints(sm_str tool)
 {
     sm_str annotations = {0};
-    if (!mcp_find_plain(tool, "annotations", &annotations) || !mcp_is_object(annotations))
+    if (!sm_raw_find_plain(tool, "annotations", &annotations) || !sm_raw_is_object(annotations))
         annotations = (sm_str){0};
     return (mcp_hints){
         .read_only = hint(annotations, "readOnlyHint", false),
@@ -236,11 +236,11 @@ static mcp_hints read_hints(sm_str tool)
 static sm_str read_description(mcp_tools *t, sm_str tool)
 {
     sm_str value;
-    if (!mcp_find_plain(tool, "description", &value) || !mcp_is_string(value) ||
+    if (!sm_raw_find_plain(tool, "description", &value) || !sm_raw_is_string(value) ||
         value.n > DESCRIPTION_BYTES_MAX)
         return (sm_str){0};
     char *text = sm_arena_alloc(&t->texts, value.n); /* decoded it is shorter, if only by quotes */
-    if (text == NULL || !mcp_text(value, text, value.n))
+    if (text == NULL || !sm_raw_text(value, text, value.n))
         return (sm_str){0};
     return sm_str_from(text);
 }
@@ -256,7 +256,7 @@ static sm_err read_schema(mcp_tools *t, sm_str text, mcp_tool *tool)
         e = sm_json_canon(root, &t->scratch, text, NULL);
     if (e == SM_OK && root->type == SM_JSON_OBJECT) {
         tool->schema = root;
-        tool->fill = tool->latest = mcp_defaults_of(&t->texts, root);
+        tool->fill = tool->latest = sm_defaults_of(&t->texts, root);
     }
     sm_str hashed = e == SM_OK ? sm_buf_view(&t->scratch) : text;
     return sm_digest_bytes(&t->digest, hashed.p, hashed.n, &tool->schema_digest);
@@ -266,9 +266,9 @@ static sm_err read_schema(mcp_tools *t, sm_str text, mcp_tool *tool)
 static sm_str read_name(sm_str tool, char room[SM_TOOL_MAX + 1])
 {
     sm_str value;
-    if (!mcp_find_plain(tool, "name", &value) || !mcp_text(value, room, SM_TOOL_MAX + 1))
+    if (!sm_raw_find_plain(tool, "name", &value) || !sm_raw_text(value, room, SM_TOOL_MAX + 1))
         return (sm_str){0};
-    const sm_call call = {.scope = SM_STR("any"), .tool = sm_str_from(room)};
+    const sm_parsed_call call = {.scope = SM_STR("any"), .tool = sm_str_from(room)};
     return sm_call_check(&call, NULL) == SM_OK ? call.tool : (sm_str){0};
 }
 
@@ -294,8 +294,8 @@ static sm_err add_tool(mcp_tools *t, sm_str item)
     tool->hints = tool->said = read_hints(item);
     tool->description = read_description(t, item);
     sm_str schema = {0};
-    tool->has_output = mcp_find(item, "outputSchema", &schema) && mcp_is_object(schema);
-    if (!mcp_find_plain(item, "inputSchema", &schema))
+    tool->has_output = sm_raw_find(item, "outputSchema", &schema) && sm_raw_is_object(schema);
+    if (!sm_raw_find_plain(item, "inputSchema", &schema))
         schema = SM_STR("");
     sm_err e = read_schema(t, schema, tool);
     if (e != SM_OK)
@@ -311,15 +311,15 @@ static sm_err add_tool(mcp_tools *t, sm_str item)
 /* The list in a result, unless there is none or two of them. */
 static bool find_list(sm_str result, sm_str *list)
 {
-    return mcp_find_plain(result, "tools", list) && list->n > 0 && list->p[0] == '[';
+    return sm_raw_find_plain(result, "tools", list) && list->n > 0 && list->p[0] == '[';
 }
 
 /* An empty cursor is what some servers write instead of none. */
 static sm_str next_cursor(mcp_tools *t, sm_str result)
 {
     sm_str value;
-    if (!mcp_find_plain(result, "nextCursor", &value) || !mcp_is_string(value) || value.n <= 2 ||
-        value.n > CURSOR_BYTES_MAX)
+    if (!sm_raw_find_plain(result, "nextCursor", &value) || !sm_raw_is_string(value) ||
+        value.n <= 2 || value.n > CURSOR_BYTES_MAX)
         return (sm_str){0};
     sm_buf_clear(&t->cursor);
     sm_buf_str(&t->cursor, value);
@@ -334,7 +334,7 @@ sm_err mcp_tools_add(mcp_tools *t, sm_str result, sm_str *cursor, sm_fault *faul
         return sm_fault_set(fault, SEMEL_E_INVALID,
                             "the server's answer to tools/list has no list of tools");
     sm_err e = SM_OK;
-    for (size_t at = 0; e == SM_OK && mcp_next(list, &at, &name, &item);)
+    for (size_t at = 0; e == SM_OK && sm_raw_next(list, &at, &name, &item);)
         e = add_tool(t, item);
     if (e != SM_OK)
         return sm_fault_set(fault, e, "the server's tools cannot be kept: %s", semel_err_text(e));
@@ -352,7 +352,7 @@ sm_err mcp_tools_filter(sm_str result, mcp_shown_fn *shown, void *context, sm_bu
     const char *written = result.p; /* all before this is in `out`, or left out */
     const char *end = list.p + 1;   /* of the element before */
     bool any = false;
-    for (size_t at = 0; mcp_next(list, &at, &name, &item); end = item.p + item.n) {
+    for (size_t at = 0; sm_raw_next(list, &at, &name, &item); end = item.p + item.n) {
         char room[SM_TOOL_MAX + 1];
         sm_str called = read_name(item, room);
         bool stays = called.p != NULL && shown(context, called);
@@ -369,4 +369,46 @@ sm_err mcp_tools_filter(sm_str result, mcp_shown_fn *shown, void *context, sm_bu
     }
     sm_buf_bytes(out, written, (size_t)(result.p + result.n - written));
     return out->err;
+}
+
+/* ---- arguments -------------------------------------------------------------------------------*/
+
+bool mcp_tool_loose(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits)
+{
+    const sm_json *root;
+    if (tool == NULL || !tool->drifted)
+        return false;
+    return sm_json_read(a, args.p == NULL ? SM_STR("{}") : args, limits, &root, NULL) != SM_OK ||
+           sm_defaults_missing(tool->fill, a, root) || sm_defaults_missing(tool->latest, a, root);
+}
+
+sm_err mcp_tool_fill(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits,
+                     sm_str *out, sm_fault *fault)
+{
+    *out = args.p == NULL ? SM_STR("{}") : args;
+    if (!sm_raw_is_object(*out))
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "arguments must be an object");
+    if (tool == NULL || (tool->fill == NULL && !tool->unsure))
+        return SM_OK;
+    const sm_json *root;
+    sm_err e = sm_json_read(a, *out, limits, &root, fault);
+    if (e != SM_OK)
+        return e;
+    sm_str filled = *out;
+    size_t added;
+    e = sm_defaults_fill(tool->fill, a, root, limits->bytes, &filled, &added);
+    if (e == SM_OK && tool->unsure && (added > 0 || tool->fill == NULL))
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                            "the call leaves out arguments that have a default, and the pinned "
+                            "defaults of the tool cannot be read or written now. Give all "
+                            "arguments, or let whoever runs the proxy read its messages");
+    if (e == SEMEL_E_LIMIT)
+        return sm_fault_set(fault, e,
+                            "the arguments are larger than %zu bytes with the tool's defaults "
+                            "filled in",
+                            limits->bytes);
+    if (e != SM_OK)
+        return sm_fault_set(fault, e, "%s", semel_err_text(e));
+    *out = filled;
+    return SM_OK;
 }

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "mcp/wire/scan.h"
 #include "mcp/wire/skim.h"
+#include "json/scan.h"
 
 #define KEEP_MAX ((size_t)64 << 10) /* bytes of memory that are kept for the next line */
 
@@ -90,9 +90,9 @@ static bool keep(mcp_lines *l, sm_str part)
     return l->line.err == SM_OK;
 }
 
-static bool tell_too_long(mcp_lines *l, mcp_line_fn *sink, void *context)
+static bool tell_too_long(mcp_lines *l, mcp_text_line_fn *sink, void *context)
 {
-    mcp_line line = {.too_long = true, .length = l->length - l->returned};
+    mcp_text_line line = {.too_long = true, .length = l->length - l->returned};
     line.id = mcp_skim_id(&l->skim);
     line.request = l->skim.method;
     line.result = mcp_skim_result(&l->skim);
@@ -102,7 +102,7 @@ static bool tell_too_long(mcp_lines *l, mcp_line_fn *sink, void *context)
 }
 
 /* Tells of a whole line, unless it is blank. False: stop. */
-static bool tell(mcp_lines *l, sm_str text, mcp_line_fn *sink, void *context)
+static bool tell(mcp_lines *l, sm_str text, mcp_text_line_fn *sink, void *context)
 {
     if (text.n > 0 && text.p[text.n - 1] == '\r')
         text.n--;
@@ -114,14 +114,14 @@ static bool tell(mcp_lines *l, sm_str text, mcp_line_fn *sink, void *context)
         l->returned = false;
         return tell_too_long(l, sink, context);
     }
-    if (text.n == 0 || mcp_scan_blanks(text.p, text.p + text.n) == text.p + text.n)
+    if (text.n == 0 || sm_scan_blanks(text.p, text.p + text.n) == text.p + text.n)
         return true;
-    mcp_line line = {.text = text, .length = text.n};
+    mcp_text_line line = {.text = text, .length = text.n};
     return sink(context, &line);
 }
 
 /* Takes bytes line by line, until they are used up or the sink stops. False when out of memory. */
-static bool take(mcp_lines *l, sm_str bytes, mcp_line_fn *sink, void *context, size_t *used,
+static bool take(mcp_lines *l, sm_str bytes, mcp_text_line_fn *sink, void *context, size_t *used,
                  bool *go_on)
 {
     *used = 0;
@@ -163,7 +163,7 @@ static bool hold(mcp_lines *l, sm_str bytes)
     return l->rest.err == SM_OK;
 }
 
-bool mcp_lines_add(mcp_lines *l, sm_str piece, mcp_line_fn *sink, void *context, bool *stopped)
+bool mcp_lines_add(mcp_lines *l, sm_str piece, mcp_text_line_fn *sink, void *context, bool *stopped)
 {
     bool go_on = true, well;
     size_t used;

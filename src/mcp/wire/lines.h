@@ -14,8 +14,8 @@
 #include "mcp/message.h"
 
 /* What the sink is told. */
-typedef struct mcp_line mcp_line;
-struct mcp_line {
+typedef struct mcp_text_line mcp_text_line;
+struct mcp_text_line {
     sm_str text;     /* without its line feed (and a carriage return before it); borrowed */
     bool too_long;   /* then there is no text, only: */
     uint64_t length; /* how long it was */
@@ -26,7 +26,7 @@ struct mcp_line {
 };
 
 /* Blank lines are not told. False stops: the rest of the piece is held for later. */
-typedef bool mcp_line_fn(void *context, const mcp_line *line);
+typedef bool mcp_text_line_fn(void *context, const mcp_text_line *line);
 
 typedef struct mcp_lines mcp_lines;
 
@@ -37,7 +37,8 @@ void mcp_lines_free(mcp_lines *l);         /* accepts NULL */
  * the sink has said so. What is added while it is stopped is held too, so nothing should be. A last
  * line without a line feed is ended by adding one. The sink must neither add nor free. False when
  * out of memory: the stream is lost. */
-bool mcp_lines_add(mcp_lines *l, sm_str piece, mcp_line_fn *sink, void *context, bool *stopped);
+bool mcp_lines_add(mcp_lines *l, sm_str piece, mcp_text_line_fn *sink, void *context,
+                   bool *stopped);
 
 /* Bytes that are held. */
 size_t mcp_lines_held(const mcp_lines *l);

@@ -5,10 +5,12 @@
 #include "mcp/message.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "mcp/wire/names.h"
-#include "mcp/wire/parts.h"
-#include "mcp/wire/scan.h"
+#include "json/scan.h"
+
+#define EXACT_DIGITS 15u /* of a number that every double holds exactly */
 
 /* The members that decide what a message is. */
 enum { JSONRPC, ID, METHOD, PARAMS, RESULT, ERROR, MEMBERS };
@@ -18,10 +20,21 @@ static const char *const names[MEMBERS] = {"jsonrpc", "id", "method", "params", 
 typedef struct members {
     sm_str of[MEMBERS]; /* as written; absent: it is not there */
     int unclear;        /* a member that is there twice, or in another spelling; else MEMBERS */
-    mcp_likeness like;  /* which of both */
+    sm_likeness like;   /* which of both */
     bool id_unclear;
     bool deep; /* a value is nested too deeply */
 } members;
+
+void mcp_put_flaw(char flaw[MCP_FLAW_MAX], const char *name, sm_likeness other)
+{
+    if (other == SM_EXACT)
+        snprintf(flaw, MCP_FLAW_MAX, "\"%s\" is there twice", name);
+    else
+        snprintf(flaw, MCP_FLAW_MAX,
+                 "a name is not \"%s\", but some servers take it for that; write it exactly, and "
+                 "once",
+                 name);
+}
 
 static bool refuse(mcp_message *m, const char *flaw)
 {
@@ -36,11 +49,11 @@ static bool refuse_depth(mcp_message *m)
     m->kind = MCP_INVALID;
     m->code = MCP_E_MESSAGE;
     snprintf(m->flaw, sizeof m->flaw, "the message is nested too deeply: at most %u levels",
-             MCP_DEPTH_MAX);
+             SM_SCAN_DEPTH_MAX);
     return false;
 }
 
-static bool refuse_text(mcp_message *m, const mcp_scan *s)
+static bool refuse_text(mcp_message *m, const sm_scan *s)
 {
     m->kind = MCP_INVALID;
     m->code = MCP_E_JUNK;
@@ -52,45 +65,45 @@ static bool refuse_text(mcp_message *m, const mcp_scan *s)
 static void note_member(members *found, sm_str name, sm_str value)
 {
     for (int i = 0; i < MEMBERS; i++) {
-        mcp_likeness like = mcp_name_like(name, names[i]);
-        if (like == MCP_UNLIKE)
+        sm_likeness like = sm_raw_name_like(name, names[i]);
+        if (like == SM_UNLIKE)
             continue;
-        if (like == MCP_ALIKE || found->of[i].p != NULL) {
+        if (like == SM_ALIKE || found->of[i].p != NULL) {
             found->unclear = i;
             found->like = like;
             found->id_unclear = found->id_unclear || i == ID;
         }
-        if (like == MCP_SAME)
+        if (like == SM_EXACT)
             found->of[i] = value;
         return;
     }
 }
 
 /* Finds the members of the object that begins at `p`. Returns its end, or NULL. */
-static const char *read_members(mcp_scan *s, const char *p, members *found)
+static const char *read_members(sm_scan *s, const char *p, members *found)
 {
-    p = mcp_scan_blanks(p + 1, s->end);
+    p = sm_scan_blanks(p + 1, s->end);
     if (p < s->end && *p == '}')
         return p + 1;
-    for (;; p = mcp_scan_blanks(p + 1, s->end)) {
+    for (;; p = sm_scan_blanks(p + 1, s->end)) {
         sm_str name;
-        const char *value = mcp_scan_name(s, p, &name);
+        const char *value = sm_scan_name(s, p, &name);
         if (value == NULL)
             return NULL;
-        p = mcp_scan_value(s, value, 1);
+        p = sm_scan_value(s, value, 1);
         if (p == NULL && s->deep) {
             s->deep = false;
             found->deep = true;
-            p = mcp_scan_over(s, value);
+            p = sm_scan_over(s, value);
         }
         if (p == NULL)
             return NULL;
         note_member(found, name, (sm_str){value, (size_t)(p - value)});
-        p = mcp_scan_blanks(p, s->end);
+        p = sm_scan_blanks(p, s->end);
         if (p < s->end && *p == '}')
             return p + 1;
         if (p == s->end || *p != ',')
-            return mcp_scan_fail(s, p, "expected ',' or '}'");
+            return sm_scan_fail(s, p, "expected ',' or '}'");
     }
 }
 
@@ -98,10 +111,10 @@ static const char *read_members(mcp_scan *s, const char *p, members *found)
 static const char *flaw_of(const members *found)
 {
     const sm_str *of = found->of;
-    if (!mcp_is(of[JSONRPC], "2.0"))
+    if (!sm_raw_is(of[JSONRPC], "2.0"))
         return "\"jsonrpc\" must be \"2.0\"";
     if (of[METHOD].p != NULL) {
-        if (!mcp_is_string(of[METHOD]))
+        if (!sm_raw_is_string(of[METHOD]))
             return "\"method\" must be a string";
         if (of[RESULT].p != NULL || of[ERROR].p != NULL)
             return "a message with a method is a request, and one with a result or error an answer";
@@ -126,7 +139,7 @@ static bool judge(mcp_message *m, const members *found)
     sm_str id = found->of[ID];
     bool answer = found->of[METHOD].p == NULL;
     bool null = id.n == 4 && id.p[0] == 'n';
-    bool id_good = id.p == NULL || mcp_scan_id(id) || (null && answer);
+    bool id_good = id.p == NULL || mcp_is_id(id) || (null && answer);
     if (id_good && !found->id_unclear)
         m->id = id;
     /* Some servers leave out an empty "result". */
@@ -154,7 +167,7 @@ static bool judge(mcp_message *m, const members *found)
         m->kind = m->result.p != NULL ? MCP_RESULT : MCP_ERROR;
     } else {
         m->kind = id.p != NULL ? MCP_REQUEST : MCP_NOTIFICATION;
-        mcp_text_cut(found->of[METHOD], m->method, sizeof m->method);
+        sm_raw_text_cut(found->of[METHOD], m->method, sizeof m->method);
     }
     return true;
 }
@@ -165,17 +178,17 @@ bool mcp_read(sm_str text, mcp_message *out)
     if (text.p == NULL)
         text = SM_STR("");
     const char *begin = text.p, *end = text.p + text.n;
-    begin = mcp_scan_blanks(begin, end);
-    while (end > begin && mcp_scan_blanks(end - 1, end) == end)
+    begin = sm_scan_blanks(begin, end);
+    while (end > begin && sm_scan_blanks(end - 1, end) == end)
         end--;
     out->text = (sm_str){begin, (size_t)(end - begin)};
 
-    mcp_scan s = {.end = end};
+    sm_scan s = {.end = end};
     members found = {.unclear = MEMBERS};
     bool object = begin < end && *begin == '{';
-    const char *p = object ? read_members(&s, begin, &found) : mcp_scan_value(&s, begin, 0);
+    const char *p = object ? read_members(&s, begin, &found) : sm_scan_value(&s, begin, 0);
     if (p != NULL && p != end)
-        p = mcp_scan_fail(&s, p, "more text after the end of the value");
+        p = sm_scan_fail(&s, p, "more text after the end of the value");
     if (p == NULL)
         return s.deep ? refuse_depth(out) : refuse_text(out, &s);
     if (object)
@@ -184,7 +197,7 @@ bool mcp_read(sm_str text, mcp_message *out)
         return refuse(out, "a message is an object");
     size_t cursor = 0;
     sm_str name, item;
-    if (!mcp_next(out->text, &cursor, &name, &item))
+    if (!sm_raw_next(out->text, &cursor, &name, &item))
         return refuse(out, "a batch must not be empty");
     out->kind = MCP_BATCH;
     return true;
@@ -203,9 +216,44 @@ bool mcp_read_client(sm_str text, mcp_message *out)
     return good;
 }
 
-bool mcp_is_json(sm_str text)
+/* ---- ids -------------------------------------------------------------------------------------*/
+
+bool mcp_is_id(sm_str value)
 {
-    mcp_scan s = {.end = text.p + text.n};
-    const char *end = text.n == 0 ? NULL : mcp_scan_value(&s, text.p, 0);
-    return end == s.end;
+    bool string = value.n > 0 && value.p[0] == '"';
+    if (value.n == 0 || value.n > MCP_ID_MAX ||
+        (!string && value.p[0] != '-' && !sm_is_digit(value.p[0])))
+        return false;
+    sm_scan s = {.end = value.p + value.n};
+    if (sm_scan_value(&s, value.p, 0) != s.end)
+        return false;
+    for (size_t i = value.p[0] == '-'; !string && i < value.n; i++)
+        if (!sm_is_digit(value.p[i]))
+            return false;
+    return true;
+}
+
+/* A number that a double cannot hold exactly counts as its nearest double. */
+static sm_str number_key(sm_str id, char *room)
+{
+    if (sm_str_is(id, "-0"))
+        return SM_STR("0");
+    if (id.n <= EXACT_DIGITS || id.n > MCP_ID_MAX)
+        return id;
+    memcpy(room, id.p, id.n);
+    room[id.n] = '\0';
+    return (sm_str){room, (size_t)snprintf(room, MCP_ID_MAX, "%.17g", strtod(room, NULL))};
+}
+
+sm_str mcp_id_key(sm_str id, char room[MCP_ID_MAX + 2])
+{
+    if (id.n > 0 && !sm_raw_is_string(id))
+        return number_key(id, room);
+    if (id.n < 2 || id.p[id.n - 1] != '"' || id.n > MCP_ID_MAX || memchr(id.p, '\\', id.n) == NULL)
+        return id;
+    room[0] = '"';
+    sm_raw_text_cut(id, room + 1, MCP_ID_MAX);
+    size_t n = strlen(room);
+    room[n] = '"';
+    return (sm_str){room, n + 1};
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/fold.h"
-#include "mcp/wire/parts.h"
+#include "json/raw.h"
 
 #define NAMES_MAX 16u /* of one table */
 
@@ -91,13 +91,13 @@ bool mcp_names_plain(sm_str value, const mcp_names *names, char flaw[MCP_FLAW_MA
     size_t cursor = 0;
     bool seen[NAMES_MAX] = {false};
     sm_str name, item;
-    while (mcp_is_object(value) && mcp_next(value, &cursor, &name, &item)) {
+    while (sm_raw_is_object(value) && sm_raw_next(value, &cursor, &name, &item)) {
         for (size_t i = 0; i < NAMES_MAX && names->v[i].name != NULL; i++) {
             const entry *e = &names->v[i];
-            mcp_likeness like = mcp_name_like(name, e->name);
-            if (like == MCP_UNLIKE)
+            sm_likeness like = sm_raw_name_like(name, e->name);
+            if (like == SM_UNLIKE)
                 continue;
-            if (like == MCP_ALIKE || seen[i]) {
+            if (like == SM_ALIKE || seen[i]) {
                 mcp_put_flaw(flaw, e->name, like);
                 return false;
             }

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "base/header.h"
 #include "base/utf8.h"
-#include "core/wire.h"
 #include "json/number.h"
 
 #define ARG_NAME_MAX 1024u /* bytes of an argument's name */
@@ -114,8 +114,8 @@ static void tell(sm_str header, sm_str value, mcp_param_fn *each, void *context)
     bool number = value.n > 0 && (value.p[0] == '-' || (value.p[0] >= '0' && value.p[0] <= '9'));
     if (!sm_header_name(header) || header.n > MCP_PARAM_MAX || value.n == 0)
         return;
-    if (mcp_is_string(value)) {
-        if (!mcp_text(value, text, sizeof text))
+    if (sm_raw_is_string(value)) {
+        if (!sm_raw_text(value, text, sizeof text))
             return;
         given = sm_str_from(text);
     } else if (number) {
@@ -133,7 +133,7 @@ static void tell(sm_str header, sm_str value, mcp_param_fn *each, void *context)
 void mcp_params_each(const sm_json *schema, sm_str arguments, mcp_param_fn *each, void *context)
 {
     const sm_json *properties = sm_json_find(schema, SM_STR("properties"));
-    if (properties == NULL || properties->type != SM_JSON_OBJECT || !mcp_is_object(arguments))
+    if (properties == NULL || properties->type != SM_JSON_OBJECT || !sm_raw_is_object(arguments))
         return;
     const sm_json *name = properties + 1;
     for (uint32_t i = 0; i < properties->len; i++, name = sm_json_next(name + 1)) {
@@ -147,7 +147,7 @@ void mcp_params_each(const sm_json *schema, sm_str arguments, mcp_param_fn *each
             continue;
         memcpy(text, name->text, name->len);
         text[name->len] = '\0';
-        if (!mcp_find(arguments, text, &value))
+        if (!sm_raw_find(arguments, text, &value))
             continue;
         if (header != NULL && header->type == SM_JSON_STRING)
             tell(sm_json_text(header), value, each, context);

@@ -5,7 +5,7 @@
  */
 #include "mcp/wire/skim.h"
 
-#include "mcp/wire/scan.h"
+#include "json/scan.h"
 
 /* Where in the outermost object, or in its result, the next byte is. */
 enum {
@@ -162,7 +162,7 @@ void mcp_skim_add(mcp_skim *s, sm_str piece)
         }
         /* Most bytes are in strings that nobody asked for. */
         if (!s->escaped && !in_name(s) && !in_type(s) && (s->depth != 1 || s->place == VALUE))
-            p = mcp_scan_plain(p, end);
+            p = sm_scan_plain(p, end);
         if (p < end)
             in_string(s, *p++);
     }
@@ -173,7 +173,7 @@ sm_str mcp_skim_id(const mcp_skim *s)
     sm_str id = {s->id, s->id_n};
     while (id.n > 0 && blank(id.p[id.n - 1]))
         id.n--;
-    if (s->lost || s->id_twice || s->place != BEHIND || !mcp_scan_id(id))
+    if (s->lost || s->id_twice || s->place != BEHIND || !mcp_is_id(id))
         return (sm_str){0};
     return id;
 }

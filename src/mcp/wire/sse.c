@@ -144,7 +144,7 @@ static bool give(mcp_sse *s, mcp_event_fn *sink, void *context)
 {
     bool go_on = true;
     if (s->seen) {
-        mcp_event e = {.has_id = s->has_id, .retry_ms = s->retry_ms, .too_long = s->too_long};
+        mcp_sse_event e = {.has_id = s->has_id, .retry_ms = s->retry_ms, .too_long = s->too_long};
         e.length = s->length - (s->length > 0);
         e.type = sm_buf_view(&s->type);
         e.id = sm_buf_view(&s->id);

@@ -16,7 +16,7 @@
 #define MCP_EVENT_ID_MAX 1024u /* bytes of an id; a longer one counts as none */
 
 /* Borrowed until the function that is told returns. */
-typedef struct mcp_event {
+typedef struct mcp_sse_event {
     sm_str type;      /* empty: a message */
     sm_str data;      /* its lines with line feeds between them; empty: there is none */
     sm_str id;        /* empty, with has_id: what came before is not to be named any more */
@@ -24,10 +24,10 @@ typedef struct mcp_event {
     int64_t retry_ms; /* how long to wait before coming back; -1: it does not say */
     bool too_long;    /* its data was larger than the bound and is not here, only: */
     uint64_t length;  /* how large it was */
-} mcp_event;
+} mcp_sse_event;
 
 /* False stops: the rest of the piece is dropped, and nothing more may be added. */
-typedef bool mcp_event_fn(void *context, const mcp_event *event);
+typedef bool mcp_event_fn(void *context, const mcp_sse_event *event);
 
 typedef struct mcp_sse mcp_sse;
 

@@ -7,28 +7,28 @@
 #define BUCKETS_MIN 16u
 #define TIMERS_MIN  64u
 
-bool sm_table_init(sm_table *t)
+bool sm_table_init(sm_mem_table *t)
 {
-    *t = (sm_table){.mask = BUCKETS_MIN - 1};
+    *t = (sm_mem_table){.mask = BUCKETS_MIN - 1};
     t->buckets = calloc(BUCKETS_MIN, sizeof *t->buckets);
     return t->buckets != NULL;
 }
 
-void sm_table_fini(sm_table *t)
+void sm_table_fini(sm_mem_table *t)
 {
     free(t->buckets);
-    *t = (sm_table){0};
+    *t = (sm_mem_table){0};
 }
 
-static void grow(sm_table *t)
+static void grow(sm_mem_table *t)
 {
     size_t size = (t->mask + 1) * 2;
-    sm_link **buckets = calloc(size, sizeof *buckets);
+    sm_mem_link **buckets = calloc(size, sizeof *buckets);
     if (buckets == NULL)
         return;
     for (size_t i = 0; i <= t->mask; i++) {
-        for (sm_link *link = t->buckets[i], *next; link != NULL; link = next) {
-            sm_link **bucket = &buckets[link->hash & (size - 1)];
+        for (sm_mem_link *link = t->buckets[i], *next; link != NULL; link = next) {
+            sm_mem_link **bucket = &buckets[link->hash & (size - 1)];
             next = link->next;
             link->next = *bucket;
             *bucket = link;
@@ -39,19 +39,19 @@ static void grow(sm_table *t)
     t->mask = size - 1;
 }
 
-void sm_table_add(sm_table *t, sm_link *link, uint64_t hash)
+void sm_table_add(sm_mem_table *t, sm_mem_link *link, uint64_t hash)
 {
     if (t->count > t->mask)
         grow(t);
-    sm_link **bucket = &t->buckets[hash & t->mask];
-    *link = (sm_link){.next = *bucket, .hash = hash};
+    sm_mem_link **bucket = &t->buckets[hash & t->mask];
+    *link = (sm_mem_link){.next = *bucket, .hash = hash};
     *bucket = link;
     t->count++;
 }
 
-void sm_table_remove(sm_table *t, sm_link *link)
+void sm_table_remove(sm_mem_table *t, sm_mem_link *link)
 {
-    sm_link **at = &t->buckets[link->hash & t->mask];
+    sm_mem_link **at = &t->buckets[link->hash & t->mask];
     while (*at != link) {
         assert(*at != NULL);
         at = &(*at)->next;
@@ -60,13 +60,13 @@ void sm_table_remove(sm_table *t, sm_link *link)
     t->count--;
 }
 
-sm_link *sm_table_take(sm_table *t, size_t *from)
+sm_mem_link *sm_table_take(sm_mem_table *t, size_t *from)
 {
     if (t->count == 0)
         return NULL;
     while (t->buckets[*from] == NULL)
         ++*from;
-    sm_link *link = t->buckets[*from];
+    sm_mem_link *link = t->buckets[*from];
     t->buckets[*from] = link->next;
     t->count--;
     return link;
@@ -79,7 +79,7 @@ bool sm_heap_reserve(sm_heap *h, size_t n)
     size_t cap = h->cap == 0 ? TIMERS_MIN : h->cap * 2;
     if (cap < n)
         cap = n;
-    sm_timer **p = realloc(h->p, cap * sizeof *p);
+    sm_mem_timer **p = realloc(h->p, cap * sizeof *p);
     if (p == NULL)
         return false;
     h->p = p;
@@ -93,7 +93,7 @@ void sm_heap_fini(sm_heap *h)
     *h = (sm_heap){0};
 }
 
-static void put(sm_heap *h, size_t i, sm_timer *t)
+static void put(sm_heap *h, size_t i, sm_mem_timer *t)
 {
     h->p[i] = t;
     t->place = i + 1;
@@ -102,7 +102,7 @@ static void put(sm_heap *h, size_t i, sm_timer *t)
 /* Moves the timer at `i` towards the root or the leaves until the order is right. */
 static void settle(sm_heap *h, size_t i)
 {
-    sm_timer *t = h->p[i];
+    sm_mem_timer *t = h->p[i];
     for (; i > 0 && h->p[(i - 1) / 2]->at > t->at; i = (i - 1) / 2)
         put(h, i, h->p[(i - 1) / 2]);
     for (size_t child; (child = 2 * i + 1) < h->n; i = child) {
@@ -115,7 +115,7 @@ static void settle(sm_heap *h, size_t i)
     put(h, i, t);
 }
 
-void sm_heap_set(sm_heap *h, sm_timer *t, int64_t at)
+void sm_heap_set(sm_heap *h, sm_mem_timer *t, int64_t at)
 {
     t->at = at;
     if (t->place == 0) {
@@ -125,12 +125,12 @@ void sm_heap_set(sm_heap *h, sm_timer *t, int64_t at)
     settle(h, t->place - 1);
 }
 
-void sm_heap_remove(sm_heap *h, sm_timer *t)
+void sm_heap_remove(sm_heap *h, sm_mem_timer *t)
 {
     if (t->place == 0)
         return;
     size_t i = t->place - 1;
-    sm_timer *last = h->p[--h->n];
+    sm_mem_timer *last = h->p[--h->n];
     t->place = 0;
     if (last == t)
         return;

@@ -30,7 +30,7 @@ static void order_remove(sm_order *o, const sm_entry *e)
 }
 
 /* Removes a whole record. Both locks are held. */
-static void entry_remove(sm_memory *m, sm_stripe *s, sm_slot *slot, sm_entry *e)
+static void entry_remove(sm_memory *m, sm_mem_stripe *s, sm_mem_slot *slot, sm_entry *e)
 {
     sm_entry **at = &slot->newest;
     while (*at != e)
@@ -74,11 +74,11 @@ static semel_err entry_shrink(sm_memory *m, sm_entry *e, int64_t now)
 static semel_err record_purge(sm_memory *m, const semel_hash *key, uint64_t generation, int64_t now,
                               uint64_t *done)
 {
-    sm_stripe *s = sm_memory_stripe(m, key);
+    sm_mem_stripe *s = sm_memory_stripe(m, key);
     semel_err err = SEMEL_OK;
     pthread_mutex_lock(&s->lock);
     pthread_mutex_lock(&m->commit);
-    sm_slot *slot = sm_memory_slot(s, key);
+    sm_mem_slot *slot = sm_memory_slot(s, key);
     sm_entry *e = slot == NULL ? NULL : slot->newest;
     while (e != NULL && e->item->r.generation != generation)
         e = e->older;
@@ -102,7 +102,7 @@ static semel_err records_purge(sm_memory *m, size_t *budget, int64_t now, uint64
         semel_hash key;
         uint64_t generation;
         pthread_mutex_lock(&m->commit);
-        const sm_timer *t = sm_heap_due(&m->gone, now);
+        const sm_mem_timer *t = sm_heap_due(&m->gone, now);
         if (t != NULL) {
             const semel_record *r = &SM_CONTAINER(t, sm_entry, gone)->item->r;
             key = r->key;
@@ -116,7 +116,7 @@ static semel_err records_purge(sm_memory *m, size_t *budget, int64_t now, uint64
     return err;
 }
 
-static bool event_goes(const sm_log *log, uint64_t events_to)
+static bool event_goes(const sm_mem_log *log, uint64_t events_to)
 {
     return log->head < log->n && log->p[log->head]->e.seq <= events_to;
 }
@@ -124,7 +124,7 @@ static bool event_goes(const sm_log *log, uint64_t events_to)
 /* An effect's events leave in the order of their seq, so each is the first of its chain. */
 static bool events_purge(sm_memory *m, size_t *budget, uint64_t events_to, uint64_t *done)
 {
-    sm_log *log = &m->log;
+    sm_mem_log *log = &m->log;
     pthread_mutex_lock(&m->commit);
     for (; *budget > 0 && event_goes(log, events_to); --*budget, ++*done) {
         sm_logged *l = log->p[log->head++];
@@ -144,7 +144,7 @@ static bool notes_purge(sm_memory *m, size_t *budget, int64_t before, uint64_t *
 {
     /* Older than, so not those at that very time. */
     int64_t last = before > INT64_MIN ? before - 1 : before;
-    sm_timer *t;
+    sm_mem_timer *t;
     pthread_mutex_lock(&m->notes_lock);
     for (; *budget > 0 && (t = sm_heap_due(&m->notes_old, last)) != NULL; --*budget, ++*done)
         sm_jotted_free(m, SM_CONTAINER(t, sm_jotted, old));
@@ -155,7 +155,7 @@ static bool notes_purge(sm_memory *m, size_t *budget, int64_t before, uint64_t *
 
 static bool tallies_purge(sm_memory *m, size_t *budget, int64_t now, uint64_t *done)
 {
-    sm_timer *t;
+    sm_mem_timer *t;
     pthread_mutex_lock(&m->commit);
     for (; *budget > 0 && (t = sm_heap_due(&m->tallies_over, now)) != NULL; --*budget, ++*done) {
         sm_tally *tally = SM_CONTAINER(t, sm_tally, over);
@@ -204,7 +204,7 @@ static const char *flaw(const sm_memory *m)
         return "the counts of records are wrong";
     if (!sm_heap_sound(&m->due) || !sm_heap_sound(&m->gone) || !sm_heap_sound(&m->tallies_over))
         return "times are out of order";
-    const sm_log *logs[] = {&m->log, &m->seals};
+    const sm_mem_log *logs[] = {&m->log, &m->seals};
     for (size_t k = 0; k < 2; k++) {
         last = 0;
         for (size_t i = logs[k]->head; i < logs[k]->n; i++) {

@@ -51,7 +51,7 @@ void sm_logged_drop(sm_memory *m, sm_logged *l)
     free(l);
 }
 
-bool sm_log_reserve(sm_log *log)
+bool sm_log_reserve(sm_mem_log *log)
 {
     if (log->n < log->cap)
         return true;
@@ -71,7 +71,7 @@ bool sm_log_reserve(sm_log *log)
     return true;
 }
 
-void sm_log_append(sm_memory *m, sm_log *log, sm_logged *l)
+void sm_log_append(sm_memory *m, sm_mem_log *log, sm_logged *l)
 {
     assert(log->n < log->cap);
     l->e.seq = ++m->last_seq;
@@ -81,7 +81,7 @@ void sm_log_append(sm_memory *m, sm_log *log, sm_logged *l)
 }
 
 /* The first place whose seq is over `after`. */
-static size_t log_find(const sm_log *log, uint64_t after)
+static size_t log_find(const sm_mem_log *log, uint64_t after)
 {
     size_t low = log->head, high = log->n;
     while (low < high) {
@@ -160,7 +160,7 @@ semel_err sm_memory_seal(semel_store *st, const semel_event *seal, uint64_t expe
     l->e.generation = 0;
     semel_err err = SEMEL_OK;
     pthread_mutex_lock(&m->commit);
-    const sm_log *seals = &m->seals;
+    const sm_mem_log *seals = &m->seals;
     if ((seals->n == 0 ? 0 : seals->p[seals->n - 1]->e.seq) != expect) {
         err = SEMEL_E_STALE;
     } else if (!sm_log_reserve(&m->seals)) {
@@ -178,7 +178,7 @@ semel_err sm_memory_seal(semel_store *st, const semel_event *seal, uint64_t expe
 
 static sm_notebook *book_find(sm_memory *m, uint64_t id)
 {
-    sm_link *link = sm_table_first(&m->notes, sm_number_hash(id));
+    sm_mem_link *link = sm_table_first(&m->notes, sm_number_hash(id));
     while (link != NULL && SM_CONTAINER(link, sm_notebook, link)->id != id)
         link = sm_table_next(link);
     return link == NULL ? NULL : SM_CONTAINER(link, sm_notebook, link);

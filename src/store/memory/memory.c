@@ -21,7 +21,7 @@
 
 /* ---- finding ---------------------------------------------------------------------------------*/
 
-sm_stripe *sm_memory_stripe(sm_memory *m, const semel_hash *key)
+sm_mem_stripe *sm_memory_stripe(sm_memory *m, const semel_hash *key)
 {
     return &m->stripes[key->b[31] % SM_MEMORY_STRIPES];
 }
@@ -33,11 +33,11 @@ uint64_t sm_memory_hash(const semel_hash *h)
     return hash;
 }
 
-sm_slot *sm_memory_slot(const sm_stripe *s, const semel_hash *key)
+sm_mem_slot *sm_memory_slot(const sm_mem_stripe *s, const semel_hash *key)
 {
-    sm_link *link = sm_table_first(&s->slots, sm_memory_hash(key));
+    sm_mem_link *link = sm_table_first(&s->slots, sm_memory_hash(key));
     for (; link != NULL; link = sm_table_next(link)) {
-        sm_slot *slot = SM_CONTAINER(link, sm_slot, link);
+        sm_mem_slot *slot = SM_CONTAINER(link, sm_mem_slot, link);
         if (memcmp(&slot->key, key, sizeof *key) == 0)
             return slot;
     }
@@ -46,7 +46,7 @@ sm_slot *sm_memory_slot(const sm_stripe *s, const semel_hash *key)
 
 sm_ident *sm_ident_find(sm_memory *m, uint64_t id)
 {
-    sm_link *link = sm_table_first(&m->ids, sm_number_hash(id));
+    sm_mem_link *link = sm_table_first(&m->ids, sm_number_hash(id));
     while (link != NULL && SM_CONTAINER(link, sm_ident, link)->id != id)
         link = sm_table_next(link);
     return link == NULL ? NULL : SM_CONTAINER(link, sm_ident, link);
@@ -179,11 +179,11 @@ void sm_entry_unindex(sm_memory *m, sm_entry *e)
 static semel_err memory_peek(semel_store *st, const semel_hash *key, semel_room *room,
                              semel_record *cur, int64_t *now)
 {
-    sm_stripe *s = sm_memory_stripe(sm_memory_of(st), key);
+    sm_mem_stripe *s = sm_memory_stripe(sm_memory_of(st), key);
     semel_err err = SEMEL_E_NOT_FOUND;
     *now = sm_clock_ms();
     pthread_mutex_lock(&s->lock);
-    const sm_slot *slot = sm_memory_slot(s, key);
+    const sm_mem_slot *slot = sm_memory_slot(s, key);
     if (slot != NULL && semel_state_settled(slot->newest->item->r.state))
         err = sm_item_copy(slot->newest->item, room, cur);
     pthread_mutex_unlock(&s->lock);
@@ -211,10 +211,10 @@ static semel_err memory_get(semel_store *st, const semel_ref *ref, semel_room *r
         generation = ref->generation;
     }
 
-    sm_stripe *s = sm_memory_stripe(m, &key);
+    sm_mem_stripe *s = sm_memory_stripe(m, &key);
     semel_err err = SEMEL_E_NOT_FOUND;
     pthread_mutex_lock(&s->lock);
-    const sm_slot *slot = sm_memory_slot(s, &key);
+    const sm_mem_slot *slot = sm_memory_slot(s, &key);
     const sm_entry *e = slot == NULL ? NULL : slot->newest;
     while (e != NULL && generation != 0 && e->item->r.generation != generation)
         e = e->older;
@@ -226,7 +226,7 @@ static semel_err memory_get(semel_store *st, const semel_ref *ref, semel_room *r
 
 /* ---- waiting ---------------------------------------------------------------------------------*/
 
-void sm_stripe_wake(sm_stripe *s, const semel_hash *key)
+void sm_stripe_wake(sm_mem_stripe *s, const semel_hash *key)
 {
     for (sm_waiter *w = s->waiters; w != NULL; w = w->next) {
         if (memcmp(w->key, key, sizeof *key) == 0)
@@ -254,9 +254,9 @@ static semel_err wait_log(sm_memory *m, uint64_t seq, const struct timespec *dea
     return err;
 }
 
-static bool unchanged(const sm_stripe *s, const semel_ref *of, uint64_t version)
+static bool unchanged(const sm_mem_stripe *s, const semel_ref *of, uint64_t version)
 {
-    const sm_slot *slot = sm_memory_slot(s, of->key);
+    const sm_mem_slot *slot = sm_memory_slot(s, of->key);
     return slot != NULL && slot->newest->item->r.generation == of->generation &&
            slot->newest->item->r.version == version;
 }
@@ -269,7 +269,7 @@ static semel_err memory_wait(semel_store *st, const semel_ref *of, uint64_t vers
     if (of == NULL)
         return wait_log(m, version, &deadline);
 
-    sm_stripe *s = sm_memory_stripe(m, of->key);
+    sm_mem_stripe *s = sm_memory_stripe(m, of->key);
     sm_waiter self = {.key = of->key};
     if (pthread_cond_init(&self.changed, &m->monotonic) != 0)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
@@ -291,11 +291,11 @@ static semel_err memory_wait(semel_store *st, const semel_ref *of, uint64_t vers
 
 /* ---- opening and closing ---------------------------------------------------------------------*/
 
-static void slots_free(sm_memory *m, sm_stripe *s)
+static void slots_free(sm_memory *m, sm_mem_stripe *s)
 {
     size_t from = 0;
-    for (sm_link *link; (link = sm_table_take(&s->slots, &from)) != NULL;) {
-        sm_slot *slot = SM_CONTAINER(link, sm_slot, link);
+    for (sm_mem_link *link; (link = sm_table_take(&s->slots, &from)) != NULL;) {
+        sm_mem_slot *slot = SM_CONTAINER(link, sm_mem_slot, link);
         for (sm_entry *e = slot->newest, *older; e != NULL; e = older) {
             older = e->older;
             sm_item_drop(m, e->item);
@@ -306,7 +306,7 @@ static void slots_free(sm_memory *m, sm_stripe *s)
     sm_table_fini(&s->slots);
 }
 
-static void log_free(sm_memory *m, sm_log *log)
+static void log_free(sm_memory *m, sm_mem_log *log)
 {
     for (size_t i = log->head; i < log->n; i++)
         sm_logged_drop(m, log->p[i]);
@@ -327,10 +327,10 @@ static void memory_close(semel_store *st)
     log_free(m, &m->log);
     log_free(m, &m->seals);
     size_t from = 0;
-    for (sm_link *link; (link = sm_table_take(&m->ids, &from)) != NULL;)
+    for (sm_mem_link *link; (link = sm_table_take(&m->ids, &from)) != NULL;)
         free(SM_CONTAINER(link, sm_ident, link));
     from = 0;
-    for (sm_link *link; (link = sm_table_take(&m->tallies, &from)) != NULL;)
+    for (sm_mem_link *link; (link = sm_table_take(&m->tallies, &from)) != NULL;)
         free(SM_CONTAINER(link, sm_tally, link));
     sm_table_fini(&m->ids);
     sm_table_fini(&m->tallies);

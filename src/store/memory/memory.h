@@ -50,17 +50,17 @@ typedef struct sm_entry {
     sm_item *item;
     struct sm_entry *older; /* the generation before, if it is still there */
     uint64_t number;        /* place in the order in which records began */
-    sm_timer due;           /* not settled: due_at */
-    sm_timer gone;          /* settled or none: when purge has something to take from it */
-    sm_link in_group;       /* running or in doubt, with a group */
+    sm_mem_timer due;       /* not settled: due_at */
+    sm_mem_timer gone;      /* settled or none: when purge has something to take from it */
+    sm_mem_link in_group;   /* running or in doubt, with a group */
     bool grouped;
 } sm_entry;
 
-typedef struct sm_slot {
-    sm_link link;
+typedef struct sm_mem_slot {
+    sm_mem_link link;
     semel_hash key;
     sm_entry *newest;
-} sm_slot;
+} sm_mem_slot;
 
 /* Somebody who waits for a key to change. It lives on the waiter's stack. */
 typedef struct sm_waiter {
@@ -69,11 +69,11 @@ typedef struct sm_waiter {
     pthread_cond_t changed;
 } sm_waiter;
 
-typedef struct sm_stripe {
+typedef struct sm_mem_stripe {
     pthread_mutex_t lock;
-    sm_table slots;
+    sm_mem_table slots;
     sm_waiter *waiters;
-} __attribute__((aligned(64))) sm_stripe;
+} __attribute__((aligned(64))) sm_mem_stripe;
 
 typedef struct sm_logged {
     atomic_uint held;
@@ -85,7 +85,7 @@ typedef struct sm_logged {
 
 /* What an id belongs to, as long as there are records or events of it. */
 typedef struct sm_ident {
-    sm_link link;
+    sm_mem_link link;
     uint64_t id;
     semel_hash key;
     size_t records;
@@ -93,10 +93,10 @@ typedef struct sm_ident {
 } sm_ident;
 
 /* Events in order of seq; the first `head` are gone. */
-typedef struct sm_log {
+typedef struct sm_mem_log {
     sm_logged **p;
     size_t head, n, cap;
-} sm_log;
+} sm_mem_log;
 
 /* Records in the order in which they began; an entry that is gone leaves its number until the next
  * time that the gaps are closed. */
@@ -109,19 +109,19 @@ typedef struct sm_order {
 } sm_order;
 
 typedef struct sm_tally {
-    sm_link link;
+    sm_mem_link link;
     int64_t value;
     int64_t next; /* while a write is being judged */
     bool judged;
-    int64_t until; /* INT64_MAX: it stays; 0: not written yet */
-    sm_timer over; /* until */
+    int64_t until;     /* INT64_MAX: it stays; 0: not written yet */
+    sm_mem_timer over; /* until */
     size_t n;
     char name[];
 } sm_tally;
 
 /* The notes of one id, oldest first. */
 typedef struct sm_notebook {
-    sm_link link;
+    sm_mem_link link;
     uint64_t id;
     struct sm_jotted *first, *last;
 } sm_notebook;
@@ -129,14 +129,14 @@ typedef struct sm_notebook {
 typedef struct sm_jotted {
     struct sm_notebook *book;
     struct sm_jotted *next, *prev;
-    sm_timer old; /* last_at */
+    sm_mem_timer old; /* last_at */
     semel_note note;
     size_t n;
     char text[];
 } sm_jotted;
 
 typedef struct sm_memory {
-    sm_stripe stripes[SM_MEMORY_STRIPES];
+    sm_mem_stripe stripes[SM_MEMORY_STRIPES];
     pthread_condattr_t monotonic;
     atomic_size_t bytes;
 
@@ -144,11 +144,11 @@ typedef struct sm_memory {
     pthread_cond_t logged; /* there is a new event */
     size_t log_waiters;
     uint64_t last_seq;
-    sm_log log;   /* of effects */
-    sm_log seals; /* seals stay when events go */
-    sm_table ids;
-    sm_table tallies;
-    sm_table groups;
+    sm_mem_log log;   /* of effects */
+    sm_mem_log seals; /* seals stay when events go */
+    sm_mem_table ids;
+    sm_mem_table tallies;
+    sm_mem_table groups;
     sm_heap due, gone, tallies_over;
     uint64_t last_number;
     sm_order order;
@@ -156,7 +156,7 @@ typedef struct sm_memory {
     uint64_t in_state[SEMEL_S_COUNT];
 
     pthread_mutex_t notes_lock;
-    sm_table notes;
+    sm_mem_table notes;
     sm_heap notes_old;
 } sm_memory;
 
@@ -168,9 +168,9 @@ static inline sm_memory *sm_memory_of(semel_store *st)
 /* ---- records: memory.c -----------------------------------------------------------------------*/
 
 /* Keys are uniform: their first bytes choose the stripe, the next ones are the hash. */
-sm_stripe *sm_memory_stripe(sm_memory *m, const semel_hash *key);
+sm_mem_stripe *sm_memory_stripe(sm_memory *m, const semel_hash *key);
 uint64_t sm_memory_hash(const semel_hash *h);
-sm_slot *sm_memory_slot(const sm_stripe *s, const semel_hash *key);
+sm_mem_slot *sm_memory_slot(const sm_mem_stripe *s, const semel_hash *key);
 
 /* An item with a copy of the record and its texts, held once. NULL: out of memory. */
 sm_item *sm_item_new(sm_memory *m, const semel_record *r);
@@ -186,7 +186,7 @@ void sm_entry_index(sm_memory *m, sm_entry *e);
 void sm_entry_unindex(sm_memory *m, sm_entry *e);
 
 /* Wakes those who wait for this key. The stripe's lock is held. */
-void sm_stripe_wake(sm_stripe *s, const semel_hash *key);
+void sm_stripe_wake(sm_mem_stripe *s, const semel_hash *key);
 
 sm_ident *sm_ident_find(sm_memory *m, uint64_t id);
 void sm_ident_tidy(sm_memory *m, sm_ident *ident); /* frees it if nothing is left of it */
@@ -208,10 +208,10 @@ semel_err sm_memory_counter(semel_store *st, uint8_t shard, semel_str name, int6
 sm_logged *sm_logged_new(sm_memory *m, const semel_event *e);
 void sm_logged_drop(sm_memory *m, sm_logged *l); /* accepts NULL */
 
-bool sm_log_reserve(sm_log *log); /* room for one more */
+bool sm_log_reserve(sm_mem_log *log); /* room for one more */
 
 /* Gives the event its seq and wakes who waits for it. The commit lock is held; there is room. */
-void sm_log_append(sm_memory *m, sm_log *log, sm_logged *l);
+void sm_log_append(sm_memory *m, sm_mem_log *log, sm_logged *l);
 
 semel_err sm_memory_events(semel_store *st, const semel_ref *of, uint64_t *after, size_t limit,
                            semel_event_sink *sink, void *context, semel_fault *fault);

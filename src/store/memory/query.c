@@ -88,7 +88,7 @@ semel_err sm_memory_due(semel_store *st, size_t limit, semel_record_sink *sink, 
     (void)fault;
     sm_memory *m = sm_memory_of(st);
     sm_item **items = NULL;
-    sm_timer **taken = NULL;
+    sm_mem_timer **taken = NULL;
     size_t n = 0;
     semel_err err = SEMEL_OK;
     int64_t now = sm_clock_ms();
@@ -106,7 +106,7 @@ semel_err sm_memory_due(semel_store *st, size_t limit, semel_record_sink *sink, 
             limit = 0;
         }
     }
-    for (sm_timer *t; n < limit && (t = sm_heap_due(&m->due, now)) != NULL; n++) {
+    for (sm_mem_timer *t; n < limit && (t = sm_heap_due(&m->due, now)) != NULL; n++) {
         sm_heap_remove(&m->due, t);
         taken[n] = t;
         items[n] = SM_CONTAINER(t, sm_entry, due)->item;

@@ -15,13 +15,13 @@
 
 /* A write in the making. What it does not need is NULL; what is left in it was not used. */
 typedef struct change {
-    sm_slot *slot;   /* a new key */
-    sm_ident *ident; /* perhaps a new id */
-    sm_entry *entry; /* a new generation */
+    sm_mem_slot *slot; /* a new key */
+    sm_ident *ident;   /* perhaps a new id */
+    sm_entry *entry;   /* a new generation */
     sm_item *item;
     sm_logged *event;
-    sm_entry *target; /* whose item becomes the new one */
-    sm_slot *home;    /* the slot that the target is or will be in */
+    sm_entry *target;  /* whose item becomes the new one */
+    sm_mem_slot *home; /* the slot that the target is or will be in */
 } change;
 
 static void change_fini(sm_memory *m, change *c)
@@ -45,7 +45,7 @@ static uint64_t name_hash(semel_str name)
 
 static sm_tally *tally_find(sm_memory *m, semel_str name)
 {
-    sm_link *link = sm_table_first(&m->tallies, name_hash(name));
+    sm_mem_link *link = sm_table_first(&m->tallies, name_hash(name));
     for (; link != NULL; link = sm_table_next(link)) {
         sm_tally *t = SM_CONTAINER(link, sm_tally, link);
         if (sm_str_eq((semel_str){t->name, t->n}, name))
@@ -146,7 +146,7 @@ static const sm_item *barrier_find(sm_memory *m, const semel_write *w, int64_t n
     if (!w->barred_by_group)
         return NULL;
     /* A zero group is never in the index. */
-    sm_link *link = sm_table_first(&m->groups, sm_memory_hash(&w->next.group));
+    sm_mem_link *link = sm_table_first(&m->groups, sm_memory_hash(&w->next.group));
     for (; link != NULL; link = sm_table_next(link)) {
         const sm_item *other = SM_CONTAINER(link, sm_entry, in_group)->item;
         if (memcmp(&other->r.group, &w->next.group, sizeof other->r.group) == 0 &&
@@ -258,7 +258,7 @@ semel_err sm_memory_claim(semel_store *st, const semel_write *fresh, semel_room 
                           semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault)
 {
     sm_memory *m = sm_memory_of(st);
-    sm_stripe *s = sm_memory_stripe(m, &fresh->next.key);
+    sm_mem_stripe *s = sm_memory_stripe(m, &fresh->next.key);
     change c = {0};
     semel_err err;
     *inserted = false;
@@ -266,7 +266,7 @@ semel_err sm_memory_claim(semel_store *st, const semel_write *fresh, semel_room 
 
     pthread_mutex_lock(&s->lock);
     *now = sm_clock_ms();
-    const sm_slot *slot = sm_memory_slot(s, &fresh->next.key);
+    const sm_mem_slot *slot = sm_memory_slot(s, &fresh->next.key);
     if (slot != NULL) {
         err = sm_item_copy(slot->newest->item, room, cur);
         goto cleanup;
@@ -308,14 +308,14 @@ semel_err sm_memory_apply(semel_store *st, const semel_write *w, semel_room *roo
                           semel_record *cur, int64_t *now, semel_fault *fault)
 {
     sm_memory *m = sm_memory_of(st);
-    sm_stripe *s = sm_memory_stripe(m, &w->next.key);
+    sm_mem_stripe *s = sm_memory_stripe(m, &w->next.key);
     change c = {0};
     semel_err err = SEMEL_E_NOT_FOUND;
     memset(cur, 0, sizeof *cur);
 
     pthread_mutex_lock(&s->lock);
     *now = sm_clock_ms();
-    sm_slot *slot = sm_memory_slot(s, &w->next.key);
+    sm_mem_slot *slot = sm_memory_slot(s, &w->next.key);
     if (slot == NULL)
         goto cleanup;
     const semel_record *newest = &slot->newest->item->r;

@@ -12,8 +12,8 @@
 
 #define SM_UPSTREAM_BODY_MAX ((size_t)4 << 20)
 
-/* In the arena. SEMEL_E_BAD_ARGUMENTS if the arguments cannot be written so. `body` is an sm_body;
- * with SM_BODY_NONE *out is absent. */
+/* In the arena. SEMEL_E_BAD_ARGUMENTS if the arguments cannot be written so. `body` is an
+ * sm_body_form; with SM_BODY_NONE *out is absent. */
 sm_err sm_upstream_body(sm_arena *a, int body, const sm_json *args, sm_str *out, sm_fault *fault);
 
 /* The arguments with the value `text` at the place that `name`, a name or a pointer, names, instead

@@ -2,8 +2,8 @@
 #include <curl/curl.h>
 #include <stdlib.h>
 
+#include "base/header.h"
 #include "base/utf8.h"
-#include "core/wire.h"
 #include "upstream/upstream.h"
 #include "json/write.h"
 

@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-#include "core/wire.h"
+#include "base/header.h"
+#include "base/url.h"
 #include "upstream/call/body.h"
 #include "json/number.h"
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/header.h"
 #include "base/method.h"
-#include "core/wire.h"
 #include "upstream/client/engine.h"
 
 static int on_request(void *context, char *peer, char *self, int peer_port, int self_port)

@@ -6,7 +6,8 @@
  */
 #include <stdlib.h>
 
-#include "core/wire.h"
+#include "base/header.h"
+#include "base/url.h"
 #include "upstream/client/engine.h"
 
 #define HEADERS_MAX 512u

@@ -10,30 +10,27 @@
  * What a schema says is taken out of it once, sorted by name, so that filling takes time in
  * proportion to the arguments and the defaults, however many of both there are.
  *
- * A server may change its defaults with every start; a retry has to have the key of the first call
- * all the same. So the defaults that count are those that were seen first: pins.c keeps them.
- *
  * Nothing here checks arguments against their schema. Recursion is bounded by the depth that
  * documents may have.
  */
-#include <assert.h>
+#include "core/defaults.h"
 
+#include "base/limits.h"
 #include "base/utf8.h"
-#include "mcp/tools.h"
 #include "json/canon.h"
 
 typedef struct property {
     sm_str name;
-    const sm_json *value;      /* what to put in; NULL: nothing */
-    const mcp_defaults *below; /* inside of it, if it is an object; NULL: nothing */
+    const sm_json *value;     /* what to put in; NULL: nothing */
+    const sm_defaults *below; /* inside of it, if it is an object; NULL: nothing */
 } property;
 
-struct mcp_defaults {
+struct sm_defaults {
     uint32_t count;
     property v[]; /* only those that say something, in the order of sm_utf16_compare */
 };
 
-const mcp_defaults *mcp_defaults_of(sm_arena *a, const sm_json *schema)
+const sm_defaults *sm_defaults_of(sm_arena *a, const sm_json *schema)
 {
     const sm_json *properties = sm_json_find(schema, SM_STR("properties"));
     if (properties == NULL || properties->type != SM_JSON_OBJECT || properties->len == 0)
@@ -48,13 +45,12 @@ const mcp_defaults *mcp_defaults_of(sm_arena *a, const sm_json *schema)
         property p = {
             .name = sm_json_text(name),
             .value = sm_json_find(name + 1, SM_STR("default")),
-            .below = mcp_defaults_of(a, name + 1),
+            .below = sm_defaults_of(a, name + 1),
         };
         if (p.value != NULL || p.below != NULL)
             found[n++] = p;
     }
-    mcp_defaults *d =
-        n == 0 ? NULL : sm_arena_alloc(a, sizeof(mcp_defaults) + n * sizeof(property));
+    sm_defaults *d = n == 0 ? NULL : sm_arena_alloc(a, sizeof(sm_defaults) + n * sizeof(property));
     if (d != NULL) {
         d->count = n;
         memcpy(d->v, found, n * sizeof *found);
@@ -62,7 +58,7 @@ const mcp_defaults *mcp_defaults_of(sm_arena *a, const sm_json *schema)
     return d;
 }
 
-static const property *find(const mcp_defaults *d, sm_str name)
+static const property *find(const sm_defaults *d, sm_str name)
 {
     uint32_t from = 0, to = d == NULL ? 0 : d->count;
     while (from < to) {
@@ -86,9 +82,9 @@ typedef struct filling {
     bool failed;  /* out of memory */
 } filling;
 
-static void put(filling *f, const sm_json *v, const mcp_defaults *d);
+static void put(filling *f, const sm_json *v, const sm_defaults *d);
 
-static void put_member(filling *f, bool first, sm_str name, const sm_json *v, const mcp_defaults *d)
+static void put_member(filling *f, bool first, sm_str name, const sm_json *v, const sm_defaults *d)
 {
     if (!first)
         sm_buf_byte(f->out, ',');
@@ -97,7 +93,7 @@ static void put_member(filling *f, bool first, sm_str name, const sm_json *v, co
     put(f, v, d);
 }
 
-static void put_object(filling *f, const sm_json *v, const mcp_defaults *d)
+static void put_object(filling *f, const sm_json *v, const sm_defaults *d)
 {
     bool *there = d == NULL ? NULL : sm_arena_zalloc(f->arena, d->count, sizeof *there);
     if (d != NULL && there == NULL) {
@@ -126,7 +122,7 @@ static void put_object(filling *f, const sm_json *v, const mcp_defaults *d)
 }
 
 /* A value as it was read: numbers keep their digits. */
-static void put(filling *f, const sm_json *v, const mcp_defaults *d)
+static void put(filling *f, const sm_json *v, const sm_defaults *d)
 {
     static const char *const words[] = {"null", "false", "true"};
     const sm_json *element = v + 1;
@@ -151,7 +147,7 @@ static void put(filling *f, const sm_json *v, const mcp_defaults *d)
 
 /* ---- what is kept of them --------------------------------------------------------------------*/
 
-static void put_properties(filling *f, const mcp_defaults *d)
+static void put_properties(filling *f, const sm_defaults *d)
 {
     sm_buf_text(f->out, "\"properties\":{");
     for (uint32_t i = 0; i < d->count; i++) {
@@ -171,7 +167,7 @@ static void put_properties(filling *f, const mcp_defaults *d)
     sm_buf_byte(f->out, '}');
 }
 
-void mcp_defaults_put(sm_buf *out, const mcp_defaults *d)
+void sm_defaults_put(sm_buf *out, const sm_defaults *d)
 {
     filling f = {.out = out};
     sm_buf_byte(out, '{');
@@ -182,36 +178,24 @@ void mcp_defaults_put(sm_buf *out, const mcp_defaults *d)
 
 /* ---- filling ---------------------------------------------------------------------------------*/
 
-static sm_err fill(const mcp_tool *tool, sm_arena *a, const sm_json *root,
-                   const sm_json_limits *limits, sm_str *out, sm_fault *fault)
+sm_err sm_defaults_fill(const sm_defaults *d, sm_arena *a, const sm_json *root, size_t most,
+                        sm_str *out, size_t *added)
 {
     sm_buf b;
-    sm_buf_init(&b, limits->bytes);
+    sm_buf_init(&b, most);
     filling f = {.arena = a, .out = &b};
-    put(&f, root, tool->fill);
+    put(&f, root, d);
     sm_err e = f.failed ? SEMEL_E_NOMEM : b.err;
-    if (e == SM_OK && tool->unsure && (f.added > 0 || tool->fill == NULL)) {
-        sm_buf_fini(&b);
-        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
-                            "the call leaves out arguments that have a default, and the pinned "
-                            "defaults of the tool cannot be read or written now. Give all "
-                            "arguments, or let whoever runs the proxy read its messages");
-    }
+    *added = f.added;
     if (e == SM_OK && f.added > 0) {
         *out = sm_arena_text(a, sm_buf_view(&b));
         e = out->p == NULL ? SEMEL_E_NOMEM : SM_OK;
     }
-    if (e == SEMEL_E_LIMIT)
-        sm_fault_set(fault, e,
-                     "the arguments are larger than %zu bytes with the tool's defaults filled in",
-                     limits->bytes);
-    else if (e != SM_OK)
-        sm_fault_set(fault, e, "%s", semel_err_text(e));
     sm_buf_fini(&b);
     return e;
 }
 
-static bool leaves_out(sm_arena *a, const sm_json *root, const mcp_defaults *d)
+bool sm_defaults_missing(const sm_defaults *d, sm_arena *a, const sm_json *root)
 {
     sm_buf b;
     sm_buf_init(&b, SM_ARENA_MAX);
@@ -220,26 +204,4 @@ static bool leaves_out(sm_arena *a, const sm_json *root, const mcp_defaults *d)
         put(&f, root, d);
     sm_buf_fini(&b);
     return f.added > 0 || f.failed;
-}
-
-bool mcp_tool_loose(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits)
-{
-    const sm_json *root;
-    if (tool == NULL || !tool->drifted)
-        return false;
-    return sm_json_read(a, args.p == NULL ? SM_STR("{}") : args, limits, &root, NULL) != SM_OK ||
-           leaves_out(a, root, tool->fill) || leaves_out(a, root, tool->latest);
-}
-
-sm_err mcp_tool_fill(const mcp_tool *tool, sm_arena *a, sm_str args, const sm_json_limits *limits,
-                     sm_str *out, sm_fault *fault)
-{
-    *out = args.p == NULL ? SM_STR("{}") : args;
-    if (!mcp_is_object(*out))
-        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "arguments must be an object");
-    if (tool == NULL || (tool->fill == NULL && !tool->unsure))
-        return SM_OK;
-    const sm_json *root;
-    sm_err e = sm_json_read(a, *out, limits, &root, fault);
-    return e == SM_OK ? fill(tool, a, root, limits, out, fault) : e;
 }

@@ -3,11 +3,11 @@
  * where the end is. Most bytes of a long message are inside strings, where eight are looked at at
  * once.
  */
-#include "mcp/wire/scan.h"
+#include "json/scan.h"
 
 #include "base/utf8.h"
 
-const char *mcp_scan_fail(mcp_scan *s, const char *p, const char *why)
+const char *sm_scan_fail(sm_scan *s, const char *p, const char *why)
 {
     s->at = p;
     s->why = why;
@@ -32,10 +32,10 @@ static bool hex(char c)
 }
 
 /* `p` is at the backslash. */
-static const char *skip_escape(mcp_scan *s, const char *p)
+static const char *skip_escape(sm_scan *s, const char *p)
 {
     if (s->end - p < 2)
-        return mcp_scan_fail(s, s->end, "the text ends inside a string");
+        return sm_scan_fail(s, s->end, "the text ends inside a string");
     switch (p[1]) {
     case '"':
     case '\\':
@@ -46,21 +46,21 @@ static const char *skip_escape(mcp_scan *s, const char *p)
     case 'r':
     case 't': return p + 2;
     case 'u': break;
-    default: return mcp_scan_fail(s, p, "unknown escape");
+    default: return sm_scan_fail(s, p, "unknown escape");
     }
     if (s->end - p < 6 || !hex(p[2]) || !hex(p[3]) || !hex(p[4]) || !hex(p[5]))
-        return mcp_scan_fail(s, p, "\\u needs four hexadecimal digits");
+        return sm_scan_fail(s, p, "\\u needs four hexadecimal digits");
     return p + 6;
 }
 
 /* `p` is at the opening quote. */
-static inline const char *skip_string(mcp_scan *s, const char *p)
+static inline const char *skip_string(sm_scan *s, const char *p)
 {
     const char *end = s->end;
     for (p++;;) {
-        p = mcp_scan_plain(p, end);
+        p = sm_scan_plain(p, end);
         if (p == end)
-            return mcp_scan_fail(s, p, "the text ends inside a string");
+            return sm_scan_fail(s, p, "the text ends inside a string");
         unsigned char c = (unsigned char)*p;
         if (c == '"')
             return p + 1;
@@ -70,43 +70,43 @@ static inline const char *skip_string(mcp_scan *s, const char *p)
             continue;
         }
         if (c < 0x20)
-            return mcp_scan_fail(s, p, "a control character inside a string");
+            return sm_scan_fail(s, p, "a control character inside a string");
         /* Where one character is wide, the next one often is. */
         do {
             size_t step = sm_utf8_step((const unsigned char *)p, (size_t)(end - p));
             if (step == 0)
-                return mcp_scan_fail(s, p, "not valid UTF-8");
+                return sm_scan_fail(s, p, "not valid UTF-8");
             p += step;
         } while (p < end && (unsigned char)*p >= 0x80);
     }
 }
 
 /* `p` is at a minus sign or a digit. */
-static const char *skip_number(mcp_scan *s, const char *p)
+static const char *skip_number(sm_scan *s, const char *p)
 {
     const char *end = s->end;
     p += *p == '-';
     if (!digit(p, end))
-        return mcp_scan_fail(s, p, "expected a digit");
+        return sm_scan_fail(s, p, "expected a digit");
     if (*p == '0' && digit(p + 1, end))
-        return mcp_scan_fail(s, p, "a number with leading zeros");
+        return sm_scan_fail(s, p, "a number with leading zeros");
     p = skip_digits(p, end);
     if (p < end && *p == '.') {
         if (!digit(++p, end))
-            return mcp_scan_fail(s, p, "expected a digit after the decimal point");
+            return sm_scan_fail(s, p, "expected a digit after the decimal point");
         p = skip_digits(p, end);
     }
     if (p < end && (*p == 'e' || *p == 'E')) {
         p++;
         p += p < end && (*p == '+' || *p == '-');
         if (!digit(p, end))
-            return mcp_scan_fail(s, p, "expected a digit in the exponent");
+            return sm_scan_fail(s, p, "expected a digit in the exponent");
         p = skip_digits(p, end);
     }
     return p;
 }
 
-static const char *skip_word(mcp_scan *s, const char *p)
+static const char *skip_word(sm_scan *s, const char *p)
 {
     static const sm_str words[] = {{"true", 4}, {"false", 5}, {"null", 4}};
     size_t left = (size_t)(s->end - p);
@@ -114,10 +114,10 @@ static const char *skip_word(mcp_scan *s, const char *p)
         if (left >= words[i].n && memcmp(p, words[i].p, words[i].n) == 0)
             return p + words[i].n;
     }
-    return mcp_scan_fail(s, p, "expected a value");
+    return sm_scan_fail(s, p, "expected a value");
 }
 
-static inline const char *skip_scalar(mcp_scan *s, const char *p)
+static inline const char *skip_scalar(sm_scan *s, const char *p)
 {
     if (*p == '"')
         return skip_string(s, p);
@@ -126,19 +126,19 @@ static inline const char *skip_scalar(mcp_scan *s, const char *p)
     return skip_word(s, p);
 }
 
-static inline const char *skip_name(mcp_scan *s, const char *p)
+static inline const char *skip_name(sm_scan *s, const char *p)
 {
     if (p == s->end || *p != '"')
-        return mcp_scan_fail(s, p, "expected a name in double quotes");
+        return sm_scan_fail(s, p, "expected a name in double quotes");
     if ((p = skip_string(s, p)) == NULL)
         return NULL;
-    p = mcp_scan_blanks(p, s->end);
+    p = sm_scan_blanks(p, s->end);
     if (p == s->end || *p != ':')
-        return mcp_scan_fail(s, p, "expected ':' after the name");
-    return mcp_scan_blanks(p + 1, s->end);
+        return sm_scan_fail(s, p, "expected ':' after the name");
+    return sm_scan_blanks(p + 1, s->end);
 }
 
-const char *mcp_scan_name(mcp_scan *s, const char *p, sm_str *name)
+const char *sm_scan_name(sm_scan *s, const char *p, sm_str *name)
 {
     *name = (sm_str){0};
     const char *value = skip_name(s, p);
@@ -153,27 +153,27 @@ const char *mcp_scan_name(mcp_scan *s, const char *p, sm_str *name)
 }
 
 /* Each turn of the outer loop stands before a value, each turn of the inner one behind a value. */
-const char *mcp_scan_value(mcp_scan *s, const char *p, unsigned outside)
+const char *sm_scan_value(sm_scan *s, const char *p, unsigned outside)
 {
     const char *end = s->end;
     if (p < end && *p != '{' && *p != '[')
         return skip_scalar(s, p);
-    uint64_t objects[MCP_DEPTH_MAX / 64] = {0}; /* of the open containers: it is an object */
+    uint64_t objects[SM_SCAN_DEPTH_MAX / 64] = {0}; /* of the open containers: it is an object */
     unsigned depth = 0;
     bool object = false; /* the innermost one */
     for (;;) {
         if (p == end)
-            return mcp_scan_fail(s, p, "the text ends where a value was expected");
+            return sm_scan_fail(s, p, "the text ends where a value was expected");
         if (*p == '{' || *p == '[') {
-            if (depth + outside >= MCP_DEPTH_MAX) {
+            if (depth + outside >= SM_SCAN_DEPTH_MAX) {
                 s->deep = true;
-                return mcp_scan_fail(s, p, "nested too deeply");
+                return sm_scan_fail(s, p, "nested too deeply");
             }
             object = *p == '{';
             uint64_t bit = (uint64_t)1 << depth % 64;
             objects[depth / 64] = (objects[depth / 64] & ~bit) | (object ? bit : 0);
             depth++;
-            p = mcp_scan_blanks(p + 1, end);
+            p = sm_scan_blanks(p + 1, end);
             if (p == end || *p != (object ? '}' : ']')) {
                 if (object && (p = skip_name(s, p)) == NULL)
                     return NULL;
@@ -183,24 +183,24 @@ const char *mcp_scan_value(mcp_scan *s, const char *p, unsigned outside)
             return NULL;
         }
         for (;; p++) {
-            p = mcp_scan_blanks(p, end);
+            p = sm_scan_blanks(p, end);
             if (p == end)
-                return mcp_scan_fail(s, p, "the text ends inside an object or array");
+                return sm_scan_fail(s, p, "the text ends inside an object or array");
             if (*p == ',')
                 break;
             if (*p != (object ? '}' : ']'))
-                return mcp_scan_fail(s, p, object ? "expected ',' or '}'" : "expected ',' or ']'");
+                return sm_scan_fail(s, p, object ? "expected ',' or '}'" : "expected ',' or ']'");
             if (--depth == 0)
                 return p + 1;
             object = objects[(depth - 1) / 64] >> (depth - 1) % 64 & 1;
         }
-        p = mcp_scan_blanks(p + 1, end);
+        p = sm_scan_blanks(p + 1, end);
         if (object && (p = skip_name(s, p)) == NULL)
             return NULL;
     }
 }
 
-const char *mcp_scan_over(mcp_scan *s, const char *p)
+const char *sm_scan_over(sm_scan *s, const char *p)
 {
     size_t depth = 0;
     while (p < s->end) {
@@ -215,17 +215,5 @@ const char *mcp_scan_over(mcp_scan *s, const char *p)
             return p + 1;
         p++;
     }
-    return mcp_scan_fail(s, p, "the text ends inside an object or array");
-}
-
-bool mcp_scan_id(sm_str value)
-{
-    if (value.n == 0 || value.n > MCP_ID_MAX)
-        return false;
-    mcp_scan s = {.end = value.p + value.n};
-    if (value.p[0] != '"' && value.p[0] != '-' && !digit(value.p, s.end))
-        return false;
-    if (skip_scalar(&s, value.p) != s.end)
-        return false;
-    return value.p[0] == '"' || skip_digits(value.p + (value.p[0] == '-'), s.end) == s.end;
+    return sm_scan_fail(s, p, "the text ends inside an object or array");
 }

@@ -5,42 +5,41 @@
  * What the grammar leaves to the reader stays as it is: names that are there twice, escapes of half
  * a surrogate pair, numbers that no double can hold.
  */
-#ifndef SM_MCP_WIRE_SCAN_H
-#define SM_MCP_WIRE_SCAN_H
+#ifndef SM_JSON_SCAN_H
+#define SM_JSON_SCAN_H
 
 #include <endian.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/str.h"
-#include "mcp/message.h"
+
+#define SM_SCAN_DEPTH_MAX 1024u /* of nested values */
 
 /* A text, and what was wrong with it when a function below has returned NULL. */
-typedef struct mcp_scan {
+typedef struct sm_scan {
     const char *end; /* the caller's: nothing is read from there on */
     const char *at;
     const char *why; /* the rest of a sentence: "expected a value" */
     bool deep;       /* it may be JSON, but it is nested too deeply */
-} mcp_scan;
+} sm_scan;
 
 /* The end of the value that begins at `p`, which is inside `outside` other values. */
-const char *mcp_scan_value(mcp_scan *s, const char *p, unsigned outside);
+const char *sm_scan_value(sm_scan *s, const char *p, unsigned outside);
 
 /* The end of an object or array that is nested too deeply, by its brackets alone. */
-const char *mcp_scan_over(mcp_scan *s, const char *p);
+const char *sm_scan_over(sm_scan *s, const char *p);
 
 /* A member's name and the colon behind it; `p` is where it must begin. `name` is as written,
  * without its quotes. Returns where the member's value must begin. */
-const char *mcp_scan_name(mcp_scan *s, const char *p, sm_str *name);
+const char *sm_scan_name(sm_scan *s, const char *p, sm_str *name);
 
 /* NULL, for a byte that is not what it must be there; `p` may be the end. */
-const char *mcp_scan_fail(mcp_scan *s, const char *p, const char *why);
+const char *sm_scan_fail(sm_scan *s, const char *p, const char *why);
 
-/* Whether this is an id as it may be written: a string or a whole number, which -?[0-9]+ is and 1.0
- * and 1e2 are not, of at most MCP_ID_MAX bytes. Any bytes are taken. */
-bool mcp_scan_id(sm_str value);
-
-static inline const char *mcp_scan_blanks(const char *p, const char *end)
+static inline const char *sm_scan_blanks(const char *p, const char *end)
 {
     while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
         p++;
@@ -49,7 +48,7 @@ static inline const char *mcp_scan_blanks(const char *p, const char *end)
 
 /* The first byte from `p` on that does not stand for itself in a string: a quote, a backslash, a
  * control character, or one that is not ASCII. */
-static inline const char *mcp_scan_plain(const char *p, const char *end)
+static inline const char *sm_scan_plain(const char *p, const char *end)
 {
     const uint64_t ones = 0x0101010101010101u;
     for (; end - p >= 8; p += 8) {

@@ -1,20 +1,12 @@
-/*
- * Parts of messages: members and elements found, strings decoded, objects changed. All of it works
- * on text that mcp_read has seen; what has not been seen is never read beyond its end either, it
- * just has no parts.
- */
-#include "mcp/wire/parts.h"
+/* Parts of JSON text: members and elements found, strings decoded, objects changed. */
+#include "json/raw.h"
 
 #include <assert.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "base/fold.h"
 #include "base/utf8.h"
-#include "mcp/wire/scan.h"
 #include "json/canon.h"
-
-#define EXACT_DIGITS 15u /* of a number that every double holds exactly */
+#include "json/scan.h"
 
 /* ---- strings ---------------------------------------------------------------------------------*/
 
@@ -69,7 +61,7 @@ static size_t decode(const char **p, const char *end, char out[4])
     return sm_utf8_put(out, (uint32_t)(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00)));
 }
 
-bool mcp_name_is(sm_str name, const char *text)
+bool sm_raw_name_is(sm_str name, const char *text)
 {
     /* A character takes at most six bytes for each of its own. */
     size_t n = strlen(text);
@@ -89,15 +81,15 @@ bool mcp_name_is(sm_str name, const char *text)
 }
 
 /* `joints`: underscores and dashes count. */
-static mcp_likeness compare(sm_str name, const char *text, bool joints)
+static sm_likeness compare(sm_str name, const char *text, bool joints)
 {
-    if (mcp_name_is(name, text))
-        return MCP_SAME;
+    if (sm_raw_name_is(name, text))
+        return SM_EXACT;
     sm_str rest = sm_str_from(text);
     const char *end = name.p + name.n;
     uint32_t wanted = sm_fold_next(&rest, joints);
     if (wanted == 0)
-        return MCP_UNLIKE; /* nothing of it counts */
+        return SM_UNLIKE; /* nothing of it counts */
     for (const char *p = name.p; p < end;) {
         char c[4];
         sm_str one = {c, decode(&p, end, c)};
@@ -105,31 +97,20 @@ static mcp_likeness compare(sm_str name, const char *text, bool joints)
         if (counts == 0)
             continue;
         if (counts != wanted)
-            return MCP_UNLIKE;
+            return SM_UNLIKE;
         wanted = sm_fold_next(&rest, joints);
     }
-    return wanted == 0 ? MCP_ALIKE : MCP_UNLIKE;
+    return wanted == 0 ? SM_ALIKE : SM_UNLIKE;
 }
 
-mcp_likeness mcp_name_like(sm_str name, const char *text)
+sm_likeness sm_raw_name_like(sm_str name, const char *text)
 {
     return compare(name, text, false);
 }
 
-mcp_likeness mcp_word_like(sm_str name, const char *text)
+sm_likeness sm_raw_word_like(sm_str name, const char *text)
 {
     return compare(name, text, true);
-}
-
-void mcp_put_flaw(char flaw[MCP_FLAW_MAX], const char *name, mcp_likeness other)
-{
-    if (other == MCP_SAME)
-        snprintf(flaw, MCP_FLAW_MAX, "\"%s\" is there twice", name);
-    else
-        snprintf(flaw, MCP_FLAW_MAX,
-                 "a name is not \"%s\", but some servers take it for that; write it exactly, and "
-                 "once",
-                 name);
 }
 
 /* What is between a string's quotes. */
@@ -143,12 +124,12 @@ static bool quoted(sm_str value)
     return value.n >= 2 && value.p[0] == '"' && value.p[value.n - 1] == '"';
 }
 
-bool mcp_is(sm_str value, const char *text)
+bool sm_raw_is(sm_str value, const char *text)
 {
-    return quoted(value) && mcp_name_is(inside(value), text);
+    return quoted(value) && sm_raw_name_is(inside(value), text);
 }
 
-bool mcp_text(sm_str value, char *out, size_t room)
+bool sm_raw_text(sm_str value, char *out, size_t room)
 {
     assert(room > 0);
     out[0] = '\0';
@@ -170,7 +151,7 @@ bool mcp_text(sm_str value, char *out, size_t room)
     return true;
 }
 
-void mcp_text_cut(sm_str value, char *out, size_t room)
+void sm_raw_text_cut(sm_str value, char *out, size_t room)
 {
     assert(quoted(value) && room > 0);
     size_t n = 0;
@@ -190,24 +171,24 @@ void mcp_text_cut(sm_str value, char *out, size_t room)
 
 /* ---- members and elements --------------------------------------------------------------------*/
 
-bool mcp_next(sm_str value, size_t *cursor, sm_str *name, sm_str *item)
+bool sm_raw_next(sm_str value, size_t *cursor, sm_str *name, sm_str *item)
 {
     *name = *item = (sm_str){0};
     if (value.n < 2 || (value.p[0] != '{' && value.p[0] != '[') || *cursor >= value.n)
         return false;
     bool object = value.p[0] == '{';
-    mcp_scan s = {.end = value.p + value.n};
-    const char *p = mcp_scan_blanks(value.p + (*cursor == 0 ? 1 : *cursor), s.end);
+    sm_scan s = {.end = value.p + value.n};
+    const char *p = sm_scan_blanks(value.p + (*cursor == 0 ? 1 : *cursor), s.end);
     if (*cursor != 0) {
         if (p == s.end || *p != ',')
             return false;
-        p = mcp_scan_blanks(p + 1, s.end);
+        p = sm_scan_blanks(p + 1, s.end);
     } else if (p < s.end && *p == (object ? '}' : ']')) {
         return false;
     }
-    if (object && (p = mcp_scan_name(&s, p, name)) == NULL)
+    if (object && (p = sm_scan_name(&s, p, name)) == NULL)
         return false;
-    const char *end = mcp_scan_value(&s, p, 0);
+    const char *end = sm_scan_value(&s, p, 0);
     if (end == NULL)
         return false;
     *item = (sm_str){p, (size_t)(end - p)};
@@ -215,27 +196,27 @@ bool mcp_next(sm_str value, size_t *cursor, sm_str *name, sm_str *item)
     return true;
 }
 
-bool mcp_find(sm_str object, const char *name, sm_str *out)
+bool sm_raw_find(sm_str object, const char *name, sm_str *out)
 {
     size_t cursor = 0;
     sm_str each;
-    while (mcp_is_object(object) && mcp_next(object, &cursor, &each, out)) {
-        if (mcp_name_is(each, name))
+    while (sm_raw_is_object(object) && sm_raw_next(object, &cursor, &each, out)) {
+        if (sm_raw_name_is(each, name))
             return true;
     }
     *out = (sm_str){0};
     return false;
 }
 
-bool mcp_find_plain(sm_str object, const char *name, sm_str *out)
+bool sm_raw_find_plain(sm_str object, const char *name, sm_str *out)
 {
     size_t cursor = 0, alike = 0;
     sm_str each, item;
     *out = (sm_str){0};
-    while (mcp_is_object(object) && mcp_next(object, &cursor, &each, &item)) {
-        mcp_likeness like = mcp_name_like(each, name);
-        alike += like != MCP_UNLIKE;
-        if (like == MCP_SAME)
+    while (sm_raw_is_object(object) && sm_raw_next(object, &cursor, &each, &item)) {
+        sm_likeness like = sm_raw_name_like(each, name);
+        alike += like != SM_UNLIKE;
+        if (like == SM_EXACT)
             *out = item;
     }
     return alike == 1 && out->p != NULL;
@@ -248,7 +229,7 @@ static void put_between(sm_buf *out, const char *from, const char *to)
     sm_buf_bytes(out, from, (size_t)(to - from));
 }
 
-void mcp_put_edited(sm_buf *out, sm_str text, const mcp_edit *edits, size_t n)
+void sm_raw_put_edited(sm_buf *out, sm_str text, const sm_raw_edit *edits, size_t n)
 {
     if (text.p == NULL)
         return;
@@ -271,7 +252,7 @@ static void put_in_front(sm_buf *out, sm_str object, const char *name, sm_str va
     sm_json_put_string(out, sm_str_from(name));
     sm_buf_byte(out, ':');
     sm_buf_str(out, value);
-    if (mcp_next(object, &cursor, &each, &item))
+    if (sm_raw_next(object, &cursor, &each, &item))
         sm_buf_byte(out, ',');
     sm_buf_bytes(out, object.p + 1, object.n - 1);
 }
@@ -286,10 +267,10 @@ static void put_replaced(sm_buf *out, sm_str object, const char *name, sm_str va
     bool gap = false;            /* what stood first was left out */
     size_t cursor = 0;
     sm_str each, item;
-    while (mcp_next(object, &cursor, &each, &item)) {
+    while (sm_raw_next(object, &cursor, &each, &item)) {
         const char *begin = each.p - 1, *end = item.p + item.n;
-        mcp_likeness like = mcp_word_like(each, name);
-        if (like == MCP_ALIKE || (like == MCP_SAME && value.p == NULL)) {
+        sm_likeness like = sm_raw_word_like(each, name);
+        if (like == SM_ALIKE || (like == SM_EXACT && value.p == NULL)) {
             const char *upto = kept != NULL ? kept : begin;
             if (upto > done && !gap)
                 put_between(out, done, upto);
@@ -301,7 +282,7 @@ static void put_replaced(sm_buf *out, sm_str object, const char *name, sm_str va
             done = begin;
         gap = false;
         kept = end;
-        if (like == MCP_UNLIKE)
+        if (like == SM_UNLIKE)
             continue;
         put_between(out, done, item.p);
         sm_buf_str(out, value);
@@ -311,12 +292,12 @@ static void put_replaced(sm_buf *out, sm_str object, const char *name, sm_str va
     put_between(out, done, object.p + object.n);
 }
 
-void mcp_put_with(sm_buf *out, sm_str object, const char *name, sm_str value)
+void sm_raw_put_with(sm_buf *out, sm_str object, const char *name, sm_str value)
 {
     sm_str item;
-    if (!mcp_is_object(object))
+    if (!sm_raw_is_object(object))
         object = SM_STR("{}");
-    if (value.p == NULL || mcp_find(object, name, &item)) {
+    if (value.p == NULL || sm_raw_find(object, name, &item)) {
         put_replaced(out, object, name, value);
         return;
     }
@@ -341,7 +322,7 @@ static const char *find_break(const char *p, const char *end)
     return p;
 }
 
-void mcp_put_line(sm_buf *out, sm_str text)
+void sm_raw_put_line(sm_buf *out, sm_str text)
 {
     const char *p = text.p, *end = p + text.n;
     sm_buf_reserve(out, text.n + 1);
@@ -366,27 +347,9 @@ void mcp_put_line(sm_buf *out, sm_str text)
     }
 }
 
-/* A number that a double cannot hold exactly counts as its nearest double. */
-static sm_str number_key(sm_str id, char *room)
+bool sm_raw_is_json(sm_str text)
 {
-    if (sm_str_is(id, "-0"))
-        return SM_STR("0");
-    if (id.n <= EXACT_DIGITS || id.n > MCP_ID_MAX)
-        return id;
-    memcpy(room, id.p, id.n);
-    room[id.n] = '\0';
-    return (sm_str){room, (size_t)snprintf(room, MCP_ID_MAX, "%.17g", strtod(room, NULL))};
-}
-
-sm_str mcp_id_key(sm_str id, char room[MCP_ID_MAX + 2])
-{
-    if (id.n > 0 && !mcp_is_string(id))
-        return number_key(id, room);
-    if (!quoted(id) || id.n > MCP_ID_MAX || memchr(id.p, '\\', id.n) == NULL)
-        return id;
-    room[0] = '"';
-    mcp_text_cut(id, room + 1, MCP_ID_MAX);
-    size_t n = strlen(room);
-    room[n] = '"';
-    return (sm_str){room, n + 1};
+    sm_scan s = {.end = text.p + text.n};
+    const char *end = text.n == 0 ? NULL : sm_scan_value(&s, text.p, 0);
+    return end == s.end;
 }
