@@ -61,8 +61,7 @@ static void names_that_some_server_takes_for_one_are_not(void **state)
         "b=1&%09a=1",
         "a+=1",
         "a%C2%A0=1",
-        "\xEF\xBB\xBF"
-        "a=1",
+        "\357\273\277a=1",
         "%EF%BB%BFa=1",
         "%EF%BB%BF%EF%BB%BF?a=1",
         "%E1%9A%80a=1",

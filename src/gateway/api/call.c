@@ -99,6 +99,5 @@ void gw_on_call(gw_request *r)
     run->ops = &ops;
     run->at.ask.upstream = true;
     run->deadline_ns = sm_clock_deadline_ns(known.call.wait_ms);
-    gw_hold(r);
     gw_run_start(run);
 }

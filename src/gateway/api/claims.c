@@ -45,7 +45,6 @@ void gw_on_begin(gw_request *r)
         gw_out_of_memory(r);
         return;
     }
-    gw_hold(r);
     gw_run_start(run);
 }
 

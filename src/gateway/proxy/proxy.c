@@ -236,7 +236,7 @@ static sm_err name_call(gw_run *run, gw_request *r, const gw_upstream_api *api, 
                : SM_OK;
 }
 
-static void start(gw_run *run, gw_request *r, const gw_upstream_api *api)
+static void start(gw_run *run, const gw_upstream_api *api)
 {
     /* A client that sends a key reckons with an upstream that takes one. */
     if (run->at.ask.call.key.p != NULL && run->up.key.header.p == NULL)
@@ -253,7 +253,6 @@ static void start(gw_run *run, gw_request *r, const gw_upstream_api *api)
     /* A client that gives up by itself is not told what the call waits for. */
     run->approval_ns =
         sm_clock_deadline_ns(api->timeout_ms < WAIT_BEYOND_MS ? api->timeout_ms : WAIT_BEYOND_MS);
-    gw_hold(r);
     gw_run_start(run);
 }
 
@@ -268,7 +267,7 @@ static void run_once(gw_request *r, const gw_upstream_api *api, sm_str path)
     if (e == SM_OK && !answered && !look.reads)
         e = name_call(run, r, api, &answered);
     if (e == SM_OK && !answered && !look.reads) {
-        start(run, r, api);
+        start(run, api);
         return;
     }
     bool other = look.reads && gw_asks_other_method(r, &run->arena, look.args);

@@ -508,6 +508,7 @@ void gw_run_start(gw_run *run)
     r->own = run;
     r->on_gone = on_gone;
     pthread_mutex_unlock(&at->serve->lock);
+    gw_hold(r); /* from here on it may be called */
     sm_attempt_start(at);
 }
 

@@ -108,7 +108,7 @@ void gw_run_free(gw_run *run); /* one that was not started */
 /* What is wrong with its state, or NULL: asserted where that changes. The attempt has its own. */
 const char *gw_run_flaw(const gw_run *run);
 
-/* Starts it. The request is held by the caller already; the run is its own from here on. */
+/* Starts it, and holds its request; the run is its own from here on. */
 void gw_run_start(gw_run *run);
 
 /* From `prepare`: the call is refused by the gateway itself, in these words. Returns the error to

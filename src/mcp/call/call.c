@@ -486,8 +486,8 @@ void mcp_hub_settle(mcp_hub *hub)
 {
     atomic_store(&hub->stopping, true);
     hub->settling = true;
-    if (atomic_load(&hub->serve.away) > 0)
-        mcp_loop_run(hub->loop);
+    while (atomic_load(&hub->serve.away) > 0)
+        mcp_loop_run(hub->loop); /* others may stop it, too */
     hub->settling = false;
 }
 

@@ -233,7 +233,9 @@ void mcp_session_from_client(mcp_session *s, sm_str text, mcp_channel *channel,
     if (s->life != MCP_OPEN)
         return;
     mcp_read_client(text, &m);
-    if (s->reach == MCP_LAPSED && strcmp(m.method, "initialize") != 0)
+    if (s->reach == MCP_LAPSED && strcmp(m.method, "initialize") == 0)
+        mcp_session_greeted(s);
+    else if (s->reach == MCP_LAPSED)
         mcp_session_begin_again(s);
     if (m.kind == MCP_BATCH)
         on_batch(s, m.text, channel, &hop);

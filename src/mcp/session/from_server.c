@@ -316,6 +316,11 @@ void mcp_ignore(mcp_exchange *x, const mcp_message *m)
     (void)m;
 }
 
+void mcp_session_greeted(mcp_session *s)
+{
+    move(s, MCP_THERE);
+}
+
 void mcp_session_begin_again(mcp_session *s)
 {
     s->server->stale = true;

@@ -104,7 +104,8 @@ typedef struct mcp_slot {
  *       THERE, or LAPSED <---- it was greeted, or not (HTTP) -------------'
  *
  * From STARTING it may go again: to DOWN, or AWAY if it was late. What goes for good is AWAY at
- * once. From LAPSED the client's next message leads to STARTING. */
+ * once. From LAPSED the client's next message leads to STARTING, or to THERE if it is a greeting.
+ */
 typedef enum mcp_reach {
     MCP_THERE,
     MCP_LAPSED,        /* there, but it knows of no session, and has to be greeted first */
@@ -284,6 +285,9 @@ void mcp_session_late(mcp_alarm *t);
 
 /* Greets the server anew, behind the client's back. */
 void mcp_session_begin_again(mcp_session *s);
+
+/* The client greets a server that has forgotten the session by itself. */
+void mcp_session_greeted(mcp_session *s);
 
 /* A message for the client that answers nothing. */
 void mcp_tell_client(mcp_session *s, mcp_channel *channel, sm_str text);
