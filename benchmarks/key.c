@@ -6,8 +6,8 @@
 #include <openssl/evp.h>
 
 #include "core/key.h"
-#include "measure.h"
 #include "json/canon.h"
+#include "measure.h"
 
 static const char sample[] =
     "{\"workflow_id\":\"order-123\",\"tool\":\"stripe.charge\",\"args\":{\"amount\":1000,"

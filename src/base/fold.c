@@ -6,7 +6,7 @@
 
 #include "base/utf8.h"
 
-/* Blanks, controls and invisible characters, in order. */
+/* What does not count, in order. */
 static const struct {
     uint32_t first, last;
 } uncounted[] = {

@@ -44,7 +44,9 @@ int cli_config_read(const char *path, gw_config **out)
     return code;
 }
 
-int cli_config_fault(const gw_config *c, const sm_fault *fault)
+/* Prints a fault about what a configuration says, with its place if it has one; returns the exit
+ * code. */
+static int config_fault(const gw_config *c, const sm_fault *fault)
 {
     int code = cli_code(fault->code);
     if (fault->line == 0)
@@ -62,7 +64,7 @@ int cli_config_start(const gw_config *c, sm_str contract_text, gateway **out)
         sm_fault_set(&fault, e, "%s", semel_err_text(e));
     fault.code = e; /* the ledger's own says more than an exit code can */
     if (c->log.format != GW_LOG_JSON)
-        return cli_config_fault(c, &fault);
+        return config_fault(c, &fault);
     const gw_log log = {.rule = c->log, .fd = STDERR_FILENO};
     gw_say_fault(&log, GW_ERROR, "not started", c->file, &fault);
     return cli_code(e);

@@ -13,10 +13,6 @@ int cli_config_load(const char *path, gw_config **out, sm_report *report);
 /* The same, printing the errors. */
 int cli_config_read(const char *path, gw_config **out);
 
-/* Prints a fault about what a configuration says, with its place if it has one; returns the exit
- * code. */
-int cli_config_fault(const gw_config *c, const sm_fault *fault);
-
 /* Starts a gateway as a service. Explains a failure, on the log if that is JSON, and returns the
  * exit code. */
 int cli_config_start(const gw_config *c, sm_str contract_text, gateway **out);

@@ -144,7 +144,7 @@ typedef enum sm_upstream_method { SM_METHODS(CALL, X) } sm_upstream_method;
 typedef enum sm_body_form { SM_BODY_JSON, SM_BODY_FORM, SM_BODY_NONE } sm_body_form;
 
 typedef struct sm_upstream {
-    sm_str url; /* a template: see core/wire.h */
+    sm_str url; /* a template: see base/url.h */
     int method; /* sm_upstream_method */
     sm_headers headers;
     int body; /* sm_body_form */

@@ -79,7 +79,7 @@ bool sm_read_pointer(sm_loader *l, const sm_json *value, sm_pointer *out)
     return true;
 }
 
-bool sm_read_pointers(sm_loader *l, const sm_json *value, sm_pointers *out)
+static bool read_pointers(sm_loader *l, const sm_json *value, sm_pointers *out)
 {
     if (value->type != SM_JSON_ARRAY) {
         sm_complain(l, value, "expected a list of JSON Pointers such as [/order_id], found %s",
@@ -327,7 +327,7 @@ bool sm_field_read(sm_loader *l, const sm_field *f, const sm_json *value, void *
     case SM_KIND_DURATION: return read_duration(l, f, value, out);
     case SM_KIND_ENUM: return read_enum(l, f, value, out);
     case SM_KIND_POINTER: return sm_read_pointer(l, value, out);
-    case SM_KIND_POINTERS: return sm_read_pointers(l, value, out);
+    case SM_KIND_POINTERS: return read_pointers(l, value, out);
     case SM_KIND_GROUP: return read_group(l, f, value, out);
     case SM_KIND_CUSTOM: break;
     }

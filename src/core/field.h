@@ -105,9 +105,8 @@ bool sm_field_read(sm_loader *l, const sm_field *f, const sm_json *value, void *
 void sm_group_read(sm_loader *l, const sm_group *g, const char *what, const sm_json *mapping,
                    void *out, uint64_t *seen);
 
-/* Reads a pointer or a list of pointers; for use in custom readers too. */
+/* Reads a pointer; for use in custom readers too. */
 bool sm_read_pointer(sm_loader *l, const sm_json *value, sm_pointer *out);
-bool sm_read_pointers(sm_loader *l, const sm_json *value, sm_pointers *out);
 
 /* Reads a regular expression. */
 sm_pattern *sm_read_pattern(sm_loader *l, const sm_json *value, bool whole);

@@ -158,7 +158,7 @@ sm_err sm_pattern_new(sm_arena *a, sm_str text, bool whole, sm_pattern **out, sm
     return SM_OK;
 }
 
-void sm_pattern_fini(sm_pattern *p)
+static void fini(sm_pattern *p)
 {
     if (p != NULL)
         regfree(&p->re);
@@ -189,5 +189,5 @@ sm_pattern *sm_pattern_chain(sm_pattern *p, sm_pattern *rest)
 void sm_pattern_fini_all(sm_pattern *first)
 {
     for (; first != NULL; first = first->next)
-        sm_pattern_fini(first);
+        fini(first);
 }

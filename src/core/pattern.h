@@ -18,10 +18,9 @@
 typedef struct sm_pattern sm_pattern;
 
 /* Compiles into the arena; `whole` means that a value must match from its start to its end. The
- * compiled part is the C library's: hand the pattern to sm_pattern_fini before the arena goes.
+ * compiled part is the C library's: hand the pattern to sm_pattern_fini_all before the arena goes.
  * SEMEL_E_SYNTAX or SEMEL_E_LIMIT with a sentence. */
 sm_err sm_pattern_new(sm_arena *a, sm_str text, bool whole, sm_pattern **out, sm_fault *fault);
-void sm_pattern_fini(sm_pattern *p);
 
 /* Whether a value can be matched: it is not too long, and has no NUL, past which a POSIX pattern
  * cannot see. */

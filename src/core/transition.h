@@ -114,7 +114,6 @@ typedef enum sm_history {
 #define X(code, text) SM_N_##code,
     SM_NOTES(X)
 #undef X
-        SM_N_COUNT
 } sm_history;
 
 #define SM_NOTES_MAX 6u

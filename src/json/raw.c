@@ -61,7 +61,7 @@ static size_t decode(const char **p, const char *end, char out[4])
     return sm_utf8_put(out, (uint32_t)(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00)));
 }
 
-bool sm_raw_name_is(sm_str name, const char *text)
+static bool name_is(sm_str name, const char *text)
 {
     /* A character takes at most six bytes for each of its own. */
     size_t n = strlen(text);
@@ -83,7 +83,7 @@ bool sm_raw_name_is(sm_str name, const char *text)
 /* `joints`: underscores and dashes count. */
 static sm_likeness compare(sm_str name, const char *text, bool joints)
 {
-    if (sm_raw_name_is(name, text))
+    if (name_is(name, text))
         return SM_EXACT;
     sm_str rest = sm_str_from(text);
     const char *end = name.p + name.n;
@@ -126,7 +126,7 @@ static bool quoted(sm_str value)
 
 bool sm_raw_is(sm_str value, const char *text)
 {
-    return quoted(value) && sm_raw_name_is(inside(value), text);
+    return quoted(value) && name_is(inside(value), text);
 }
 
 bool sm_raw_text(sm_str value, char *out, size_t room)
@@ -201,7 +201,7 @@ bool sm_raw_find(sm_str object, const char *name, sm_str *out)
     size_t cursor = 0;
     sm_str each;
     while (sm_raw_is_object(object) && sm_raw_next(object, &cursor, &each, out)) {
-        if (sm_raw_name_is(each, name))
+        if (name_is(each, name))
             return true;
     }
     *out = (sm_str){0};

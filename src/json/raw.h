@@ -54,10 +54,8 @@ bool sm_raw_is_json(sm_str text);
 
 /* ---- names and strings ------------------------------------------------------------------------*/
 
-/* Whether a name as it is written, without its quotes, decodes to this. */
-bool sm_raw_name_is(sm_str name, const char *text);
-
-/* The same, and whether a lenient reader would take it for that (base/fold.h). */
+/* Whether a name as it is written, without its quotes, decodes to this, or a lenient reader would
+ * take it for that (base/fold.h). */
 typedef enum sm_likeness { SM_UNLIKE, SM_EXACT, SM_ALIKE } sm_likeness;
 sm_likeness sm_raw_name_like(sm_str name, const char *text);
 
@@ -81,9 +79,9 @@ typedef struct sm_raw_edit {
 void sm_raw_put_edited(sm_buf *out, sm_str text, const sm_raw_edit *edits, size_t n);
 
 /* Appends an object with one member set: replaced in its place, else put in front. Further members
- * of the same name, or of one that readers who ignore case take for it, are removed. The object is
- * as written; an absent one, or another value, counts as {}. `value` absent: the member is
- * removed. */
+ * of the same name, or of one that some readers take for it (sm_raw_word_like), are removed. The
+ * object is as written; an absent one, or another value, counts as {}. `value` absent: the member
+ * is removed. */
 void sm_raw_put_with(sm_buf *out, sm_str object, const char *name, sm_str value);
 
 /* Appends it as one line for every reader. Line feeds and carriage returns between its parts

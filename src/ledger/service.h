@@ -1,6 +1,6 @@
 /*
- * What a server needs of a ledger beyond semel.h: asking without waiting, changing contracts, and
- * effects that nobody asks for any more.
+ * What a server needs of a ledger beyond semel.h: asking without waiting, recording how attempts
+ * ended, changing contracts, and effects that nobody asks for any more.
  */
 #ifndef SM_LEDGER_SERVICE_H
 #define SM_LEDGER_SERVICE_H
@@ -80,10 +80,6 @@ sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a);
 void sm_refuse(semel_answer *a, semel_code code);
 void sm_refuse_fault(semel_answer *a, sm_err e, const sm_fault *fault);
 
-/* Whether an answer is UNAVAILABLE because the store has lost acknowledged data: asking again does
- * not help. */
-bool sm_ledger_lost(const semel_answer *a);
-
 /* The fault behind a refusal, in the store's or reader's own words; absent if there is none. And
  * gives a refusal the code's own words instead. */
 sm_str sm_answer_fault(const semel_answer *a);
@@ -95,10 +91,9 @@ sm_arena *sm_answer_arena(const semel_answer *a);
 /* The answer is not used for a while: large memory goes back. */
 void sm_answer_rest(semel_answer *a);
 
-/* Answers and events as JSON objects; a member with a time. */
+/* Answers and events as JSON objects. */
 void sm_answer_put_json(const semel_answer *a, sm_buf *out);
 void sm_event_put_json(const semel_event *e, sm_buf *out);
-void sm_put_stamp(sm_buf *out, const char *name, int64_t ms);
 
 /* What waits for an approval, of an effect that semel_get has just read. */
 typedef struct sm_pending {

@@ -9,10 +9,12 @@
  * through the ledger: reserved before it is passed on, recorded before it is answered, answered
  * from the record when it is asked for again.
  *
- * Threads: sessions, links and calls live on one loop (loop.h) and have no locks; workers
- * (serve/pool.h) block on the ledger and post what it said back to the loop.
+ * Threads: sessions, links and calls live on one loop (loop.h) and have no locks, but for
+ * what workers (told.c) and the HTTP client's thread (link/fetch.c) look at; workers (serve/pool.h)
+ * block on the ledger and post what it said back to the loop.
  *
  *     session.c      life; from_client.c, from_server.c: what comes from both sides
+ *     server.c       a server that sessions talk to
  *     requests.c     what is not answered yet; order.c: who is next; shared.c: clients that share
  *                    a link
  *     call.c         one call of a tool: asking, waiting, recording; call/make.c: what is asked,
@@ -172,7 +174,7 @@ void mcp_session_wind_up(mcp_session *s);
 /* Whether a worker has one of its calls, or it is parked: then it cannot be freed. */
 bool mcp_session_elsewhere(const mcp_session *s);
 size_t mcp_session_writes(const mcp_session *s); /* how many calls are not over */
-bool mcp_session_paused(const mcp_session *s);   /* what client_ops.pause was last told */
+bool mcp_session_paused(const mcp_session *s);   /* what mcp_client_ops.pause was last told */
 
 /* Whether something is still to be given to the server, or written down; or with `requests`, to be
  * answered by it. */

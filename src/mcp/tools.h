@@ -11,8 +11,8 @@
 #include "base/digest.h"
 #include "core/contract.h"
 #include "core/defaults.h"
-#include "mcp/message.h"
 #include "json/json.h"
+#include "mcp/message.h"
 
 #define MCP_TOOLS_MAX 10000u /* of one server */
 #define MCP_PAGES_MAX 1000u  /* of one list */

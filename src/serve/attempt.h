@@ -68,14 +68,15 @@ typedef enum sm_next {
     SM_NEXT_STOP,  /* nothing: `stays` */
 } sm_next;
 
-/* What a front end does for an attempt. Those that may be NULL say so. */
+/* What a front end does for an attempt. Those that may be NULL say so. `execute`, `answer`, `probe`
+ * and `stays` are called where sm_attempt_go_on is. */
 typedef struct sm_attempt_ops {
     /* A worker's turn is over: sm_attempt_go_on is to be called with this answer, or later with a
      * copy of it. */
     void (*turned)(sm_attempt *at, semel_answer *a);
 
-    /* What was waited for has changed: sm_attempt_ask is to be called, here or later. NULL: it is
-     * at once. */
+    /* What was waited for has changed: sm_attempt_ask is to be called, here or later. On the thread
+     * of whoever wakes it, without a lock. NULL: it is at once. */
     void (*woken)(sm_attempt *at);
 
     /* From inside of the ledger: the call has its contract and full arguments. As in sm_asking. May
@@ -89,11 +90,12 @@ typedef struct sm_attempt_ops {
     /* Before the ledger is asked: whether nothing may begin now. May be NULL. */
     bool (*full)(sm_attempt *at);
 
-    /* Before the answer is acted on: whether the front end goes another way first. It has the
+    /* Before a refusal is acted on: whether the front end goes another way first. It has the
      * attempt then. May be NULL. */
     bool (*detour)(sm_attempt *at, semel_answer *a);
 
-    /* Until when its client waits for what a refusal says is missing; 0: not at all. */
+    /* Until when its client waits for what a refusal says is missing; 0: not at all. May
+     * be NULL if nothing that is asked ever waits (sm_asking.waits). */
     int64_t (*until)(sm_attempt *at, const semel_answer *a);
 
     /* Executes it, and calls sm_attempt_done in the end. NULL: whoever asked does, and "execute" is
@@ -116,7 +118,7 @@ typedef struct sm_attempt_ops {
 
     /* The client has waited long enough for an attempt that executes, and was taken from it.
      * `handle` names the effect; it is empty if nothing is recorded of the call. May be NULL: then
-     * it goes on waiting. */
+     * it goes on waiting. On the clock's thread, without the lock. */
     void (*late)(void *client, const char *handle);
 
     /* The attempt is over: it is released. */

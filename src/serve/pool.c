@@ -46,7 +46,7 @@ struct sm_pool {
     bool ending;
 };
 
-semel_err sm_pool_new(unsigned threads_max, sm_pool **out)
+sm_err sm_pool_new(unsigned threads_max, sm_pool **out)
 {
     assert(threads_max > 0);
     *out = NULL;
@@ -66,7 +66,7 @@ semel_err sm_pool_new(unsigned threads_max, sm_pool **out)
     pthread_cond_init(&p->ended, NULL);
     pthread_condattr_destroy(&monotonic);
     *out = p;
-    return SEMEL_OK;
+    return SM_OK;
 }
 
 static void queue_add(queue *q, sm_job *job)

@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 
+#include "base/error.h"
 #include "semel/semel.h"
 
 typedef struct sm_pool sm_pool;
@@ -25,9 +26,10 @@ typedef struct sm_job {
     bool reads;                                       /* settles nothing */
 } sm_job;
 
-semel_err sm_pool_new(unsigned threads_max, sm_pool **out);
+sm_err sm_pool_new(unsigned threads_max, sm_pool **out);
 
-/* From any thread; never blocks. If no thread at all can be made, the caller's thread runs it. */
+/* From any thread. Does not block, unless no thread at all can be made: then the caller's runs it.
+ */
 void sm_pool_add(sm_pool *pool, sm_job *job);
 
 size_t sm_pool_waiting(sm_pool *pool); /* jobs that no thread has taken yet */

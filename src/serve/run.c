@@ -6,6 +6,7 @@
  * cannot be recorded, that is tried until the last renewed lease has ended. From then on others may
  * rightly call the effect in doubt. The caller gets the outcome, and the background goes on trying.
  */
+#include "base/container.h"
 #include "base/limits.h"
 #include "serve/attempt.h"
 
@@ -22,7 +23,7 @@ typedef struct one_run {
 
 static one_run *run_of(sm_serve *s)
 {
-    return (one_run *)(void *)((char *)s - offsetof(one_run, serve));
+    return SM_CONTAINER(s, one_run, serve);
 }
 
 /* ---- what it works with ----------------------------------------------------------------------*/

@@ -22,7 +22,8 @@
 typedef struct sm_serve sm_serve;
 typedef struct sm_attempt sm_attempt;
 
-/* What attempts need of a ledger and of time. Tests put a simulated one in its place. */
+/* What attempts need of a ledger and of time. Tests put a simulated one in its place; semel_run,
+ * which neither parks nor looks after doubts, has ask, claim, record, ring and add. */
 typedef struct sm_serve_deps {
     sm_err (*ask)(sm_serve *s, sm_asking *q, semel_answer *a);
     void (*claim)(sm_serve *s, sm_running *r, const semel_answer *execute, size_t most);

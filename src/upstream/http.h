@@ -38,7 +38,7 @@ typedef struct sm_http_request {
     int64_t timeout_ms; /* for all of it; connecting gets at most 10 s of it */
     bool write;         /* may change the world: sent at most once */
     size_t body_max;    /* bytes of the answer's body that are kept */
-    bool trickle;       /* see sm_http_on_data: the body is passed on and not kept; the time is for
+    bool trickle;       /* see sm_http_data_fn: the body is passed on and not kept; the time is for
                            the head, and afterwards for silence */
 } sm_http_request;
 
@@ -59,9 +59,9 @@ typedef struct sm_http_result {
  * result points at is borrowed until the function returns. */
 typedef void sm_http_done_fn(void *context, const sm_http_result *r);
 
-/* For `trickle`: the head of the answer, and then its body piece by piece. `head` has status and
- * headers. on_head returning false: the body is kept, as without `trickle`, and the time is for all
- * of it. on_data returning false pauses the exchange, and that piece is given again after
+/* For `trickle`: the head of the answer, and then its body piece by piece. The result has status
+ * and headers. `head` returning false: the body is kept, as without `trickle`, and the time is for
+ * all of it. `data` returning false pauses the exchange, and that piece is given again after
  * sm_http_resume. */
 typedef bool sm_http_head_fn(void *context, const sm_http_result *head);
 typedef bool sm_http_data_fn(void *context, sm_str piece);
@@ -82,9 +82,9 @@ void sm_http_stop(sm_http *h);
 void sm_http_free(sm_http *h); /* after sm_http_stop */
 
 /* Starts an exchange after a pause. The request is copied. On failure nothing was sent, and `done`
- * is not called: SEMEL_E_INVALID for a URL or header that is not to be sent (see core/wire.h; also
- * headers about framing, which the client writes itself), SEMEL_E_UNAVAILABLE once it is stopping.
- * *out, if not NULL, names the exchange until `done` returns. */
+ * is not called: SEMEL_E_INVALID for a URL or header that is not to be sent (see base/url.h and
+ * base/header.h; also headers about framing, which the client writes itself), SEMEL_E_UNAVAILABLE
+ * once it is stopping. *out, if not NULL, names the exchange until `done` returns. */
 sm_err sm_http_send(sm_http *h, const sm_http_request *request, int64_t pause_ms,
                     const sm_http_callbacks *callbacks, sm_http_exchange **out);
 

@@ -14,9 +14,9 @@
  */
 #include "fuzz.h"
 
+#include "json/raw.h"
 #include "mcp/message.h"
 #include "mcp/wire/lines.h"
-#include "json/raw.h"
 
 static void must_be_within(sm_str part, sm_str text)
 {

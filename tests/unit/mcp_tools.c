@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "core/contract.h"
+#include "json/yaml.h"
 #include "mcp/reads.h"
 #include "mcp/suggest.h"
 #include "mcp/tools.h"
-#include "json/yaml.h"
 
 /* ---- lists -----------------------------------------------------------------------------------*/
 

@@ -11,9 +11,9 @@
 #include "base/base64.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "json/write.h"
 #include "ledger/service.h"
 #include "upstream/upstream.h"
-#include "json/write.h"
 
 #define QUOTED_MAX  60u
 #define HEADERS_MAX 64u

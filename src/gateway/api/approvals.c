@@ -7,8 +7,8 @@
 #include <stddef.h>
 
 #include "gateway/api/api.h"
-#include "ledger/service.h"
 #include "json/write.h"
+#include "ledger/service.h"
 
 #define LIMIT_DEFAULT 50
 #define LIMIT_MAX     200

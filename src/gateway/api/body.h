@@ -14,8 +14,8 @@
 
 #include "base/arena.h"
 #include "gateway/http/request.h"
-#include "semel/semel.h"
 #include "json/json.h"
+#include "semel/semel.h"
 
 /* An object and where it stands in the text that it was read from. */
 typedef struct gw_object {

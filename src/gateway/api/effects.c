@@ -12,8 +12,8 @@
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "gateway/api/api.h"
-#include "ledger/service.h"
 #include "json/write.h"
+#include "ledger/service.h"
 
 #define LIMIT_DEFAULT  50
 #define LIMIT_MAX      1000

@@ -4,8 +4,8 @@
  */
 #include "base/duration.h"
 #include "gateway/api/api.h"
-#include "ledger/service.h"
 #include "json/write.h"
+#include "ledger/service.h"
 
 static void put_duration(sm_buf *out, const char *name, int64_t ms)
 {

@@ -1,18 +1,20 @@
 /*
  * The gateway's insides: what its files share.
  *
- *     server.c    connections, limits, TLS; request.c: requests and replies; route.c: who may go
- *                 where
- *     call.c      POST /v1/call; proxy.c: /proxy/NAME/...; both make runs (run.h)
- *     run.c       a call that the gateway executes: what it does for the machine of attempts
- *                 (serve/attempt.h)
- *     remedy.c    effects in doubt, and approved ones whose caller does not come back
- *     api_*.c     everything else under /v1; stream.c: server-sent events
+ *     http/server.c    connections, limits, TLS; http/request.c: requests and replies;
+ *                      http/route.c: who may go where
+ *     api/call.c       POST /v1/call; proxy/proxy.c: /proxy/NAME/...; both make runs (run/run.h)
+ *     run/run.c        a call that the gateway executes: what it does for the machine of attempts
+ *                      (serve/attempt.h)
+ *     run/remedy.c     effects in doubt, and approved ones whose caller does not come back
+ *     mcp/door.c       /mcp/NAME
+ *     api/             everything else under /v1; api/stream.c: server-sent events
  *
  * Threads: those of the HTTP server, which never block; workers (serve/pool.h), which block on the
- * ledger only; one of the HTTP client; one that watches held connections; one that keeps time for
- * those who wait, and some that wait in the ledger for them (serve/waits.h); those of the ledger.
- * No lock is held across a call of the ledger or a callback.
+ * ledger only; one that accepts; one of the HTTP client; one that watches held connections; one
+ * that keeps time for those who wait, and some that wait in the ledger for them (serve/waits.h);
+ * two for streams of events; the loop of MCP; the log's; those of the ledger. No lock is held
+ * across a call of the ledger, and nobody is woken under one.
  */
 #ifndef SM_GATEWAY_INSIDE_GATEWAY_H
 #define SM_GATEWAY_INSIDE_GATEWAY_H
@@ -24,11 +26,11 @@
 #include "serve/waits.h"
 #include "upstream/http.h"
 
-typedef struct gw_http_server gw_http_server; /* server.c */
-typedef struct gw_metrics gw_metrics;         /* metrics.c */
-typedef struct gw_stream gw_stream;           /* stream.c */
-typedef struct gw_runs gw_runs;               /* run.c */
-typedef struct gw_mcp gw_mcp;                 /* mcp.c */
+typedef struct gw_http_server gw_http_server; /* http/server.h */
+typedef struct gw_metrics gw_metrics;         /* telemetry/metrics_put.h */
+typedef struct gw_stream gw_stream;           /* api/stream.h */
+typedef struct gw_runs gw_runs;               /* run/runs.h */
+typedef struct gw_mcp gw_mcp;                 /* mcp/mcp.h */
 
 struct gateway {
     const gw_config *config;
@@ -53,13 +55,14 @@ struct gateway {
 /* ---- the server (server.c) -------------------------------------------------------------------*/
 
 sm_err gw_server_start(gateway *g, gw_http_server **out, sm_fault *fault);
-void gw_server_quiesce(
-    gw_http_server *s);                 /* no new connections; those that are open get an answer */
-void gw_server_stop(gw_http_server *s); /* accepts NULL */
+
+/* No new connections; those that are open get an answer. */
+void gw_server_quiesce(gw_http_server *s);
+void gw_server_stop(gw_http_server *s);          /* accepts NULL */
 size_t gw_server_connections(gw_http_server *s); /* how many are open */
 size_t gw_server_busy(gw_http_server *s);        /* requests that are not over */
 
-/* The drain's time is over: whoever still waits is told so, and to ask again. */
+/* The drain's time is over: whoever still waits is told so, and to ask again (http/watch.c). */
 void gw_server_give_up(gw_http_server *s);
 
 /* ---- the ledger's troubles (trouble.c) -------------------------------------------------------*/
@@ -116,8 +119,8 @@ bool gw_route_proxied(sm_str path);
 
 /* ---- handlers --------------------------------------------------------------------------------*/
 
-void gw_on_call(gw_request *r);  /* call.c */
-void gw_on_proxy(gw_request *r); /* proxy.c */
+void gw_on_call(gw_request *r);  /* api/call.c */
+void gw_on_proxy(gw_request *r); /* proxy/proxy.c */
 void gw_on_mcp(gw_request *r);   /* mcp/door.c */
 
 void gw_on_begin(gw_request *r); /* api/claims.c */
@@ -127,8 +130,8 @@ void gw_on_renew(gw_request *r);
 void gw_on_effects(gw_request *r); /* api/effects.c */
 void gw_on_effect(gw_request *r);
 void gw_on_events(gw_request *r);
-void gw_on_approvals(gw_request *r);
-void gw_on_tools(gw_request *r);
+void gw_on_approvals(gw_request *r); /* api/approvals.c */
+void gw_on_tools(gw_request *r);     /* api/tools.c */
 
 void gw_on_approve(gw_request *r); /* api/people.c */
 void gw_on_deny(gw_request *r);
@@ -136,8 +139,8 @@ void gw_on_cancel(gw_request *r);
 void gw_on_resolve(gw_request *r);
 void gw_on_forget(gw_request *r);
 
-void gw_on_stream(gw_request *r);  /* stream.c */
-void gw_on_metrics(gw_request *r); /* metrics.c */
+void gw_on_stream(gw_request *r);  /* api/stream.c */
+void gw_on_metrics(gw_request *r); /* telemetry/metrics_put.c */
 void gw_on_health(gw_request *r);  /* api/health.c */
 void gw_on_ready(gw_request *r);
 void gw_on_openapi(gw_request *r);

@@ -5,12 +5,12 @@
 #include <sys/random.h>
 
 #include "base/limits.h"
+#include "json/canon.h"
+#include "json/diff.h"
 #include "ledger/call/begin.h"
 #include "ledger/call/resource.h"
 #include "ledger/work/holder.h"
 #include "ledger/work/ledger.h"
-#include "json/canon.h"
-#include "json/diff.h"
 
 /* ---- the call --------------------------------------------------------------------------------*/
 

@@ -1,5 +1,5 @@
-/* What a server needs of a ledger: waiting for what was asked, giving claims back, and other
- * contracts while it runs. */
+/* What a server needs of a ledger: waiting for what was asked, giving claims back, recording how
+ * attempts ended, and other contracts while it runs. */
 #include "ledger/work/ledger.h"
 
 #include <unistd.h>
@@ -36,6 +36,13 @@ static sm_err record_once(semel *s, sm_running *r, const sm_recording *what, sem
                                  : sm_running_end(s, r, what->outcome, what->actor, a);
 }
 
+/* Whether an answer is UNAVAILABLE because the store has lost acknowledged data: asking again does
+ * not help. */
+static bool ledger_lost(const semel_answer *a)
+{
+    return ((const sm_work *)a->work)->fault.code == SEMEL_E_CORRUPT;
+}
+
 sm_err sm_record(semel *s, sm_running *r, const sm_recording *what, semel_answer *a)
 {
     int64_t deadline = sm_clock_deadline_ns(what->patience_ms);
@@ -44,7 +51,7 @@ sm_err sm_record(semel *s, sm_running *r, const sm_recording *what, semel_answer
         what->on_failure(what->context, sm_str_from(sm_work_of(a)->fault.text[0] != '\0'
                                                         ? sm_work_of(a)->fault.text
                                                         : semel_err_text(e)));
-    while (e == SEMEL_E_UNAVAILABLE && !sm_ledger_lost(a) && sm_clock_mono_ns() < deadline &&
+    while (e == SEMEL_E_UNAVAILABLE && !ledger_lost(a) && sm_clock_mono_ns() < deadline &&
            (what->stop == NULL || !atomic_load(what->stop))) {
         usleep(PAUSE_MS * 1000);
         e = record_once(s, r, what, a);
@@ -172,11 +179,6 @@ void sm_pending_of(const semel_answer *a, sm_pending *out)
         .approvals = w->memo.effect.approvals,
         .quorum = w->memo.effect.quorum,
     };
-}
-
-bool sm_ledger_lost(const semel_answer *a)
-{
-    return ((const sm_work *)a->work)->fault.code == SEMEL_E_CORRUPT;
 }
 
 void sm_note_passed(semel *s, sm_str scope, sm_str tool)

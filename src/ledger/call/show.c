@@ -3,8 +3,8 @@
  * requests as its events tell them, the events themselves, and how often it was replayed.
  */
 #include "base/limits.h"
-#include "ledger/call/resource.h"
 #include "json/write.h"
+#include "ledger/call/resource.h"
 
 #define EVENTS_MAX 1000u
 

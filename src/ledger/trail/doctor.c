@@ -12,8 +12,8 @@
 
 #include "base/duration.h"
 #include "base/limits.h"
-#include "ledger/work/ledger.h"
 #include "json/diff.h"
+#include "ledger/work/ledger.h"
 
 #define NEAR_MS     10000              /* "within seconds" */
 #define LONG_MS     (3600 * 1000)      /* "long in doubt" */

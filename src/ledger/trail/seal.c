@@ -8,14 +8,14 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "ledger/work/ledger.h"
 #include "json/write.h"
+#include "ledger/work/ledger.h"
 
 #define SEAL_AFTER_MS 60000
 #define SEAL_MAX      100000u /* events under one seal */
 #define PAGE          1000u
 
-void sm_seal_put(const sm_seal *seal, sm_buf *body)
+static void seal_put(const sm_seal *seal, sm_buf *body)
 {
     sm_buf_clear(body);
     sm_buf_byte(body, '{');
@@ -94,7 +94,7 @@ static bool take_seal(void *context, const semel_event *e)
 sm_err sm_seal_write(semel *s, sm_work *w, const semel_health *h, const sm_seal *seal,
                      semel_fault *fault)
 {
-    sm_seal_put(seal, &w->body);
+    seal_put(seal, &w->body);
     semel_event e = {
         .index = h->seal_index + 1,
         .at = sm_now(s),

@@ -4,9 +4,9 @@
 
 #include "base/buf.h"
 #include "base/digest.h"
+#include "json/json.h"
 #include "ledger/work/ledger.h"
 #include "semel/store.h"
-#include "json/json.h"
 
 /* "sealed" covers the events with from <= seq <= to; "purged" says that those up to `to` were
  * removed, under seals that stay. */
@@ -17,8 +17,6 @@ typedef struct sm_seal {
     uint64_t sealed; /* "purged": up to where events were sealed when it was written */
     sm_hash digest;
 } sm_seal;
-
-void sm_seal_put(const sm_seal *seal, sm_buf *body);
 
 /* False if the event is no seal that makes sense. `a` is for reading and is reset. */
 bool sm_seal_parse(sm_arena *a, const semel_event *e, sm_seal *out);

@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/given.h"
 #include "base/limits.h"
-#include "ledger/call/resource.h"
 #include "json/write.h"
+#include "ledger/call/resource.h"
 
 #define PAGE 500u
 

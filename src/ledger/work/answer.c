@@ -9,8 +9,8 @@
 #include "base/base64.h"
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "ledger/work/ledger.h"
 #include "json/write.h"
+#include "ledger/work/ledger.h"
 
 /* ---- words -----------------------------------------------------------------------------------*/
 

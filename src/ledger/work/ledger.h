@@ -6,9 +6,10 @@
  * else was faster it starts over with what is there now. No lock of ours is held across a store's
  * call or a caller's work.
  *
- * Locks: the keeper's, the contracts', and one for each stripe of the journal. A thread holds one
- * of them at a time, and none across a call of a store or of the program. Stores have locks of
- * their own, which are never held when they call back.
+ * Locks: the keeper's, the contracts', one for each stripe of the journal and for each part of the
+ * remembered records (recall.h). A thread holds one of them at a time, and none across a call of a
+ * store or of the program. Stores have locks of their own, which are never held when they call
+ * back.
  */
 #ifndef SM_LEDGER_WORK_LEDGER_H
 #define SM_LEDGER_WORK_LEDGER_H

@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/limits.h"
+#include "json/write.h"
 #include "ledger/call/resource.h"
 #include "ledger/work/ledger.h"
-#include "json/write.h"
 
 static const char *note_name(sm_history n)
 {

@@ -8,9 +8,9 @@
  */
 #include "base/base64.h"
 #include "base/visible.h"
+#include "json/canon.h"
 #include "mcp/call/call.h"
 #include "mcp/wire/names.h"
-#include "json/canon.h"
 
 #define STATE    "semel-approval:"
 #define QUESTION "semel-approval"

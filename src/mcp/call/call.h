@@ -24,9 +24,10 @@ typedef enum mcp_phase {
 /* What the client's user says to an approval (approve.c moves it).
  *
  *     UNASKED ---- the call came back with an answer ----> BROUGHT_YES, BROUGHT_NO
- *        |                                                    |
- *        | the user was asked, now or before the call         | the ledger awaits that very
- * request; v                                                    v or the user was asked again
+ *        |                                                        |
+ *        | the user was asked, now or before                      | the ledger awaits that very
+ *        |                                                        | request, or the user was
+ *        v                                                        v asked again
  *     APPROVED, DENIED, PUT_ASIDE: nobody is asked any more
  */
 typedef enum mcp_consent {

@@ -10,9 +10,9 @@
  */
 #include <stdlib.h>
 
+#include "json/canon.h"
 #include "mcp/call/call.h"
 #include "mcp/param_headers.h"
-#include "json/canon.h"
 
 #define STEP_BYTES   200u
 #define INLINE_BYTES 65536u /* of a message that is looked at on the loop */

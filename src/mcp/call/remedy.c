@@ -16,9 +16,9 @@
  */
 #include "base/clock.h"
 #include "core/probe.h"
+#include "json/canon.h"
 #include "mcp/call/call.h"
 #include "mcp/wire/names.h"
-#include "json/canon.h"
 
 #define STEPS_MAX 6u /* for one call of a client: what a chain can have, and a probe that waits */
 

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "json/canon.h"
 #include "mcp/call/call.h"
 #include "mcp/wire/lines.h"
 #include "mcp/wire/names.h"
-#include "json/canon.h"
 
 /* ---- executing -------------------------------------------------------------------------------*/
 

@@ -16,8 +16,8 @@
  */
 #include "base/duration.h"
 #include "base/stamp.h"
-#include "mcp/call/call.h"
 #include "json/write.h"
+#include "mcp/call/call.h"
 
 static void put_member(sm_buf *out, const char *name, sm_str value)
 {

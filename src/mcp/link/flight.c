@@ -51,7 +51,8 @@ void mcp_flight_free(mcp_flight *f)
 
 /* ---- its end ---------------------------------------------------------------------------------*/
 
-void mcp_flight_pass(mcp_flight *f)
+/* What follows need not wait for it any more. */
+static void pass(mcp_flight *f)
 {
     if (f->barrier)
         f->remote->barriers--;
@@ -75,7 +76,7 @@ void mcp_flight_end(mcp_flight *f)
         return;
     f->over = true;
     let_go(f);
-    mcp_flight_pass(f);
+    pass(f);
     mcp_loop_untime(r->link.loop, &f->timer);
     mcp_fetch_drop(f->fetch, true);
     f->fetch = NULL;
@@ -196,7 +197,7 @@ static void answered(mcp_flight *f, const mcp_message *m)
          !sm_header_value(sm_str_from(r->version))))
         r->version[0] = '\0';
     f->answered = true;
-    mcp_flight_pass(f);
+    pass(f);
     f->timer.due = due;
     mcp_loop_time(r->link.loop, &f->timer, sm_clock_deadline_ns(MCP_AFTER_ANSWER_MS));
 }
@@ -301,7 +302,7 @@ static void on_head(void *context, int status, const sm_http_field *headers, siz
     if (f->initialize && success)
         keep_session(r, mcp_header_find(headers, n, "Mcp-Session-Id"));
     if (f->kind == MCP_FLIGHT_NOTICE)
-        mcp_flight_pass(f);
+        pass(f);
     if (f->initialized && success)
         mcp_stream_listen(r);
     if (r->plain && f->way != NULL && r->link.events.head != NULL)

@@ -170,9 +170,6 @@ void mcp_flight_break(mcp_flight *f, const char *format, ...) __attribute__((for
 /* The server says that it does not know the session, which is still the newest. */
 bool mcp_flight_orphaned(const mcp_flight *f);
 
-/* What follows need not wait for it any more. */
-void mcp_flight_pass(mcp_flight *f);
-
 /* Gives out a message, or an array of them, that came in its answer. */
 void mcp_flight_give(mcp_flight *f, sm_str text);
 

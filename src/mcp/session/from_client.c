@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "mcp/call/call.h"
 #include "json/scan.h"
+#include "mcp/call/call.h"
 
 /* The era of a request: the modern one says its version in each. */
 static bool is_modern(sm_str params)

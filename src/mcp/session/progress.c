@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "mcp/call/call.h"
 #include "json/canon.h"
+#include "mcp/call/call.h"
 
 #define STEP 1e-6
 

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "mcp/session/session.h"
 #include "json/canon.h"
+#include "mcp/session/session.h"
 
 /* ---- requests under way ----------------------------------------------------------------------*/
 

@@ -367,7 +367,7 @@ void mcp_listing_go_on(mcp_session *s);
 /* A session ends, through which tools may be being asked for. */
 void mcp_listing_leave(mcp_session *s);
 
-/* ---- calls (call.c) --------------------------------------------------------------------------*/
+/* ---- calls (call/make.c, send.c, call.c; progress.c) -----------------------------------------*/
 
 /* A tools/call. Passes it on at once if it only reads. */
 void mcp_call_start(mcp_session *s, const mcp_message *m, mcp_channel *channel, const mcp_hop *hop);

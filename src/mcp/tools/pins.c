@@ -38,8 +38,8 @@
 #include "base/stamp.h"
 #include "base/trust.h"
 #include "base/visible.h"
-#include "mcp/tools.h"
 #include "json/write.h"
+#include "mcp/tools.h"
 
 #define PINS_BYTES_MAX     ((size_t)32 << 20)
 #define DEFAULTS_BYTES_MAX ((size_t)64 << 10) /* of one tool */

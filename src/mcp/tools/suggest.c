@@ -18,8 +18,8 @@
 
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "mcp/reads.h"
 #include "json/pointer.h"
+#include "mcp/reads.h"
 
 #define DESCRIPTION_SHOWN 120u
 #define COMMAND_SHOWN     400u

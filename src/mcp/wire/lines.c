@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "mcp/wire/skim.h"
 #include "json/scan.h"
+#include "mcp/wire/skim.h"
 
 #define KEEP_MAX ((size_t)64 << 10) /* bytes of memory that are kept for the next line */
 

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "mcp/wire/names.h"
 #include "json/scan.h"
+#include "mcp/wire/names.h"
 
 #define EXACT_DIGITS 15u /* of a number that every double holds exactly */
 

@@ -1,21 +1,22 @@
 /*
  * The Postgres store's private header: its parts, and what they may ask of each other.
  *
- *   postgres.c         the table of functions, opening and closing
- *   url.c     the ledger's URL: our own options, and what libpq gets
- *   option.c  which option of it nobody knows
- *   host.c    lists of hosts in it, one host at a time
- *   conn.c    one connection: connecting, sending, waiting, all against a deadline
- *   error.c   what an error of the server or of the network means
- *   pool.c    connections that are kept, and asking one question until it is answered
- *   sql.h     every statement
- *   open.c    opening a ledger: the server, and what it must be set to
- *   schema.c  tables, versions, rights; views.c: for people
- *   row.c     records to parameters and from rows
- *   write.c   claim, apply and seal
- *   read.c    get, events, notes, counter; list.c: query and due
- *   keep.c    journal and purge; health.c
- *   wait.c    waiting for a change, and the thread that listens
+ *   postgres.c  the table of functions, opening and closing
+ *   url.c       the ledger's URL: our own options, and what libpq gets
+ *   option.c    which option of it nobody knows
+ *   host.c      lists of hosts in it, one host at a time
+ *   conn.c      one connection: connecting, sending, waiting, all against a deadline
+ *   error.c     what an error of the server or of the network means
+ *   pool.c      connections that are kept, and asking one question until it is answered
+ *   sql.h       every statement
+ *   open.c      opening a ledger: the server, and what it must be set to
+ *   schema.c    tables, versions, rights; views.c: for people
+ *   row.c       records to parameters and from rows
+ *   write.c     claim, apply and seal
+ *   read.c      get, events, notes, counter; list.c: query and due
+ *   keep.c      journal and purge; health.c
+ *   trust.c     whether the server still has what it acknowledged
+ *   wait.c      waiting for a change, and the thread that listens
  *
  * Every write is one statement in a transaction of its own, under READ COMMITTED. That is what an
  * event's seq rests on: it is the transaction's id (plus an offset, for a ledger that was moved to
@@ -116,7 +117,6 @@ typedef struct sm_pg_args {
 } sm_pg_args;
 
 void sm_pg_add_int(sm_pg_args *a, int64_t value);
-void sm_pg_add_time(sm_pg_args *a, int64_t at);          /* NULL for 0 */
 void sm_pg_add_bytes(sm_pg_args *a, semel_str s);        /* NULL for an absent one */
 void sm_pg_add_hash(sm_pg_args *a, const semel_hash *h); /* NULL for zero */
 void sm_pg_add_text(sm_pg_args *a, const char *text);

@@ -37,7 +37,7 @@ void sm_pg_add_int(sm_pg_args *a, int64_t value)
     add(a, TYPE_INT8, (const char *)number, sizeof *number);
 }
 
-void sm_pg_add_time(sm_pg_args *a, int64_t at)
+static void add_time(sm_pg_args *a, int64_t at)
 {
     if (at != 0)
         sm_pg_add_int(a, at);
@@ -128,7 +128,7 @@ static void add_bar(sm_pg_args *a, const semel_record *r)
     else if (grouped && r->state == SEMEL_S_RUNNING)
         sm_pg_add_int(a, r->lease_end > 0 ? r->lease_end : SM_PG_NEVER);
     else
-        sm_pg_add_time(a, 0);
+        add_time(a, 0);
 }
 
 int64_t sm_pg_bars_until(const semel_write *w)
@@ -147,7 +147,7 @@ void sm_pg_add_write(sm_pg_args *a, const semel_write *w, bool replaces)
     const int64_t times[] = {r->created_at, r->updated_at, r->lease_end, r->due_at,  r->settled_at,
                              r->result_end, r->window_end, r->purge_at,  sweep_at(r)};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-        sm_pg_add_time(a, times[i]);
+        add_time(a, times[i]);
     add_bar(a, r);
     sm_pg_add_bytes(a, (semel_str){(const char *)r->key.b, sizeof r->key.b});
     sm_pg_add_hash(a, &r->group);

@@ -1,24 +1,24 @@
 /*
  * The Redis store's parts, for its own files.
  *
- *     redis.c         opening and closing; the table of functions
- *     url.c     what the URL says
- *     conn.c    one connection: sockets, deadlines, the greeting
- *     node.c    servers, their pools of connections, the map of a cluster's slots
- *     ask.c     questions in batches: sent by node, followed, asked again
- *     reply.c   reading and checking answers
- *     script.c  the Lua scripts, scripts/NAME.lua: every transition is one
- *     row.c     records, events and notes as bytes
- *     write.c   claim, apply, counters
- *     read.c    get, query, due
- *     log.c     the order of all events; seals
- *     note.c    notes
- *     trust.c   whether the server still has what it has acknowledged
- *     purge.c   housekeeping
- *     wait.c    waiting, and the thread that hears of other processes' writes
+ *     redis.c     opening and closing; the table of functions
+ *     url.c       what the URL says
+ *     conn.c      one connection: sockets, deadlines, the greeting
+ *     node.c      servers, their pools of connections, the map of a cluster's slots
+ *     ask.c       questions in batches: sent by node, followed, asked again
+ *     reply.c     reading and checking answers
+ *     script.c    the Lua scripts, scripts/NAME.lua: every transition is one
+ *     row.c       records, events and notes as bytes
+ *     write.c     claim, apply, counters
+ *     read.c      get, query, due
+ *     log.c       the order of all events; seals
+ *     note.c      notes
+ *     trust.c     whether the server still has what it has acknowledged
+ *     purge.c     housekeeping
+ *     wait.c      waiting, and the thread that hears of other processes' writes
  *     settings.c  what a server's settings promise
- *     health.c  what is in the ledger
- *     check.c   whether what leads to records agrees with them
+ *     health.c    what is in the ledger
+ *     check.c     whether what leads to records agrees with them
  *
  * Keys. P is the prefix, SS the shard in two hexadecimal digits, ID and G an effect's id and
  * generation. All that one write touches has one hash tag, so it lies in one slot of a cluster.

@@ -1,7 +1,7 @@
 /*
  * The SQLite store's private header: its parts, and what they may ask of each other.
  *
- *   sqlite.c             the table of functions, opening and closing
+ *   sqlite.c      the table of functions, opening and closing
  *   schema.c      tables, views, versions; whether the file is a ledger at all
  *   check.c       whether the file is whole, and agrees with itself
  *   conn.c        connections, their prepared statements, the pool of readers, errors

@@ -78,7 +78,7 @@ static void start_watching(semel_store *st)
         w->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
         w->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (w->inotify >= 0 && w->poke >= 0 && watch(st) &&
-            sm_thread_start(&w->thread, watch_main, st, "semel-watch")) {
+            sm_thread_start(&w->thread, watch_main, st, "semel-inotify")) {
             w->started = true;
             atomic_store(&w->watching, true);
         }

@@ -4,8 +4,8 @@
 
 #include "base/header.h"
 #include "base/utf8.h"
-#include "upstream/upstream.h"
 #include "json/write.h"
+#include "upstream/upstream.h"
 
 #define RETRY_AFTER_MAX_MS ((int64_t)60000)
 #define DAY_MS             ((int64_t)24 * 3600 * 1000)

@@ -5,8 +5,8 @@
 
 #include "base/header.h"
 #include "base/url.h"
-#include "upstream/call/body.h"
 #include "json/number.h"
+#include "upstream/call/body.h"
 
 #define URL_MAX    ((size_t)16 << 10)
 #define HEADER_MAX ((size_t)16 << 10)
