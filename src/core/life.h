@@ -12,7 +12,7 @@ typedef struct sm_making {
     const sm_life_event *ev;
     const sm_contract *c;
     int64_t now;
-    sm_step *out;
+    sm_move *out;
     sm_effect *e; /* out->next */
 } sm_making;
 

@@ -519,7 +519,7 @@ static void on_forget(sm_making *m)
 /* ---- the function ----------------------------------------------------------------------------*/
 
 static void make(const sm_effect *e, const sm_life_event *ev, const sm_contract *c, int64_t now,
-                 sm_step *out)
+                 sm_move *out)
 {
     static void (*const on[])(sm_making *) = {
         [SM_EV_BEGIN] = on_begin,   [SM_EV_RENEW] = on_renew,       [SM_EV_COMMIT] = on_commit,
@@ -527,7 +527,7 @@ static void make(const sm_effect *e, const sm_life_event *ev, const sm_contract 
         [SM_EV_DENY] = on_deny,     [SM_EV_CANCEL] = on_cancel,     [SM_EV_RESOLVE] = on_resolve,
         [SM_EV_FORGET] = on_forget, [SM_EV_WITHDRAW] = on_withdraw, [SM_EV_STRAY] = sm_life_stray,
     };
-    memset(out, 0, offsetof(sm_step, next));
+    memset(out, 0, offsetof(sm_move, next));
     out->answer = SM_DONE;
     sm_effect_copy(&out->next, e);
     sm_making m = {ev, c, now, out, &out->next};
@@ -540,7 +540,7 @@ static void make(const sm_effect *e, const sm_life_event *ev, const sm_contract 
  * would have been asked runs as if nobody had to be; what runs beside the record has no claim, and
  * the record stays as time left it. */
 static void observe(const sm_effect *e, const sm_life_event *ev, const sm_contract *c, int64_t now,
-                    sm_step *out)
+                    sm_move *out)
 {
     semel_code would = out->answer == SM_REPLAY ? SEMEL_C_ALREADY_DONE : out->code;
     sm_life_event again = *ev;
@@ -557,7 +557,7 @@ static void observe(const sm_effect *e, const sm_life_event *ev, const sm_contra
 }
 
 void sm_transition(const sm_effect *e, const sm_life_event *ev, const sm_contract *c, int64_t now,
-                   sm_step *out)
+                   sm_move *out)
 {
     assert(sm_effect_flaw(e) == NULL);
     make(e, ev, c, now, out);

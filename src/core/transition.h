@@ -118,7 +118,7 @@ typedef enum sm_history {
 
 #define SM_NOTES_MAX 6u
 
-typedef struct sm_step {
+typedef struct sm_move {
     bool changed;
     sm_reaction answer;
     semel_code code;
@@ -127,9 +127,9 @@ typedef struct sm_step {
     semel_code observed; /* observe mode: what would have been said instead of execute */
     bool unclaimed;      /* observe mode: execute beside the record, without a claim */
     sm_effect next;
-} sm_step;
+} sm_move;
 
-static inline bool sm_step_noted(const sm_step *step, sm_history n)
+static inline bool sm_step_noted(const sm_move *step, sm_history n)
 {
     for (uint32_t i = 0; i < step->note_count; i++) {
         if (step->notes[i] == n)
@@ -140,7 +140,7 @@ static inline bool sm_step_noted(const sm_step *step, sm_history n)
 
 /* `e` with state none is an effect that does not exist. `c` is the tool's effective contract. */
 void sm_transition(const sm_effect *e, const sm_life_event *ev, const sm_contract *c, int64_t now,
-                   sm_step *out);
+                   sm_move *out);
 
 /* The step of on_in_doubt that an effect in doubt is at. */
 sm_doubt sm_effect_doubt_step(const sm_effect *e, const sm_contract *c, int64_t now);

@@ -48,7 +48,7 @@ static void try_life(sm_str bytes)
                             .outcome = (semel_kind)(c[7] % 3),
                             .applied = (semel_applied)(SEMEL_APPLIED_NO + c[7] % 3),
                             .resolution = (semel_resolution)(c[7] % 3)};
-        sm_step step;
+        sm_move step;
         sm_transition(&m.effect, &ev, &terms, 1 + c[3] * 2, &step);
     }
     sm_buf_fini(&life);

@@ -22,7 +22,9 @@ readline.createInterface({ input: process.stdin }).on('line', (line) => {
 
 async function pass(line) {
     if (calls.has(JSON.parse(line).id)) {
-        fs.writeFileSync(`${directory}/held`, String(process.pid));
+        // Whoever waits for the file reads all of it.
+        fs.writeFileSync(`${directory}/held.new`, String(process.pid));
+        fs.renameSync(`${directory}/held.new`, `${directory}/held`);
         while (!fs.existsSync(`${directory}/go`)) await new Promise((resolve) => setTimeout(resolve, 5));
     }
     process.stdout.write(`${line}\n`);

@@ -322,6 +322,7 @@ static sm_http *without_connections(void)
 static void with_connections(sm_http *common)
 {
     sm_http_stop(http);
+    sm_http_free(http);
     http = common;
 }
 
@@ -762,6 +763,7 @@ static void stopping_ends_everything_once(void **state)
     q = request_for(plain.base, "/nothing");
     begin(&q, 0, &again); /* may or may not be in time */
     sm_http_stop(http);
+    sm_http_free(http);
     http = common;
     assert_true(hanging.done == 1 && hanging.r.sent && !hanging.r.complete);
     assert_true(waiting.done == 1 && !waiting.r.sent && !waiting.r.complete);
@@ -780,6 +782,7 @@ static void a_client_without_its_certificates_does_not_start(void **state)
     assert_null(h);
     assert_non_null(strstr(fault.text, "nothing.pem"));
     sm_http_stop(NULL);
+    sm_http_free(NULL);
 }
 
 /* ---- many ------------------------------------------------------------------------------------*/
@@ -851,6 +854,7 @@ static int prepare(void **state)
 static int clear(void **state)
 {
     sm_http_stop(http);
+    sm_http_free(http);
     upstream_stop(&plain);
     upstream_stop(&secure);
     upstream_stop(&foreign);

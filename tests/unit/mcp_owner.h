@@ -189,6 +189,7 @@ static inline int end(void **state)
 {
     (void)state;
     sm_http_stop(http);
+    sm_http_free(http);
     mcp_loop_free(loop);
     peer_stop(&server);
     return 0;

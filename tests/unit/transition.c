@@ -19,7 +19,7 @@ static const char plain[] = "version: 1\ntools: {t: {on_in_doubt: hold, approval
 static sm_effect in_state(const sm_contract *c, semel_state state)
 {
     sm_effect e = {0};
-    sm_step s;
+    sm_move s;
     sm_life_event begin = {.kind = SM_EV_BEGIN, .lease_ms = MINUTE, .digest = DIGEST(1)};
     sm_life_event asked = begin;
     asked.needs_approval = true;
@@ -264,7 +264,7 @@ static void every_event_in_every_state(void **state)
             expect(e.state == (semel_state)s, "could not make %s",
                    semel_state_name((semel_state)s));
             int64_t now = s == SEMEL_S_EXPIRED ? T0 + 60 * MINUTE : T0;
-            sm_step out;
+            sm_move out;
             sm_transition(&e, &rows[i].event, c, now, &out);
             const expected *x = &rows[i].in[s];
             expect(out.next.state == x->state && out.answer == x->answer && out.code == x->code,
@@ -286,7 +286,7 @@ typedef struct story {
     const sm_contract *c;
     sm_effect e;
     int64_t now;
-    sm_step s;
+    sm_move s;
 } story;
 
 static void tell(story *t, const char *fields)
@@ -918,7 +918,7 @@ static sm_life_event random_event(walk *w)
  * it, before the event itself. */
 static sm_effect at_rest(const walk *w, const sm_life_event *ev)
 {
-    sm_step s;
+    sm_move s;
     sm_life_event first = look;
     first.gone = ev->gone;
     sm_transition(&w->e, &first, w->c, w->now, &s);
@@ -928,7 +928,7 @@ static sm_effect at_rest(const walk *w, const sm_life_event *ev)
 }
 
 static void check_execution(walk *w, const sm_effect *before, const sm_life_event *ev,
-                            const sm_step *s)
+                            const sm_move *s)
 {
     const sm_effect *after = &s->next;
     expect(before->state != SEMEL_S_RUNNING, "I1: a second attempt beside a running one");
@@ -959,7 +959,7 @@ static void check_execution(walk *w, const sm_effect *before, const sm_life_even
 }
 
 /* Learns from an event what the walk may know of attempts. */
-static void learn(walk *w, const sm_effect *before, const sm_life_event *ev, const sm_step *s)
+static void learn(walk *w, const sm_effect *before, const sm_life_event *ev, const sm_move *s)
 {
     if (ev->kind == SM_EV_COMMIT && ev->fence >= 1 && ev->fence <= before->fence) {
         attempt *a = &w->attempts[ev->fence];
@@ -982,7 +982,7 @@ static void learn(walk *w, const sm_effect *before, const sm_life_event *ev, con
 
 /* Nobody approves what they asked for, and nobody runs what they approved. */
 static void check_approval(walk *w, const sm_effect *before, const sm_life_event *ev,
-                           const sm_step *s)
+                           const sm_move *s)
 {
     const sm_effect *after = &s->next;
     uint8_t actor = ev->actor.b[0];
@@ -1001,7 +1001,7 @@ static void check_approval(walk *w, const sm_effect *before, const sm_life_event
         w->asked[actor] = true;
 }
 
-static void check_step(walk *w, const sm_effect *before, const sm_life_event *ev, const sm_step *s)
+static void check_step(walk *w, const sm_effect *before, const sm_life_event *ev, const sm_move *s)
 {
     const sm_effect *after = &s->next;
     const char *flaw = sm_effect_flaw(after);
@@ -1075,7 +1075,7 @@ static void a_million_random_steps_keep_every_promise(void **state)
             sm_effect before = at_rest(&w, &ev);
             if ((ev.kind == SM_EV_COMMIT || ev.kind == SM_EV_RENEW) && ev.fence == w.e.fence)
                 before = w.e.state == SEMEL_S_RUNNING ? w.e : before;
-            sm_step s;
+            sm_move s;
             sm_transition(&w.e, &ev, w.c, w.now, &s);
             learn(&w, &before, &ev, &s);
             check_step(&w, &before, &ev, &s);

@@ -146,7 +146,7 @@ static sm_err blocked(sm_begun *b)
 
 /* ---- writing ---------------------------------------------------------------------------------*/
 
-static bool starts(const sm_step *step)
+static bool starts(const sm_move *step)
 {
     return step->answer == SM_EXECUTE || sm_step_noted(step, SM_N_REQUESTED);
 }
@@ -364,7 +364,7 @@ static sm_err answer_step(sm_begun *b, const uint8_t *secret, bool *done)
 static bool held_back(sm_begun *b, bool *done)
 {
     sm_asking *q = b->asking;
-    sm_step *step = &b->w->step;
+    sm_move *step = &b->w->step;
     bool executes = step->answer == SM_EXECUTE;
     semel_code code = SEMEL_C_NONE;
     if (executes && !step->unclaimed && b->again && q->patient && step->next.doubt_count > 0)
@@ -389,7 +389,7 @@ static sm_err attempt(sm_begun *b, bool *done)
     bool again = false, barred = false;
     *done = b->waits = false;
     sm_err e = sm_begun_judge(b);
-    const sm_step *step = &b->w->step;
+    const sm_move *step = &b->w->step;
     if (e == SM_OK && b->asking != NULL && held_back(b, done))
         return *done ? refuse(b, b->w->step.code) : SM_OK;
     semel_code lost = SEMEL_C_NONE;

@@ -305,6 +305,6 @@ bool sm_begun_hold(sm_begun *b, semel_code code, bool *done)
 {
     b->waits = code == SEMEL_C_UPSTREAM_TIMEOUT;
     *done = !b->waits;
-    b->w->step = (sm_step){.answer = SM_WAIT, .code = code, .next = b->w->memo.effect};
+    b->w->step = (sm_move){.answer = SM_WAIT, .code = code, .next = b->w->memo.effect};
     return *done;
 }

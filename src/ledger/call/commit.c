@@ -243,7 +243,7 @@ static sm_err commit(semel *s, sm_work *w, const sm_ending *end, const char **re
     o.applied = sm_applied_by(&w->memo, &o);
     if (repeats(w, h, &o)) {
         *result = "committed";
-        w->step = (sm_step){.answer = SM_DONE};
+        w->step = (sm_move){.answer = SM_DONE};
         return SM_OK;
     }
     sm_life_event ev = {

@@ -45,7 +45,7 @@ static sm_err decide_once(semel *s, sm_work *w, const sm_handle *h, decision *d)
     if (e != SM_OK)
         return e;
     if (h->generation != w->cur.generation) {
-        w->step = (sm_step){.answer = SM_REFUSED, .code = SEMEL_C_ILLEGAL_STATE};
+        w->step = (sm_move){.answer = SM_REFUSED, .code = SEMEL_C_ILLEGAL_STATE};
         return h->generation > w->cur.generation ? SEMEL_E_NOT_FOUND : SM_OK;
     }
     if (h->request > w->memo.effect.request)
@@ -56,7 +56,7 @@ static sm_err decide_once(semel *s, sm_work *w, const sm_handle *h, decision *d)
     bool approves = d->ev.kind == SM_EV_APPROVE, denies = d->ev.kind == SM_EV_DENY;
     d->unproven = (approves || denies) && w->memo.terms.via == 1 && !d->ev.proven;
     if (d->unproven) {
-        w->step = (sm_step){.answer = SM_REFUSED, .code = SEMEL_C_FORBIDDEN};
+        w->step = (sm_move){.answer = SM_REFUSED, .code = SEMEL_C_FORBIDDEN};
         return SM_OK;
     }
     d->ev.needs_approval = w->memo.terms.asks;

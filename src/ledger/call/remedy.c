@@ -155,7 +155,7 @@ sm_err sm_put_off(semel *s, const sm_handle *effect, int64_t pause_ms, semel_ans
             return sm_answer_error(w, a, e);
         if (w->memo.effect.state != SEMEL_S_IN_DOUBT && w->memo.effect.state != SEMEL_S_READY)
             return SM_OK;
-        w->step = (sm_step){.next = w->memo.effect, .changed = true};
+        w->step = (sm_move){.next = w->memo.effect, .changed = true};
         sm_body_start(w);
         e = sm_write(
             s, w,

@@ -57,7 +57,7 @@ static void put_count(sm_work *w, const char *name, uint64_t count)
 }
 
 /* Whether the step ends an attempt in doubt. A full list does not grow. */
-static bool doubts_more(const sm_step *step, const sm_effect *before)
+static bool doubts_more(const sm_move *step, const sm_effect *before)
 {
     return step->next.doubt_count > before->doubt_count ||
            (step->next.doubt_count == SM_DOUBTS_MAX && sm_step_noted(step, SM_N_DOUBTED));

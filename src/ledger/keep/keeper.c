@@ -59,7 +59,7 @@ static bool collect(void *context, const semel_record *r, int64_t now)
 
 static sm_err write_note(semel *s, sm_work *w, sm_history note)
 {
-    w->step = (sm_step){.next = w->memo.effect, .changed = true, .notes = {note}, .note_count = 1};
+    w->step = (sm_move){.next = w->memo.effect, .changed = true, .notes = {note}, .note_count = 1};
     sm_body_start(w);
     sm_body_number(w, "request", w->memo.effect.request);
     if (note == SM_N_NOTICE)

@@ -82,7 +82,7 @@ static sm_err keep(semel *s, sm_work *w, const sm_handle *effect, const sm_hash 
         if (e != SM_OK || w->cur.generation != effect->generation ||
             memcmp(&w->cur.head, head, sizeof *head) != 0 || !sm_record_decides(&w->cur, w->now))
             return e == SEMEL_E_NOT_FOUND ? SM_OK : e;
-        w->step = (sm_step){
+        w->step = (sm_move){
             .next = w->memo.effect, .changed = true, .notes = {SM_N_KEPT}, .note_count = 1};
         sm_body_start(w);
         e = sm_resource_keep(s, w);

@@ -88,7 +88,7 @@ static bool renumber(const semel_record *there, sm_effect *e)
     return true;
 }
 
-static void note_first(sm_step *step)
+static void note_first(sm_move *step)
 {
     memmove(step->notes + 1, step->notes, step->note_count * sizeof step->notes[0]);
     step->notes[0] = SM_N_PUT_BACK;
@@ -178,7 +178,7 @@ sm_err sm_put_back_running(semel *s, sm_work *w, const sm_recalled *seen, bool o
     sm_err e = recall(w, &seen->record, &r);
     if (e != SM_OK)
         return e;
-    w->step = (sm_step){.answer = SM_DONE};
+    w->step = (sm_move){.answer = SM_DONE};
     sm_effect_copy(&w->step.next, &w->memo.effect);
     if (r.over && renumber(&w->cur, &w->step.next))
         return sm_load_cur(w); /* its claim would be useless; its end puts it back */

@@ -330,7 +330,7 @@ static sm_err put_import(semel *s, sm_work *w, semel_imported *count)
         }
         w->memo = memo;
         adopt(&w->cur, ours.state == SEMEL_S_NONE, &w->memo.effect);
-        w->step = (sm_step){
+        w->step = (sm_move){
             .next = w->memo.effect, .changed = true, .notes = {SM_N_IMPORTED}, .note_count = 1};
         sm_body_start(w);
         sm_body_hash(w, "head", &theirs.head);

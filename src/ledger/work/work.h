@@ -25,7 +25,7 @@ typedef struct sm_work {
     int64_t now;                  /* the store's, when it was read */
     struct sm_recalled *recalled; /* the copy that `cur` was recalled from, or NULL */
     sm_memo memo;                 /* its memo */
-    sm_step step;
+    sm_move step;
     semel_fault fault;
     sm_contracts *contracts; /* those in use when they were last asked for; held */
 } sm_work;

@@ -241,8 +241,8 @@ static bool is_error(const PGresult *r)
 
 /* Receives an answer to its end, of which the last rows stay; the first error wins. In a pipeline
  * every statement's results end with a NULL, and the answer with the mark of the sync. */
-static sm_pg_way receive(const semel_store *st, sm_pg_conn *c, bool pipeline, int64_t deadline_ns,
-                         PGresult **out, sm_err *err, semel_fault *fault)
+static sm_pg_fate receive(const semel_store *st, sm_pg_conn *c, bool pipeline, int64_t deadline_ns,
+                          PGresult **out, sm_err *err, semel_fault *fault)
 {
     PGresult *kept = NULL, *error = NULL, *r;
     bool end = false, late = false;
@@ -261,7 +261,7 @@ static sm_pg_way receive(const semel_store *st, sm_pg_conn *c, bool pipeline, in
         }
         end = pipeline && !broken ? sync : r == NULL;
     }
-    sm_pg_way way = SM_PG_DONE;
+    sm_pg_fate way = SM_PG_DONE;
     if (late) {
         way = SM_PG_LOST;
         *err = SEMEL_E_UNAVAILABLE;
@@ -282,8 +282,8 @@ static sm_pg_way receive(const semel_store *st, sm_pg_conn *c, bool pipeline, in
     return way;
 }
 
-static sm_pg_way lost(const semel_store *st, sm_pg_conn *c, bool late, sm_err *err,
-                      semel_fault *fault)
+static sm_pg_fate lost(const semel_store *st, sm_pg_conn *c, bool late, sm_err *err,
+                       semel_fault *fault)
 {
     *err = SEMEL_E_UNAVAILABLE;
     if (late)
@@ -293,9 +293,9 @@ static sm_pg_way lost(const semel_store *st, sm_pg_conn *c, bool late, sm_err *e
     return SM_PG_LOST;
 }
 
-static sm_pg_way prepare(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
-                         const sm_pg_args *args, int64_t deadline_ns, sm_err *err,
-                         semel_fault *fault)
+static sm_pg_fate prepare(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
+                          const sm_pg_args *args, int64_t deadline_ns, sm_err *err,
+                          semel_fault *fault)
 {
     if (c->prepared[which] || st->settings.pooler)
         return SM_PG_DONE;
@@ -304,7 +304,7 @@ static sm_pg_way prepare(const semel_store *st, sm_pg_conn *c, sm_pg_statement w
     if (PQsendPrepare(c->pg, st->names[which], st->sql[which], args->n, args->types) == 0 ||
         !flush(c->pg, deadline_ns, &late))
         return lost(st, c, late, err, fault);
-    sm_pg_way way = receive(st, c, false, deadline_ns, &r, err, fault);
+    sm_pg_fate way = receive(st, c, false, deadline_ns, &r, err, fault);
     PQclear(r);
     c->prepared[which] = way == SM_PG_DONE;
     return way;
@@ -340,15 +340,15 @@ static bool send_all(const semel_store *st, sm_pg_conn *c, sm_pg_statement which
            send_one(st, c, which, args) == 1 && PQpipelineSync(c->pg) == 1;
 }
 
-sm_pg_way sm_pg_run(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
-                    const sm_pg_args *args, const sm_pg_lock *lock, const char *guard,
-                    int64_t deadline_ns, PGresult **out, bool *sent, sm_err *err,
-                    semel_fault *fault)
+sm_pg_fate sm_pg_run(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
+                     const sm_pg_args *args, const sm_pg_lock *lock, const char *guard,
+                     int64_t deadline_ns, PGresult **out, bool *sent, sm_err *err,
+                     semel_fault *fault)
 {
     *out = NULL;
     bool late = false, several = lock->wanted || guard != NULL;
     sm_pg_args key = {0};
-    sm_pg_way way = prepare(st, c, which, args, deadline_ns, err, fault);
+    sm_pg_fate way = prepare(st, c, which, args, deadline_ns, err, fault);
     if (lock->wanted)
         sm_pg_add_int(&key, lock->key);
     if (way == SM_PG_DONE && lock->wanted)
@@ -370,8 +370,8 @@ sm_pg_way sm_pg_run(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
     return way;
 }
 
-sm_pg_way sm_pg_run_text(const semel_store *st, sm_pg_conn *c, const char *sql, int64_t deadline_ns,
-                         PGresult **out, sm_err *err, semel_fault *fault)
+sm_pg_fate sm_pg_run_text(const semel_store *st, sm_pg_conn *c, const char *sql,
+                          int64_t deadline_ns, PGresult **out, sm_err *err, semel_fault *fault)
 {
     bool late = false;
     *out = NULL;

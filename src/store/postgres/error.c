@@ -76,7 +76,7 @@ bool sm_pg_is_passing(const semel_fault *why)
 
 typedef struct meaning {
     const char *state; /* a SQLSTATE, or its first two characters */
-    sm_pg_way way;
+    sm_pg_fate way;
     sm_err err;
     const char *advice;
 } meaning;
@@ -123,8 +123,8 @@ bool sm_pg_is_end(const PGresult *r)
     return severity != NULL && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0);
 }
 
-sm_pg_way sm_pg_judge(const semel_store *st, const PGresult *r, bool connected, sm_err *err,
-                      semel_fault *fault)
+sm_pg_fate sm_pg_judge(const semel_store *st, const PGresult *r, bool connected, sm_err *err,
+                       semel_fault *fault)
 {
     const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
     if (state == NULL) { /* libpq's own: the connection broke */

@@ -57,7 +57,7 @@ static semel_err check_all(semel_store *st, semel_fault *fault)
     semel_err e = sm_pg_take(st, deadline_ns, &c, fault);
     if (e != SEMEL_OK)
         return e;
-    sm_pg_way way = SM_PG_DONE;
+    sm_pg_fate way = SM_PG_DONE;
     for (size_t i = 0; i < sizeof checks / sizeof *checks && e == SEMEL_OK; i++) {
         PGresult *r = NULL;
         char *sql = sm_pg_fill_in(&st->settings, checks[i].sql);

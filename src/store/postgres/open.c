@@ -20,7 +20,7 @@ semel_err sm_pg_opening_run(sm_pg_opening *o, const char *sql, PGresult **out)
     char *text = sm_pg_fill_in(&o->st->settings, sql);
     if (text == NULL)
         return sm_pg_nomem(o->fault);
-    sm_pg_way way = sm_pg_run_text(o->st, o->conn, text, o->deadline_ns, &r, &e, o->fault);
+    sm_pg_fate way = sm_pg_run_text(o->st, o->conn, text, o->deadline_ns, &r, &e, o->fault);
     free(text);
     o->lost = o->lost || way == SM_PG_LOST;
     if (out != NULL && way == SM_PG_DONE)

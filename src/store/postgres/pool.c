@@ -192,7 +192,7 @@ static void nap(int64_t deadline_ns, unsigned tries)
 
 /* The server has done it and warned of something, such as that no replica has it yet. Whether the
  * write is safe is to be found out, as if the answer were lost. */
-static sm_pg_way mistrust(const semel_store *st, PGresult **out, sm_err *err, semel_fault *fault)
+static sm_pg_fate mistrust(const semel_store *st, PGresult **out, sm_err *err, semel_fault *fault)
 {
     PQclear(*out);
     *out = NULL;
@@ -204,12 +204,12 @@ static sm_pg_way mistrust(const semel_store *st, PGresult **out, sm_err *err, se
 
 /* The guard may have made the server undo the transaction: the server behind the connection is
  * asked before the write is tried again. */
-static sm_pg_way run_guarded(semel_store *st, sm_pg_conn *c, const sm_pg_question *q,
-                             int64_t deadline_ns, PGresult **out, bool *sent, sm_err *err,
-                             semel_fault *fault)
+static sm_pg_fate run_guarded(semel_store *st, sm_pg_conn *c, const sm_pg_question *q,
+                              int64_t deadline_ns, PGresult **out, bool *sent, sm_err *err,
+                              semel_fault *fault)
 {
     sm_buf guard = {0};
-    sm_pg_way way = SM_PG_FAILED;
+    sm_pg_fate way = SM_PG_FAILED;
     if (q->writes && !q->evidence)
         sm_pg_trust_guard(st, &guard);
     if (guard.err == SM_OK)
@@ -224,8 +224,8 @@ static sm_pg_way run_guarded(semel_store *st, sm_pg_conn *c, const sm_pg_questio
 }
 
 /* One try. *err and the fault are about the last one. */
-static sm_pg_way ask_once(semel_store *st, sm_pg_question *q, int64_t deadline_ns, PGresult **out,
-                          bool *sent, sm_err *err, semel_fault *fault)
+static sm_pg_fate ask_once(semel_store *st, sm_pg_question *q, int64_t deadline_ns, PGresult **out,
+                           bool *sent, sm_err *err, semel_fault *fault)
 {
     sm_pg_conn *c = NULL;
     *err = sm_gate_enter(&st->gate, deadline_ns, fault);
@@ -233,7 +233,7 @@ static sm_pg_way ask_once(semel_store *st, sm_pg_question *q, int64_t deadline_n
         return SM_PG_FAILED;
     int64_t began = sm_clock_mono_ns();
     *err = sm_pg_take(st, deadline_ns, &c, fault);
-    sm_pg_way way = SM_PG_LOST;
+    sm_pg_fate way = SM_PG_LOST;
     if (c != NULL)
         way = q->evidence ? SM_PG_DONE : sm_pg_trust_conn(st, c, deadline_ns, err, fault);
     if (way == SM_PG_DONE)
@@ -262,7 +262,7 @@ semel_err sm_pg_ask(semel_store *st, sm_pg_question *q, PGresult **out, semel_fa
     int64_t deadline_ns =
         q->deadline_ns != 0 ? q->deadline_ns : sm_clock_deadline_ns(st->settings.timeout_ms);
     sm_err err = SM_OK;
-    sm_pg_way way;
+    sm_pg_fate way;
     *out = NULL;
     if (!q->evidence && sm_pg_lost(st, why))
         return SEMEL_E_UNAVAILABLE;

@@ -150,17 +150,17 @@ semel_err sm_pg_record_copy(const semel_record *from, semel_room *room, semel_re
 /* ---- error.c ------------------------------------------------------------------------*/
 
 /* What became of a question. */
-typedef enum sm_pg_way {
+typedef enum sm_pg_fate {
     SM_PG_DONE,
     SM_PG_AGAIN,  /* surely undone by the server; the same may be tried at once */
     SM_PG_LOST,   /* no connection, or none that is of use; nobody knows what the server did */
     SM_PG_FAILED, /* surely undone, and trying again would not help */
-} sm_pg_way;
+} sm_pg_fate;
 
 /* What an error result means, after which the connection is still there or not. Sets *err and the
  * fault. */
-sm_pg_way sm_pg_judge(const semel_store *st, const PGresult *r, bool connected, sm_err *err,
-                      semel_fault *fault);
+sm_pg_fate sm_pg_judge(const semel_store *st, const PGresult *r, bool connected, sm_err *err,
+                       semel_fault *fault);
 
 /* Whether an error or notice ends the session. */
 bool sm_pg_is_end(const PGresult *r);
@@ -222,14 +222,14 @@ typedef struct sm_pg_lock {
  * is the text of a statement that fails if the rest must not be run; NULL: there is none. *sent:
  * the server may have got it. On SM_PG_DONE *out is the caller's to clear; else *err and the fault
  * say what is wrong. */
-sm_pg_way sm_pg_run(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
-                    const sm_pg_args *args, const sm_pg_lock *lock, const char *guard,
-                    int64_t deadline_ns, PGresult **out, bool *sent, sm_err *err,
-                    semel_fault *fault);
+sm_pg_fate sm_pg_run(const semel_store *st, sm_pg_conn *c, sm_pg_statement which,
+                     const sm_pg_args *args, const sm_pg_lock *lock, const char *guard,
+                     int64_t deadline_ns, PGresult **out, bool *sent, sm_err *err,
+                     semel_fault *fault);
 
 /* Runs any text; results are text too, the last one's if there are several. */
-sm_pg_way sm_pg_run_text(const semel_store *st, sm_pg_conn *c, const char *sql, int64_t deadline_ns,
-                         PGresult **out, sm_err *err, semel_fault *fault);
+sm_pg_fate sm_pg_run_text(const semel_store *st, sm_pg_conn *c, const char *sql,
+                          int64_t deadline_ns, PGresult **out, sm_err *err, semel_fault *fault);
 
 /* ---- pool.c -------------------------------------------------------------------------*/
 
@@ -296,8 +296,8 @@ void sm_pg_trust_guard(semel_store *st, sm_buf *out);
 /* Before a connection is used: whether its server still promises what it did when the ledger was
  * opened, and still has what it acknowledged. Asks on every new connection, and if the last answer
  * is more than a second old. Not SM_PG_DONE: do not use the connection. */
-sm_pg_way sm_pg_trust_conn(semel_store *st, sm_pg_conn *c, int64_t deadline_ns, sm_err *err,
-                           semel_fault *fault);
+sm_pg_fate sm_pg_trust_conn(semel_store *st, sm_pg_conn *c, int64_t deadline_ns, sm_err *err,
+                            semel_fault *fault);
 
 /* ---- open.c -------------------------------------------------------------------------*/
 

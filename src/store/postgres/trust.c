@@ -143,11 +143,11 @@ void sm_pg_trust_guard(semel_store *st, sm_buf *out)
 
 /* The question: three settings, the next transaction id, how many events are missing, and how many
  * tables a crash would empty. */
-static sm_pg_way ask(semel_store *st, sm_pg_conn *c, int64_t deadline_ns, PGresult **r, sm_err *err,
-                     semel_fault *fault)
+static sm_pg_fate ask(semel_store *st, sm_pg_conn *c, int64_t deadline_ns, PGresult **r,
+                      sm_err *err, semel_fault *fault)
 {
     sm_buf text;
-    sm_pg_way way = SM_PG_FAILED;
+    sm_pg_fate way = SM_PG_FAILED;
     sm_buf_init(&text, TEXT_MAX);
     sm_buf_text(&text,
                 "SELECT pg_catalog.current_setting('synchronous_commit'),"
@@ -184,8 +184,8 @@ static bool is_logged(const semel_store *st, const PGresult *r, int column, seme
     return false;
 }
 
-sm_pg_way sm_pg_trust_conn(semel_store *st, sm_pg_conn *c, int64_t deadline_ns, sm_err *err,
-                           semel_fault *fault)
+sm_pg_fate sm_pg_trust_conn(semel_store *st, sm_pg_conn *c, int64_t deadline_ns, sm_err *err,
+                            semel_fault *fault)
 {
     sm_pg_trust *t = &st->trust;
     if ((st->caps & SEMEL_STORE_DURABLE) == 0 || !st->opened || !is_due(t, c))
@@ -193,7 +193,7 @@ sm_pg_way sm_pg_trust_conn(semel_store *st, sm_pg_conn *c, int64_t deadline_ns, 
     sm_seen seen = newest_of(t);
     long long before = atomic_load(&t->next);
     PGresult *r = NULL;
-    sm_pg_way way = ask(st, c, deadline_ns, &r, err, fault);
+    sm_pg_fate way = ask(st, c, deadline_ns, &r, err, fault);
     if (way == SM_PG_DONE) {
         long long next = strtoll(PQgetvalue(r, 0, 3), NULL, 10);
         if (next < before || next <= seen.seq || sm_pg_number(r, 4) != 0) {

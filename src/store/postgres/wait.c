@@ -185,7 +185,7 @@ static semel_err try_word(sm_pg_opening *o, sm_pg_conn *c, int64_t deadline_ns)
     snprintf(tell, sizeof tell, "SELECT pg_notify(#, '%s')", word);
     PGresult *r = NULL;
     sm_err e = SM_OK;
-    sm_pg_way way = sm_pg_run_text(o->st, c, listen, deadline_ns, &r, &e, o->fault);
+    sm_pg_fate way = sm_pg_run_text(o->st, c, listen, deadline_ns, &r, &e, o->fault);
     PQclear(r);
     if (way == SM_PG_DONE && (e = sm_pg_opening_run(o, tell, NULL)) != SEMEL_OK)
         return e;
