@@ -223,11 +223,13 @@ static sm_pg_fate run_guarded(semel_store *st, sm_pg_conn *c, const sm_pg_questi
     return way;
 }
 
-/* One try. *err and the fault are about the last one. */
-static sm_pg_fate ask_once(semel_store *st, sm_pg_question *q, int64_t deadline_ns, PGresult **out,
-                           bool *sent, sm_err *err, semel_fault *fault)
+/* One try. *err and the fault are about this one; but that a later try had no time left says less
+ * than why those before it have failed, and their fault stays. */
+static sm_pg_fate ask_once(semel_store *st, sm_pg_question *q, unsigned tries, int64_t deadline_ns,
+                           PGresult **out, bool *sent, sm_err *err, semel_fault *fault)
 {
     sm_pg_conn *c = NULL;
+    const semel_fault before = *fault;
     *err = sm_gate_enter(&st->gate, deadline_ns, fault);
     if (*err != SM_OK)
         return SM_PG_FAILED;
@@ -247,6 +249,8 @@ static sm_pg_fate ask_once(semel_store *st, sm_pg_question *q, int64_t deadline_
         discard(st, c);
     else if (c != NULL)
         sm_pg_drop(st, c);
+    if (way == SM_PG_LOST && hurried && tries > 0)
+        *fault = before;
     /* A caller in a hurry says nothing about the server, unless it was sent to try it. */
     if (way != SM_PG_LOST)
         sm_gate_good(&st->gate);
@@ -268,7 +272,7 @@ semel_err sm_pg_ask(semel_store *st, sm_pg_question *q, PGresult **out, semel_fa
         return SEMEL_E_UNAVAILABLE;
     for (unsigned tries = 0;; tries++) {
         bool sent = false;
-        way = ask_once(st, q, deadline_ns, out, &sent, &err, why);
+        way = ask_once(st, q, tries, deadline_ns, out, &sent, &err, why);
         if (way == SM_PG_LOST && sent)
             q->resent = true;
         if (way == SM_PG_DONE || way == SM_PG_FAILED || sm_clock_mono_ns() >= deadline_ns)
