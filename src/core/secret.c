@@ -148,11 +148,12 @@ static bool ends_with(const tail *t, const char *text, size_t n)
     return t->n >= n && end[-1] == text[n - 1] && memcmp(end - n, text, n) == 0;
 }
 
+/* Words are in lowercase. Few letters are the first of one, so most places are passed over. */
 static bool has(sm_str name, const char *text, size_t n)
 {
     bool is = false;
     for (size_t at = 0; at + n <= name.n && !is; at++)
-        is = strncasecmp(name.p + at, text, n) == 0;
+        is = (name.p[at] | 0x20) == text[0] && strncasecmp(name.p + at, text, n) == 0;
     return is;
 }
 
