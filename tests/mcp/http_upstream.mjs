@@ -157,8 +157,9 @@ for (const [front, { open }] of Object.entries(fronts)) {
         web.marks.delete('p-go');
         const first = one.call('append', args, { _meta: { progressToken: 'a' } });
         await web.passed('p');
+        await eventually('the first hears of it', () => one.progress('a').length === 1);
         const second = two.call('append', args, { _meta: { progressToken: 'b' } });
-        await sleep(150);
+        if (front === 'gateway') await eventually('the second waits', async () => (await gw.metric(/^semel_requests_parked$/)) > 0);
         web.mark('p-go');
         assertFresh(await first, `${args.what}: 1`);
         assertReplayed(await second, `${args.what}: 1`);
