@@ -17,6 +17,10 @@
  * to the other bounds all the same. */
 #define SM_ARGS_MAX (16u << 20)
 
+/* Arguments, or a message that has them, that a server's own thread looks at: longer ones would
+ * hold up its other connections. */
+#define SM_INLINE_BYTES (64u << 10)
+
 /* The parts of a call, in bytes. */
 #define SM_SCOPE_MAX 512u
 #define SM_STEP_MAX  256u

@@ -67,7 +67,7 @@ sm_err sm_begin_run(semel *s, const semel_call *call, semel_answer *a);
 sm_err sm_ask(semel *s, sm_asking *q, semel_answer *a);
 
 /* Answers from this process' memory alone, if that can tell: true if the answer is a replay. False
- * says nothing. Does no I/O. */
+ * says nothing. Does no I/O, and leaves long arguments alone: a server's own thread may call it. */
 bool sm_ask_memory(semel *s, sm_asking *q, semel_answer *a);
 
 /* Blocks until q->of may have changed (true), or until then. */

@@ -101,6 +101,53 @@ static void memory_answers_what_is_settled_and_nothing_else(void **state)
     end_ledger(&l);
 }
 
+static sm_contracts *contracts_of(const char *text)
+{
+    sm_report report;
+    sm_contracts *set = NULL;
+    assert_int_equal(sm_report_init(&report, sm_str_from(text)), SM_OK);
+    assert_int_equal(sm_contracts_read(SM_STR("c"), sm_str_from(text), &set, &report), SM_OK);
+    sm_report_fini(&report);
+    return set;
+}
+
+/* A reverse proxy's preset has contracts of its own. */
+static void memory_is_asked_under_the_contracts_that_the_call_has(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write}}}");
+    sm_asking q = asking("{}");
+    ask(&l, &q);
+    expect_execute(&l);
+    commit_as(&l, l.claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"done\"");
+    q = asking("{}");
+    q.contracts = contracts_of("{version: 1, tools: {t: {class: write, on_hit: fail}}}");
+    assert_false(sm_ask_memory(l.s, &q, l.a));
+    sm_contracts_free(q.contracts);
+    end_ledger(&l);
+}
+
+static void memory_is_not_asked_about_long_arguments(void **state)
+{
+    (void)state;
+    static char args[SM_INLINE_BYTES + 3];
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write}}}");
+    for (size_t n = SM_INLINE_BYTES; n <= SM_INLINE_BYTES + 1; n++) {
+        memset(args, ' ', n);
+        memcpy(args, n % 2 == 0 ? "{\"n\":0" : "{\"n\":1", 6);
+        args[n - 1] = '}';
+        args[n] = '\0';
+        sm_asking q = asking(args);
+        ask(&l, &q);
+        expect_execute(&l);
+        commit_as(&l, l.claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"done\"");
+        q = asking(args);
+        bool told = sm_ask_memory(l.s, &q, l.a);
+        assert_true(n == SM_INLINE_BYTES || !told);
+    }
+    end_ledger(&l);
+}
+
 static void a_claim_that_is_given_back_frees_the_key(void **state)
 {
     (void)state;
@@ -632,6 +679,8 @@ int main(void)
         cmocka_unit_test(who_asks_again_gets_the_end_of_what_was_joined_and_never_runs_it),
         cmocka_unit_test(a_call_that_cannot_be_prepared_leaves_nothing_behind),
         cmocka_unit_test(memory_answers_what_is_settled_and_nothing_else),
+        cmocka_unit_test(memory_is_asked_under_the_contracts_that_the_call_has),
+        cmocka_unit_test(memory_is_not_asked_about_long_arguments),
         cmocka_unit_test(a_claim_that_is_given_back_frees_the_key),
         cmocka_unit_test(an_approval_is_not_used_up_by_a_claim_that_is_given_back),
         cmocka_unit_test(a_claim_that_cannot_be_given_back_now_is_given_back_later),

@@ -551,6 +551,7 @@ static sm_begun asked(semel *s, sm_asking *q, semel_answer *a)
                       .w = sm_work_start(a),
                       .given = &q->call,
                       .asking = q,
+                      .contracts = q->contracts,
                       .actor = q->actor,
                       .lease_ms = q->lease_ms,
                       .deadline_ns = INT64_MAX,
@@ -575,7 +576,8 @@ bool sm_ask_memory(semel *s, sm_asking *q, semel_answer *a)
     sm_begun b = asked(s, q, a);
     sm_work *w = b.w;
     b.memory = true;
-    if (s->ops->peek == NULL || sm_begun_read(&b) != SM_OK || b.id.strategy == SM_KEY_NONE ||
+    if (s->ops->peek == NULL || q->call.args.n > SM_INLINE_BYTES || sm_begun_read(&b) != SM_OK ||
+        b.id.strategy == SM_KEY_NONE ||
         s->ops->peek(s->store, &b.id.key.hash, &w->room, &w->cur, &w->now) != SM_OK ||
         sm_load_cur(w) != SM_OK || sm_begun_judge(&b) != SM_OK || w->step.answer != SM_REPLAY ||
         w->step.changed)

@@ -10,12 +10,12 @@
  */
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "json/canon.h"
 #include "mcp/call/call.h"
 #include "mcp/param_headers.h"
 
-#define STEP_BYTES   200u
-#define INLINE_BYTES 65536u /* of a message that is looked at on the loop */
+#define STEP_BYTES 200u
 
 /* A text of _meta. Absent if it is not there; false if it is no text of that size, for what cannot
  * be used is not to be taken for nothing. */
@@ -267,7 +267,7 @@ static bool known_already(mcp_tool_call *call, const sm_contracts *set)
     sm_fault fault;
     const sm_contract *c = sm_contracts_find(set, call->tool);
     if (c == NULL || c->on_repeat == SM_REPEAT_RUN || c->variant_count > 0 ||
-        call->text.len > INLINE_BYTES || mcp_call_args(call, hub->answer, &fault) != SM_OK)
+        call->text.len > SM_INLINE_BYTES || mcp_call_args(call, hub->answer, &fault) != SM_OK)
         return false;
     if (!sm_ask_memory(hub->ledger, &call->at.ask, hub->answer))
         return false;
