@@ -239,7 +239,7 @@ static const struct option begin_table[] = {
     CLI_CALL_OPTIONS(begin_options, call),
     CLI_TEXT("after", begin_options, after),
     {"wait", required_argument, NULL, 'w'},
-    CLI_CONTRACT_OPTION,
+    {"contract", required_argument, NULL, CLI_O_CONTRACT},
     CLI_LEDGER_OPTIONS,
     {0},
 };

@@ -26,10 +26,6 @@ enum { CLI_O_LEDGER = 256, CLI_O_CONTRACT, CLI_O_SEAL_KEY, CLI_O_JSON };
     {                                                                                              \
         "help", no_argument, NULL, 'h'                                                             \
     }
-#define CLI_CONTRACT_OPTION                                                                        \
-    {                                                                                              \
-        "contract", required_argument, NULL, CLI_O_CONTRACT                                        \
-    }
 
 #define CLI_CONTRACT_HELP                                                                          \
     "  --contract FILE          what is declared about tools; else SEMEL_CONTRACT, else nothing\n"

@@ -174,7 +174,7 @@ static int open_ledger(work *w)
                           .contract = sm_buf_view(&w->contract),
                           .seal_key_path = seal_key == NULL || *seal_key == '\0' ? NULL : seal_key};
     semel_fault fault = {0};
-    semel_err e = w->contract.err != SM_OK ? w->contract.err : semel_open(&open, &w->s, &fault);
+    sm_err e = w->contract.err != SM_OK ? w->contract.err : semel_open(&open, &w->s, &fault);
     if (e == SEMEL_OK) {
         w->answer = semel_answer_new();
         w->other = semel_answer_new();
@@ -309,7 +309,7 @@ static void announce_approval(work *w)
 }
 
 /* Asks until there is an answer, the time is up, or a signal says stop. */
-static semel_err ask(work *w)
+static sm_err ask(work *w)
 {
     const options *o = w->o;
     int64_t start = sm_clock_mono_ns() / 1000000;
@@ -324,7 +324,7 @@ static semel_err ask(work *w)
                            .wait_ms = left < 0          ? 0
                                       : left < SLICE_MS ? left
                                                         : SLICE_MS};
-        semel_err e = semel_run(w->s, &call, perform, w, w->answer);
+        sm_err e = semel_run(w->s, &call, perform, w, w->answer);
         const semel_answer *a = w->answer;
         if (a->executed)
             return e;

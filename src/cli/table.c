@@ -17,7 +17,8 @@
 #define WRAP_INDENT 4u  /* of what goes onto lines of its own */
 #define WRAP_MIN    20u /* a narrower terminal wraps by itself */
 
-size_t cli_width(void)
+/* How wide stdout is, in characters; 0 if it is no terminal. */
+static size_t width(void)
 {
     struct winsize size;
     if (!isatty(STDOUT_FILENO))
@@ -79,7 +80,7 @@ void cli_table_printf(cli_table *t, cli_style style, const char *format, ...)
 /* How wide each column is to be. */
 static void measure(cli_table *t, size_t indent, bool titles)
 {
-    size_t total = indent, room = cli_width(), *widths = t->widths;
+    size_t total = indent, room = width(), *widths = t->widths;
     for (size_t c = 0; c < t->n_columns; c++) {
         size_t title = titles ? strlen(t->columns[c].title) : 0;
         bool wraps = t->columns[c].fit == CLI_WRAPS;
@@ -188,7 +189,7 @@ static void end_line(sm_buf *out)
 
 void cli_table_put(cli_table *t, size_t indent, bool titles, sm_buf *out)
 {
-    size_t room = cli_width(), beside = indent + WRAP_INDENT;
+    size_t room = width(), beside = indent + WRAP_INDENT;
     size_t wrapped = room > beside + WRAP_MIN ? room - beside : WRAP_MIN;
     measure(t, indent, titles);
     if (titles) {
@@ -226,7 +227,7 @@ void cli_row(sm_buf *out, const char *label, sm_str text)
         return;
     sm_buf_printf(out, "%s%-*s%s ", cli_color(stdout, CLI_BOLD), LABEL_WIDTH, label,
                   cli_color(stdout, CLI_PLAIN));
-    size_t room = cli_width();
+    size_t room = width();
     if (room < LABEL_WIDTH + 1 + WRAP_MIN || text.n == 0) {
         cli_put(out, text);
         sm_buf_byte(out, '\n');

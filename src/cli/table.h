@@ -66,7 +66,4 @@ void cli_put_block(sm_buf *out, size_t indent, sm_str text, size_t most);
 /* Appends text in a style. */
 void cli_styled(sm_buf *out, cli_style style, sm_str text);
 
-/* How wide stdout is, in characters; 0 if it is no terminal. */
-size_t cli_width(void);
-
 #endif

@@ -16,7 +16,8 @@ void cli_when_text(int64_t ms, char out[CLI_WHEN_TEXT])
         snprintf(out, CLI_WHEN_TEXT, "%" PRId64 " ms", ms);
 }
 
-void cli_span_text(int64_t ms, char out[CLI_WHEN_TEXT])
+/* A duration in its largest unit only, such as "3m"; "0s" below a second. */
+static void put_span(int64_t ms, char out[CLI_WHEN_TEXT])
 {
     static const struct {
         int64_t ms;
@@ -41,6 +42,6 @@ void cli_age_text(int64_t ms, int64_t now, char out[CLI_WHEN_TEXT])
         return;
     }
     /* A lease of 5m that began a moment ago ends in 5m. */
-    cli_span_text(past < 0 ? 500 - past : past, span);
+    put_span(past < 0 ? 500 - past : past, span);
     snprintf(out, CLI_WHEN_TEXT, past < 0 ? "in %.30s" : "%.30s ago", span);
 }

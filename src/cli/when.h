@@ -11,9 +11,6 @@
 #define CLI_WHEN_TEXT 40u
 void cli_when_text(int64_t ms, char out[CLI_WHEN_TEXT]);
 
-/* A duration in its largest unit only, such as "3m"; "0s" below a second. */
-void cli_span_text(int64_t ms, char out[CLI_WHEN_TEXT]);
-
 /* How long ago or ahead: "3m ago", "in 5m", "now", "never". */
 void cli_age_text(int64_t ms, int64_t now, char out[CLI_WHEN_TEXT]);
 

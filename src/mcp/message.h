@@ -67,6 +67,15 @@ bool mcp_is_id(sm_str value);
  * digits becomes its nearest double. */
 sm_str mcp_id_key(sm_str id, char room[MCP_ID_MAX + 2]);
 
+/* The beginning of a message that we write, up to what json/write.h puts next: params, or result.
+ * The caller closes it. A request without an id is a notification; an answer without one has null.
+ */
+void mcp_put_request(sm_buf *out, sm_str id, const char *method);
+void mcp_put_answer(sm_buf *out, sm_str id);
+
+/* The whole of an answer that is an error. */
+void mcp_put_error(sm_buf *out, sm_str id, int code, sm_str message);
+
 /* The sentence about a name that is there twice, or beside one that looks like it. */
 void mcp_put_flaw(char flaw[MCP_FLAW_MAX], const char *name, sm_likeness other);
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "cli/mcp/mcp.h"
+#include "json/write.h"
 #include "mcp/mcp.h"
 
 #define LEGACY    "2025-11-25"
@@ -45,15 +46,32 @@ static void send_text(asking *q, const sm_buf *text, bool request)
         stop(q, "the server is not running");
 }
 
+/* The beginning of a request, up to what is in its params. */
+static void put_start(sm_buf *out, asking *q, const char *method)
+{
+    char id[16];
+    snprintf(id, sizeof id, "%u", ++q->number);
+    sm_buf_init(out, MCP_LINE_MAX);
+    mcp_put_request(out, sm_str_from(id), method);
+    sm_put_open(out, "params", '{');
+}
+
+static void put_us(sm_buf *out, const char *member)
+{
+    sm_put_open(out, member, '{');
+    sm_put_text(out, "name", SM_STR("semel"));
+    sm_put_text(out, "version", sm_str_from(semel_version()));
+    sm_buf_byte(out, '}');
+}
+
 static void greet(asking *q)
 {
     sm_buf text;
-    sm_buf_init(&text, 4096);
-    sm_buf_printf(&text,
-                  "{\"jsonrpc\":\"2.0\",\"id\":%u,\"method\":\"initialize\",\"params\":{"
-                  "\"protocolVersion\":\"" LEGACY "\",\"capabilities\":{},\"clientInfo\":{\"name\":"
-                  "\"semel\",\"version\":\"%s\"}}}",
-                  ++q->number, semel_version());
+    put_start(&text, q, "initialize");
+    sm_put_text(&text, "protocolVersion", SM_STR(LEGACY));
+    sm_put_raw(&text, "capabilities", SM_STR("{}"));
+    put_us(&text, "clientInfo");
+    sm_buf_text(&text, "}}");
     send_text(q, &text, true);
     sm_buf_fini(&text);
 }
@@ -61,19 +79,15 @@ static void greet(asking *q)
 static void list(asking *q, sm_str cursor)
 {
     sm_buf text;
-    sm_buf_init(&text, MCP_LINE_MAX);
-    sm_buf_printf(&text, "{\"jsonrpc\":\"2.0\",\"id\":%u,\"method\":\"tools/list\",\"params\":{",
-                  ++q->number);
-    if (q->modern)
-        sm_buf_printf(&text,
-                      "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"" MODERN
-                      "\",\"io.modelcontextprotocol/clientInfo\":{\"name\":\"semel\",\"version\":"
-                      "\"%s\"},\"io.modelcontextprotocol/clientCapabilities\":{}}%s",
-                      semel_version(), cursor.p != NULL ? "," : "");
-    if (cursor.p != NULL) {
-        sm_buf_text(&text, "\"cursor\":");
-        sm_buf_str(&text, cursor);
+    put_start(&text, q, "tools/list");
+    if (q->modern) {
+        sm_put_open(&text, "_meta", '{');
+        sm_put_text(&text, "io.modelcontextprotocol/protocolVersion", SM_STR(MODERN));
+        put_us(&text, "io.modelcontextprotocol/clientInfo");
+        sm_put_raw(&text, "io.modelcontextprotocol/clientCapabilities", SM_STR("{}"));
+        sm_buf_byte(&text, '}');
     }
+    sm_put_raw(&text, "cursor", cursor);
     sm_buf_text(&text, "}}");
     q->stage = LISTING;
     send_text(q, &text, true);

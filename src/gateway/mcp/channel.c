@@ -20,7 +20,6 @@
 #include "gateway/mcp/modern.h"
 #include "gateway/run/returned.h"
 #include "gateway/run/run.h"
-#include "json/canon.h"
 
 #define FLOW_BYTES ((size_t)20 << 20) /* not taken by a client: one large message, and some */
 #define TYPE_BYTES 256u
@@ -136,15 +135,6 @@ void gw_channel_post(mcp_channel *c)
 
 /* ---- answers ---------------------------------------------------------------------------------*/
 
-void gw_put_error(sm_buf *out, sm_str id, int code, const char *text)
-{
-    sm_buf_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
-    sm_buf_str(out, id.p == NULL ? SM_STR("null") : id);
-    sm_buf_printf(out, ",\"error\":{\"code\":%d,\"message\":", code);
-    sm_json_put_string(out, sm_str_from(text));
-    sm_buf_text(out, "}}");
-}
-
 void gw_channel_answer(mcp_channel *c, int status, sm_str text)
 {
     bool flows = c->state == GW_CH_FLOWS;
@@ -162,7 +152,7 @@ void gw_channel_error(mcp_channel *c, int status, int code, const char *text)
 {
     sm_buf out;
     sm_buf_init(&out, 4096);
-    gw_put_error(&out, c->id, code, text);
+    mcp_put_error(&out, c->id, code, sm_str_from(text));
     gw_channel_answer(c, status, sm_buf_view(&out));
     sm_buf_fini(&out);
 }
@@ -279,7 +269,7 @@ static void fail_late(mcp_channel *c, const mcp_loss *loss)
     snprintf(why, sizeof why, "The server answered with the HTTP status %d.", loss->status);
     bool says = m.kind == MCP_ERROR && m.id.p != NULL && sm_str_eq(m.id, c->id);
     if (!says)
-        gw_put_error(&out, c->id, -32603, why);
+        mcp_put_error(&out, c->id, -32603, sm_str_from(why));
     bool whole = push(c, says ? m.text : sm_buf_view(&out));
     sm_buf_fini(&out);
     gw_flow_end(take(c), whole);

@@ -186,9 +186,6 @@ static inline bool gw_channel_modern(const mcp_channel *c)
     return c->kind == GW_CH_MODERN || c->kind == GW_CH_SUBSCRIPTION;
 }
 
-/* An error as JSON-RPC has it; `id` is as written, or absent. */
-void gw_put_error(sm_buf *out, sm_str id, int code, const char *text);
-
 /* Answers a channel that needs no server. `code` is JSON-RPC's. */
 void gw_channel_error(mcp_channel *c, int status, int code, const char *text);
 void gw_channel_bare(mcp_channel *c, int status);

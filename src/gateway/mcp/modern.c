@@ -15,6 +15,7 @@
 #include <strings.h>
 
 #include "gateway/run/run.h"
+#include "json/write.h"
 #include "mcp/param_headers.h"
 
 #define MODERN       "2026-07-28"
@@ -41,19 +42,19 @@ static int refuse(sm_buf *out, sm_str id, int code, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    gw_put_error(out, id, code, text);
+    mcp_put_error(out, id, code, sm_str_from(text));
     return code == E_NO_METHOD ? 404 : 400;
 }
 
 static int refuse_version(sm_buf *out, sm_str id, sm_str version)
 {
-    sm_buf_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
-    sm_buf_str(out, id);
-    sm_buf_printf(out,
-                  ",\"error\":{\"code\":%d,\"message\":\"Unsupported protocol version\","
-                  "\"data\":{\"supported\":[\"" MODERN "\"],\"requested\":",
-                  E_NO_VERSION);
-    sm_buf_str(out, version);
+    mcp_put_answer(out, id);
+    sm_put_open(out, "error", '{');
+    sm_put_signed(out, "code", E_NO_VERSION);
+    sm_put_text(out, "message", SM_STR("Unsupported protocol version"));
+    sm_put_open(out, "data", '{');
+    sm_put_raw(out, "supported", SM_STR("[\"" MODERN "\"]"));
+    sm_put_raw(out, "requested", version);
     sm_buf_text(out, "}}}");
     return 400;
 }

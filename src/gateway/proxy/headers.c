@@ -21,7 +21,7 @@
 #include "base/utf8.h"
 #include "gateway/proxy/form.h"
 #include "gateway/proxy/forward.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 typedef enum kind { NAMES, OTHER, LOOSE, NEEDED, SAYS_NOTHING } kind;
 
@@ -370,7 +370,10 @@ static sm_err put_kind(gw_writing *w, const kind *kinds, kind which, const char 
         size_t n = count_values(w, i, &first);
         if (!first)
             continue;
-        sm_buf_printf(&w->out, any ? "," : ",\"%s\":{", member);
+        if (!any)
+            sm_put_open(&w->out, member, '{');
+        else
+            sm_buf_byte(&w->out, ',');
         any = true;
         e = put_values(w, i, n);
     }

@@ -35,10 +35,6 @@ sm_err sm_begun_read(sm_begun *b);
 
 bool sm_begun_asks(const sm_begun *b); /* whether these arguments need approval */
 
-/* Compares the call with the recorded one of the same key, w->cur, and notes in the answer what
- * differs. */
-sm_err sm_begun_compare(sm_begun *b, sm_drift *out);
-
 /* Lets the life cycle judge the call about w->cur, or about nothing if its version is 0. */
 sm_err sm_begun_judge(sm_begun *b);
 

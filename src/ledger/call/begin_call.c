@@ -137,9 +137,10 @@ static void explain_conflict(sm_begun *b, const sm_json *earlier, const sm_json 
                "if it means nothing.");
 }
 
-/* Compares this call with the recorded one of the same key. What is equal as a whole needs no look
+/* Compares this call with the recorded one of the same key, w->cur, and notes in the answer what
+ * differs. What is equal as a whole needs no look
  * at its parts: under the strategy `hash` without anything left out, equal keys are equal calls. */
-sm_err sm_begun_compare(sm_begun *b, sm_drift *out)
+static sm_err compare(sm_begun *b, sm_drift *out)
 {
     sm_work *w = b->w;
     const sm_contract *c = b->id.contract;
@@ -232,7 +233,7 @@ sm_err sm_begun_judge(sm_begun *b)
         w->memo = (sm_memo){0};
         w->now = sm_now(b->s);
     } else {
-        sm_err e = sm_begun_compare(b, &ev.drift);
+        sm_err e = compare(b, &ev.drift);
         if (e == SM_OK)
             e = compare_resource(b, ev.drift, &ev.overwritten);
         if (e != SM_OK)

@@ -122,7 +122,8 @@ static void look_at(semel *s, semel_answer *a, const sm_handle *h)
         notify(s, w, a);
 }
 
-void sm_sweep(semel *s, semel_answer *a)
+/* Looks at what is due: lost leases, expired requests, notices. */
+static void sweep(semel *s, semel_answer *a)
 {
     due_list l = {.found = malloc(DUE_MAX * sizeof *l.found)};
     if (l.found != NULL && s->ops->due(s->store, DUE_MAX, collect, &l, NULL) == SM_OK) {
@@ -203,7 +204,7 @@ static void *keep(void *context)
         sm_journal_flush(&s->journal, s->ops, s->store);
         sm_withdraw_all(s, a);
         sm_running_pay(s, a);
-        sm_sweep(s, a);
+        sweep(s, a);
         bool much = atomic_load(&s->written) >= SM_SEAL_EVENTS;
         if (much || sm_clock_mono_ns() >= house_at)
             sm_seal_now(s, false, NULL);

@@ -267,9 +267,6 @@ bool sm_keeper_stopping(semel *s); /* its handle is being closed */
 void sm_keeper_stir(semel *s);
 void sm_keeper_renews(semel *s); /* something runs: its lease is to be renewed */
 
-/* Looks at what is due: lost leases, expired requests, notices. */
-void sm_sweep(semel *s, semel_answer *a);
-
 /* Seals if enough has happened (this many events, or some and a minute), or if `force`. */
 #define SM_SEAL_EVENTS 1000u
 sm_err sm_seal_now(semel *s, bool force, semel_fault *fault);

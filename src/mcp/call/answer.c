@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "json/write.h"
 #include "mcp/call/call.h"
 
 /* Whether a result is only the handle of a task that goes on. */
@@ -190,8 +191,8 @@ void mcp_call_replay(mcp_tool_call *call)
     }
     mcp_exchange *x = call->x;
     call->x = NULL;
-    sm_buf_printf(&out, "{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"error\":", SM_FMT(x->id));
-    sm_buf_str(&out, error);
+    mcp_put_answer(&out, x->id);
+    sm_put_raw(&out, "error", error);
     sm_buf_byte(&out, '}');
     mcp_reply(x, sm_buf_view(&out));
     sm_buf_fini(&out);

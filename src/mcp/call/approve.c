@@ -8,7 +8,7 @@
  */
 #include "base/base64.h"
 #include "base/visible.h"
-#include "json/canon.h"
+#include "json/write.h"
 #include "mcp/call/call.h"
 #include "mcp/wire/names.h"
 
@@ -48,8 +48,9 @@ static void put_question(sm_buf *out, mcp_tool_call *call)
     put_args(&text, call);
     if (text.err != SM_OK)
         out->err = text.err;
-    sm_buf_text(out, "{\"mode\":\"form\",\"message\":");
-    sm_json_put_string(out, sm_buf_view(&text));
+    sm_buf_byte(out, '{');
+    sm_put_text(out, "mode", SM_STR("form"));
+    sm_put_text(out, "message", sm_buf_view(&text));
     sm_buf_text(out, ",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"approve\":{"
                      "\"type\":\"boolean\",\"title\":\"Approve\",\"description\":"
                      "\"Yes: it runs once, with exactly these arguments.\"}},"
@@ -66,9 +67,8 @@ static bool ask_legacy(mcp_tool_call *call)
     sm_buf_bytes(&call->question, id, n);
     sm_buf out;
     sm_buf_init(&out, 2 * MCP_LINE_MAX);
-    sm_buf_text(&out, "{\"jsonrpc\":\"2.0\",\"id\":");
-    sm_buf_bytes(&out, id, n);
-    sm_buf_text(&out, ",\"method\":\"elicitation/create\",\"params\":");
+    mcp_put_request(&out, (sm_str){id, n}, "elicitation/create");
+    sm_put_name(&out, "params");
     put_question(&out, call);
     sm_buf_byte(&out, '}');
     bool right = out.err == SM_OK && call->question.err == SM_OK;
@@ -88,15 +88,12 @@ static void put_legs(sm_buf *out, const mcp_tool_call *call)
     static const char *const names[] = {"requestState", "inputResponses"};
     sm_buf legs;
     sm_str part;
-    size_t n = 0;
     sm_buf_init(&legs, MCP_LINE_MAX);
-    for (size_t i = 0; i < 2; i++) {
-        if (!sm_raw_find(call->params, names[i], &part))
-            continue;
-        sm_buf_printf(&legs, "%s\"%s\":", n++ == 0 ? "{" : ",", names[i]);
-        sm_buf_str(&legs, part);
-    }
-    if (n > 0) {
+    sm_buf_byte(&legs, '{');
+    for (size_t i = 0; i < 2; i++)
+        if (sm_raw_find(call->params, names[i], &part))
+            sm_put_raw(&legs, names[i], part);
+    if (legs.len > 1) {
         sm_buf_byte(&legs, '}');
         sm_buf_byte(out, ':');
         sm_base64_put(out, sm_buf_view(&legs));

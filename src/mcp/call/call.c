@@ -14,7 +14,9 @@
 
 /* ---- its state -------------------------------------------------------------------------------*/
 
-const char *mcp_phase_flaw(const mcp_tool_call *call)
+/* What is wrong with its state, or NULL: this is for the loop, the other for whoever has the call.
+ */
+static const char *phase_flaw(const mcp_tool_call *call)
 {
     sm_stage stage = sm_attempt_stage(&call->at);
     if (mcp_call_started(call) ? call->x == NULL && stage != SM_AT_END : stage != SM_AT_REST)
@@ -27,7 +29,7 @@ const char *mcp_phase_flaw(const mcp_tool_call *call)
     return NULL;
 }
 
-const char *mcp_call_flaw(const mcp_tool_call *call)
+static const char *call_flaw(const mcp_tool_call *call)
 {
     bool begun = sm_attempt_stage(&call->at) != SM_AT_REST;
     bool brought = call->consent == MCP_BROUGHT_YES || call->consent == MCP_BROUGHT_NO;
@@ -58,27 +60,27 @@ void mcp_call_enter(mcp_tool_call *call, mcp_phase phase)
 {
     assert(call->phase <= phase);
     call->phase = phase;
-    assert(mcp_phase_flaw(call) == NULL);
+    assert(phase_flaw(call) == NULL);
 }
 
 void mcp_call_set_consent(mcp_tool_call *call, mcp_consent consent)
 {
     call->consent = consent;
-    assert(mcp_call_flaw(call) == NULL);
+    assert(call_flaw(call) == NULL);
 }
 
 void mcp_call_set_knows(mcp_tool_call *call, mcp_knows knows)
 {
     assert(call->knows != MCP_HAS_WAITED || knows == MCP_HAS_WAITED);
     call->knows = knows;
-    assert(mcp_call_flaw(call) == NULL);
+    assert(call_flaw(call) == NULL);
 }
 
 void mcp_call_set_fate(mcp_tool_call *call, mcp_fate fate)
 {
     assert(call->fate == MCP_UNENDED || fate == MCP_UNKNOWN);
     call->fate = fate;
-    assert(mcp_call_flaw(call) == NULL);
+    assert(call_flaw(call) == NULL);
 }
 
 /* ---- life ------------------------------------------------------------------------------------*/
@@ -133,7 +135,7 @@ void mcp_call_decided(mcp_tool_call *call)
     mcp_slot *slot = call->slot;
     mcp_call_counted(call);
     call->slot = NULL;
-    assert(mcp_phase_flaw(call) == NULL);
+    assert(phase_flaw(call) == NULL);
     if (slot != NULL)
         mcp_slot_decide(s, slot, (sm_str){0});
     mcp_session_regulate(s);

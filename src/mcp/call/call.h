@@ -126,12 +126,7 @@ struct mcp_tool_call {
 /* A call of this message; NULL when out of memory. */
 mcp_tool_call *mcp_call_new(mcp_session *s, const mcp_message *m);
 
-/* What is wrong with its state, or NULL: asserted whenever that changes. The first is for the loop,
- * the second for whoever has the call. */
-const char *mcp_phase_flaw(const mcp_tool_call *call);
-const char *mcp_call_flaw(const mcp_tool_call *call);
-
-/* These change it. */
+/* These change its state, and assert that it is sound. */
 void mcp_call_enter(mcp_tool_call *call, mcp_phase phase);
 void mcp_call_set_consent(mcp_tool_call *call, mcp_consent consent);
 void mcp_call_set_knows(mcp_tool_call *call, mcp_knows knows);

@@ -16,7 +16,7 @@
  */
 #include "base/clock.h"
 #include "core/probe.h"
-#include "json/canon.h"
+#include "json/write.h"
 #include "mcp/call/call.h"
 #include "mcp/wire/names.h"
 
@@ -66,14 +66,11 @@ static sm_err put_probe(mcp_tool_call *call, sm_str tool, const sm_json *args)
     sm_buf_init(&out, MCP_LINE_MAX);
     sm_buf_init(&meta, MCP_LINE_MAX);
     mcp_put_own_meta(&meta, call->meta);
-    sm_buf_text(&out, "{\"name\":");
-    sm_json_put_string(&out, tool);
-    sm_buf_text(&out, ",\"arguments\":");
+    sm_buf_byte(&out, '{');
+    sm_put_text(&out, "name", tool);
+    sm_put_name(&out, "arguments");
     sm_err e = sm_json_canon(args, &out, (sm_str){0}, NULL);
-    if (meta.len > 0) {
-        sm_buf_text(&out, ",\"_meta\":");
-        sm_buf_str(&out, sm_buf_view(&meta));
-    }
+    sm_put_raw(&out, "_meta", sm_buf_view(&meta));
     sm_buf_byte(&out, '}');
     if (e == SM_OK)
         e = out.err != SM_OK ? out.err : meta.err;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "json/canon.h"
+#include "json/write.h"
 #include "mcp/call/call.h"
 #include "mcp/wire/lines.h"
 #include "mcp/wire/names.h"
@@ -269,8 +269,8 @@ void mcp_call_lost(mcp_tool_call *call, const mcp_loss *loss)
         return;
     }
     sm_buf_clear(&call->answer);
-    sm_buf_text(&call->answer, "{\"error\":");
-    sm_json_put_string(&call->answer, call->why);
+    sm_buf_byte(&call->answer, '{');
+    sm_put_text(&call->answer, "error", call->why);
     sm_buf_byte(&call->answer, '}');
     mcp_call_set_fate(call, MCP_UNKNOWN);
     call->at.outcome = (semel_outcome){.size = sizeof call->at.outcome,

@@ -52,6 +52,17 @@ static bool is_unrecorded(const semel_answer *a)
     return sm_str_is(a->result, SM_UNRECORDED);
 }
 
+/* An item of content: a text. */
+static void put_item(sm_buf *out, sm_str text)
+{
+    sm_put_item(out);
+    sm_buf_byte(out, '{');
+    sm_put_text(out, "type", SM_STR("text"));
+    sm_put_name(out, "text");
+    sm_json_put_string(out, text); /* even if it is absent */
+    sm_buf_byte(out, '}');
+}
+
 /* A result with isError: the sentences and the object, then `more` items of content. `done`: it
  * stands for a recorded result, and is marked as a replay. */
 static void put_verdict(sm_buf *out, const semel_answer *a, bool modern, bool done, sm_str more)
@@ -62,12 +73,17 @@ static void put_verdict(sm_buf *out, const semel_answer *a, bool modern, bool do
     sm_buf_printf(&text, "%.*s%s %.*s\n", SM_FMT(a->message), stop ? "" : ".",
                   SM_FMT(a->corrective_action));
     put_shape(&text, a, false);
-    sm_buf_text(out, modern ? "{\"resultType\":\"complete\",\"content\":" : "{\"content\":");
-    sm_buf_text(out, "[{\"type\":\"text\",\"text\":");
-    sm_json_put_string(out, sm_buf_view(&text));
-    sm_buf_text(out, more.n > 0 ? "}," : "}");
+    sm_buf_byte(out, '{');
+    if (modern)
+        sm_put_text(out, "resultType", SM_STR("complete"));
+    sm_put_open(out, "content", '[');
+    put_item(out, sm_buf_view(&text));
+    sm_buf_text(out, more.n > 0 ? "," : "");
     sm_buf_str(out, more);
-    sm_buf_text(out, "],\"isError\":true,\"_meta\":{\"semel/verdict\":");
+    sm_buf_byte(out, ']');
+    sm_put_bool(out, "isError", true);
+    sm_put_open(out, "_meta", '{');
+    sm_put_name(out, "semel/verdict");
     put_shape(out, a, true);
     if (done) {
         put_member(out, "semel/effect", a->effect);
@@ -140,19 +156,22 @@ static void put_note(sm_buf *out, const mcp_tool_call *call, bool structured)
     sm_buf_text(&text, " The tool was NOT run again, because the same call had been made before.");
     if (!is_unrecorded(&call->a))
         put_advice(&text, call);
-    sm_buf_text(out, "{\"type\":\"text\",\"text\":");
-    sm_json_put_string(out, sm_buf_view(&text));
-    sm_buf_byte(out, '}');
+    put_item(out, sm_buf_view(&text));
     if (structured) {
         sm_buf_clear(&text);
-        sm_buf_printf(&text,
-                      "{\"semel/replayed\":true,\"semel/effect\":\"%.*s\",\"done_at\":\"%s\"}",
-                      SM_FMT(call->a.effect), stamp);
-        sm_buf_printf(out,
-                      ",{\"type\":\"resource\",\"resource\":{\"uri\":\"semel://effect/%.*s\","
-                      "\"mimeType\":\"application/json\",\"text\":",
-                      SM_FMT(call->a.effect));
-        sm_json_put_string(out, sm_buf_view(&text));
+        sm_buf_byte(&text, '{');
+        sm_put_bool(&text, "semel/replayed", true);
+        sm_put_text(&text, "semel/effect", call->a.effect);
+        sm_put_text(&text, "done_at", sm_str_from(stamp));
+        sm_buf_byte(&text, '}');
+        sm_put_item(out);
+        sm_buf_byte(out, '{');
+        sm_put_text(out, "type", SM_STR("resource"));
+        sm_put_open(out, "resource", '{');
+        sm_put_open(out, "uri", '"');
+        sm_buf_printf(out, "semel://effect/%.*s\"", SM_FMT(call->a.effect));
+        sm_put_text(out, "mimeType", SM_STR("application/json"));
+        sm_put_text(out, "text", sm_buf_view(&text));
         sm_buf_text(out, "}}");
     }
     sm_buf_fini(&text);
@@ -164,9 +183,10 @@ static void put_content(sm_buf *out, const mcp_tool_call *call, sm_str content, 
     size_t cursor = 0;
     sm_str name, item;
     bool empty = !sm_raw_next(content, &cursor, &name, &item);
-    sm_buf_bytes(out, content.p, content.n - 1);
-    if (!empty)
-        sm_buf_byte(out, ',');
+    if (empty)
+        sm_buf_byte(out, '[');
+    else
+        sm_buf_bytes(out, content.p, content.n - 1);
     put_note(out, call, structured);
     sm_buf_byte(out, ']');
 }
@@ -196,14 +216,15 @@ static void put_meta(sm_buf *out, const mcp_tool_call *call, sm_str meta)
 static void put_foreign(sm_buf *out, const mcp_tool_call *call)
 {
     const semel_outcome *o = &call->a.outcome;
-    sm_buf_text(out, "{\"content\":[{\"type\":\"text\",\"text\":");
-    sm_json_put_string(out, o->value);
-    sm_buf_text(out, "}]");
-    if (o->is_json && sm_raw_is_object(o->value) && o->kind == SEMEL_SUCCESS) {
-        sm_buf_text(out, ",\"structuredContent\":");
-        sm_buf_str(out, o->value);
-    }
-    sm_buf_text(out, o->kind == SEMEL_FAILURE ? ",\"isError\":true}" : "}");
+    sm_buf_byte(out, '{');
+    sm_put_open(out, "content", '[');
+    put_item(out, o->value);
+    sm_buf_byte(out, ']');
+    if (o->is_json && sm_raw_is_object(o->value) && o->kind == SEMEL_SUCCESS)
+        sm_put_raw(out, "structuredContent", o->value);
+    if (o->kind == SEMEL_FAILURE)
+        sm_put_bool(out, "isError", true);
+    sm_buf_byte(out, '}');
 }
 
 /* Whether a value is the result of tools/call. The ledger does not mark one as JSON if it has more
@@ -243,9 +264,7 @@ static void put_items(sm_buf *out, const semel_outcome *o)
         sm_buf_bytes(out, content.p + 1, content.n - 2);
         return;
     }
-    sm_buf_text(out, "{\"type\":\"text\",\"text\":");
-    sm_json_put_string(out, o->value);
-    sm_buf_byte(out, '}');
+    put_item(out, o->value);
 }
 
 /* The call was done, and the record has no result that the client accepts. */

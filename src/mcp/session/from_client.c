@@ -41,8 +41,9 @@ static void forward_request(mcp_session *s, const mcp_message *m, mcp_exchange *
     sm_buf_fini(&out);
 }
 
-void mcp_pass_request(mcp_session *s, const mcp_message *m, mcp_what what, mcp_channel *channel,
-                      const mcp_hop *hop)
+/* Passes a request on as it came. */
+static void pass_request(mcp_session *s, const mcp_message *m, mcp_what what, mcp_channel *channel,
+                         const mcp_hop *hop)
 {
     mcp_exchange *x = mcp_exchange_new(s, what, m->id, channel);
     if (x == NULL || !mcp_exchange_headers(x, hop->headers, hop->header_count)) {
@@ -99,7 +100,7 @@ static void on_request(mcp_session *s, const mcp_message *m, mcp_channel *channe
         sm_buf_clear(&s->level);
         sm_buf_str(&s->level, m->params);
     }
-    mcp_pass_request(s, m, what, channel, hop);
+    pass_request(s, m, what, channel, hop);
 }
 
 /* A cancel of what writes is not passed on: the server would throw its answer away, while the

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "json/write.h"
 #include "mcp/call/call.h"
 
 #define LIST_MS      30000 /* for one page to come */
@@ -165,22 +166,11 @@ static void ask_page(asking *q, sm_str cursor)
         return; /* the server is being started again: see mcp_listing_go_on */
     sm_buf params;
     sm_buf_init(&params, MCP_LINE_MAX);
-    sm_str all = {0};
-    if (q->meta.len > 0) {
-        sm_buf_text(&params, "{\"_meta\":");
-        sm_buf_str(&params, sm_buf_view(&q->meta));
-        if (cursor.p != NULL) {
-            sm_buf_text(&params, ",\"cursor\":");
-            sm_buf_str(&params, cursor);
-        }
-        sm_buf_byte(&params, '}');
-        all = sm_buf_view(&params);
-    } else if (cursor.p != NULL) {
-        sm_buf_text(&params, "{\"cursor\":");
-        sm_buf_str(&params, cursor);
-        sm_buf_byte(&params, '}');
-        all = sm_buf_view(&params);
-    }
+    sm_buf_byte(&params, '{');
+    sm_put_raw(&params, "_meta", sm_buf_view(&q->meta));
+    sm_put_raw(&params, "cursor", cursor);
+    sm_buf_byte(&params, '}');
+    sm_str all = q->meta.len > 0 || cursor.n > 0 ? sm_buf_view(&params) : (sm_str){0};
     q->x = mcp_request(q->session, "tools/list", all, q->headers, q->header_count, on_page, q);
     sm_buf_fini(&params);
     if (q->x == NULL)

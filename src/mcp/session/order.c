@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "json/write.h"
 #include "mcp/call/call.h"
 
 void mcp_session_regulate(mcp_session *s)
@@ -172,12 +173,8 @@ mcp_exchange *mcp_request(mcp_session *s, const char *method, sm_str params,
     x->way.header_count = header_count;
     sm_buf out;
     sm_buf_init(&out, 2 * MCP_LINE_MAX);
-    sm_buf_printf(&out, "{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"method\":\"%s\"", SM_FMT(x->sent_id),
-                  method);
-    if (params.p != NULL) {
-        sm_buf_text(&out, ",\"params\":");
-        sm_buf_str(&out, params);
-    }
+    mcp_put_request(&out, x->sent_id, method);
+    sm_put_raw(&out, "params", params);
     sm_buf_byte(&out, '}');
     /* One that is being started again has to be greeted before it is asked anything. */
     bool there = s->link != NULL && !mcp_session_starting(s);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "json/canon.h"
+#include "json/write.h"
 #include "mcp/call/call.h"
 
 #define STEP 1e-6
@@ -118,11 +118,12 @@ static void on_beat(mcp_alarm *t)
     sm_buf_init(&out, MCP_LINE_MAX);
     call->progress = value;
     call->beaten = true;
-    sm_buf_printf(&out,
-                  "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{"
-                  "\"progressToken\":%.*s,\"progress\":%.17g,\"message\":",
-                  SM_FMT(x->token), call->progress);
-    sm_json_put_string(&out, text);
+    mcp_put_request(&out, (sm_str){0}, "notifications/progress");
+    sm_put_open(&out, "params", '{');
+    sm_put_raw(&out, "progressToken", x->token);
+    sm_put_name(&out, "progress");
+    sm_buf_printf(&out, "%.17g", call->progress);
+    sm_put_text(&out, "message", text);
     sm_buf_text(&out, "}}");
     if (out.err == SM_OK)
         mcp_tell_client(call->session, x->channel, sm_buf_view(&out));

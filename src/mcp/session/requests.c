@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "json/canon.h"
+#include "json/write.h"
 #include "mcp/session/session.h"
 
 /* ---- requests under way ----------------------------------------------------------------------*/
@@ -177,10 +177,8 @@ void mcp_reply(mcp_exchange *x, sm_str text)
 static void put_result(sm_buf *out, const mcp_exchange *x, sm_str result)
 {
     sm_buf_init(out, 4 * MCP_LINE_MAX);
-    sm_buf_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
-    sm_buf_str(out, x->id);
-    sm_buf_text(out, ",\"result\":");
-    sm_buf_str(out, result);
+    mcp_put_answer(out, x->id);
+    sm_put_raw(out, "result", result);
     sm_buf_byte(out, '}');
 }
 
@@ -204,15 +202,6 @@ void mcp_reply_result(mcp_exchange *x, sm_str result)
     else
         mcp_reply_error(x, -32603, "out of memory");
     sm_buf_fini(&out);
-}
-
-void mcp_put_error(sm_buf *out, sm_str id, int code, sm_str message)
-{
-    sm_buf_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
-    sm_buf_str(out, id.p == NULL ? SM_STR("null") : id);
-    sm_buf_printf(out, ",\"error\":{\"code\":%d,\"message\":", code);
-    sm_json_put_string(out, message);
-    sm_buf_text(out, "}}");
 }
 
 void mcp_reply_error(mcp_exchange *x, int code, const char *format, ...)

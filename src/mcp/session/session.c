@@ -13,6 +13,7 @@
 #include <sys/random.h>
 
 #include "base/limits.h"
+#include "json/write.h"
 #include "mcp/call/call.h"
 
 #define QUESTION_PREFIX "\"semel-ask-"
@@ -166,10 +167,10 @@ static void drop(mcp_session *s, mcp_exchange *x)
     if (x->under_way && s->o.shared) {
         sm_buf out;
         sm_buf_init(&out, 4096);
-        sm_buf_printf(&out,
-                      "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{"
-                      "\"requestId\":%.*s}}",
-                      SM_FMT(x->sent_id));
+        mcp_put_request(&out, (sm_str){0}, "notifications/cancelled");
+        sm_put_open(&out, "params", '{');
+        sm_put_raw(&out, "requestId", x->sent_id);
+        sm_buf_text(&out, "}}");
         mcp_link_send(s->link, sm_buf_view(&out), NULL);
         sm_buf_fini(&out);
     }

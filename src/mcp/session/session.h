@@ -217,9 +217,7 @@ bool mcp_exchange_headers(mcp_exchange *x, const sm_http_field *headers, size_t 
 /* Notes era and progress token. */
 void mcp_exchange_describe(mcp_exchange *x, sm_str params);
 
-/* Passes a request on as it came; its answer too. */
-void mcp_pass_request(mcp_session *s, const mcp_message *m, mcp_what what, mcp_channel *channel,
-                      const mcp_hop *hop);
+/* Passes the answer of a request on that was passed on. */
 void mcp_pass_answer(mcp_exchange *x, const mcp_message *m);
 
 /* Answers a request and frees it; `text` is the whole message. */
@@ -230,10 +228,9 @@ void mcp_answer_result(mcp_exchange *x, sm_str result);
 void mcp_reply_error(mcp_exchange *x, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* An error about a message that is no request under way; and its text. */
+/* An error about a message that is no request under way. */
 void mcp_complain(mcp_session *s, mcp_channel *channel, mcp_batch *batch, sm_str id, int code,
                   const char *text);
-void mcp_put_error(sm_buf *out, sm_str id, int code, sm_str message);
 
 /* The same for a result as written. */
 void mcp_reply_result(mcp_exchange *x, sm_str result);

@@ -1,5 +1,7 @@
 /*
- * Reading a message: its members are found, the text is checked to its end, and what it is follows
+ * Messages, read and written.
+ *
+ * Reading one: its members are found, the text is checked to its end, and what it is follows
  * from which of six members it has. What the text holds beyond them is nobody's business here.
  */
 #include "mcp/message.h"
@@ -8,6 +10,7 @@
 #include <stdlib.h>
 
 #include "json/scan.h"
+#include "json/write.h"
 #include "mcp/wire/names.h"
 
 #define EXACT_DIGITS 15u /* of a number that every double holds exactly */
@@ -256,4 +259,35 @@ sm_str mcp_id_key(sm_str id, char room[MCP_ID_MAX + 2])
     size_t n = strlen(room);
     room[n] = '"';
     return (sm_str){room, n + 1};
+}
+
+/* ---- writing ---------------------------------------------------------------------------------*/
+
+static void put_start(sm_buf *out)
+{
+    sm_buf_byte(out, '{');
+    sm_put_text(out, names[JSONRPC], SM_STR("2.0"));
+}
+
+void mcp_put_request(sm_buf *out, sm_str id, const char *method)
+{
+    put_start(out);
+    sm_put_raw(out, names[ID], id);
+    sm_put_text(out, names[METHOD], sm_str_from(method));
+}
+
+void mcp_put_answer(sm_buf *out, sm_str id)
+{
+    put_start(out);
+    sm_put_raw(out, names[ID], id.n == 0 ? SM_STR("null") : id);
+}
+
+void mcp_put_error(sm_buf *out, sm_str id, int code, sm_str message)
+{
+    mcp_put_answer(out, id);
+    sm_put_open(out, names[ERROR], '{');
+    sm_put_signed(out, "code", code);
+    sm_put_name(out, "message");
+    sm_json_put_string(out, message); /* even if it is absent */
+    sm_buf_text(out, "}}");
 }

@@ -107,7 +107,7 @@ static void *listen_main(void *arg)
         int64_t deadline_ns = sm_clock_deadline_ns(limit_ms);
         semel_fault why;
         PGresult *r = NULL;
-        sm_err err;
+        semel_err err;
         sm_pg_conn *c = sm_pg_connect(st, target, deadline_ns, &why);
         if (c != NULL && sm_pg_run_text(st, c, sql, deadline_ns, &r, &err, &why) == SM_PG_DONE) {
             pause = 100 * MS;
@@ -184,7 +184,7 @@ static semel_err try_word(sm_pg_opening *o, sm_pg_conn *c, int64_t deadline_ns)
     snprintf(listen, sizeof listen, "LISTEN \"%s\"", o->st->settings.channel);
     snprintf(tell, sizeof tell, "SELECT pg_notify(#, '%s')", word);
     PGresult *r = NULL;
-    sm_err e = SM_OK;
+    semel_err e = SEMEL_OK;
     sm_pg_fate way = sm_pg_run_text(o->st, c, listen, deadline_ns, &r, &e, o->fault);
     PQclear(r);
     if (way == SM_PG_DONE && (e = sm_pg_opening_run(o, tell, NULL)) != SEMEL_OK)

@@ -25,7 +25,7 @@
 
 /* ---- by name ---------------------------------------------------------------------------------*/
 
-semel_err sm_rd_id_of(const semel_hash *key, uint64_t *id)
+static semel_err id_of(const semel_hash *key, uint64_t *id)
 {
     sm_digest d;
     semel_err e = sm_digest_init(&d);
@@ -43,8 +43,9 @@ static void put_mget(sm_rd_batch *b, unsigned shard, uint64_t id, uint64_t gener
     sm_rd_key_id(b, shard, "o:", id, generation);
 }
 
-semel_err sm_rd_record_of(const redisReply *mget, semel_record *out, char birth[SM_RD_BIRTH],
-                          semel_fault *fault)
+/* Reads three answers of one MGET. NOT_FOUND if there is no record. Texts are borrowed. */
+static semel_err record_of(const redisReply *mget, semel_record *out, char birth[SM_RD_BIRTH],
+                           semel_fault *fault)
 {
     sm_str bytes = sm_rd_text(sm_rd_element(mget, 0));
     if (bytes.p == NULL)
@@ -59,7 +60,7 @@ semel_err sm_rd_find(semel_store *st, const semel_ref *ref, uint64_t *id, uint8_
                      int64_t deadline_ns, semel_fault *fault)
 {
     *id = ref->id;
-    if (ref->key != NULL && sm_rd_id_of(ref->key, id) != SEMEL_OK)
+    if (ref->key != NULL && id_of(ref->key, id) != SEMEL_OK)
         return sm_fault_set(fault, SEMEL_E_CRYPTO, "the cryptographic library failed");
     if (ref->sharded) {
         *shard = ref->shard;
@@ -132,7 +133,7 @@ semel_err sm_rd_get(semel_store *st, const semel_ref *ref, semel_room *room, sem
         if (e != SEMEL_OK)
             break;
         sm_rd_time(sm_rd_reply(&b, 1), now);
-        e = sm_rd_record_of(sm_rd_reply(&b, 0), &r, birth, fault);
+        e = record_of(sm_rd_reply(&b, 0), &r, birth, fault);
         if (e == SEMEL_OK && generation != 0 && r.generation != generation)
             e = SEMEL_E_NOT_FOUND;
         if (e == SEMEL_OK && ref->key != NULL && memcmp(&r.key, ref->key, sizeof r.key) != 0)

@@ -400,11 +400,6 @@ bool sm_rd_hinted(semel_store *st, uint64_t id, uint8_t *shard);
 /* The id and, if it is known or can be found, the shard of what a ref names. NOT_FOUND. */
 semel_err sm_rd_find(semel_store *st, const semel_ref *ref, uint64_t *id, uint8_t *shard,
                      int64_t deadline_ns, semel_fault *fault);
-semel_err sm_rd_id_of(const semel_hash *key, uint64_t *id);
-
-/* Reads three answers of one MGET. NOT_FOUND if there is no record. Texts are borrowed. */
-semel_err sm_rd_record_of(const redisReply *mget, semel_record *out, char birth[SM_RD_BIRTH],
-                          semel_fault *fault);
 
 semel_err sm_rd_get(semel_store *st, const semel_ref *ref, semel_room *room, semel_record *cur,
                     int64_t *now, semel_fault *fault);

@@ -163,14 +163,14 @@ void sm_sq_poison(semel_store *st)
     atomic_store(&st->poisoned, true);
 }
 
-bool sm_sq_poisoned(const semel_store *st)
+static bool is_poisoned(const semel_store *st)
 {
     return atomic_load_explicit(&st->poisoned, memory_order_relaxed) || sm_sq_settle_failed(st);
 }
 
 semel_err sm_sq_synced(semel_store *st, semel_fault *fault)
 {
-    if (!sm_sq_poisoned(st))
+    if (!is_poisoned(st))
         return SEMEL_OK;
     return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
                         "a write to %.300s could not be synced to its disk, so nobody knows what "

@@ -301,7 +301,6 @@ int sm_sq_unwritten(sqlite3 *db, bool log, int rc);
 /* SQLite's result code as ours, with a sentence. A failed sync poisons the handle. */
 semel_err sm_sq_fault(semel_store *st, int rc, semel_fault *fault);
 void sm_sq_poison(semel_store *st);
-bool sm_sq_poisoned(const semel_store *st);
 
 /* SEMEL_OK unless the handle is poisoned; and unless it is poisoned or lost. */
 semel_err sm_sq_synced(semel_store *st, semel_fault *fault);
