@@ -41,11 +41,10 @@ static int as_variable(char c)
 
 bool sm_header_alike(sm_str name, sm_str other)
 {
-    for (size_t i = 0; i < name.n && name.n == other.n; i++) {
-        if (as_variable(name.p[i]) != as_variable(other.p[i]))
-            return false;
-    }
-    return name.n == other.n;
+    bool alike = name.n == other.n;
+    for (size_t i = 0; alike && i < name.n; i++)
+        alike = name.p[i] == other.p[i] || as_variable(name.p[i]) == as_variable(other.p[i]);
+    return alike;
 }
 
 /* ---- types of content ------------------------------------------------------------------------*/

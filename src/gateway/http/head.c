@@ -16,7 +16,6 @@
  * Heads also share their memory with the head of the answer. A request is refused while there is
  * room to say so: one that was carried out and can never be answered would be worse.
  */
-#include <ctype.h>
 #include <strings.h>
 
 #include "base/header.h"
@@ -29,9 +28,12 @@
 
 static bool is_token(sm_str s)
 {
-    for (size_t i = 0; i < s.n; i++)
-        if (!isalnum((unsigned char)s.p[i]) && memchr("!#$%&'*+-.^_`|~", s.p[i], 15) == NULL)
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i], lower = (char)(c | 0x20);
+        bool usual = (lower >= 'a' && lower <= 'z') || c == '-' || (c >= '0' && c <= '9');
+        if (!usual && memchr("!#$%&'*+.^_`|~", c, 14) == NULL)
             return false;
+    }
     return s.n > 0;
 }
 
