@@ -1,7 +1,8 @@
 /* Waiting: woken by a write, and never longer than the deadline.
  *
- * A machine that is busy with something else may delay one wake-up, so promises about time are
- * judged by the median of several rounds. */
+ * A machine that is busy with something else may delay wake-ups, so promises about time are judged
+ * by several rounds: wake-ups by the median, since one that comes by chance may be early as well;
+ * deadlines by the best, since a store that oversleeps does so each time. */
 #include "conformance.h"
 
 #include <pthread.h>
@@ -20,6 +21,14 @@ static void expect_prompt(int64_t took[ROUNDS])
 {
     qsort(took, ROUNDS, sizeof *took, compare);
     expect(took[ROUNDS / 2] < PROMISE_NS, "the median is %.1f ms", (double)took[ROUNDS / 2] / 1e6);
+}
+
+static void expect_punctual(const int64_t late[ROUNDS])
+{
+    int64_t best = late[0];
+    for (size_t i = 1; i < ROUNDS; i++)
+        best = late[i] < best ? late[i] : best;
+    expect(best < PROMISE_NS, "the best is %.1f ms", (double)best / 1e6);
 }
 
 static semel_err wait_for(ledger *l, const semel_hash *key, uint64_t generation, uint64_t version,
@@ -72,7 +81,7 @@ static void the_deadline_holds(void **state)
         late[i] = monotonic_ns() - deadline;
         assert_true(late[i] >= 0);
     }
-    expect_prompt(late);
+    expect_punctual(late);
     for (size_t i = 0; i < ROUNDS; i++) { /* one that is over: at once */
         int64_t began = monotonic_ns();
         expect_error(l->ops->wait(l->st, &(semel_ref){.key = &cur.key, .generation = 1},
@@ -80,7 +89,7 @@ static void the_deadline_holds(void **state)
                      SEMEL_E_TIMEOUT);
         late[i] = monotonic_ns() - began;
     }
-    expect_prompt(late);
+    expect_punctual(late);
 }
 
 /* ---- woken by others -------------------------------------------------------------------------*/
