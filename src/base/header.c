@@ -1,17 +1,15 @@
 /* The rules of headers. */
 #include "base/header.h"
 
-#include <ctype.h>
 #include <strings.h>
-
-#include "base/limits.h"
 
 bool sm_header_name(sm_str name)
 {
+    static const char rare[] = "!#$%&'*+.^_`|~";
     for (size_t i = 0; i < name.n; i++) {
         char c = name.p[i];
-        if (!sm_is_alpha(c) && !sm_is_digit(c) &&
-            (c == '\0' || strchr("!#$%&'*+-.^_`|~", c) == NULL))
+        bool usual = sm_is_alpha(c) || c == '-' || sm_is_digit(c);
+        if (!usual && memchr(rare, c, sizeof rare - 1) == NULL)
             return false;
     }
     return name.n > 0;

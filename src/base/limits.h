@@ -17,9 +17,9 @@
  * to the other bounds all the same. */
 #define SM_ARGS_MAX (16u << 20)
 
-/* Arguments, or a message that has them, that a server's own thread looks at: longer ones would
- * hold up its other connections. */
-#define SM_INLINE_BYTES (64u << 10)
+/* Arguments, or a message that has them. Longer ones are left to a worker: reading them would hold
+ * up the other clients of a server's thread, or of the MCP loop. */
+#define SM_INLINE_BYTES_MAX (64u << 10)
 
 /* The parts of a call, in bytes. */
 #define SM_SCOPE_MAX 512u

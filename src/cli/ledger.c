@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/duration.h"
-#include "base/limits.h"
 #include "json/write.h"
 
 #define VALUE_SHOWN 4000u /* bytes of an outcome that people get to see */

@@ -1,5 +1,4 @@
 /* semel approve, deny, cancel, resolve and forget: what people decide about effects. */
-#include "base/limits.h"
 #include "cli/ledger.h"
 
 /* What all of these take: one name, and a reason or evidence. */

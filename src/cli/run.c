@@ -22,7 +22,7 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "cli/ledger.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 typedef cli_run_options options;
 typedef cli_run_work work;
@@ -115,10 +115,10 @@ static void fill_standard_descriptors(void)
 static int make_args(work *w)
 {
     sm_buf *b = &w->args;
-    sm_buf_text(b, "{\"argv\":[");
+    sm_buf_byte(b, '{');
+    sm_put_open(b, "argv", '[');
     for (char **word = w->o->argv; *word != NULL; word++) {
-        if (word > w->o->argv)
-            sm_buf_byte(b, ',');
+        sm_put_item(b);
         sm_json_put_string(b, sm_str_from(*word));
     }
     sm_buf_byte(b, ']');
@@ -136,7 +136,7 @@ static int make_args(work *w)
         if (e != SM_OK)
             return cli_fail(cli_code(e), "%s", semel_err_text(e));
         sm_hash_hex(&hash, hex);
-        sm_buf_printf(b, ",\"stdin_sha256\":\"%s\"", hex);
+        sm_put_text(b, "stdin_sha256", sm_str_from(hex));
     }
     sm_buf_byte(b, '}');
     if (b->err == SEMEL_E_LIMIT)
@@ -175,12 +175,12 @@ static int open_ledger(work *w)
                           .seal_key_path = seal_key == NULL || *seal_key == '\0' ? NULL : seal_key};
     semel_fault fault = {0};
     sm_err e = w->contract.err != SM_OK ? w->contract.err : semel_open(&open, &w->s, &fault);
-    if (e == SEMEL_OK) {
+    if (e == SM_OK) {
         w->answer = semel_answer_new();
         w->other = semel_answer_new();
-        e = w->answer == NULL || w->other == NULL ? SEMEL_E_NOMEM : SEMEL_OK;
+        e = w->answer == NULL || w->other == NULL ? SEMEL_E_NOMEM : SM_OK;
     }
-    if (e == SEMEL_OK)
+    if (e == SM_OK)
         return CLI_OK;
     int code = cli_ledger_fault(e, &fault);
     fprintf(stderr, "  The command was not run.\n");
@@ -275,7 +275,7 @@ static bool clear_unstarted(work *w)
     const semel_outcome *outcome = a->has_outcome ? &a->outcome : NULL;
     if (conflict) {
         semel_name name = {.size = sizeof name, .text = a->effect};
-        if (semel_get(w->s, &name, w->other) != SEMEL_OK)
+        if (semel_get(w->s, &name, w->other) != SM_OK)
             return false;
         outcome = w->other->has_outcome ? &w->other->outcome : NULL;
     }
@@ -334,9 +334,9 @@ static sm_err ask(work *w)
                      a->code == SEMEL_C_UPSTREAM_TIMEOUT);
         if (w->interrupted != 0)
             return e;
-        if (e == SEMEL_OK && unstarted < UNSTARTED_MAX && clear_unstarted(w))
+        if (e == SM_OK && unstarted < UNSTARTED_MAX && clear_unstarted(w))
             unstarted++;
-        else if (e != SEMEL_OK || !wait)
+        else if (e != SM_OK || !wait)
             return e;
         announce_approval(w);
     }

@@ -17,7 +17,7 @@
 
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 typedef struct property {
     sm_str name;
@@ -149,17 +149,17 @@ static void put(filling *f, const sm_json *v, const sm_defaults *d)
 
 static void put_properties(filling *f, const sm_defaults *d)
 {
-    sm_buf_text(f->out, "\"properties\":{");
+    sm_put_open(f->out, "properties", '{');
     for (uint32_t i = 0; i < d->count; i++) {
         const property *p = &d->v[i];
         if (i > 0)
             sm_buf_byte(f->out, ',');
         sm_json_put_string(f->out, p->name);
-        sm_buf_text(f->out, p->value != NULL ? ":{\"default\":" : ":{");
-        if (p->value != NULL)
+        sm_buf_text(f->out, ":{");
+        if (p->value != NULL) {
+            sm_put_name(f->out, "default");
             put(f, p->value, NULL);
-        if (p->value != NULL && p->below != NULL)
-            sm_buf_byte(f->out, ',');
+        }
         if (p->below != NULL)
             put_properties(f, p->below);
         sm_buf_byte(f->out, '}');

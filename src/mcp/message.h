@@ -21,6 +21,13 @@
 #define MCP_ID_MAX     1024u              /* bytes of an id as it is written */
 #define MCP_FLAW_MAX   160u               /* bytes of a sentence about a flaw */
 
+/* Versions of the protocol: the newest one with sessions, and the one without. */
+#define MCP_LEGACY "2025-11-25"
+#define MCP_MODERN "2026-07-28"
+
+/* What a client says once a session has begun. */
+#define MCP_INITIALIZED "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}"
+
 /* JSON-RPC's codes for a wrong message. */
 #define MCP_E_JUNK    -32700
 #define MCP_E_MESSAGE -32600
@@ -67,9 +74,8 @@ bool mcp_is_id(sm_str value);
  * digits becomes its nearest double. */
 sm_str mcp_id_key(sm_str id, char room[MCP_ID_MAX + 2]);
 
-/* The beginning of a message that we write, up to what json/write.h puts next: params, or result.
- * The caller closes it. A request without an id is a notification; an answer without one has null.
- */
+/* Opens a message and writes jsonrpc, id and method; the caller adds params, result or error, and
+ * closes it. A request without an id is a notification; an answer without one has null. */
 void mcp_put_request(sm_buf *out, sm_str id, const char *method);
 void mcp_put_answer(sm_buf *out, sm_str id);
 

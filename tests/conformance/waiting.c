@@ -23,12 +23,14 @@ static void expect_prompt(int64_t took[ROUNDS])
     expect(took[ROUNDS / 2] < PROMISE_NS, "the median is %.1f ms", (double)took[ROUNDS / 2] / 1e6);
 }
 
+/* Rounds of two kinds that take turns. */
 static void expect_punctual(const int64_t late[ROUNDS])
 {
-    int64_t best = late[0];
-    for (size_t i = 1; i < ROUNDS; i++)
-        best = late[i] < best ? late[i] : best;
-    expect(best < PROMISE_NS, "the best is %.1f ms", (double)best / 1e6);
+    int64_t best[2] = {late[0], late[1]};
+    for (size_t i = 2; i < ROUNDS; i++)
+        best[i & 1] = late[i] < best[i & 1] ? late[i] : best[i & 1];
+    for (size_t kind = 0; kind < 2; kind++)
+        expect(best[kind] < PROMISE_NS, "the best is %.1f ms", (double)best[kind] / 1e6);
 }
 
 static semel_err wait_for(ledger *l, const semel_hash *key, uint64_t generation, uint64_t version,

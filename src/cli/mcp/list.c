@@ -11,8 +11,6 @@
 #include "json/write.h"
 #include "mcp/mcp.h"
 
-#define LEGACY    "2025-11-25"
-#define MODERN    "2026-07-28"
 #define ANSWER_MS 60000 /* starting a server may include downloading it */
 #define JUNK_MS   3000  /* after other output: the server runs, and answers soon or never */
 #define CHILD_MS  5000  /* for the server to end */
@@ -39,15 +37,15 @@ static void stop(asking *q, const char *why)
     mcp_loop_stop(q->loop);
 }
 
-static void send_text(asking *q, const sm_buf *text, bool request)
+static void send_text(asking *q, const sm_buf *text)
 {
     q->way = (mcp_way){0};
-    if (!mcp_link_send(q->link, sm_buf_view(text), request ? &q->way : NULL))
-        stop(q, "the server is not running");
+    if (text->err != SM_OK || !mcp_link_send(q->link, sm_buf_view(text), &q->way))
+        stop(q, text->err != SM_OK ? semel_err_text(text->err) : "the server is not running");
 }
 
-/* The beginning of a request, up to what is in its params. */
-static void put_start(sm_buf *out, asking *q, const char *method)
+/* Starts a text: a request with the next number, up to what is in its params. */
+static void begin_request(sm_buf *out, asking *q, const char *method)
 {
     char id[16];
     snprintf(id, sizeof id, "%u", ++q->number);
@@ -56,7 +54,7 @@ static void put_start(sm_buf *out, asking *q, const char *method)
     sm_put_open(out, "params", '{');
 }
 
-static void put_us(sm_buf *out, const char *member)
+static void put_client_info(sm_buf *out, const char *member)
 {
     sm_put_open(out, member, '{');
     sm_put_text(out, "name", SM_STR("semel"));
@@ -67,39 +65,38 @@ static void put_us(sm_buf *out, const char *member)
 static void greet(asking *q)
 {
     sm_buf text;
-    put_start(&text, q, "initialize");
-    sm_put_text(&text, "protocolVersion", SM_STR(LEGACY));
+    begin_request(&text, q, "initialize");
+    sm_put_text(&text, "protocolVersion", SM_STR(MCP_LEGACY));
     sm_put_raw(&text, "capabilities", SM_STR("{}"));
-    put_us(&text, "clientInfo");
+    put_client_info(&text, "clientInfo");
     sm_buf_text(&text, "}}");
-    send_text(q, &text, true);
+    send_text(q, &text);
     sm_buf_fini(&text);
 }
 
 static void list(asking *q, sm_str cursor)
 {
     sm_buf text;
-    put_start(&text, q, "tools/list");
+    begin_request(&text, q, "tools/list");
     if (q->modern) {
         sm_put_open(&text, "_meta", '{');
-        sm_put_text(&text, "io.modelcontextprotocol/protocolVersion", SM_STR(MODERN));
-        put_us(&text, "io.modelcontextprotocol/clientInfo");
+        sm_put_text(&text, "io.modelcontextprotocol/protocolVersion", SM_STR(MCP_MODERN));
+        put_client_info(&text, "io.modelcontextprotocol/clientInfo");
         sm_put_raw(&text, "io.modelcontextprotocol/clientCapabilities", SM_STR("{}"));
         sm_buf_byte(&text, '}');
     }
     sm_put_raw(&text, "cursor", cursor);
     sm_buf_text(&text, "}}");
     q->stage = LISTING;
-    send_text(q, &text, true);
+    send_text(q, &text);
     sm_buf_fini(&text);
 }
 
 static void on_greeted(asking *q, const mcp_message *m)
 {
-    static const char ready[] = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}";
     q->modern = m->kind == MCP_ERROR;
     if (!q->modern)
-        mcp_link_send(q->link, (sm_str){ready, sizeof ready - 1}, NULL);
+        mcp_link_send(q->link, SM_STR(MCP_INITIALIZED), NULL);
     list(q, (sm_str){0});
 }
 

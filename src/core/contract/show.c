@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "core/contract.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 typedef struct leaf_context {
     sm_contract_show_fn *show;
@@ -102,10 +102,9 @@ static void put_pointers(sm_buf *out, const char *name, const sm_pointers *list)
     for (uint32_t i = 0; i < list->n; i++)
         sorted[i] = &list->v[i];
     qsort(sorted, list->n, sizeof *sorted, by_text);
-    sm_buf_printf(out, ",\"%s\":[", name);
+    sm_put_open(out, name, '[');
     for (uint32_t i = 0; i < list->n; i++) {
-        if (i > 0)
-            sm_buf_byte(out, ',');
+        sm_put_item(out);
         sm_json_put_string(out, sorted[i]->text);
     }
     sm_buf_byte(out, ']');
@@ -154,7 +153,8 @@ static void put_fill(const sm_contract *c, sm_buf *out)
 static void put_identity(const sm_contract *c, sm_buf *out)
 {
     sm_strategy strategy = sm_contract_strategy(c);
-    sm_buf_printf(out, "{\"strategy\":\"%s\"", sm_strategy_name((int)strategy));
+    sm_buf_byte(out, '{');
+    sm_put_text(out, "strategy", sm_str_from(sm_strategy_name((int)strategy)));
     if (strategy == SM_KEY_FIELDS)
         put_pointers(out, "fields", &c->key.fields);
     if (strategy == SM_KEY_HASH && c->key.ignore.n > 0)

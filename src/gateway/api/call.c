@@ -6,7 +6,6 @@
  * without looking anything up; everything else is a run.
  */
 #include "base/clock.h"
-#include "base/limits.h"
 #include "gateway/api/body.h"
 #include "gateway/api/nearest.h"
 #include "gateway/run/run.h"

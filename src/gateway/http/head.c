@@ -26,25 +26,6 @@
 
 /* ---- as it came ------------------------------------------------------------------------------*/
 
-static bool is_token(sm_str s)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i], lower = (char)(c | 0x20);
-        bool usual = (lower >= 'a' && lower <= 'z') || c == '-' || (c >= '0' && c <= '9');
-        if (!usual && memchr("!#$%&'*+.^_`|~", c, 14) == NULL)
-            return false;
-    }
-    return s.n > 0;
-}
-
-static bool is_value(sm_str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if (((unsigned char)s.p[i] < ' ' && s.p[i] != '\t') || s.p[i] == 127)
-            return false;
-    return true;
-}
-
 static bool is_visible(sm_str s)
 {
     for (size_t i = 0; i < s.n; i++)
@@ -81,9 +62,9 @@ static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const
     gw_pair *pair = &q->headers[q->header_count++];
     *pair = (gw_pair){{name, name_size}, {value == NULL ? "" : value, value_size}};
     follow(h, pair);
-    if (!is_token(pair->name))
+    if (!sm_header_name(pair->name))
         q->flaw = "a header's name has characters that no name has";
-    else if (!is_value(pair->value))
+    else if (!sm_header_value(pair->value))
         q->flaw = "a header's value has control characters";
     h->bytes += name_size + value_size + 2;
     return MHD_YES;
@@ -302,7 +283,7 @@ void gw_head_read(gw_inner *q, const gw_line *line)
         q->flaw = "the request has no Host";
     if (!is_visible(q->r.path) || (q->r.query.p != NULL && !is_visible(q->r.query)))
         q->flaw = "the path has characters that must be percent-encoded";
-    if (!is_token(sm_str_from(line->method)))
+    if (!sm_header_name(sm_str_from(line->method)))
         q->flaw = "the method has characters that no method has";
     if (!whole && q->flaw == NULL)
         q->flaw = "the head has a NUL, a folded line, or a line that does not end with CR LF";

@@ -5,11 +5,11 @@
  * it wakes the connection, whose thread then takes it; if the client is gone, it goes nowhere.
  */
 #include <assert.h>
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <strings.h>
 
+#include "base/header.h"
 #include "base/limits.h"
 #include "gateway/http/problem.h"
 #include "gateway/http/server.h"
@@ -18,24 +18,11 @@
 #define PROBLEM_MAX ((size_t)64 << 10)
 #define OWN_BYTES   768u /* of an answer's head: what the server and we say */
 
-/* Whether it is a header at all: values come from upstreams, and from people's contracts. */
-static bool is_header(const char *name, sm_str value)
-{
-    if (name[0] == '\0' || value.n == 0)
-        return false;
-    for (const char *c = name; *c != '\0'; c++)
-        if (!isalnum((unsigned char)*c) && strchr("!#$%&'*+-.^_`|~", *c) == NULL)
-            return false;
-    for (size_t i = 0; i < value.n; i++)
-        if (((unsigned char)value.p[i] < ' ' && value.p[i] != '\t') || value.p[i] == 127)
-            return false;
-    return true;
-}
-
+/* What is no header at all is left out: values come from upstreams, and from people's contracts. */
 void gw_set(gw_request *r, const char *name, sm_str value)
 {
     gw_inner *q = gw_inner_of(r);
-    if (!is_header(name, value))
+    if (value.n == 0 || !sm_header_name(sm_str_from(name)) || !sm_header_value(value))
         return;
     gw_set_header *h = sm_arena_alloc(&q->arena, sizeof *h);
     sm_str name_text = sm_arena_text(&q->arena, sm_str_from(name));

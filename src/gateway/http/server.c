@@ -24,7 +24,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/limits.h"
 
 #define STACK_BYTES   ((size_t)512 << 10)

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/header.h"
 #include "gateway/mcp/modern.h"
 #include "gateway/run/returned.h"

@@ -26,7 +26,7 @@
 /* What a client of a session may say that it speaks. */
 static bool known_version(sm_str version)
 {
-    static const char *const known[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05",
+    static const char *const known[] = {MCP_LEGACY, "2025-06-18", "2025-03-26", "2024-11-05",
                                         "2024-10-07"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (sm_str_is(version, known[i]))

@@ -18,7 +18,6 @@
 #include "json/write.h"
 #include "mcp/param_headers.h"
 
-#define MODERN       "2026-07-28"
 #define META         "io.modelcontextprotocol/"
 #define VERSION      META "protocolVersion"
 #define CAPABILITIES META "clientCapabilities"
@@ -53,7 +52,7 @@ static int refuse_version(sm_buf *out, sm_str id, sm_str version)
     sm_put_signed(out, "code", E_NO_VERSION);
     sm_put_text(out, "message", SM_STR("Unsupported protocol version"));
     sm_put_open(out, "data", '{');
-    sm_put_raw(out, "supported", SM_STR("[\"" MODERN "\"]"));
+    sm_put_raw(out, "supported", SM_STR("[\"" MCP_MODERN "\"]"));
     sm_put_raw(out, "requested", version);
     sm_buf_text(out, "}}}");
     return 400;
@@ -74,7 +73,7 @@ static sm_str claim_of(sm_str params)
 /* Whether a version in a header is not of the sessions' era. They are dates, and so in order. */
 static bool header_is_modern(sm_str version)
 {
-    static const char first[] = MODERN;
+    static const char first[] = MCP_MODERN;
     size_t n = version.n < sizeof first - 1 ? version.n : sizeof first - 1;
     int order = n == 0 ? 0 : memcmp(version.p, first, n);
     return order > 0 || (order == 0 && version.n >= sizeof first - 1);
@@ -232,7 +231,7 @@ static int check_request(mcp_channel *c, const mcp_message *m, sm_buf *out)
     }
     if (status == 0)
         status = check_said(c, m, claim, out);
-    if (status == 0 && child && !sm_raw_is(claim, MODERN))
+    if (status == 0 && child && !sm_raw_is(claim, MCP_MODERN))
         status = refuse_version(out, m->id, claim);
     if (status == 0)
         status = check_required(c, m, out);

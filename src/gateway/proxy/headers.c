@@ -17,7 +17,6 @@
 #include <strings.h>
 
 #include "base/header.h"
-#include "base/limits.h"
 #include "base/utf8.h"
 #include "gateway/proxy/form.h"
 #include "gateway/proxy/forward.h"

@@ -8,6 +8,9 @@
  * contract declares to be of class read, pass as a stream and are not recorded, unless they ask for
  * another method (override.c): those are refused.
  *
+ * What was settled before is answered on the server's own thread, if the ledger knows it without
+ * looking anything up; everything else is a run.
+ *
  * The request is put together when it comes, with the exact bytes of its body; the client may be
  * gone by the time it is sent. Nothing is sent in the background, for the ledger has no exact
  * bytes. But the client's own repeat has them: it settles a doubt where the API takes a key
@@ -236,8 +239,7 @@ static sm_err name_call(gw_run *run, gw_request *r, const gw_upstream_api *api, 
                : SM_OK;
 }
 
-/* Answers what was settled before on the server's own thread, if the ledger knows it without
- * looking anything up. */
+/* Answers from the ledger's memory, if that can tell; then the run is over. */
 static bool known_already(gw_run *run, gw_request *r)
 {
     gw_own *own = gw_own_get();

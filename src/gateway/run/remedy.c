@@ -11,7 +11,6 @@
  * may both look at an effect; the ledger lets one of them change it.
  */
 #include "base/clock.h"
-#include "base/limits.h"
 #include "core/probe.h"
 #include "gateway/run/runs.h"
 #include "gateway/telemetry/trace.h"

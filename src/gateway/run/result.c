@@ -2,7 +2,7 @@
  * whoever's call ran. */
 #include "gateway/run/returned.h"
 #include "gateway/run/runs.h"
-#include "json/canon.h"
+#include "json/write.h"
 
 /* The body, unless it has been kept as it came. */
 static void keep_body(gw_run *run, const sm_http_result *res)
@@ -16,8 +16,8 @@ static void keep_body(gw_run *run, const sm_http_result *res)
     if (res->complete) {
         sm_buf_str(&run->body, res->body);
     } else {
-        sm_buf_text(&run->body, "{\"error\":");
-        sm_json_put_string(&run->body, sm_str_from(run->why));
+        sm_buf_byte(&run->body, '{');
+        sm_put_text(&run->body, "error", sm_str_from(run->why));
         sm_buf_byte(&run->body, '}');
     }
 }

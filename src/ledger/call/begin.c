@@ -565,9 +565,8 @@ sm_err sm_ask(semel *s, sm_asking *q, semel_answer *a)
 {
     sm_begun b = asked(s, q, a);
     q->waits = q->turned_away = false;
-    if (q->contracts == NULL)
-        q->contracts = sm_contracts_keep(s, a);
-    b.contracts = q->contracts;
+    if (q->contracts == NULL) /* it ends under those that it is first asked under */
+        b.contracts = q->contracts = sm_contracts_keep(s, a);
     return begin(&b);
 }
 
@@ -576,8 +575,8 @@ bool sm_ask_memory(semel *s, sm_asking *q, semel_answer *a)
     sm_begun b = asked(s, q, a);
     sm_work *w = b.w;
     b.memory = true;
-    if (s->ops->peek == NULL || q->call.args.n > SM_INLINE_BYTES || sm_begun_read(&b) != SM_OK ||
-        b.id.strategy == SM_KEY_NONE ||
+    if (s->ops->peek == NULL || q->call.args.n > SM_INLINE_BYTES_MAX ||
+        sm_begun_read(&b) != SM_OK || b.id.strategy == SM_KEY_NONE ||
         s->ops->peek(s->store, &b.id.key.hash, &w->room, &w->cur, &w->now) != SM_OK ||
         sm_load_cur(w) != SM_OK || sm_begun_judge(&b) != SM_OK || w->step.answer != SM_REPLAY ||
         w->step.changed)

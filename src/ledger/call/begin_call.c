@@ -4,7 +4,6 @@
  */
 #include <sys/random.h>
 
-#include "base/limits.h"
 #include "json/canon.h"
 #include "json/diff.h"
 #include "ledger/call/begin.h"

@@ -9,7 +9,6 @@
 
 #include <openssl/crypto.h>
 
-#include "base/clock.h"
 #include "base/given.h"
 #include "base/limits.h"
 #include "base/utf8.h"

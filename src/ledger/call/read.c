@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/given.h"
-#include "base/limits.h"
 #include "ledger/work/holder.h"
 #include "ledger/work/ledger.h"
 

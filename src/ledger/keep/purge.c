@@ -6,7 +6,6 @@
  */
 #include <stdlib.h>
 
-#include "base/limits.h"
 #include "ledger/call/resource.h"
 #include "ledger/trail/seal.h"
 

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-#include "base/limits.h"
 #include "json/write.h"
 #include "ledger/work/ledger.h"
 

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/given.h"
 #include "base/limits.h"
 #include "json/write.h"

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 
 #include "base/given.h"
-#include "base/limits.h"
 
 #define PAGE 1000u
 

@@ -7,7 +7,6 @@
  */
 #include <stdio.h>
 
-#include "base/limits.h"
 #include "core/handle.h"
 #include "ledger/trail/verify.h"
 

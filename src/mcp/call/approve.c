@@ -51,10 +51,12 @@ static void put_question(sm_buf *out, mcp_tool_call *call)
     sm_buf_byte(out, '{');
     sm_put_text(out, "mode", SM_STR("form"));
     sm_put_text(out, "message", sm_buf_view(&text));
-    sm_buf_text(out, ",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"approve\":{"
-                     "\"type\":\"boolean\",\"title\":\"Approve\",\"description\":"
-                     "\"Yes: it runs once, with exactly these arguments.\"}},"
-                     "\"required\":[\"approve\"]}}");
+    sm_put_raw(out, "requestedSchema",
+               SM_STR("{\"type\":\"object\",\"properties\":{\"approve\":{\"type\":\"boolean\","
+                      "\"title\":\"Approve\",\"description\":"
+                      "\"Yes: it runs once, with exactly these arguments.\"}},"
+                      "\"required\":[\"approve\"]}"));
+    sm_buf_byte(out, '}');
     sm_buf_fini(&text);
 }
 
@@ -106,10 +108,16 @@ static bool ask_modern(mcp_tool_call *call)
 {
     sm_buf out;
     sm_buf_init(&out, 2 * MCP_LINE_MAX);
-    sm_buf_text(&out, "{\"resultType\":\"input_required\",\"inputRequests\":{\"" QUESTION
-                      "\":{\"method\":\"elicitation/create\",\"params\":");
+    sm_buf_byte(&out, '{');
+    sm_put_text(&out, "resultType", SM_STR("input_required"));
+    sm_put_open(&out, "inputRequests", '{');
+    sm_put_open(&out, QUESTION, '{');
+    sm_put_text(&out, "method", SM_STR("elicitation/create"));
+    sm_put_name(&out, "params");
     put_question(&out, call);
-    sm_buf_printf(&out, "}},\"requestState\":\"" STATE "%.*s", SM_FMT(call->a.request));
+    sm_buf_text(&out, "}}");
+    sm_put_open(&out, "requestState", '"');
+    sm_buf_printf(&out, STATE "%.*s", SM_FMT(call->a.request));
     put_legs(&out, call);
     sm_buf_text(&out, "\"}");
     bool right = out.err == SM_OK;

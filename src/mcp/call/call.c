@@ -14,8 +14,7 @@
 
 /* ---- its state -------------------------------------------------------------------------------*/
 
-/* What is wrong with its state, or NULL: this is for the loop, the other for whoever has the call.
- */
+/* What is wrong with what the loop knows of its state, or NULL. */
 static const char *phase_flaw(const mcp_tool_call *call)
 {
     sm_stage stage = sm_attempt_stage(&call->at);
@@ -29,6 +28,7 @@ static const char *phase_flaw(const mcp_tool_call *call)
     return NULL;
 }
 
+/* What is wrong with what only its owner may look at, or NULL. */
 static const char *call_flaw(const mcp_tool_call *call)
 {
     bool begun = sm_attempt_stage(&call->at) != SM_AT_REST;

@@ -267,7 +267,7 @@ static bool known_already(mcp_tool_call *call, const sm_contracts *set)
     sm_fault fault;
     const sm_contract *c = sm_contracts_find(set, call->tool);
     if (c == NULL || c->on_repeat == SM_REPEAT_RUN || c->variant_count > 0 ||
-        call->text.len > SM_INLINE_BYTES || mcp_call_args(call, hub->answer, &fault) != SM_OK)
+        call->text.len > SM_INLINE_BYTES_MAX || mcp_call_args(call, hub->answer, &fault) != SM_OK)
         return false;
     if (!sm_ask_memory(hub->ledger, &call->at.ask, hub->answer))
         return false;

@@ -53,13 +53,12 @@ static bool is_unrecorded(const semel_answer *a)
 }
 
 /* An item of content: a text. */
-static void put_item(sm_buf *out, sm_str text)
+static void put_text_item(sm_buf *out, sm_str text)
 {
     sm_put_item(out);
     sm_buf_byte(out, '{');
     sm_put_text(out, "type", SM_STR("text"));
-    sm_put_name(out, "text");
-    sm_json_put_string(out, text); /* even if it is absent */
+    sm_put_text(out, "text", text.p == NULL ? SM_STR("") : text); /* it has to be there */
     sm_buf_byte(out, '}');
 }
 
@@ -77,9 +76,11 @@ static void put_verdict(sm_buf *out, const semel_answer *a, bool modern, bool do
     if (modern)
         sm_put_text(out, "resultType", SM_STR("complete"));
     sm_put_open(out, "content", '[');
-    put_item(out, sm_buf_view(&text));
-    sm_buf_text(out, more.n > 0 ? "," : "");
-    sm_buf_str(out, more);
+    put_text_item(out, sm_buf_view(&text));
+    if (more.n > 0) {
+        sm_put_item(out);
+        sm_buf_str(out, more);
+    }
     sm_buf_byte(out, ']');
     sm_put_bool(out, "isError", true);
     sm_put_open(out, "_meta", '{');
@@ -156,7 +157,7 @@ static void put_note(sm_buf *out, const mcp_tool_call *call, bool structured)
     sm_buf_text(&text, " The tool was NOT run again, because the same call had been made before.");
     if (!is_unrecorded(&call->a))
         put_advice(&text, call);
-    put_item(out, sm_buf_view(&text));
+    put_text_item(out, sm_buf_view(&text));
     if (structured) {
         sm_buf_clear(&text);
         sm_buf_byte(&text, '{');
@@ -218,7 +219,7 @@ static void put_foreign(sm_buf *out, const mcp_tool_call *call)
     const semel_outcome *o = &call->a.outcome;
     sm_buf_byte(out, '{');
     sm_put_open(out, "content", '[');
-    put_item(out, o->value);
+    put_text_item(out, o->value);
     sm_buf_byte(out, ']');
     if (o->is_json && sm_raw_is_object(o->value) && o->kind == SEMEL_SUCCESS)
         sm_put_raw(out, "structuredContent", o->value);
@@ -264,7 +265,7 @@ static void put_items(sm_buf *out, const semel_outcome *o)
         sm_buf_bytes(out, content.p + 1, content.n - 2);
         return;
     }
-    put_item(out, o->value);
+    put_text_item(out, o->value);
 }
 
 /* The call was done, and the record has no result that the client accepts. */

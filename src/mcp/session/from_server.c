@@ -303,8 +303,7 @@ static void on_initialized(mcp_exchange *x, const mcp_message *m)
     if (m->kind != MCP_RESULT)
         mcp_say(s->server->hub, MCP_WARN,
                 "the server that was started again turns initialize down");
-    mcp_link_send(s->link, SM_STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}"),
-                  NULL);
+    mcp_link_send(s->link, SM_STR(MCP_INITIALIZED), NULL);
     if (s->level.len > 0)
         mcp_request(s, "logging/setLevel", sm_buf_view(&s->level), NULL, 0, mcp_ignore, NULL);
     started(s, MCP_THERE);

@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 
-#include "base/limits.h"
 #include "core/handle.h"
 #include "mcp/mcp.h"
 
@@ -217,23 +216,21 @@ bool mcp_exchange_headers(mcp_exchange *x, const sm_http_field *headers, size_t 
 /* Notes era and progress token. */
 void mcp_exchange_describe(mcp_exchange *x, sm_str params);
 
-/* Passes the answer of a request on that was passed on. */
+/* Gives the client the server's answer to a request that was passed on. */
 void mcp_pass_answer(mcp_exchange *x, const mcp_message *m);
 
-/* Answers a request and frees it; `text` is the whole message. */
+/* Answers a request and frees it: with a whole message, a result as written, or an error. */
 void mcp_reply(mcp_exchange *x, sm_str text);
+void mcp_reply_result(mcp_exchange *x, sm_str result);
+void mcp_reply_error(mcp_exchange *x, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Answers a request with a result and keeps the request, as a cancelled one. */
 void mcp_answer_result(mcp_exchange *x, sm_str result);
-void mcp_reply_error(mcp_exchange *x, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
 /* An error about a message that is no request under way. */
 void mcp_complain(mcp_session *s, mcp_channel *channel, mcp_batch *batch, sm_str id, int code,
                   const char *text);
-
-/* The same for a result as written. */
-void mcp_reply_result(mcp_exchange *x, sm_str result);
 
 /* A request of ours, which goes before everything that waits. `params` as written; headers as in
  * mcp_way. `answered` is called once, perhaps with NULL, and the exchange freed then; or it is

@@ -287,7 +287,6 @@ void mcp_put_error(sm_buf *out, sm_str id, int code, sm_str message)
     mcp_put_answer(out, id);
     sm_put_open(out, names[ERROR], '{');
     sm_put_signed(out, "code", code);
-    sm_put_name(out, "message");
-    sm_json_put_string(out, message); /* even if it is absent */
+    sm_put_text(out, "message", message.p == NULL ? SM_STR("") : message); /* it has to be there */
     sm_buf_text(out, "}}");
 }

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/limits.h"
 #include "store/shared/url.h"
 
 #define URL_ARENA ((size_t)64 << 10)

@@ -242,7 +242,6 @@ semel_err sm_rd_explain(sm_str error, semel_fault *fault)
 typedef struct pass {
     int64_t deadline_ns;
     bool pause;   /* somebody said "not now" */
-    bool moved;   /* the map has changed */
     bool relearn; /* a server is gone or is no master any more */
     bool down;    /* a server is fine, but does not know who has the slot */
     unsigned refused;
@@ -303,7 +302,7 @@ static void judge(sm_rd_batch *b, sm_rd_ask *ask, redisReply *r, const sm_rd_nod
         ask->reply = r;
         return;
     }
-    bool again = false;
+    bool again = false, explains = true; /* it says what is wrong with the server */
     if (says(r, "MOVED") || says(r, "ASK")) {
         sm_rd_node *to = redirection(b->st, r, from);
         again = to != NULL && b->st->cluster;
@@ -313,9 +312,10 @@ static void judge(sm_rd_batch *b, sm_rd_ask *ask, redisReply *r, const sm_rd_nod
             ask->node = (int)sm_rd_node_index(b->st, to);
             ask->once = true;
         }
-        p->moved = true;
+        explains = false;
     } else if (says(r, "NOSCRIPT") && !ask->whole && ask->script != SM_RD_NO_SCRIPT) {
-        again = ask->whole = p->moved = true;
+        again = ask->whole = true;
+        explains = false;
     } else if (says(r, "READONLY")) {
         again = p->pause = p->relearn = true;
     }
@@ -324,7 +324,7 @@ static void judge(sm_rd_batch *b, sm_rd_ask *ask, redisReply *r, const sm_rd_nod
             again = p->pause = true;
     }
     p->down = p->down || says(r, "CLUSTERDOWN");
-    if (again && !p->moved)
+    if (again && explains)
         sm_rd_explain((sm_str){r->str, r->len}, &p->why);
     if (again)
         freeReplyObject(r);
@@ -406,9 +406,10 @@ static semel_err ask_node(sm_rd_batch *b, unsigned index, pass *p)
         forget_redirection(b, which[i]);
     }
     if (talk != SM_RD_FINE) {
-        sm_fault_set(&p->why, SEMEL_E_UNAVAILABLE,
-                     "the Redis server at %s%s%.0d cannot be used: %s", node->host,
-                     node->port == 0 ? "" : ":", node->port, why);
+        char name[SM_RD_NODE_NAME];
+        sm_rd_node_name(node, name);
+        sm_fault_set(&p->why, SEMEL_E_UNAVAILABLE, "the Redis server at %s cannot be used: %s",
+                     name, why);
         /* A connection that lay idle may break without any fault of the server. */
         if (!c->reused || sm_clock_mono_ns() >= until)
             sm_gate_bad(&node->gate, &p->why);
@@ -491,7 +492,7 @@ semel_err sm_rd_run(sm_rd_batch *b, int64_t deadline_ns, semel_fault *fault)
     if (!in_time(b->st, deadline_ns)) /* no server is to blame for that */
         return give_up(b, &p, fault);
     for (unsigned follow = 0; next_node(b, 0) < SM_RD_NODES_MAX; follow++) {
-        p.pause = p.moved = p.relearn = p.down = false;
+        p.pause = p.relearn = p.down = false;
         for (unsigned i = next_node(b, 0); i < SM_RD_NODES_MAX; i = next_node(b, i + 1)) {
             if (ask_node(b, i, &p) != SEMEL_OK)
                 return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");

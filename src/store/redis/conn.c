@@ -25,7 +25,6 @@
 
 #define CHUNK     65536u
 #define ARRAY_MAX (1u << 20) /* parts of an answer; no question has more */
-#define NAME      300u       /* of a node, for people */
 
 /* hiredis makes room for as many parts as an answer says that it has, before one has come. */
 #if HIREDIS_MAJOR >= 1
@@ -367,9 +366,9 @@ cleanup:
     return talk;
 }
 
-static void name_node(const sm_rd_node *node, char out[NAME])
+void sm_rd_node_name(const sm_rd_node *node, char out[SM_RD_NODE_NAME])
 {
-    snprintf(out, NAME, node->port == 0 ? "%s" : "%s:%d", node->host, node->port);
+    snprintf(out, SM_RD_NODE_NAME, node->port == 0 ? "%s" : "%s:%d", node->host, node->port);
 }
 
 bool sm_rd_conn_is_master(const semel_store *st, sm_rd_conn *c, int64_t deadline_ns)
@@ -396,10 +395,10 @@ sm_rd_talk sm_rd_conn_check(semel_store *st, const sm_rd_node *node, sm_rd_conn 
     redisReply *replies[SM_RD_SETTINGS] = {0};
     size_t got = 0;
     const char *why = NULL;
-    char name[NAME];
+    char name[SM_RD_NODE_NAME];
     sm_rd_talk talk = SM_RD_LOST;
     sm_buf out;
-    name_node(node, name);
+    sm_rd_node_name(node, name);
     sm_buf_init(&out, 4096);
     sm_rd_settings_put(&out);
     if (out.err == SM_OK)
@@ -417,8 +416,8 @@ sm_rd_talk sm_rd_conn_open(semel_store *st, sm_rd_node *node, int64_t deadline_n
                            semel_fault *fault)
 {
     const char *why = NULL;
-    char name[NAME];
-    name_node(node, name);
+    char name[SM_RD_NODE_NAME];
+    sm_rd_node_name(node, name);
     *out = NULL;
     sm_rd_conn *c = calloc(1, sizeof *c);
     if (c == NULL || !make_reader(c)) {

@@ -125,6 +125,10 @@ typedef enum sm_rd_talk {
     SM_RD_REFUSED, /* it answered, and asking again now will not help */
 } sm_rd_talk;
 
+/* How people call a server: HOST:PORT, or the path of its socket. */
+#define SM_RD_NODE_NAME 300u /* of a node, for people */
+void sm_rd_node_name(const sm_rd_node *node, char out[SM_RD_NODE_NAME]);
+
 /* Connects and greets: the user, the database, and whether it is a master. */
 sm_rd_talk sm_rd_conn_open(semel_store *st, sm_rd_node *node, int64_t deadline_ns, sm_rd_conn **out,
                            semel_fault *fault);
