@@ -1,8 +1,9 @@
 // Clients that are slow, many, silent or gone: they are cut off, and what they held is free again.
 
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import net from 'node:net';
+import path from 'node:path';
 import { Client, Raw, bytesOf } from './client.mjs';
 import { Gateway, assert, assertProblem, freePort, newPath, semel } from './harness.mjs';
 import { newOrder, shop } from './shop.mjs';
@@ -86,6 +87,25 @@ test('a request that comes byte by byte, but in time, is answered', async () => 
     trickle(raw, bytesOf('POST', '/v1/call', head(body.length), body), 1);
     assert.equal(await raw.status(), 200);
     raw.hangUp();
+    await patient.stop();
+});
+
+test('a connection whose client has closed its side is closed, and not when it has rested too long', async () => {
+    const patient = await Gateway.start({ contract: shop(up), env: { SHOP_SECRET: 's' }, config: { limits: { idle: '300s' } } });
+    const body = JSON.stringify({ scope: 'shop/1', tool: 'charge', args: { order_id: newOrder() } });
+    const bytes = bytesOf('POST', '/v1/call', {
+        Authorization: `Bearer ${patient.texts.agent}`, 'Content-Type': 'application/json',
+        'Content-Length': `${body.length}`,
+    }, body);
+    const resting = [];
+    for (let n = 0; n < 2; n++) {
+        resting.push((await Raw.connect(patient.port)).write(bytes)); // it runs, and is brought into memory
+        assert.equal(await resting[n].status(), 200);
+    }
+    const tool = `${path.dirname(process.env.SEMEL_BIN)}/tests/tool_half_close`;
+    const { stdout } = spawnSync(tool, [patient.port, 10], { input: bytes, encoding: 'utf8', timeout: 60_000 });
+    assert.equal(stdout, 'HTTP/1.1 200 OK\n'.repeat(10));
+    for (const raw of resting) raw.hangUp();
     await patient.stop();
 });
 

@@ -151,6 +151,31 @@ static void memory_is_not_asked_about_long_arguments(void **state)
     end_ledger(&l);
 }
 
+/* To compare with them would take as long. */
+static void memory_is_not_asked_if_long_arguments_were_recorded(void **state)
+{
+    (void)state;
+    static char args[SM_INLINE_BYTES_MAX + 64];
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, key: {fields: [/n]}}}}");
+    for (size_t n = 10; n <= SM_INLINE_BYTES_MAX; n += SM_INLINE_BYTES_MAX - 10) {
+        int begun = snprintf(args, sizeof args, "{\"n\":%zu,\"x\":\"", n);
+        memset(args + begun, 'x', n);
+        strcpy(args + begun + n, "\"}");
+        sm_asking q = asking(args);
+        ask(&l, &q);
+        expect_execute(&l);
+        commit_as(&l, l.claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"done\"");
+        snprintf(args, sizeof args, "{\"n\":%zu}", n);
+        q = asking(args);
+        bool told = sm_ask_memory(l.s, &q, l.a);
+        if (n == SM_INLINE_BYTES_MAX)
+            assert_false(told);
+        else if (in_memory())
+            assert_true(told);
+    }
+    end_ledger(&l);
+}
+
 static void a_claim_that_is_given_back_frees_the_key(void **state)
 {
     (void)state;
@@ -684,6 +709,7 @@ int main(void)
         cmocka_unit_test(memory_answers_what_is_settled_and_nothing_else),
         cmocka_unit_test(memory_is_asked_under_the_contracts_that_the_call_has),
         cmocka_unit_test(memory_is_not_asked_about_long_arguments),
+        cmocka_unit_test(memory_is_not_asked_if_long_arguments_were_recorded),
         cmocka_unit_test(a_claim_that_is_given_back_frees_the_key),
         cmocka_unit_test(an_approval_is_not_used_up_by_a_claim_that_is_given_back),
         cmocka_unit_test(a_claim_that_cannot_be_given_back_now_is_given_back_later),

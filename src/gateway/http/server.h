@@ -110,6 +110,7 @@ struct gw_conn {
     uint64_t read_bytes; /* of an answer, when it was last looked at; 0: not yet */
     int64_t counted_ns;  /* when its bytes were last looked at */
     int64_t stirred_ns;  /* between requests: since when there is a byte of the next; 0: none is */
+    int64_t left_ns;     /* between requests: since when the client is known to have left; 0: no */
 };
 
 /*

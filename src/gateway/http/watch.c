@@ -8,12 +8,13 @@
  *   - Between two requests a connection may rest for limits.idle_ms. That no request comes is seen
  *     by its serial; that bytes of one have come, from when on limits.request_ms run, by what the
  *     system has counted since. libmicrohttpd takes them off the socket before anybody sees them.
- *   - Of a suspended connection nobody else sees the hang-up.
+ *   - Of a suspended connection nobody else sees the hang-up. Of one that rests libmicrohttpd does
+ *     not see it if it came together with the last bytes of the request.
  *   - A connection that is closed before all of its request was read is drained for a moment, since
  *     closing it at once would make the client's system throw away our answer.
  *
- * Each is looked at a few times a second. Only what is suspended from one look to the next is given
- * to epoll: a busy connection costs nothing here.
+ * Each is looked at a few times a second. Only what is suspended or rests from one look to the next
+ * is given to epoll: a busy connection costs nothing here.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -276,14 +277,19 @@ static void look_at(gw_sentry *w, gw_conn *c, int64_t now)
         c->stirred_ns = 0;
         c->read_bytes = 0;
         c->counted_ns = now;
+        c->left_ns = 0;
         c->armed = false;
         return;
     }
     if (serial % 2 == 0) {
         look_for_bytes(c, now, limits->request_ms * 1000000 / BYTES_LOOKS);
-        if (c->stirred_ns != 0 ? now - c->stirred_ns > limits->request_ms * 1000000
-                               : now - c->seen_ns > limits->idle_ms * 1000000)
+        /* Whoever left may have sent one more request, which is yet to be seen. */
+        if ((c->left_ns != 0 && now - c->left_ns > (int64_t)LOOK_MS * 1000000) ||
+            (c->stirred_ns != 0 ? now - c->stirred_ns > limits->request_ms * 1000000
+                                : now - c->seen_ns > limits->idle_ms * 1000000))
             cut_off(c);
+        else if (!c->armed && c->left_ns == 0)
+            arm(w, c);
         return;
     }
     if (c->armed)
@@ -323,8 +329,8 @@ static void look_at_lingers(gw_sentry *w, int64_t now, bool all)
     }
 }
 
-/* An event of a connection: a request whose client has hung up is returned, with a reference. */
-static gw_inner *on_event(gw_conn *c, uint32_t events)
+/* A client has hung up. Its request is returned, with a reference, if there is one. */
+static gw_inner *on_event(gw_conn *c, int64_t now)
 {
     if (c->dead)
         return NULL;
@@ -332,8 +338,10 @@ static gw_inner *on_event(gw_conn *c, uint32_t events)
     unsigned serial = atomic_load_explicit(&c->serial, memory_order_relaxed);
     if (serial != c->seen)
         return NULL;
-    return serial % 2 != 0 && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 ? held_by(c)
-                                                                                 : NULL;
+    if (serial % 2 != 0)
+        return held_by(c);
+    c->left_ns = now;
+    return NULL;
 }
 
 static size_t look(gw_sentry *w, const struct epoll_event *events, int n, int64_t every_ns,
@@ -349,7 +357,7 @@ static size_t look(gw_sentry *w, const struct epoll_event *events, int n, int64_
         drains = drains || *kind == GW_WATCH_LINGER;
         if (*kind != GW_WATCH_CONNECTION)
             continue;
-        gw_inner *q = on_event(events[i].data.ptr, events[i].events);
+        gw_inner *q = on_event(events[i].data.ptr, now);
         if (q != NULL)
             gone[gone_count++] = q;
     }

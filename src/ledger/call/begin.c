@@ -578,8 +578,8 @@ bool sm_ask_memory(semel *s, sm_asking *q, semel_answer *a)
     if (s->ops->peek == NULL || q->call.args.n > SM_INLINE_BYTES_MAX ||
         sm_begun_read(&b) != SM_OK || b.id.strategy == SM_KEY_NONE ||
         s->ops->peek(s->store, &b.id.key.hash, &w->room, &w->cur, &w->now) != SM_OK ||
-        sm_load_cur(w) != SM_OK || sm_begun_judge(&b) != SM_OK || w->step.answer != SM_REPLAY ||
-        w->step.changed)
+        sm_load_cur(w) != SM_OK || w->cur.args.n > SM_INLINE_BYTES_MAX ||
+        sm_begun_judge(&b) != SM_OK || w->step.answer != SM_REPLAY || w->step.changed)
         return false;
     count(&s->begins);
     return replay(&b, w->step.code) == SM_OK;
