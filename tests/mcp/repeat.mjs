@@ -12,12 +12,13 @@ import { eventually, run, sleep, test } from '../gateway/tap.mjs';
 
 // Deliberate repeats of `put` and of unlisted tools run. On a busy machine nothing is quick and nothing
 // is soon, so a test says which of the two it needs: answers that count as quick though they take long,
-// or a call that counts as soon though it comes late.
+// or a call that counts as soon though it comes late. A pause is many times `repeat_after`, since the
+// proxy may learn late that an answer was taken.
 const contract = (defaults) => ({
     defaults, tools: { put: { class: 'write', on_repeat: 'run' }, wipe: { class: 'write' } },
 });
 const pauseMs = 400;
-const place = new Place({ contract: contract({ repeat_after: '300ms', delivered_within: '20s' }) });
+const place = new Place({ contract: contract({ repeat_after: '20ms', delivered_within: '20s' }) });
 const open = place.open.bind(place);
 
 // Here every repeat comes too soon.
@@ -276,7 +277,7 @@ test('a modern client on stdio: the same rule', async () => {
 
 test('delivered_within: what an answer may take, for tools that nobody listed too; 0s believes nothing', async () => {
     for (const [within, ran] of [['20s', 2], ['0s', 1]]) {
-        const other = new Place({ contract: { defaults: { repeat_after: '300ms', delivered_within: within }, tools: {} } });
+        const other = new Place({ contract: { defaults: { repeat_after: '20ms', delivered_within: within }, tools: {} } });
         const client = await other.open();
         const args = { what: 'w', script: within === '20s' ? slow : 'effect answer' };
         await client.call('append', args);
