@@ -310,8 +310,16 @@ export class LineClient {
 
 // ---- what is said
 
-// What an SDK client hands on of the server's progress 1, 2, 3. It drops what arrives together with the
-// answer; and on a busy machine the proxy adds progress of its own, between the numbers.
+// Notes in a list what an SDK client hands on of the server's progress 1, 2, 3, and says when it has come.
+// It drops what arrives together with the answer, so the server answers after that. On a busy machine the
+// proxy adds progress of its own, between the numbers.
+export function noteProgress(progress, come) {
+    return ({ progress: value }) => {
+        progress.push(value);
+        if (Number.isInteger(value)) come();
+    };
+}
+
 export function assertCounted(progress) {
     const own = progress.filter(Number.isInteger);
     assert.ok(own.length > 0, `${progress}`);

@@ -3,7 +3,7 @@
 
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
-import { Place, assert, assertCounted, everything, inspector, legacyVersion, modernVersion, sdk1, sdk2 } from './harness.mjs';
+import { Place, assert, assertCounted, everything, inspector, legacyVersion, modernVersion, noteProgress, sdk1, sdk2 } from './harness.mjs';
 import { eventually, run, test } from '../gateway/tap.mjs';
 
 const tools = { append: { class: 'write' }, wipe: { class: 'write', approval: { self_approval: true } } };
@@ -29,8 +29,8 @@ for (const [name, { open, mode, modern }] of Object.entries(kinds)) {
         const listed = await client.listTools();
         assert.ok(listed.tools.some((tool) => tool.name === 'append'));
         const progress = [];
-        const args = { what, script: 'effect progress wait:20 progress wait:20 progress wait:20 structured answer' };
-        const first = await call(client, args, { onprogress: (one) => progress.push(one.progress) });
+        const args = { what, script: `effect progress:3 gate:seen-${what} structured answer` };
+        const first = await call(client, args, { onprogress: noteProgress(progress, () => place.mark(`seen-${what}`)) });
         assert.equal(first.content[0].text, `${what}: 1`);
         assertCounted(progress);
         const second = await call(client, args);
