@@ -87,7 +87,8 @@ async function giveUp(status) {
 process.on('SIGINT', () => giveUp(130));
 process.on('SIGTERM', () => giveUp(143));
 process.on('uncaughtException', (error) => {
-    console.log(`Bail out! ${prefix}${error.message.split('\n')[0]}`);
+    if (error.code === 'EPIPE' && error.syscall === 'write') process.stdout.destroy(); // nobody reads it any more
+    else console.log(`Bail out! ${prefix}${error.message.split('\n')[0]}`);
     note(error.stack ?? error);
     if (error.note) note(error.note);
     giveUp(1);

@@ -180,6 +180,18 @@ function tests() {
     ];
 }
 
+// The groups of those that run: they end with us.
+const groups = new Set();
+const end_group = (pid) => {
+    try {
+        process.kill(-pid, 'SIGKILL');
+    } catch {
+        /* it has ended */
+    }
+};
+process.on('exit', () => groups.forEach(end_group));
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(130));
+
 // Runs a test to its end, or to its first failure. Resolves to why it failed, or null, and how long it took.
 function perform(test, environment, limit_ms) {
     return new Promise((resolve) => {
@@ -202,16 +214,10 @@ function perform(test, environment, limit_ms) {
             },
         });
         let why = null;
-        const end = () => {
-            try {
-                process.kill(-child.pid, 'SIGKILL');
-            } catch {
-                /* it has ended */
-            }
-        };
+        groups.add(child.pid);
         const fail = (reason) => {
             why ??= reason;
-            end();
+            end_group(child.pid);
         };
         const timer = setTimeout(() => fail('it takes too long'), limit_ms);
         let rest = '';
@@ -223,7 +229,8 @@ function perform(test, environment, limit_ms) {
         });
         child.on('close', (status) => {
             clearTimeout(timer);
-            end(); // what it left running
+            end_group(child.pid); // what it left running
+            groups.delete(child.pid);
             fs.rmSync(scratch, { recursive: true, force: true });
             if (status !== 0) why ??= `it exits with ${status}`;
             resolve({ why, took: Date.now() - began });
