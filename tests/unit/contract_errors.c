@@ -227,6 +227,8 @@ static void impossible_combinations_are_refused(void **state)
         {ONE_TOOL("{ redact: [/card], on_in_doubt: [resend], upstream: { url: 'http://x', "
                   "idempotency: { header: K } } }"),
          "3:16", "redacted ones are not stored"},
+        {ONE_TOOL("{ redact: [/card], on_in_doubt: [rerun], upstream: { url: 'http://x' } }"),
+         "3:16", "redacted ones are not stored"},
         {ONE_TOOL("{ redact: [/card], key: { match: [/card] } }"), "3:16", "under key.match"},
         {ONE_TOOL("{ redact: [/id], compensate: { tool: u, args: { /id: /id } } }"), "3:16",
          "needed for the arguments of probe or compensate"},

@@ -195,6 +195,20 @@ static void only_the_claims_secret_commits(void **state)
     end_ledger(&l);
 }
 
+static void an_amount_that_cannot_be_compared_needs_approval(void **state)
+{
+    (void)state;
+    static const char *const odd[] = {"{}", "{\"amount\": \"5\"}", "{\"amount\": null}",
+                                      "{\"amount\": [5]}"};
+    for (size_t i = 0; i < COUNT(odd); i++) {
+        ledger l = new_ledger("{version: 1, tools: {pay: {class: write, approval: {when: [{field: "
+                              "/amount, over: 100}], expires: 1h}}}}");
+        begin(&l, "pay", odd[i]);
+        expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+        end_ledger(&l);
+    }
+}
+
 static void an_approval_is_for_exactly_these_arguments(void **state)
 {
     (void)state;
@@ -605,6 +619,7 @@ int main(void)
         cmocka_unit_test(a_commit_after_the_lease_is_in_time_while_nobody_has_looked),
         cmocka_unit_test(committing_twice_is_harmless),
         cmocka_unit_test(only_the_claims_secret_commits),
+        cmocka_unit_test(an_amount_that_cannot_be_compared_needs_approval),
         cmocka_unit_test(an_approval_is_for_exactly_these_arguments),
         cmocka_unit_test(a_denial_stays_and_says_why),
         cmocka_unit_test(a_person_resolves_what_is_in_doubt),

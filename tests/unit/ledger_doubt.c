@@ -143,10 +143,15 @@ static void approvals_by_the_gateway_only_are_not_taken_here(void **state)
         new_ledger("{version: 1, tools: {t: {class: write, approval: {via: gateway, expires: "
                    "1h}}}}");
     begin(&l, "t", "{}");
-    semel_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    char request[128];
+    strcpy(request, l.request);
+    semel_approve(l.s, sm_str_from(request), SM_STR("carol"), l.a);
+    expect_refused(&l, SEMEL_C_FORBIDDEN);
+    semel_deny(l.s, sm_str_from(request), SM_STR("carol"), SM_STR("no"), l.a);
     expect_refused(&l, SEMEL_C_FORBIDDEN);
     begin(&l, "t", "{}");
     expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    assert_string_equal(l.request, request); /* neither counted */
     end_ledger(&l);
 }
 

@@ -540,6 +540,28 @@ static void a_resend_goes_on_while_nothing_but_a_person_comes_after_it(void **st
     sm_contracts_free(t.set);
 }
 
+/* The downstream knows the key since it first saw it. */
+static void the_window_of_a_resend_begins_when_it_was_first_sent(void **state)
+{
+    (void)state;
+    story t;
+    tell(&t, "{on_in_doubt: [resend, hold], lease: 1m, upstream: {url: 'http://x', idempotency: "
+             "{header: K, window: 10m}}}");
+    const sm_life_event step = {.kind = SM_EV_STEP, .lease_ms = MINUTE};
+    happens(&t, begins(1), SM_EXECUTE, SEMEL_S_RUNNING);
+    happens(&t, commits(1, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE, SEMEL_S_IN_DOUBT);
+    for (uint64_t fence = 2; fence < 6; fence++) {
+        t.now += 2 * MINUTE;
+        happens(&t, step, SM_EXECUTE, SEMEL_S_RUNNING);
+        happens(&t, commits(fence, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN), SM_DONE,
+                SEMEL_S_IN_DOUBT);
+        assert_int_equal(t.e.first_sent, T0);
+    }
+    assert_int_equal(sm_effect_doubt_step(&t.e, t.c, T0 + 10 * MINUTE - 1), SM_DOUBT_RESEND);
+    assert_int_equal(sm_effect_doubt_step(&t.e, t.c, T0 + 10 * MINUTE), SM_DOUBT_HOLD);
+    sm_contracts_free(t.set);
+}
+
 static void an_absent_probe_is_not_the_last_word_on_an_irreversible_tool(void **state)
 {
     (void)state;
@@ -1108,6 +1130,7 @@ int main(void)
         cmocka_unit_test(doubt_is_sticky),
         cmocka_unit_test(the_chain_is_followed_to_its_end),
         cmocka_unit_test(a_resend_goes_on_while_nothing_but_a_person_comes_after_it),
+        cmocka_unit_test(the_window_of_a_resend_begins_when_it_was_first_sent),
         cmocka_unit_test(an_absent_probe_is_not_the_last_word_on_an_irreversible_tool),
         cmocka_unit_test(an_approval_is_bound_used_once_and_expires),
         cmocka_unit_test(nobody_who_asked_can_approve),

@@ -40,6 +40,36 @@ static const char *header(const sm_upstream_call *c, const char *name)
     return found;
 }
 
+/* ---- shapes ----------------------------------------------------------------------------------*/
+
+/* An attempt is sent again only as the request that it was: another shape is another request. */
+static void every_part_of_how_it_is_sent_is_in_its_shape(void **state)
+{
+    (void)state;
+    static const char *const others[] = {
+        UPSTREAM("url: 'http://x/b', method: POST, headers: {A: b}, idempotency: {header: K}"),
+        UPSTREAM("url: 'http://x/a', method: PUT, headers: {A: b}, idempotency: {header: K}"),
+        UPSTREAM("url: 'http://x/a', method: POST, headers: {B: b}, idempotency: {header: K}"),
+        UPSTREAM("url: 'http://x/a', method: POST, headers: {A: c}, idempotency: {header: K}"),
+        UPSTREAM("url: 'http://x/a', method: POST, idempotency: {header: K}"),
+        UPSTREAM("url: 'http://x/a', method: POST, headers: {A: b}, idempotency: {header: L}"),
+        UPSTREAM("url: 'http://x/a', method: POST, headers: {A: b}, idempotency: {argument: K}"),
+        UPSTREAM("url: 'http://x/a', method: POST, headers: {A: b}"),
+    };
+    static const char one[] =
+        UPSTREAM("url: 'http://x/a', method: POST, headers: {A: b}, idempotency: {header: K}");
+    uint64_t shapes[COUNT(others) + 2];
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        sm_contracts *set = contracts(i < COUNT(others) ? others[i] : one);
+        shapes[i] = sm_upstream_shape(sm_contracts_find(set, SM_STR("t")));
+        sm_contracts_free(set);
+    }
+    assert_true(shapes[COUNT(others)] == shapes[COUNT(others) + 1]);
+    for (size_t i = 0; i < COUNT(others); i++)
+        for (size_t k = i + 1; k <= COUNT(others); k++)
+            expect(shapes[i] != shapes[k], "%zu and %zu are one", i, k);
+}
+
 /* ---- URLs ------------------------------------------------------------------------------------*/
 
 static void arguments_fill_the_url(void **state)
@@ -499,6 +529,7 @@ static int arena_drop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_part_of_how_it_is_sent_is_in_its_shape),
         cmocka_unit_test(arguments_fill_the_url),
         cmocka_unit_test(arguments_that_do_not_fill_the_url_are_refused),
         cmocka_unit_test(a_wrong_template_is_refused_with_its_contract),
