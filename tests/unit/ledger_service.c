@@ -229,25 +229,82 @@ static semel_err apply_or_not(semel_store *st, const semel_write *w, semel_room 
                               : sm_store_memory.apply(st, w, room, cur, now, fault);
 }
 
-static void a_claim_that_cannot_be_given_back_now_is_given_back_later(void **state)
+/* A ledger that can be away, and an attempt that runs. */
+static ledger begin_on_shaky_store(semel_store_ops *ops)
 {
-    (void)state;
-    semel_store_ops ops = sm_store_memory;
-    ops.apply = apply_or_not;
+    *ops = sm_store_memory;
+    ops->apply = apply_or_not;
     ledger l = {.a = semel_answer_new()};
-    semel_options o = {.size = sizeof o, .url = "memory:", .store = &ops};
+    semel_options o = {.size = sizeof o, .url = "memory:", .store = ops};
     assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
     sm_asking q = asking("{\"n\": 1}");
     ask(&l, &q);
     expect_execute(&l);
+    return l;
+}
+
+/* The background gives the claim back. */
+static void expect_free_again(ledger *l)
+{
+    do {
+        sm_asking again = asking("{\"n\": 1}");
+        ask(l, &again);
+    } while (l->a->code == SEMEL_C_RETRY_IN_FLIGHT && usleep(10000) == 0);
+    expect_execute(l);
+}
+
+static void a_claim_that_cannot_be_given_back_now_is_given_back_later(void **state)
+{
+    (void)state;
+    semel_store_ops ops;
+    ledger l = begin_on_shaky_store(&ops);
     atomic_store(&away, true);
     assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SEMEL_E_UNAVAILABLE);
     atomic_store(&away, false);
-    do { /* the background does it */
-        sm_asking again = asking("{\"n\": 1}");
-        ask(&l, &again);
-    } while (l.a->code == SEMEL_C_RETRY_IN_FLIGHT && usleep(10000) == 0);
-    expect_execute(&l);
+    expect_free_again(&l);
+    end_ledger(&l);
+}
+
+static void an_attempt_that_did_nothing_is_given_back_once_the_ledger_is_there_again(void **state)
+{
+    (void)state;
+    semel_store_ops ops;
+    ledger l = begin_on_shaky_store(&ops);
+    sm_running r = {0};
+    sm_running_add(l.s, &r, l.a, SM_OUTCOME_MAX);
+    atomic_store(&away, true);
+    assert_int_equal(sm_record(l.s, &r, &(sm_recording){.outcome = NULL}, l.a),
+                     SEMEL_E_UNAVAILABLE);
+    atomic_store(&away, false);
+    expect_free_again(&l);
+    end_ledger(&l);
+}
+
+static void come_back(void *context, sm_str reason)
+{
+    (void)reason;
+    *(bool *)context = true;
+    atomic_store(&away, false);
+}
+
+static void recording_is_tried_again_while_there_is_time(void **state)
+{
+    (void)state;
+    semel_store_ops ops;
+    ledger l = begin_on_shaky_store(&ops);
+    sm_running r = {0};
+    bool failed = false;
+    const semel_outcome done = {.size = sizeof done, .value = SM_STR("1"), .is_json = true};
+    sm_running_add(l.s, &r, l.a, SM_OUTCOME_MAX);
+    atomic_store(&away, true);
+    sm_recording what = {
+        .outcome = &done, .patience_ms = 60000, .on_failure = come_back, .context = &failed};
+    assert_int_equal(sm_record(l.s, &r, &what, l.a), SM_OK);
+    assert_true(failed);
+    sm_asking again = asking("{\"n\": 1}");
+    ask(&l, &again);
+    assert_int_equal(l.a->verdict, SEMEL_REPLAY);
+    assert_false(sm_str_is(l.a->result, SM_UNRECORDED));
     end_ledger(&l);
 }
 
@@ -713,6 +770,8 @@ int main(void)
         cmocka_unit_test(a_claim_that_is_given_back_frees_the_key),
         cmocka_unit_test(an_approval_is_not_used_up_by_a_claim_that_is_given_back),
         cmocka_unit_test(a_claim_that_cannot_be_given_back_now_is_given_back_later),
+        cmocka_unit_test(an_attempt_that_did_nothing_is_given_back_once_the_ledger_is_there_again),
+        cmocka_unit_test(recording_is_tried_again_while_there_is_time),
         cmocka_unit_test(who_waits_for_a_doubt_does_not_look_again_because_of_its_approval),
         cmocka_unit_test(who_asks_again_asks_for_the_same_effect),
         cmocka_unit_test(contracts_are_replaced_whole_or_not_at_all),
