@@ -17,7 +17,7 @@
 #define WRAP_INDENT 4u  /* of what goes onto lines of its own */
 #define WRAP_MIN    20u /* a narrower terminal wraps by itself */
 
-/* How wide stdout is, in characters; 0 if it is no terminal. */
+/* The width of the terminal that stdout is, in characters; 0 if stdout is something else. */
 static size_t width(void)
 {
     struct winsize size;

@@ -18,7 +18,7 @@
 #define PROBLEM_MAX ((size_t)64 << 10)
 #define OWN_BYTES   768u /* of an answer's head: what the server and we say */
 
-/* What is no header at all is left out: values come from upstreams, and from people's contracts. */
+/* A name or value that HTTP does not allow is left out: upstreams and contracts may have one. */
 void gw_set(gw_request *r, const char *name, sm_str value)
 {
     gw_inner *q = gw_inner_of(r);

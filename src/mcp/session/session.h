@@ -228,7 +228,7 @@ void mcp_reply_error(mcp_exchange *x, int code, const char *format, ...)
 /* Answers a request with a result and keeps the request, as a cancelled one. */
 void mcp_answer_result(mcp_exchange *x, sm_str result);
 
-/* An error about a message that is no request under way. */
+/* Sends an error about a message that started no request. */
 void mcp_complain(mcp_session *s, mcp_channel *channel, mcp_batch *batch, sm_str id, int code,
                   const char *text);
 
