@@ -60,6 +60,51 @@ static void who_asks_again_gets_the_end_of_what_was_joined_and_never_runs_it(voi
     end_ledger(&l);
 }
 
+static void who_waited_for_a_generation_that_was_forgotten_is_not_told_of_the_next(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write}}}");
+    sm_asking first = asking("{}"), waiting = asking("{}"), second = asking("{}");
+    ask(&l, &first);
+    ask(&l, &waiting);
+    assert_true(waiting.waits);
+    commit(&l, "1");
+    char effect[sizeof l.effect];
+    strcpy(effect, l.effect);
+    semel_forget(l.s, sm_str_from(effect), SM_STR("me"), SM_STR("again"), l.a);
+    expect_verdict(&l, SEMEL_DONE, SEMEL_C_NONE);
+    ask(&l, &second);
+    expect_execute(&l);
+    assert_int_equal(l.a->generation, 2);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "\"no\"");
+    ask(&l, &waiting); /* this failure is not the one that it waited for, so it is retried */
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
+static void who_only_waits_does_not_run_again_what_is_in_doubt(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write_idempotent}}}");
+    sm_asking first = asking("{}"), waiting = asking("{}"), other = asking("{}");
+    waiting.patient = true;
+    ask(&l, &first);
+    expect_execute(&l);
+    ask(&l, &waiting);
+    expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    assert_int_equal(l.a->state, SEMEL_S_IN_DOUBT);
+    ask(&l, &waiting);
+    expect_refused(&l, SEMEL_C_UPSTREAM_TIMEOUT);
+    assert_true(waiting.waits);
+    ask(&l, &other); /* others may */
+    expect_execute(&l);
+    commit(&l, "\"done\"");
+    ask(&l, &waiting);
+    expect_replay(&l, "\"done\"");
+    end_ledger(&l);
+}
+
 static sm_err refuse(sm_asking *q, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
     assert_true(q->id != 0);
@@ -229,14 +274,42 @@ static semel_err apply_or_not(semel_store *st, const semel_write *w, semel_room 
                               : sm_store_memory.apply(st, w, room, cur, now, fault);
 }
 
-/* A ledger that can be away, and an attempt that runs. */
-static ledger begin_on_shaky_store(semel_store_ops *ops)
+static semel_err get_or_not(semel_store *st, const semel_ref *ref, semel_room *room,
+                            semel_record *cur, int64_t *now, semel_fault *fault)
+{
+    return atomic_load(&away) ? SEMEL_E_UNAVAILABLE
+                              : sm_store_memory.get(st, ref, room, cur, now, fault);
+}
+
+static semel_err no_peek(semel_store *st, const semel_hash *key, semel_room *room,
+                         semel_record *cur, int64_t *now)
+{
+    (void)st, (void)key, (void)room, (void)cur, (void)now;
+    return SEMEL_E_NOT_FOUND;
+}
+
+/* A ledger that can be away. If it is `one_shot`, nothing is recorded in the background. */
+static ledger shaky_ledger(semel_store_ops *ops, const char *contract, bool one_shot)
 {
     *ops = sm_store_memory;
     ops->apply = apply_or_not;
+    ops->get = get_or_not;
+    ops->peek = no_peek;
+    atomic_store(&away, false);
     ledger l = {.a = semel_answer_new()};
-    semel_options o = {.size = sizeof o, .url = "memory:", .store = ops};
+    semel_options o = {.size = sizeof o,
+                       .url = "memory:",
+                       .store = ops,
+                       .contract = sm_str_from(contract),
+                       .one_shot = one_shot};
     assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    return l;
+}
+
+/* The same, and an attempt that runs. */
+static ledger begin_on_shaky_store(semel_store_ops *ops)
+{
+    ledger l = shaky_ledger(ops, NULL, false);
     sm_asking q = asking("{\"n\": 1}");
     ask(&l, &q);
     expect_execute(&l);
@@ -305,6 +378,66 @@ static void recording_is_tried_again_while_there_is_time(void **state)
     ask(&l, &again);
     assert_int_equal(l.a->verdict, SEMEL_REPLAY);
     assert_false(sm_str_is(l.a->result, SM_UNRECORDED));
+    end_ledger(&l);
+}
+
+/* The attempt ends, and from then on the ledger is away. */
+static void end_unrecorded(ledger *l, sm_running *r)
+{
+    const semel_outcome done = {.size = sizeof done, .value = SM_STR("\"done\"")};
+    atomic_store(&away, true);
+    assert_int_equal(sm_record(l->s, r, &(sm_recording){.outcome = &done}, l->a),
+                     SEMEL_E_UNAVAILABLE);
+}
+
+static void expect_unrecorded(ledger *l, const char *args)
+{
+    sm_asking again = asking(args);
+    ask(l, &again);
+    expect_replay(l, "\"done\"");
+    expect_text(l->a->result, SM_UNRECORDED);
+}
+
+static void what_has_ended_does_not_run_again_before_its_end_is_recorded(void **state)
+{
+    (void)state;
+    semel_store_ops ops;
+    ledger l = shaky_ledger(&ops, "{version: 1, tools: {t: {class: write_idempotent}}}", true);
+    sm_asking q = asking("{}");
+    q.lease_ms = 1000;
+    ask(&l, &q);
+    expect_execute(&l);
+    sm_running r = {0};
+    sm_running_add(l.s, &r, l.a, SM_OUTCOME_MAX);
+    end_unrecorded(&l, &r);
+    outlive_lease();
+    atomic_store(&away, false); /* so that a doubt could be recorded, and the attempt rerun */
+    expect_unrecorded(&l, "{}");
+    end_ledger(&l);
+}
+
+static void the_end_that_is_not_recorded_answers_nobody_who_would_not_have_joined(void **state)
+{
+    (void)state;
+    semel_store_ops ops;
+    ledger l = shaky_ledger(
+        &ops, "{version: 1, tools: {t: {class: write, key: {fields: [/n]}, on_drift: conflict}}}",
+        true);
+    sm_asking q = asking("{\"n\": 1}");
+    ask(&l, &q);
+    expect_execute(&l);
+    sm_running r = {0};
+    sm_running_add(l.s, &r, l.a, SM_OUTCOME_MAX);
+    atomic_store(&away, true);
+    for (int ended = 0; ended < 2; ended++) {
+        sm_asking other = asking("{\"n\": 1, \"more\": true}");
+        ask(&l, &other);
+        expect_refused(&l, SEMEL_C_LEDGER_UNAVAILABLE); /* as the ledger said (I6) */
+        if (ended == 0)
+            end_unrecorded(&l, &r);
+    }
+    expect_unrecorded(&l, "{\"n\": 1}");
+    atomic_store(&away, false);
     end_ledger(&l);
 }
 
@@ -393,6 +526,34 @@ static void a_new_identity_is_warned_of(void **state)
     end_ledger(&l);
 }
 
+static semel_err open_lossy(semel_str url, const semel_store_env *env, semel_store **out,
+                            uint32_t *caps, semel_fault *fault)
+{
+    semel_err e = sm_store_memory.open(url, env, out, caps, fault);
+    *caps |= SEMEL_STORE_LOSSY;
+    return e;
+}
+
+/* The contracts of a call may be others than those that were checked at opening. */
+static void nothing_irreversible_begins_on_a_lossy_ledger_whoever_brings_the_contract(void **state)
+{
+    (void)state;
+    semel_store_ops ops = sm_store_memory;
+    ops.open = open_lossy;
+    ledger l = {.a = semel_answer_new()};
+    semel_options o = {.size = sizeof o, .url = "memory:", .store = &ops, .one_shot = true};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    sm_asking q = asking("{}");
+    q.contracts = contracts_of("{version: 1, tools: {t: {class: irreversible}}}");
+    ask(&l, &q);
+    expect_refused(&l, SEMEL_C_LEDGER_UNAVAILABLE);
+    assert_non_null(strstr(l.a->message.p, "cannot hold irreversible effects"));
+    sm_asking write = asking("{}");
+    ask(&l, &write);
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
 /* ---- people ----------------------------------------------------------------------------------*/
 
 static void whoever_asked_cannot_approve_where_both_are_known(void **state)
@@ -409,6 +570,53 @@ static void whoever_asked_cannot_approve_where_both_are_known(void **state)
     expect_refused(&l, SEMEL_C_FORBIDDEN);
     sm_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
     assert_int_equal(l.a->state, SEMEL_S_READY);
+    end_ledger(&l);
+}
+
+/* Others have asked for other arguments since. */
+static void who_waits_does_not_replace_the_request_of_others(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, key: {fields: [/n]}, approval: "
+                          "{expires: 1h}}}}");
+    sm_asking waiting = asking("{\"n\": 1, \"for\": 10}"),
+              other = asking("{\"n\": 1, \"for\": 20}");
+    ask(&l, &waiting);
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    assert_true(waiting.waits);
+    ask(&l, &other);
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    char request[sizeof l.request];
+    strcpy(request, l.request);
+    ask(&l, &waiting);
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    assert_string_equal(l.request, request);
+    assert_false(waiting.waits);
+    sm_approve(l.s, sm_str_from(request), SM_STR("carol"), l.a);
+    assert_int_equal(l.a->state, SEMEL_S_READY);
+    ask(&l, &waiting); /* nor what was approved */
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    ask(&l, &other);
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
+static void who_asks_quietly_asks_nobody_for_an_approval(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, approval: {expires: 1h}}}}");
+    sm_asking quiet = asking("{}");
+    quiet.quiet = true;
+    ask(&l, &quiet);
+    expect_refused(&l, SEMEL_C_ILLEGAL_STATE);
+    semel_stats stats = {.size = sizeof stats};
+    assert_int_equal(semel_stats_get(l.s, false, &stats, NULL), SEMEL_OK);
+    assert_int_equal(stats.store.records, 0);
+    sm_asking q = asking("{}");
+    ask(&l, &q);
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    ask(&l, &quiet); /* it may wait for what others have asked for */
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
     end_ledger(&l);
 }
 
@@ -530,6 +738,24 @@ static void a_resend_is_of_the_attempt_that_was_looked_at(void **state)
     h.fence = what.fence;
     sm_resend(l.s, &h, 5000, l.a);
     expect_verdict(&l, SEMEL_EXECUTE, SEMEL_C_NONE);
+    end_ledger(&l);
+}
+
+/* The downstream has remembered the key since the first sending. */
+static void the_time_left_for_resending_counts_from_the_first_sending(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(KEYED);
+    sm_asking q = asking("{\"order\": 7}");
+    ask(&l, &q);
+    expect_execute(&l);
+    usleep(50000); /* it takes some time, and then nobody knows */
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    sm_handle h = handle_of(&l);
+    sm_remedy what;
+    assert_int_equal(sm_remedy_of(l.s, &h, l.a, &what), SM_OK);
+    int64_t left_ms = what.window_left_ms + what.doubt_age_ms; /* when the doubt arose */
+    expect(left_ms < 86400000, "%lld ms were left", (long long)left_ms);
     end_ledger(&l);
 }
 
@@ -762,6 +988,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_asks_again_gets_the_end_of_what_was_joined_and_never_runs_it),
+        cmocka_unit_test(who_waited_for_a_generation_that_was_forgotten_is_not_told_of_the_next),
+        cmocka_unit_test(who_only_waits_does_not_run_again_what_is_in_doubt),
         cmocka_unit_test(a_call_that_cannot_be_prepared_leaves_nothing_behind),
         cmocka_unit_test(memory_answers_what_is_settled_and_nothing_else),
         cmocka_unit_test(memory_is_asked_under_the_contracts_that_the_call_has),
@@ -772,16 +1000,22 @@ int main(void)
         cmocka_unit_test(a_claim_that_cannot_be_given_back_now_is_given_back_later),
         cmocka_unit_test(an_attempt_that_did_nothing_is_given_back_once_the_ledger_is_there_again),
         cmocka_unit_test(recording_is_tried_again_while_there_is_time),
+        cmocka_unit_test(what_has_ended_does_not_run_again_before_its_end_is_recorded),
+        cmocka_unit_test(the_end_that_is_not_recorded_answers_nobody_who_would_not_have_joined),
         cmocka_unit_test(who_waits_for_a_doubt_does_not_look_again_because_of_its_approval),
         cmocka_unit_test(who_asks_again_asks_for_the_same_effect),
         cmocka_unit_test(contracts_are_replaced_whole_or_not_at_all),
         cmocka_unit_test(a_new_identity_is_warned_of),
+        cmocka_unit_test(nothing_irreversible_begins_on_a_lossy_ledger_whoever_brings_the_contract),
         cmocka_unit_test(whoever_asked_cannot_approve_where_both_are_known),
+        cmocka_unit_test(who_waits_does_not_replace_the_request_of_others),
+        cmocka_unit_test(who_asks_quietly_asks_nobody_for_an_approval),
         cmocka_unit_test(everybody_who_asked_is_kept_from_approving),
         cmocka_unit_test(self_approval_is_for_those_whom_the_contract_lets),
         cmocka_unit_test(a_resend_has_the_same_key_and_settles_the_doubt),
         cmocka_unit_test(a_resend_that_was_given_back_is_tried_again),
         cmocka_unit_test(a_resend_is_of_the_attempt_that_was_looked_at),
+        cmocka_unit_test(the_time_left_for_resending_counts_from_the_first_sending),
         cmocka_unit_test(what_nobody_looks_after_can_be_asked_about_too),
         cmocka_unit_test(a_probe_that_finds_it_settles_it_with_what_it_found),
         cmocka_unit_test(absent_counts_only_after_a_while_and_then_it_may_run),
