@@ -49,6 +49,48 @@ static void what_is_known_to_be_applied_is_held_while_another_attempt_is_in_doub
     end_ledger(&l);
 }
 
+static void the_same_outcome_of_another_attempt_is_evidence_and_no_repeat(void **state)
+{
+    (void)state;
+    char first[128], second[128];
+    ledger l = two_attempts(first, second);
+    commit_as(&l, second, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"done\"");
+    expect_text(l.a->result, "committed");
+    commit_as(&l, second, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"done\"");
+    expect_text(l.a->result, "committed"); /* its answer was lost */
+    commit_as(&l, first, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"done\"");
+    expect_text(l.a->result, "late_evidence"); /* both have run */
+    end_ledger(&l);
+}
+
+static bool has_no_outcome(void *context, const semel_answer *item, const semel_record *r)
+{
+    (void)context;
+    expect(r->outcome.p == NULL, "%.*s has the outcome of an attempt before", SM_FMT(item->effect));
+    return true;
+}
+
+static void a_doubt_does_not_have_the_outcome_of_an_earlier_attempt(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write}}}");
+    begin(&l, "t", "{}");
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "\"old\"");
+    begin(&l, "t", "{}");
+    expect_execute(&l);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "\"new\"");
+    assert_int_equal(l.a->state, SEMEL_S_IN_DOUBT);
+    semel_query q = {.size = sizeof q};
+    assert_int_equal(semel_list(l.s, &q, has_no_outcome, NULL, NULL), SEMEL_OK);
+    begin(&l, "t", "{}");
+    semel_resolve(l.s, sm_str_from(l.effect), SEMEL_RESOLVE_APPLIED, NULL, SM_STR("seen"),
+                  (sm_str){0}, l.a);
+    begin(&l, "t", "{}");
+    expect_verdict(&l, SEMEL_REPLAY, SEMEL_C_NONE);
+    assert_null(l.a->outcome.value.p); /* nobody knows what it returned */
+    end_ledger(&l);
+}
+
 static void an_attempt_that_was_applied_after_all_settles_what_was_resolved(void **state)
 {
     (void)state;
@@ -308,6 +350,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_known_success_is_not_lost_to_a_later_failure_that_was_applied),
         cmocka_unit_test(what_is_known_to_be_applied_is_held_while_another_attempt_is_in_doubt),
+        cmocka_unit_test(the_same_outcome_of_another_attempt_is_evidence_and_no_repeat),
+        cmocka_unit_test(a_doubt_does_not_have_the_outcome_of_an_earlier_attempt),
         cmocka_unit_test(an_attempt_that_was_applied_after_all_settles_what_was_resolved),
         cmocka_unit_test(a_request_that_expired_long_ago_is_expired),
         cmocka_unit_test(an_imported_doubt_is_not_lost),

@@ -200,6 +200,21 @@ static void every_attempt_in_doubt_ends_the_replay_of_others(void **state)
     end_ledger(&l);
 }
 
+/* The record's list of doubts is full by then. */
+static void the_seventeenth_attempt_in_doubt_ends_the_replay_of_others_too(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {set_status: {class: write, resource: [/id], "
+                          "on_in_doubt: [rerun]}}}");
+    for (unsigned i = 0; i < SM_DOUBTS_MAX; i++)
+        expect_doubts(&l, B);
+    expect_runs(&l, "set_status", A, "1");
+    expect_replays(&l, "set_status", A, "1");
+    expect_doubts(&l, B);
+    expect_runs(&l, "set_status", A, "2");
+    end_ledger(&l);
+}
+
 /* The barrier of a doubt comes first. */
 static void a_barrier_holds_the_repeat_of_what_a_doubt_may_have_overwritten(void **state)
 {
@@ -334,6 +349,18 @@ static void a_contract_that_names_the_resource_later_still_compares(void **state
     expect_replays(&l, "set_status", A, "1");
     expect_runs(&l, "set_status", B, "2");
     expect_runs(&l, "set_status", A, "3");
+    end_ledger(&l);
+}
+
+/* The key does not say on what the call acts. */
+static void a_repeat_with_other_arguments_is_about_what_the_recorded_call_acted_on(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {set_status: {class: write, key: {fields: "
+                          "[/status]}, resource: [/id]}}}");
+    expect_runs(&l, "set_status", A, "1");
+    expect_runs(&l, "set_status", ELSE, "2");
+    expect_replays(&l, "set_status", "{\"id\":2,\"status\":\"open\"}", "1");
     end_ledger(&l);
 }
 
@@ -630,6 +657,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_write_in_doubt_ends_the_replay_of_others),
         cmocka_unit_test(a_doubt_that_others_did_not_overwrite_answers_once_it_is_resolved),
         cmocka_unit_test(every_attempt_in_doubt_ends_the_replay_of_others),
+        cmocka_unit_test(the_seventeenth_attempt_in_doubt_ends_the_replay_of_others_too),
         cmocka_unit_test(a_barrier_holds_the_repeat_of_what_a_doubt_may_have_overwritten),
         cmocka_unit_test(what_ended_badly_runs_again_once_it_is_overwritten),
         cmocka_unit_test(of_writes_that_overlap_none_is_the_last),
@@ -637,6 +665,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_overwritten_call_is_approved_again),
         cmocka_unit_test(the_history_says_why_it_ran_again),
         cmocka_unit_test(a_contract_that_names_the_resource_later_still_compares),
+        cmocka_unit_test(a_repeat_with_other_arguments_is_about_what_the_recorded_call_acted_on),
         cmocka_unit_test(a_replay_from_memory_is_compared_too),
         cmocka_unit_test(whoever_has_run_it_learns_how_it_ended),
         cmocka_unit_test(an_import_knows_which_write_was_the_last),
