@@ -181,6 +181,34 @@ static void what_runs_here_is_not_begun_again_though_its_record_cannot_be_put_ba
     end_ledger(&l);
 }
 
+/* While somebody waits, the ledger loses its records. */
+static semel_err lose_and_wake(semel_store *st, const semel_ref *of, uint64_t version,
+                               int64_t deadline_ns, semel_fault *fault)
+{
+    (void)st, (void)of, (void)version, (void)deadline_ns, (void)fault;
+    lose(RECORDS);
+    return SEMEL_OK;
+}
+
+/* Another handle runs it, so the one that waits cannot put it back. */
+static void what_is_waited_for_is_not_run_when_its_record_is_lost(void **state)
+{
+    (void)state;
+    semel_store_ops losing = sm_store_sqlite;
+    losing.wait = lose_and_wake;
+    ledger runs_it = start(CONTRACT), l = {.a = semel_answer_new()};
+    begin(&runs_it, "t", "{}");
+    expect_execute(&runs_it);
+    semel_options o = {.size = sizeof o, .url = url, .store = &losing, .one_shot = true};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    semel_call call = call_of("t", "{}");
+    call.wait_ms = 60000;
+    assert_int_equal(semel_begin(l.s, &call, l.a), SEMEL_OK);
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    end_ledger(&l);
+    end_ledger(&runs_it);
+}
+
 /* The memory store: a commit's first write is overtaken by a renewal of the same claim, and then
  * the store turns out to have lost something. */
 static semel_store_ops racing;
@@ -246,6 +274,7 @@ int main(void)
         cmocka_unit_test(a_claim_whose_record_is_gone_is_put_back_by_the_handle_that_gave_it),
         cmocka_unit_test(
             what_runs_here_is_not_begun_again_though_its_record_cannot_be_put_back_yet),
+        cmocka_unit_test(what_is_waited_for_is_not_run_when_its_record_is_lost),
     };
     return run_on_stores(NULL, 0, NULL, 0, filed, COUNT(filed));
 }

@@ -477,6 +477,35 @@ static void doubts_that_no_list_holds_are_counted_and_left_to_a_person(void **st
     assert_int_equal(events_with("\"doubts_left_out\":1"), 1);
 }
 
+/* Others have begun and forgotten it since: it becomes the generation after theirs. */
+static void doubts_are_kept_when_their_attempts_get_other_numbers(void **state)
+{
+    (void)state;
+    ledger l = start();
+    back_up(".old");
+    fail_some(&l, 1, SEMEL_APPLIED_UNKNOWN);
+    begin(&l, "often", "{}");
+    expect_execute(&l);
+    restore(".old");
+    forget_notes(url);
+    ledger other = open_again();
+    fail_some(&other, 3, SEMEL_APPLIED_NO);
+    char effect[sizeof other.effect];
+    strcpy(effect, other.effect);
+    semel_forget(other.s, sm_str_from(effect), SM_STR("me"), SM_STR("again"), other.a);
+    expect_verdict(&other, SEMEL_DONE, SEMEL_C_NONE);
+    assert_int_equal(commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, ""), SEMEL_OK);
+    expect(sm_str_is(l.a->result, "put_back"), "%.*s", SM_FMT(l.a->result));
+    end_ledger(&l);
+    begin(&other, "often", "{}");
+    expect_execute(&other);
+    assert_int_equal(other.a->generation, 2);
+    assert_int_equal(other.a->fence, 6); /* three of others, two of ours, and this one */
+    commit_as(&other, other.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "");
+    assert_int_equal(other.a->state, SEMEL_S_IN_DOUBT); /* about the first of ours (I16) */
+    end_ledger(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest filed[] = {
@@ -495,6 +524,7 @@ int main(void)
         cmocka_unit_test(what_another_program_moves_or_packs_is_not_missed),
         cmocka_unit_test(a_ledger_made_anew_is_another_one),
         cmocka_unit_test(doubts_that_no_list_holds_are_counted_and_left_to_a_person),
+        cmocka_unit_test(doubts_are_kept_when_their_attempts_get_other_numbers),
         cmocka_unit_test(a_note_that_was_not_written_whole_counts_as_none),
     };
     return run_on_stores(NULL, 0, NULL, 0, filed, COUNT(filed));

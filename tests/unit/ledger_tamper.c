@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "core/record.h"
+#include "ledger/trail/seal.h"
 
 #define CONTRACT                                                                                   \
     "{version: 1, tools: {t: {class: write}, pay: {class: irreversible, key: {fields: [/n]}, "     \
@@ -222,6 +223,23 @@ static void other_arguments_with_a_redacted_part_show(void **state)
     (void)state;
     shows("UPDATE args SET bytes = '{\"password\":\"[redacted]\",\"user\":\"eve\"}' WHERE n = 13");
     shows("UPDATE args SET bytes = '{\"i\":\"[redacted]\"}' WHERE n = 2");
+}
+
+static void another_key_of_the_caller_shows(void **state)
+{
+    (void)state;
+    place p;
+    char text[128];
+    ledger l = populate(&p, false);
+    semel_call c = call_of("t", "{\"i\": 1}");
+    c.key = SM_STR("mine");
+    take(&l, semel_begin(l.s, &c, l.a));
+    commit(&l, "1");
+    assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
+    expect(!finds(l.s, text), "%s", text);
+    change(&p, "UPDATE effect SET caller = 'yours' WHERE caller = 'mine'");
+    assert_true(finds(l.s, text));
+    end_ledger(&l);
 }
 
 /* ---- what leads to a record, and what would change it
@@ -547,6 +565,72 @@ static void rows_that_are_out_of_order_are_read_once_and_told(void **state)
     }
 }
 
+/* ---- seals that others make ------------------------------------------------------------------*/
+
+typedef struct folding {
+    sm_work *w;
+    sm_seal seal;
+} folding;
+
+static bool fold(void *context, const semel_event *e)
+{
+    folding *f = context;
+    if (e->id == 0)
+        return true;
+    f->seal.to = e->seq;
+    f->seal.events++;
+    return sm_chain_fold(&f->w->keyer.digest, &f->seal.digest, e->seq, &e->hash) == SM_OK;
+}
+
+/* Seals all events that are not sealed. The seal says that it begins so many events too late. */
+static void seal_by_hand(ledger *l, bool keyed, uint64_t late)
+{
+    semel *s = l->s;
+    sm_work *w = sm_work_start(l->a);
+    semel_health h = {0};
+    semel_fault fault = {0};
+    uint64_t after;
+    bool was_keyed;
+    assert_int_equal(s->ops->health(s->store, false, &h, &fault), SM_OK);
+    assert_int_equal(sm_seal_covered(s, w, &h, &after, &was_keyed, &fault), SM_OK);
+    folding f = {.w = w, .seal = {.from = after + 1 + late, .keyed = keyed}};
+    assert_int_equal(s->ops->events(s->store, NULL, &after, 1000, fold, &f, &fault), SM_OK);
+    assert_true(f.seal.events > 0);
+    char *key = s->seal_key;
+    if (!keyed)
+        s->seal_key = NULL;
+    assert_int_equal(sm_seal_write(s, w, &h, &f.seal, &fault), SM_OK);
+    s->seal_key = key;
+}
+
+/* Whoever changes the file can make seals, but none with the key. */
+static void a_seal_without_a_key_after_others_with_one_shows(void **state)
+{
+    (void)state;
+    place p;
+    char text[128];
+    ledger l = populate(&p, false);
+    seal_by_hand(&l, true, 0);
+    expect(!finds(l.s, text), "%s", text);
+    begin(&l, "t", "{\"i\": 100}");
+    seal_by_hand(&l, false, 0);
+    assert_true(finds(l.s, text));
+    assert_non_null(strstr(text, "was made without a key"));
+    end_ledger(&l);
+}
+
+static void a_gap_between_two_seals_shows(void **state)
+{
+    (void)state;
+    place p;
+    char text[128];
+    ledger l = populate(&p, false);
+    seal_by_hand(&l, true, 1);
+    assert_true(finds(l.s, text));
+    assert_non_null(strstr(text, "does not begin where the one before it ended"));
+    end_ledger(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest filed[] = {
@@ -556,6 +640,7 @@ int main(void)
         cmocka_unit_test(another_status_of_an_outcome_shows),
         cmocka_unit_test(a_name_that_is_gone_shows),
         cmocka_unit_test(other_arguments_with_a_redacted_part_show),
+        cmocka_unit_test(another_key_of_the_caller_shows),
         cmocka_unit_test(payloads_that_are_gone_before_their_time_show),
         cmocka_unit_test(triggers_and_other_tables_show_and_do_not_run),
         cmocka_unit_test(a_change_that_was_put_back_shows),
@@ -567,6 +652,8 @@ int main(void)
         cmocka_unit_test(a_newer_generation_planted_and_removed_after_its_use_shows),
         cmocka_unit_test(rows_that_are_out_of_order_are_read_once_and_told),
         cmocka_unit_test(numbers_that_are_not_whole_show),
+        cmocka_unit_test(a_seal_without_a_key_after_others_with_one_shows),
+        cmocka_unit_test(a_gap_between_two_seals_shows),
     };
     return run_on_stores(NULL, 0, NULL, 0, filed, COUNT(filed));
 }
