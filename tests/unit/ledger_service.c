@@ -398,21 +398,60 @@ static void expect_unrecorded(ledger *l, const char *args)
     expect_text(l->a->result, SM_UNRECORDED);
 }
 
-static void what_has_ended_does_not_run_again_before_its_end_is_recorded(void **state)
+/* An attempt that may run again when its lease is over, on a store that can be away. */
+static ledger run_on_shaky_store(semel_store_ops *ops, sm_running *r)
 {
-    (void)state;
-    semel_store_ops ops;
-    ledger l = shaky_ledger(&ops, "{version: 1, tools: {t: {class: write_idempotent}}}", true);
+    ledger l = shaky_ledger(ops, "{version: 1, tools: {t: {class: write_idempotent}}}", true);
     sm_asking q = asking("{}");
     q.lease_ms = 1000;
     ask(&l, &q);
     expect_execute(&l);
+    sm_running_add(l.s, r, l.a, SM_OUTCOME_MAX);
+    return l;
+}
+
+static void what_has_ended_does_not_run_again_before_its_end_is_recorded(void **state)
+{
+    (void)state;
+    semel_store_ops ops;
     sm_running r = {0};
-    sm_running_add(l.s, &r, l.a, SM_OUTCOME_MAX);
+    ledger l = run_on_shaky_store(&ops, &r);
     end_unrecorded(&l, &r);
     outlive_lease();
     atomic_store(&away, false); /* so that a doubt could be recorded, and the attempt rerun */
     expect_unrecorded(&l, "{}");
+    end_ledger(&l);
+}
+
+/* The store is back when the lease is over, and somebody asks before recording is tried again. */
+static void ask_between_two_tries(void *context, sm_str reason)
+{
+    ledger *l = context;
+    (void)reason;
+    outlive_lease();
+    atomic_store(&away, false);
+    semel_answer *recording = l->a;
+    l->a = semel_answer_new();
+    sm_asking again = asking("{}");
+    ask(l, &again);
+    expect_refused(l, SEMEL_C_RETRY_IN_FLIGHT);
+    semel_answer_free(l->a);
+    l->a = recording;
+}
+
+static void what_has_ended_does_not_run_again_while_its_end_is_being_recorded(void **state)
+{
+    (void)state;
+    semel_store_ops ops;
+    sm_running r = {0};
+    ledger l = run_on_shaky_store(&ops, &r);
+    const semel_outcome done = {.size = sizeof done, .value = SM_STR("\"done\"")};
+    atomic_store(&away, true);
+    sm_recording what = {
+        .outcome = &done, .patience_ms = 60000, .on_failure = ask_between_two_tries, .context = &l};
+    assert_int_equal(sm_record(l.s, &r, &what, l.a), SM_OK);
+    assert_int_equal(l.a->verdict, SEMEL_DONE);
+    expect_text(l.a->result, "committed");
     end_ledger(&l);
 }
 
@@ -1001,6 +1040,7 @@ int main(void)
         cmocka_unit_test(an_attempt_that_did_nothing_is_given_back_once_the_ledger_is_there_again),
         cmocka_unit_test(recording_is_tried_again_while_there_is_time),
         cmocka_unit_test(what_has_ended_does_not_run_again_before_its_end_is_recorded),
+        cmocka_unit_test(what_has_ended_does_not_run_again_while_its_end_is_being_recorded),
         cmocka_unit_test(the_end_that_is_not_recorded_answers_nobody_who_would_not_have_joined),
         cmocka_unit_test(who_waits_for_a_doubt_does_not_look_again_because_of_its_approval),
         cmocka_unit_test(who_asks_again_asks_for_the_same_effect),
