@@ -10,6 +10,8 @@
 #   check NAME COMMAND...        passes when the command does; its output is the diagnostic
 #   note TEXT                    diagnostic lines ("# ..."), also from stdin when TEXT is absent
 #   unit_programs BUILD          every unit test program of a build, each test a test of ours
+#   part NAME COMMAND...         a program that prints TAP and its plan, beside us; $parts_at_once of them
+#   parts_end                    waits for all parts; finish does so, too
 #   await COMMAND...             asks until it succeeds, for a minute at most; says so if it does not
 #   at_exit COMMAND              runs it when the suite ends, however it does; the latest first
 #   finish                       exits: 0 only when nothing failed and something ran
@@ -162,8 +164,32 @@ unit_programs() {
     for program in "${started[@]}"; do unit_finish "$program"; done
 }
 
+# What a part said is printed when it ends.
+parts_at_once=3
+parts_failed=0 parts_run=0
+declare -A parts=()
+part() {
+    local name=$1
+    shift
+    [ ${#parts[@]} -lt "$parts_at_once" ] || part_end
+    "$@" </dev/null >"$scratch/$name.tap" 2>&1 &
+    parts[$!]=$name
+    parts_run=$((parts_run + 1))
+}
+
+part_end() {
+    local pid
+    wait -n -p pid "${!parts[@]}" || parts_failed=$((parts_failed + 1))
+    note "${parts[$pid]}"
+    cat "$scratch/${parts[$pid]}.tap"
+    unset "parts[$pid]"
+}
+
+parts_end() { while [ ${#parts[@]} -gt 0 ]; do part_end; done; }
+
 finish() {
-    echo "1..$tap_count"
-    [ "$tap_failed" -eq 0 ] && [ "$tap_count" -gt 0 ]
+    parts_end
+    [ "$tap_count" -eq 0 ] && [ "$parts_run" -gt 0 ] || echo "1..$tap_count"
+    [ $((tap_failed + parts_failed)) -eq 0 ] && [ $((tap_count + parts_run)) -gt 0 ]
     exit
 }

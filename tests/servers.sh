@@ -185,12 +185,13 @@ postgres_run() {
     server_await "$name"
 }
 
-# postgres_settings NAME SETTING=VALUE...: of a cluster that is to start. Syncs stay on.
+# postgres_settings NAME SETTING=VALUE...: of a cluster that is to start. Syncs stay on. What its processes
+# share is kept with its data: a server that is killed leaves nothing else behind.
 postgres_settings() {
     local name=$1
     shift
-    printf '%s\n' listen_addresses=127.0.0.1 max_connections=300 shared_buffers=32MB jit=off "$@" \
-        >"$servers/$name/settings"
+    printf '%s\n' listen_addresses=127.0.0.1 max_connections=300 shared_buffers=32MB jit=off \
+        dynamic_shared_memory_type=mmap "$@" >"$servers/$name/settings"
 }
 
 postgres_sql() {

@@ -196,16 +196,14 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => p
 function perform(test, environment, limit_ms) {
     return new Promise((resolve) => {
         const began = Date.now();
-        const scratch = fs.mkdtempSync(
-            path.join(fs.existsSync('/dev/shm') ? '/dev/shm' : os.tmpdir(), 'mutant-'),
-        );
+        const scratch = fs.mkdtempSync(path.join(os.tmpdir(), 'mutant-'));
         const child = spawn(test.command[0], [], {
             cwd: root,
             detached: true,
             stdio: ['ignore', 'pipe', 'ignore'],
             env: {
                 ...process.env,
-                ...(test.unit ? { TMPDIR: scratch } : {}),
+                TMPDIR: scratch,
                 XDG_STATE_HOME: scratch,
                 CMOCKA_MESSAGE_OUTPUT: 'TAP',
                 SEMEL_BUILD: built,
