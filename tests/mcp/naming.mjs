@@ -83,6 +83,20 @@ test('or in an argument, in place of what the model made up', async () => {
     await client.close();
 });
 
+test('the argument is ours also where only a variant of the tool says so', async () => {
+    const variants = [{ when: [{ field: '/kind', equals: 'charge' }], idempotency: { argument: 'key' } }];
+    const varied = new Place({ contract: { tools: { keyed: { class: 'write', variants } } } });
+    const client = await varied.open();
+    const call = (key) => client.call('keyed', { what: 'varied', kind: 'charge', key });
+    assertFresh(await call('made up'), 'varied: 1');
+    assertReplayed(await call('made up otherwise'), 'varied: 1');
+    const [{ params }, ...more] = varied.received('tools/call');
+    assert.match(params.arguments.key, keyForm);
+    assert.deepEqual(more, []);
+    assert.equal(varied.effects('varied'), 1);
+    await client.close();
+});
+
 test('an argument that is called like a key is none, unless the contract says so', async () => {
     const client = await place.open();
     const args = { what: 'lookalike', idempotency_key: 'mine' };
