@@ -11,6 +11,7 @@
 #include <ftw.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "core/handle.h"
+#include "store/sqlite/sqlite.h"
 #include "store/stores.h"
 
 #define OPS (&sm_store_sqlite)
@@ -1122,6 +1124,76 @@ static void a_reader_of_another_program_is_not_in_the_way(void **state)
     OPS->close(st);
 }
 
+/* ---- batches ---------------------------------------------------------------------------------*/
+
+#define TEXT_MAX 100000u /* what this ledger takes, in the test */
+
+/* A claim by a thread of its own. */
+typedef struct claimer {
+    pthread_t thread;
+    desk desk;
+    semel_write w;
+    semel_err e;
+} claimer;
+
+static semel_store *shared;
+static claimer claimers[3];
+
+static void *claim_shared(void *arg)
+{
+    claimer *c = arg;
+    semel_record cur;
+    int64_t now;
+    bool inserted;
+    c->e = OPS->claim(shared, &c->w, &c->desk.room, &cur, &now, &inserted, NULL);
+    return NULL;
+}
+
+static size_t gathered(semel_store *st)
+{
+    pthread_mutex_lock(&st->writer.lock);
+    size_t count = st->writer.gather->count;
+    pthread_mutex_unlock(&st->writer.lock);
+    return count;
+}
+
+/* Called while the writer commits: all claims gather for its next batch, in their order. */
+static void gather_claims(void)
+{
+    for (size_t i = 0; i < COUNT(claimers); i++) {
+        claimer *c = &claimers[i];
+        if (pthread_create(&c->thread, NULL, claim_shared, c) != 0)
+            abort();
+        while (gathered(shared) <= i)
+            sched_yield();
+    }
+}
+
+static void a_write_that_fails_by_its_own_fault_takes_no_other_of_its_batch_along(void **state)
+{
+    (void)state;
+    static char large[TEXT_MAX + 1];
+    memset(large, 'a', sizeof large);
+    shared = open_ledger("ledger");
+    sqlite3_limit(shared->writer.conn->db, SQLITE_LIMIT_LENGTH, TEXT_MAX);
+    for (size_t i = 0; i < COUNT(claimers); i++) {
+        claimers[i] = (claimer){.w = fresh(i + 2), .desk.room.alloc = desk_alloc};
+        sm_arena_init(&claimers[i].desk.arena, SM_ARENA_MAX);
+    }
+    claimers[1].w.next.args = (semel_str){large, sizeof large};
+    at_sync = gather_claims;
+    claim(shared, 1);
+    for (size_t i = 0; i < COUNT(claimers); i++) {
+        semel_record cur;
+        pthread_join(claimers[i].thread, NULL);
+        assert_int_equal(claimers[i].e, i == 1 ? SEMEL_E_LIMIT : SEMEL_OK);
+        assert_int_equal(get(shared, &claimers[i].w.next.key, &cur, NULL),
+                         i == 1 ? SEMEL_E_NOT_FOUND : SEMEL_OK);
+        sm_arena_fini(&claimers[i].desk.arena);
+    }
+    OPS->close(shared);
+}
+
 /* ---- the cache -------------------------------------------------------------------------------*/
 
 static void the_cache_keeps_to_its_bound(void **state)
@@ -1691,6 +1763,7 @@ int main(void)
         with_dir(a_log_that_cannot_be_made_durable_is_not_opened),
         with_dir(blocks_behind_the_end_are_not_lost_ones),
         with_dir(a_reader_of_another_program_is_not_in_the_way),
+        with_dir(a_write_that_fails_by_its_own_fault_takes_no_other_of_its_batch_along),
         with_dir(the_cache_keeps_to_its_bound),
         with_dir(what_is_often_asked_for_stays),
         with_dir(a_change_from_outside_is_noticed),
