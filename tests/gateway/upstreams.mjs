@@ -87,6 +87,10 @@ const tools = {
             timeout: '1500ms', idempotency: { header: 'Idempotency-Key', window: '1s' },
         }),
     },
+    'brief.keyed': {
+        class: 'write', lease: '1s', on_in_doubt: ['resend', 'hold'],
+        upstream: at('/once-shut', { ...many, idempotency: { header: 'Idempotency-Key', window: '4s' } }),
+    },
     'probe.applied': probed('/reset-after', 'find'),
     'probe.absent': probed('/drop-once', 'find'),
     redacted: probed('/drop-once/redacted', 'find', { redact: ['/card'] }),
@@ -133,6 +137,12 @@ up.habit('once-busy', (upstream, entry, response) => {
     const asked = upstream.asked(entry.order).length;
     if (asked > 1 && asked < 4) return habits.refuse(upstream, { ...entry, path: '/refuse/429' }, response);
     return habits['once-lost'](upstream, entry, response);
+});
+
+// Does the work and loses the answer; then it is closed until its key is forgotten.
+up.habit('once-shut', (upstream, entry, response) => {
+    if (upstream.asked(entry.order).length === 1) return habits['reset-after'](upstream, entry, response);
+    reply(response, 503, { shut: true }, { 'retry-after': '10' });
 });
 
 up.habit('drop-once', (upstream, entry, response) => {
@@ -226,6 +236,16 @@ test('outside the window of its key nothing is sent again', async () => {
     await sleep(2500);
     assertProblem(await ask('late.keyed', order), 409, 'IN_DOUBT');
     assert.equal(up.asked(order).length, 1);
+});
+
+test('an upstream that says to come back when its key is forgotten is not sent it again', async () => {
+    const order = newOrder();
+    await ask('brief.keyed', order, { wait_ms: 0 });
+    const asked = up.asked(order);
+    await eventually('it is held for a person, or sent too late', async () =>
+        (await ask('brief.keyed', order, { wait_ms: 0 })).json.code === 'IN_DOUBT' || asked.length > 2);
+    assert.deepEqual(asked.map((one) => one.at - asked[0].at).filter((ms) => ms >= 10_000), []);
+    assert.equal(up.times(order), 1);
 });
 
 test('a probe that finds it done settles it with what it found', async () => {
