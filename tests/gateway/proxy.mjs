@@ -258,6 +258,24 @@ test('an API that loses its answers for a while is asked by each repeat, with th
     assert.equal((await send()).headers['idempotent-replayed'], 'true');
 });
 
+test('an API that has moved is not sent what the old one may have done', async () => {
+    const keyed = { idempotency: { header: 'Idempotency-Key', window: '24h' } };
+    const moving = new Gateway({ config: { proxies: { keyed } } });
+    const body = order();
+    const sendTo = async (base) => {
+        keyed.url = `${up.url}${base}`;
+        await moving.up();
+        const answer = await moving.agent.post('/proxy/keyed/pay', body);
+        assert.equal((await moving.stop()).code, 0);
+        return answer;
+    };
+    const { effect } = assertProblem(await sendTo('/once-lost'), 504, 'UPSTREAM_TIMEOUT');
+    assert.equal(assertProblem(await sendTo('/ok'), 504, 'UPSTREAM_TIMEOUT').effect, effect);
+    assert.deepEqual(up.asked(body.order_id).map((one) => one.path), ['/once-lost/pay']);
+    assert.equal((await sendTo('/once-lost')).status, 200, 'the old one knows its key');
+    assert.equal(up.times(body.order_id), 1);
+});
+
 // The values of one header as the upstream got them, in any spelling of servers that take _ for -.
 const valuesOf = (entry, name) => entry.rawHeaders.filter((_, i) => i % 2 === 1 && entry.rawHeaders[i - 1].toLowerCase().replaceAll('_', '-') === name);
 

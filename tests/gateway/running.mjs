@@ -68,6 +68,81 @@ test('a call that waits across a change of identity ends under the contract it b
     await gw.kill();
 });
 
+// ---- a tool whose URL changes before its call is settled: what would be sent is another request
+
+const doubted = {
+    resend: { class: 'write', on_in_doubt: ['resend', 'hold'] },
+    rerun: { class: 'write_idempotent', on_in_doubt: ['rerun'] },
+    probe: {
+        class: 'write',
+        on_in_doubt: ['probe', 'hold'],
+        probe: {
+            tool: 'lookup',
+            args: { '/order_id': '/order_id' },
+            applied: { when: [{ field: '/data/0/id', exists: true }], outcome: '/data/0' },
+            absent: { when: [{ field: '/data/0', exists: false }] },
+            settle: '1s',
+        },
+        lease: '1s',
+    },
+};
+
+const unanswered = new Map(); // responses, by order
+up.habit('unanswered', (upstream, entry, response) => void unanswered.set(entry.order, response));
+
+const movable = (tool, path) => {
+    const idempotency = { header: 'Idempotency-Key', window: '24h' };
+    return shop(up, { move: { ...tool, upstream: { url: `${up.url}${path}`, timeout: '60s', idempotency } } });
+};
+const move = (order) => ({ scope: 'shop/1', tool: 'move', args: { order_id: order }, wait_ms: 0 });
+
+async function moveAway(gw, tool) {
+    gw.writeContract(movable(tool, '/ok/moved'));
+    gw.signal('SIGHUP');
+    await eventually('it is taken', () => gw.log.includes('"reloaded"'));
+}
+
+// Until the gateway says that it does not make the call. Only these paths were asked, but for probes.
+async function assertLeft(gw, order, paths) {
+    const sent = () => up.asked(order).map((one) => one.path).filter((path) => path !== '/find');
+    const refused = () => logged(gw).some((one) => /another/.test(one.why));
+    await eventually('it is refused, or sent', () => refused() || sent().length > paths.length);
+    assert.deepEqual(sent(), paths);
+}
+
+for (const [step, tool] of Object.entries(doubted)) {
+    test(`a call in doubt is not sent to another URL: ${step}`, async () => {
+        const gw = await Gateway.start({ contract: movable(tool, '/unanswered'), env });
+        const order = newOrder();
+        const { effect } = assertProblem(await gw.agent.call(move(order)), 409, 'RETRY_IN_FLIGHT');
+        await eventually('the upstream has it', () => unanswered.has(order));
+        await moveAway(gw, tool);
+        unanswered.get(order).socket.resetAndDestroy();
+        await assertLeft(gw, order, ['/unanswered']);
+        if (step === 'resend') {
+            const again = assertProblem(await gw.agent.call(move(order)), 504, 'UPSTREAM_TIMEOUT');
+            assert.equal(again.effect, effect);
+            await assertLeft(gw, order, ['/unanswered']);
+        }
+        await gw.kill();
+    });
+}
+
+test('a call that was approved for one URL needs another approval for another', async () => {
+    const tool = { class: 'write', approval: {} };
+    const gw = await Gateway.start({ contract: movable(tool, '/ok/here'), env });
+    const order = newOrder();
+    const { effect, request } = assertProblem(await gw.agent.call(move(order)), 202, 'AWAITING_APPROVAL');
+    await moveAway(gw, tool);
+    const approved = await gw.approver.post(`/v1/effects/${effect}/approve`, { request });
+    assert.equal(approved.status, 200, approved.text);
+    await assertLeft(gw, order, []);
+    const again = assertProblem(await gw.agent.call(move(order)), 202, 'AWAITING_APPROVAL');
+    assert.notEqual(again.request, request);
+    await assertLeft(gw, order, []);
+    await gw.kill();
+});
+
 test('SIGTERM: what is under way ends, nothing new begins, exit 0', async () => {
     const gw = await Gateway.start({ contract: shop(up), env });
     const order = newOrder();
