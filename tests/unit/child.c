@@ -3,13 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/base64.h"
 #include "effect/child.h"
+#include "json/json.h"
 
 extern char **environ;
 
@@ -134,6 +137,18 @@ static void bytes_that_are_no_text_come_back(void **state)
            SM_FMT(sm_buf_view(&f->value)));
 }
 
+/* As people can read it in the ledger, unless base64 is much shorter. */
+static void text_is_recorded_as_text(void **state)
+{
+    fixture *f = *state;
+    run_shell(f, "printf 'o n e   l o n g   l i n e   o f   t e x t\\n a n d   m o r e'");
+    replayed(f);
+    const char *chunk =
+        "[\"out\",\"o n e   l o n g   l i n e   o f   t e x t\\n a n d   m o r e\"]";
+    expect(memmem(f->value.p, f->value.len, chunk, strlen(chunk)) != NULL, "%.*s",
+           SM_FMT(sm_buf_view(&f->value)));
+}
+
 static void too_much_output_is_cut_and_hashed(void **state)
 {
     fixture *f = *state;
@@ -231,6 +246,39 @@ static void what_cannot_be_started_is_told_apart(void **state)
     assert_int_equal(f->child.end.status, 127);
 }
 
+static void without_a_pipe_it_is_not_started(void **state)
+{
+    fixture *f = *state;
+    char *argv[] = {(char *)"true", NULL};
+    struct rlimit before, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    f->child = (sm_child){.argv = argv, .signals = &f->signals, .record = &f->record};
+    sm_err e = sm_child_run(&f->child);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(e, SM_OK);
+    assert_false(f->child.end.started);
+    assert_int_equal(f->child.end.status, 126);
+    assert_string_equal(f->child.end.error, strerror(EMFILE));
+}
+
+/* A pipe gets the number of our standard input if we have none. */
+static void every_pipe_is_closed_afterwards(void **state)
+{
+    fixture *f = *state;
+    int input = dup(STDIN_FILENO);
+    close(STDIN_FILENO);
+    run_shell(f, "echo on");
+    bool open = fcntl(STDIN_FILENO, F_GETFD) >= 0;
+    if (input >= 0) {
+        dup2(input, STDIN_FILENO);
+        close(input);
+    }
+    assert_false(open);
+    replayed(f);
+}
+
 static void a_signal_that_ends_it_is_recorded(void **state)
 {
     fixture *f = *state;
@@ -262,10 +310,37 @@ static void signals_are_passed_on(void **state)
     sm_signals_ending(&f->signals); /* one more may have come */
 }
 
+static void a_signal_that_came_before_is_told(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(sm_signals_ending(&f->signals), 0);
+    kill(getpid(), SIGWINCH); /* it ends nothing */
+    assert_int_equal(sm_signals_ending(&f->signals), 0);
+    kill(getpid(), SIGTERM);
+    assert_int_equal(sm_signals_ending(&f->signals), SIGTERM);
+    assert_int_equal(sm_signals_ending(&f->signals), 0);
+}
+
+static void signals_are_released_once(void **state)
+{
+    fixture *f = *state;
+    sigset_t own, now;
+    sm_signals_release(&f->signals);
+    sigemptyset(&own);
+    sigaddset(&own, SIGURG);
+    pthread_sigmask(SIG_BLOCK, &own, NULL);
+    sm_signals_release(&f->signals);
+    pthread_sigmask(SIG_UNBLOCK, &own, &now);
+    assert_int_equal(sigismember(&now, SIGURG), 1);
+}
+
+/* A shell would clear the mask by itself. */
 static void signals_and_pipes_are_as_they_were(void **state)
 {
     fixture *f = *state;
-    run_shell(f, "grep -E '^Sig(Blk|Ign)' /proc/self/status");
+    char *argv[] = {(char *)"grep", (char *)"-E", (char *)"^Sig(Blk|Ign)",
+                    (char *)"/proc/self/status", NULL};
+    run(f, argv, (sm_str){0});
     sm_str out = contents(&f->arena, f->live[SM_STREAM_OUT]);
     unsigned long long blocked, ignored;
     assert_int_equal(sscanf(out.p, "SigBlk: %llx SigIgn: %llx", &blocked, &ignored), 2);
@@ -278,6 +353,22 @@ static int64_t now_ms(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int64_t spent_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void a_command_that_closes_its_output_is_waited_for_in_sleep(void **state)
+{
+    fixture *f = *state;
+    int64_t before = spent_ms();
+    run_shell(f, "exec >&- 2>&-; sleep 1; exit 4");
+    assert_int_equal(replayed(f).end.status, 4);
+    expect(spent_ms() - before < 500, "it took %d ms of a processor", (int)(spent_ms() - before));
 }
 
 static void who_holds_the_output_open_does_not_hold_us(void **state)
@@ -355,6 +446,8 @@ static void records_that_do_not_hold_together_are_refused(void **state)
         {GOOD ",\"chunks\":[[\"out\",\"YQ==\",\"base64\"]]" TAIL, SM_OK},
         {GOOD ",\"chunks\":[[\"out\",\"YR==\",\"base64\"]]" TAIL, SEMEL_E_CORRUPT},
         {GOOD ",\"chunks\":[[\"out\",\"a\",\"hex\"]]" TAIL, SEMEL_E_CORRUPT},
+        {GOOD ",\"chunks\":[[\"out\",\"YQ==\",\"hex\"]]" TAIL, SEMEL_E_CORRUPT},
+        {GOOD ",\"chunks\":[[\"out\",\"YQ==\",\"base64\",\"more\"]]" TAIL, SEMEL_E_CORRUPT},
         {GOOD ",\"chunks\":[[\"out\",\"ab\"]]" TAIL, SEMEL_E_CORRUPT},
         {GOOD ",\"chunks\":[[\"log\",\"a\"]]" TAIL, SEMEL_E_CORRUPT},
         {GOOD ",\"chunks\":[[\"out\"]]" TAIL, SEMEL_E_CORRUPT},
@@ -366,6 +459,15 @@ static void records_that_do_not_hold_together_are_refused(void **state)
          SEMEL_E_CORRUPT},
         {"{\"started\":true,\"exit\":-1,\"truncated\":false,\"stdout_bytes\":0,\"stderr_bytes\":0,"
          "\"chunks\":[]" TAIL,
+         SEMEL_E_CORRUPT},
+        {"{\"started\":true,\"exit\":1.5,\"truncated\":false,\"stdout_bytes\":0,\"stderr_bytes\":0,"
+         "\"chunks\":[]" TAIL,
+         SEMEL_E_CORRUPT},
+        {"{\"started\":true,\"exit\":0,\"stdout_bytes\":0,\"stderr_bytes\":0,\"chunks\":[]" TAIL,
+         SEMEL_E_CORRUPT},
+        {GOOD ",\"chunks\":[[\"out\",\"a\"]],\"stdout_sha256\":" SHA ",\"stderr_sha256\":\"0\"}",
+         SEMEL_E_CORRUPT},
+        {GOOD ",\"chunks\":[[\"out\",\"a\"]],\"stdout_sha256\":\"0\",\"stderr_sha256\":" SHA "}",
          SEMEL_E_CORRUPT},
         {"{\"started\":false,\"exit\":127,\"truncated\":false,\"stdout_bytes\":0,"
          "\"stderr_bytes\":0,\"chunks\":[]" TAIL,
@@ -383,6 +485,70 @@ static void records_that_do_not_hold_together_are_refused(void **state)
     }
     sm_replay r;
     assert_int_equal(sm_replay_read(&f->arena, (sm_str){0}, &r, NULL), SEMEL_E_NOT_FOUND);
+}
+
+static void the_time_of_the_end_may_be_in_whole_seconds(void **state)
+{
+    fixture *f = *state;
+    static const char *const rows[][2] = {
+        {"2026-11-15T12:00:03", "2026-11-15 12:00:03 UTC"},
+        {"2026-11-15T12:00:03.250Z", "2026-11-15 12:00:03 UTC"},
+        {"2026-11-15T12:00:0", ""},
+        {"2026-11-15 12:00:03", ""},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[512];
+        sm_replay r;
+        snprintf(text, sizeof text, GOOD ",\"ended_at\":\"%s\",\"chunks\":[[\"out\",\"a\"]]" TAIL,
+                 rows[i][0]);
+        assert_int_equal(sm_replay_read(&f->arena, sm_str_from(text), &r, NULL), SM_OK);
+        assert_string_equal(r.ended, rows[i][1]);
+    }
+}
+
+static void a_replay_that_cannot_be_written_is_told(void **state)
+{
+    fixture *f = *state;
+    sm_replay r;
+    int fds[SM_STREAMS] = {open("/dev/full", O_WRONLY | O_CLOEXEC), memory_file()};
+    sm_str text = SM_STR(GOOD ",\"chunks\":[[\"out\",\"a\"]]" TAIL);
+    assert_int_equal(sm_replay_read(&f->arena, text, &r, NULL), SM_OK);
+    assert_int_equal(sm_replay_write(&r, fds), SEMEL_E_IO);
+    /* Nor is a chunk left out that cannot be decoded any more. */
+    size_t n = 2 * SM_TRANSCRIPT_TEXT_MAX;
+    char *large = malloc(n + 64);
+    int at = sprintf(large, "[[\"out\",\"a\"],[\"err\",\"");
+    memset(large + at, 'A', n);
+    strcpy(large + at + n, "\",\"base64\"]]");
+    sm_json_limits limits = sm_json_default_limits;
+    limits.bytes = 2 * n;
+    assert_int_equal(sm_json_read(&f->arena, sm_str_from(large), &limits, &r.chunks, NULL), SM_OK);
+    assert_int_equal(sm_replay_write(&r, fds), SEMEL_E_LIMIT);
+    free(large);
+    for (int s = 0; s < SM_STREAMS; s++)
+        close(fds[s]);
+}
+
+static void what_cannot_be_recorded_or_read_is_told(void **state)
+{
+    fixture *f = *state;
+    sm_ending end = {.started = true};
+    sm_buf small;
+    sm_buf_init(&small, 100);
+    assert_int_equal(sm_transcript_write(&f->record, &end, &small), SEMEL_E_LIMIT);
+    sm_buf_fini(&small);
+    EVP_MD_CTX_reset(f->record.digest[SM_STREAM_ERR].ctx);
+    assert_int_equal(sm_transcript_write(&f->record, &end, &f->value), SEMEL_E_CRYPTO);
+    sm_transcript none;
+    assert_int_equal(EVP_set_default_properties(NULL, "provider=none"), 1);
+    sm_err e = sm_transcript_init(&none);
+    assert_int_equal(EVP_set_default_properties(NULL, ""), 1);
+    assert_int_equal(e, SEMEL_E_CRYPTO);
+    sm_arena tiny;
+    sm_replay r;
+    sm_arena_init(&tiny, 64);
+    assert_int_equal(sm_replay_read(&tiny, SM_STR("{\"chunks\":[]}"), &r, NULL), SEMEL_E_NOMEM);
+    sm_arena_fini(&tiny);
 }
 
 static void base64_is_exact(void **state)
@@ -412,20 +578,29 @@ int main(void)
     const struct CMUnitTest tests[] = {
         with_fixture(streams_are_recorded_in_order),
         with_fixture(bytes_that_are_no_text_come_back),
+        with_fixture(text_is_recorded_as_text),
         with_fixture(too_much_output_is_cut_and_hashed),
         with_fixture(a_full_record_fits_its_bound),
         with_fixture(input_is_given_without_deadlock),
         with_fixture(a_command_need_not_read_its_input),
         with_fixture(without_input_it_reads_nothing),
         with_fixture(what_cannot_be_started_is_told_apart),
+        with_fixture(without_a_pipe_it_is_not_started),
+        with_fixture(every_pipe_is_closed_afterwards),
         with_fixture(a_signal_that_ends_it_is_recorded),
         with_fixture(signals_are_passed_on),
+        with_fixture(a_signal_that_came_before_is_told),
+        with_fixture(signals_are_released_once),
         with_fixture(signals_and_pipes_are_as_they_were),
+        with_fixture(a_command_that_closes_its_output_is_waited_for_in_sleep),
         with_fixture(who_holds_the_output_open_does_not_hold_us),
         with_fixture(a_writer_without_end_does_not_hold_us),
         with_fixture(a_closed_output_disturbs_nothing),
         with_fixture(a_stuck_reader_does_not_hide_the_end),
         with_fixture(records_that_do_not_hold_together_are_refused),
+        with_fixture(the_time_of_the_end_may_be_in_whole_seconds),
+        with_fixture(a_replay_that_cannot_be_written_is_told),
+        with_fixture(what_cannot_be_recorded_or_read_is_told),
         with_fixture(base64_is_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
