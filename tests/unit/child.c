@@ -246,14 +246,20 @@ static void what_cannot_be_started_is_told_apart(void **state)
     assert_int_equal(f->child.end.status, 127);
 }
 
+/* Nothing can be opened until the limit that this returns is set again. */
+static struct rlimit no_more_files(void)
+{
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_max = before.rlim_max}), 0);
+    return before;
+}
+
 static void without_a_pipe_it_is_not_started(void **state)
 {
     fixture *f = *state;
     char *argv[] = {(char *)"true", NULL};
-    struct rlimit before, none;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    struct rlimit before = no_more_files();
     f->child = (sm_child){.argv = argv, .signals = &f->signals, .record = &f->record};
     sm_err e = sm_child_run(&f->child);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
@@ -319,6 +325,16 @@ static void a_signal_that_came_before_is_told(void **state)
     kill(getpid(), SIGTERM);
     assert_int_equal(sm_signals_ending(&f->signals), SIGTERM);
     assert_int_equal(sm_signals_ending(&f->signals), 0);
+}
+
+static void signals_that_cannot_be_held_are_told(void **state)
+{
+    (void)state;
+    sm_signals more;
+    struct rlimit before = no_more_files();
+    sm_err e = sm_signals_hold(&more, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(e, SEMEL_E_IO);
 }
 
 static void signals_are_released_once(void **state)
@@ -590,6 +606,7 @@ int main(void)
         with_fixture(a_signal_that_ends_it_is_recorded),
         with_fixture(signals_are_passed_on),
         with_fixture(a_signal_that_came_before_is_told),
+        with_fixture(signals_that_cannot_be_held_are_told),
         with_fixture(signals_are_released_once),
         with_fixture(signals_and_pipes_are_as_they_were),
         with_fixture(a_command_that_closes_its_output_is_waited_for_in_sleep),

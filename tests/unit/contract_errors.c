@@ -552,6 +552,9 @@ static void what_is_fine_is_not_linted(void **state)
         "key: { fields: [/id] }, on_repeat: replay } }\n",
         ONE_TOOL("{ upstream: { url: 'http://x', headers: { Authorization: 'Bearer ${K}' } } }"),
         "version: 1\ndefaults: { window: 1h }\ntools: { 'get_*': { class: read }, w: {} }\n",
+        /* Defaults that leave the window as the class has it shorten nothing. */
+        "version: 1\ndefaults: { window: 7d }\ntools: { i: { class: irreversible, key: { fields: "
+        "[/id] } } }\n",
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         assert_string_equal(findings(*state, rows[i], SM_ERROR), "");

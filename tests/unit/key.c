@@ -420,6 +420,12 @@ static void calls_are_checked_part_by_part(void **state)
         {"s", NULL, "", NULL, "tool is empty"},
         {"s", "", "t", NULL, "step is empty"},
         {"s", NULL, "t", "", "key is empty"},
+        /* what is right further on makes nothing good */
+        {"s", "step", "", "key", "tool is empty"},
+        {"", "step", "t", NULL, "scope is empty"},
+        {"a/", "step", "t", NULL, "empty segment"},
+        {"a/", NULL, "t", "key", "empty segment"},
+        {"s", "", "t", "key", "step is empty"},
         /* segments */
         {"/", NULL, "t", NULL, "empty segment"},
         {"/a", NULL, "t", NULL, "empty segment"},

@@ -99,6 +99,22 @@ static void an_outcome_that_the_answer_lacks_is_none(void **state)
     sm_contracts_free(set);
 }
 
+/* An amount that is missing or is a text says nothing about how large it is. */
+static void what_cannot_be_compared_proves_nothing(void **state)
+{
+    sm_arena *a = *state;
+    static const char *const said[] = {"{}", "{\"paid\":\"500\"}", "{\"paid\":null}"};
+    sm_contracts *set = contracts(TOOL("applied: {when: [{field: /paid, over: 100}]}, "
+                                       "absent: {when: [{field: /paid, under: 1}]}"));
+    for (size_t i = 0; i < COUNT(said); i++) {
+        sm_str outcome;
+        sm_found_kind found =
+            sm_probe_judge(a, probe_of(set), document(a, said[i]), false, &outcome);
+        expect(found == SM_FOUND_UNKNOWN, "%s: %d", said[i], (int)found);
+    }
+    sm_contracts_free(set);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -106,6 +122,7 @@ int main(void)
         with_arena(an_answer_is_judged_by_its_conditions),
         with_arena(without_absent_nothing_is_ever_proved_absent),
         with_arena(an_outcome_that_the_answer_lacks_is_none),
+        with_arena(what_cannot_be_compared_proves_nothing),
     };
     return cmocka_run_group_tests_name("probe", tests, NULL, NULL);
 }
