@@ -2,6 +2,7 @@
 #include "ledger.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -303,14 +304,16 @@ static void the_barrier_sees_an_attempt_whose_process_is_gone(void **state)
 
 typedef struct slow {
     semel *s;
+    sem_t begun, may_end;
     atomic_bool done;
 } slow;
 
-static void sleep_long(void *context, const semel_answer *execute, semel_outcome *outcome)
+static void wait_for_the_end(void *context, const semel_answer *execute, semel_outcome *outcome)
 {
-    (void)context;
+    slow *w = context;
     (void)execute;
-    sleep(17); /* longer than the lease of what the library runs */
+    sem_post(&w->begun);
+    sem_wait(&w->may_end);
     outcome->value = SM_STR("\"slept\"");
 }
 
@@ -319,7 +322,7 @@ static void *run_slowly(void *context)
     slow *w = context;
     semel_answer *a = semel_answer_new();
     semel_call c = call_of("t", "{}");
-    semel_run(w->s, &c, sleep_long, NULL, a);
+    semel_run(w->s, &c, wait_for_the_end, w, a);
     atomic_store(&w->done, sm_str_is(a->outcome.value, "\"slept\""));
     semel_answer_free(a);
     return NULL;
@@ -332,11 +335,15 @@ static void work_longer_than_its_lease_keeps_it(void **state)
     strcpy(url, fresh_url());
     slow w = {.s = open_ledger(url, NULL, false)};
     pthread_t thread;
+    sem_init(&w.begun, 0, 0);
+    sem_init(&w.may_end, 0, 0);
     assert_int_equal(pthread_create(&thread, NULL, run_slowly, &w), 0);
-    sleep(16);
+    sem_wait(&w.begun);
+    sleep(16); /* longer than the lease of what the library runs */
     ledger l = {.s = open_ledger(url, NULL, true), .a = semel_answer_new()};
     begin(&l, "t", "{}");
     expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+    sem_post(&w.may_end);
     pthread_join(thread, NULL);
     assert_true(atomic_load(&w.done));
     begin(&l, "t", "{}");

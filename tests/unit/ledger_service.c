@@ -659,6 +659,25 @@ static void who_asks_quietly_asks_nobody_for_an_approval(void **state)
     end_ledger(&l);
 }
 
+static void who_may_not_begin_anything_gets_what_is_recorded(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write}}}");
+    sm_asking q = asking("{}"), full = asking("{}"), quiet = asking("{}");
+    full.full = quiet.quiet = true;
+    ask(&l, &full);
+    expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+    assert_true(full.turned_away);
+    ask(&l, &q);
+    expect_execute(&l);
+    commit(&l, "1");
+    ask(&l, &full);
+    expect_replay(&l, "1");
+    ask(&l, &quiet);
+    expect_replay(&l, "1");
+    end_ledger(&l);
+}
+
 static void everybody_who_asked_is_kept_from_approving(void **state)
 {
     (void)state;
@@ -1050,6 +1069,7 @@ int main(void)
         cmocka_unit_test(whoever_asked_cannot_approve_where_both_are_known),
         cmocka_unit_test(who_waits_does_not_replace_the_request_of_others),
         cmocka_unit_test(who_asks_quietly_asks_nobody_for_an_approval),
+        cmocka_unit_test(who_may_not_begin_anything_gets_what_is_recorded),
         cmocka_unit_test(everybody_who_asked_is_kept_from_approving),
         cmocka_unit_test(self_approval_is_for_those_whom_the_contract_lets),
         cmocka_unit_test(a_resend_has_the_same_key_and_settles_the_doubt),

@@ -415,15 +415,18 @@ static sm_err attempt(sm_begun *b, bool *done)
 
 /* The record as it is known without writing. A store that answers from this machine is asked even
  * if it has to read: whoever finds a record then waits for nobody's write. Of a distant one the
- * record comes with the attempt to insert it, in the same round trip. */
+ * record comes with the attempt to insert it, in the same round trip; whoever may not insert reads
+ * it. */
 static sm_err find(sm_begun *b)
 {
     sm_work *w = b->w;
     const semel_store_ops *ops = b->s->ops;
+    bool inserts = b->asking == NULL || !(b->asking->quiet || b->asking->full);
     w->cur.version = 0;
-    if (ops->peek == NULL)
+    if (ops->peek == NULL && inserts)
         return SM_OK;
-    if (ops->peek(b->s->store, &b->id.key.hash, &w->room, &w->cur, &w->now) == SM_OK)
+    if (ops->peek != NULL &&
+        ops->peek(b->s->store, &b->id.key.hash, &w->room, &w->cur, &w->now) == SM_OK)
         return sm_load_cur(w);
     sm_err e = sm_load_key(b->s, w, &b->id.key.hash, NULL);
     if (e == SEMEL_E_NOT_FOUND) {
