@@ -526,6 +526,25 @@ static void what_holds_no_secret_is_not_linted_as_one(void **state)
     }
 }
 
+/* A file that is called .json is not tried as YAML. */
+static void a_file_named_json_must_be_json(void **state)
+{
+    static const struct {
+        const char *name, *text;
+        bool good;
+    } rows[] = {
+        {"c.json", "{\"version\":1}", true}, {"c.json", "version: 1\n", false},
+        {"c.json", "{version: 1}", false},   {"c.yaml", "version: 1\n", true},
+        {"c.yaml", "{version: 1}", true},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const sm_json *root = NULL;
+        sm_err e =
+            sm_tree_read(*state, sm_str_from(rows[i].name), sm_str_from(rows[i].text), &root, NULL);
+        expect((e == SM_OK) == rows[i].good, "%s: %s", rows[i].name, rows[i].text);
+    }
+}
+
 static void what_is_fine_is_not_linted(void **state)
 {
     static const char *const rows[] = {
@@ -582,6 +601,7 @@ int main(void)
         with_arena(a_secret_is_linted_where_it_is_named_first),
         with_arena(a_login_whose_answer_would_be_stored_is_linted),
         with_arena(what_holds_no_secret_is_not_linted_as_one),
+        with_arena(a_file_named_json_must_be_json),
         with_arena(what_is_fine_is_not_linted),
     };
     return cmocka_run_group_tests_name("contract_errors", tests, NULL, NULL);
