@@ -152,6 +152,22 @@ static void every_field_is_read(void **state)
     sm_contracts_free(set);
 }
 
+static void every_chain_of_doubt_ends_in_one_hold(void **state)
+{
+    (void)state;
+    static const char *const chains[] = {"hold", "[rerun]", "[rerun, hold]"};
+    for (size_t i = 0; i < COUNT(chains); i++) {
+        char text[200];
+        snprintf(text, sizeof text,
+                 "version: 1\ntools: {t: {class: write_idempotent, on_in_doubt: %s}}\n", chains[i]);
+        sm_contracts *set = contracts(text);
+        const sm_doubt_chain *chain = &tool(set, "t")->on_in_doubt;
+        expect(chain->count == (i == 0 ? 1 : 2), "%s: %u steps", chains[i], chain->count);
+        assert_int_equal(chain->steps[chain->count - 1], SM_DOUBT_HOLD);
+        sm_contracts_free(set);
+    }
+}
+
 static void money_is_kept_to_the_last_digit(void **state)
 {
     (void)state;
@@ -544,6 +560,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_class_brings_its_defaults),
         cmocka_unit_test(every_field_is_read),
+        with_arena(every_chain_of_doubt_ends_in_one_hold),
         cmocka_unit_test(money_is_kept_to_the_last_digit),
         cmocka_unit_test(the_later_layer_wins_field_by_field),
         cmocka_unit_test(drift_and_step_follow_from_the_strategy),
