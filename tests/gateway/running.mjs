@@ -124,6 +124,10 @@ for (const [step, tool] of Object.entries(doubted)) {
             assert.equal(again.effect, effect);
             await assertLeft(gw, order, ['/unanswered']);
         }
+        if (step === 'rerun') {
+            await sleep(2500); // it is looked at again, but not every second
+            assert.equal(logged(gw).filter((one) => /another/.test(one.why)).length, 1);
+        }
         await gw.kill();
     });
 }

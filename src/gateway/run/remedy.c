@@ -48,21 +48,11 @@ static sm_next complain(gw_run *run, uint64_t attempt, const char *why, semel_an
 
 /* ---- the same call or request again ----------------------------------------------------------*/
 
-static sm_err make_request(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault)
-{
-    if (c->origin[SM_F_UPSTREAM].given == NULL)
-        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the tool has no upstream any more");
-    if (run->at.ask.shape != sm_upstream_shape(c))
-        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "the request would be another one now");
-    sm_err e = sm_upstream_make(&run->arena, c, args, &run->up, fault);
-    run->up.request.body_max = (size_t)run->g->config->limits.result_bytes;
-    return e;
-}
-
 /* What was not begun after all is told, for nobody waits for an answer. */
 static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
-    sm_err e = make_request(run, c, args, fault);
+    sm_err e = sm_upstream_make(&run->arena, c, args, &run->up, fault);
+    run->up.request.body_max = (size_t)run->g->config->limits.result_bytes;
     if (e != SM_OK)
         say_why(run, fault->text);
     return e;
@@ -76,22 +66,6 @@ static void answer_nobody(gw_run *run, gw_request *r, const semel_answer *a)
 }
 
 static const gw_run_ops ops = {.prepare = prepare, .answer = answer_nobody};
-
-/* This very effect, whatever its contract would call it now. */
-static sm_next call_again(gw_run *run, const sm_remedy *what, semel_answer *a)
-{
-    sm_asking *q = &run->at.ask;
-    uint64_t attempt = what->attempt;
-    if (!gw_run_call(run, &what->call))
-        return SM_NEXT_STOP;
-    q->upstream = q->quiet = q->patient = q->known = true;
-    q->lease_ms = SM_RUN_LEASE_MS;
-    q->shape = what->shape;
-    q->key = what->key;
-    /* Whatever comes of it: not at once again. */
-    gw_remedy_later(run->g, &run->at.effect, attempt, 0, a);
-    return SM_NEXT_ASK;
-}
 
 /* The contract of a recorded call, and its arguments, which are the run's. */
 static sm_err find_contract(gw_run *run, const sm_remedy *what, const sm_contracts *set,
@@ -109,6 +83,42 @@ static sm_err find_contract(gw_run *run, const sm_remedy *what, const sm_contrac
     return SM_OK;
 }
 
+/* As find_contract, for what is to reach the upstream as the first time. */
+static sm_err find_same(gw_run *run, const sm_remedy *what, const sm_contracts *set,
+                        const sm_contract **c, const sm_json **args, sm_fault *fault)
+{
+    sm_err e = find_contract(run, what, set, c, args, fault);
+    if (e == SM_OK && sm_upstream_shape(*c) != what->shape)
+        e = sm_fault_set(fault, SEMEL_E_INVALID,
+                         "the contract of %.*s describes another request than when it was called: "
+                         "it is not sent",
+                         SM_FMT(what->call.tool));
+    return e;
+}
+
+/* This very effect, whatever its contract would call it now. */
+static sm_next call_again(gw_run *run, const sm_remedy *what, semel_answer *a)
+{
+    sm_asking *q = &run->at.ask;
+    sm_fault fault = {0};
+    const sm_contract *c;
+    const sm_json *args;
+    uint64_t attempt = what->attempt;
+    if (q->contracts == NULL) /* it is asked under those that it was looked at with */
+        q->contracts = sm_contracts_keep(run->g->ledger, a);
+    if (find_same(run, what, q->contracts, &c, &args, &fault) != SM_OK)
+        return complain(run, attempt, fault.text, a);
+    if (!gw_run_call(run, &what->call))
+        return SM_NEXT_STOP;
+    q->upstream = q->quiet = q->patient = q->known = true;
+    q->lease_ms = SM_RUN_LEASE_MS;
+    q->shape = what->shape;
+    q->key = what->key;
+    /* Whatever comes of it: not at once again. */
+    gw_remedy_later(run->g, &run->at.effect, attempt, 0, a);
+    return SM_NEXT_ASK;
+}
+
 static sm_next send_again(gw_run *run, const sm_remedy *what, semel_answer *a)
 {
     sm_fault fault = {0};
@@ -116,12 +126,7 @@ static sm_next send_again(gw_run *run, const sm_remedy *what, semel_answer *a)
     const sm_json *args;
     uint64_t attempt = what->attempt;
     const sm_contracts *set = sm_contracts_now(run->g->ledger, a);
-    sm_err e = find_contract(run, what, set, &c, &args, &fault);
-    if (e == SM_OK && sm_upstream_shape(c) != what->shape)
-        e = sm_fault_set(&fault, SEMEL_E_INVALID,
-                         "the contract of %.*s describes another request than the one that was "
-                         "sent: it is not sent again",
-                         SM_FMT(what->call.tool));
+    sm_err e = find_same(run, what, set, &c, &args, &fault);
     if (e == SM_OK)
         e = sm_upstream_make(&run->arena, c, args, &run->up, &fault);
     if (e == SM_OK)
