@@ -1194,6 +1194,46 @@ static void a_write_that_fails_by_its_own_fault_takes_no_other_of_its_batch_alon
     OPS->close(shared);
 }
 
+/* ---- notes of what was acknowledged ----------------------------------------------------------*/
+
+static bool others_write; /* while a handle that opens looks what the newest event is */
+
+static int on_statement(unsigned kind, void *context, void *statement, void *text)
+{
+    (void)kind, (void)context, (void)text;
+    const char *is = sqlite3_sql(statement);
+    if (!others_write || strstr(is, "FROM event ORDER BY seq DESC") == NULL)
+        return 0;
+    others_write = false;
+    semel_store *other = open_ledger("ledger");
+    claim(other, 2);
+    OPS->close(other); /* and leaves a note of it */
+    return 0;
+}
+
+static int watch_statements(sqlite3 *db, const char **why, const struct sqlite3_api_routines *api)
+{
+    (void)why, (void)api;
+    return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, on_statement, NULL);
+}
+
+static void what_others_write_while_the_ledger_is_opened_is_not_missed(void **state)
+{
+    (void)state;
+    setenv("XDG_STATE_HOME", dir, 1);
+    sqlite3_auto_extension((void (*)(void))watch_statements);
+    semel_store *st = open_ledger("ledger");
+    claim(st, 1);
+    OPS->close(st);
+    others_write = true;
+    st = open_ledger("ledger");
+    assert_false(others_write);
+    claim(st, 3);
+    OPS->close(st);
+    sqlite3_reset_auto_extension();
+    unsetenv("XDG_STATE_HOME");
+}
+
 /* ---- the cache -------------------------------------------------------------------------------*/
 
 static void the_cache_keeps_to_its_bound(void **state)
@@ -1764,6 +1804,7 @@ int main(void)
         with_dir(blocks_behind_the_end_are_not_lost_ones),
         with_dir(a_reader_of_another_program_is_not_in_the_way),
         with_dir(a_write_that_fails_by_its_own_fault_takes_no_other_of_its_batch_along),
+        with_dir(what_others_write_while_the_ledger_is_opened_is_not_missed),
         with_dir(the_cache_keeps_to_its_bound),
         with_dir(what_is_often_asked_for_stays),
         with_dir(a_change_from_outside_is_noticed),

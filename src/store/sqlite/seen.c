@@ -117,18 +117,17 @@ static sm_seen mark_of(const sm_sq_seen *s)
 }
 
 /* Likewise for the event in the user's note. */
-static int look_for_mark(semel_store *st)
+static int look_for_mark(semel_store *st, const sm_seen *noted)
 {
     sm_sq_writer *w = &st->writer;
-    sm_seen noted;
     sm_sq_seen there;
-    if (!sm_mark_read(&st->mark, &noted) || noted.seq <= 0 || is_purged(w, (uint64_t)noted.seq))
+    if (noted->seq <= 0 || is_purged(w, (uint64_t)noted->seq))
         return SQLITE_OK;
-    int rc = read_event(w->conn, SM_SQL_EVENT_HASH, (uint64_t)noted.seq, &there);
+    int rc = read_event(w->conn, SM_SQL_EVENT_HASH, (uint64_t)noted->seq, &there);
     sm_seen found = mark_of(&there);
-    if (rc == SQLITE_OK && (found.seq != noted.seq || found.hash != noted.hash))
+    if (rc == SQLITE_OK && (found.seq != noted->seq || found.hash != noted->hash))
         atomic_store(&st->lost, true);
-    w->marked = (uint64_t)noted.seq;
+    w->marked = (uint64_t)noted->seq;
     return rc;
 }
 
@@ -221,16 +220,19 @@ void sm_sq_seen_start(semel_store *st)
 semel_err sm_sq_seen_open(semel_store *st, semel_fault *fault)
 {
     sqlite3 *db = st->writer.conn->db;
+    sm_seen noted;
     semel_err e = sm_sq_placed(st, fault);
     if (e != SEMEL_OK)
         return e;
+    /* First: what is noted later may not be in the snapshot. */
+    bool marked = sm_mark_read(&st->mark, &noted);
     int rc = sm_sq_seen_file(st);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
     if (rc == SQLITE_OK)
         rc = sm_sq_seen_look(st);
-    if (rc == SQLITE_OK)
-        rc = look_for_mark(st);
+    if (rc == SQLITE_OK && marked)
+        rc = look_for_mark(st, &noted);
     if (sqlite3_get_autocommit(db) == 0)
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);   /* nothing was changed */
     if (rc != SQLITE_OK && (rc & 0xFF) != SQLITE_CORRUPT) /* a damaged file is opened, to look */
