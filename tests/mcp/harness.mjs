@@ -170,7 +170,9 @@ export class LineClient {
                 if (this.ended) return;
                 this.ended = { code, signal };
                 resolve(this.ended);
-                for (const waiter of this.answers.values()) waiter.reject(this.trouble('ended without an answer'));
+                for (const waiter of this.answers.values()) {
+                    waiter.reject(this.trouble(`ended with ${signal ?? code} and without an answer`));
+                }
             };
             this.child.on('close', over);
             // Somebody may hold on to its output after it has ended.
