@@ -23,11 +23,17 @@ tap_failed=0
 scratch=$(mktemp -d) || exit 70
 export XDG_STATE_HOME=$scratch/state # what handles note stays out of the home of who tests
 tap_exits=()
+declare -A parts=()
 trap 'tap_exit' EXIT
 
 # An interrupt ends the shell, and its end comes here too.
 tap_exit() {
     local i
+    for i in "${!parts[@]}"; do # it was stopped
+        kill "$i" 2>/dev/null
+        note "${parts[$i]}, as far as it came"
+        cat "$scratch/${parts[$i]}.tap"
+    done
     for ((i = ${#tap_exits[@]} - 1; i >= 0; i--)); do eval "${tap_exits[i]}"; done
     rm -rf "$scratch"
 }
@@ -167,7 +173,6 @@ unit_programs() {
 # What a part said is printed when it ends.
 parts_at_once=3
 parts_failed=0 parts_run=0
-declare -A parts=()
 part() {
     local name=$1
     shift
@@ -177,12 +182,19 @@ part() {
     parts_run=$((parts_run + 1))
 }
 
+# One that fails without saying in what, or prints no plan, has failed in one test of ours.
 part_end() {
-    local pid
-    wait -n -p pid "${!parts[@]}" || parts_failed=$((parts_failed + 1))
-    note "${parts[$pid]}"
-    cat "$scratch/${parts[$pid]}.tap"
+    local pid status=0 name
+    wait -n -p pid "${!parts[@]}" || status=$?
+    name=${parts[$pid]}
     unset "parts[$pid]"
+    note "$name"
+    cat "$scratch/$name.tap"
+    [ $status -eq 0 ] || parts_failed=$((parts_failed + 1))
+    if ! grep -q '^1\.\.' "$scratch/$name.tap" ||
+        { [ $status -ne 0 ] && ! grep -q '^not ok' "$scratch/$name.tap"; }; then
+        not_ok "$name: ended with status $status"
+    fi
 }
 
 parts_end() { while [ ${#parts[@]} -gt 0 ]; do part_end; done; }

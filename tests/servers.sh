@@ -59,6 +59,7 @@ servers_end() {
 must() {
     "$@" && return
     not_ok "$*"
+    [ ${#parts[@]} -eq 0 ] || kill "${!parts[@]}" # they may wait for us
     finish
 }
 

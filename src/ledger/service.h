@@ -122,8 +122,8 @@ typedef struct sm_running {
     int64_t renew_ns;         /* when to renew it next, or to try again, by the monotonic clock */
     size_t most;              /* bytes of its outcome that are kept */
     bool lost;                /* the ledger had lost its record, and it was put back */
-    bool ended;               /* it has an outcome, which the ledger may not have yet */
-    bool owed;                /* that could not be recorded in time */
+    bool unrecorded;          /* it has ended, and the ledger could not be told */
+    bool owed;                /* and the keeper goes on trying */
 } sm_running;
 
 /* Enters the attempt that `execute` has just let begin: its lease is renewed until its end is

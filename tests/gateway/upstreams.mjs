@@ -244,6 +244,7 @@ test('an upstream that says to come back when its key is forgotten is not sent i
     const asked = up.asked(order);
     await eventually('it is held for a person, or sent too late', async () =>
         (await ask('brief.keyed', order, { wait_ms: 0 })).json.code === 'IN_DOUBT' || asked.length > 2);
+    // The key is kept for 4 s, and Retry-After is 10 s. What is sent within the 4 s may be late on a busy machine.
     assert.deepEqual(asked.map((one) => one.at - asked[0].at).filter((ms) => ms >= 10_000), []);
     assert.equal(up.times(order), 1);
 });

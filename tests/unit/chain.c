@@ -1,4 +1,4 @@
-/* The hash of an event covers all that it says; and handles as people copy them. */
+/* The hash of an event covers all that it says. And handles, as people copy them. */
 #include "unit.h"
 
 #include <openssl/evp.h>
@@ -25,7 +25,7 @@ static void each_part_of_an_event_is_in_its_hash(void **state)
     sm_buf scratch;
     assert_int_equal(sm_digest_init(&d), SM_OK);
     sm_buf_init(&scratch, 4096);
-    semel_event events[10];
+    semel_event events[11];
     for (size_t i = 0; i < COUNT(events); i++)
         events[i] = event();
     events[1].id = 2;
@@ -38,6 +38,7 @@ static void each_part_of_an_event_is_in_its_hash(void **state)
     events[7].actor = (sm_str){0};
     events[8].body = SM_STR("[]");
     events[9].prev.b[31] = 1;
+    events[10].what = SM_STR("ended");
     for (size_t i = 0; i < COUNT(events); i++) {
         assert_int_equal(sm_chain_hash(&d, &scratch, &events[i]), SM_OK);
         for (size_t k = 0; k < i; k++)

@@ -530,7 +530,7 @@ static void a_replay_that_cannot_be_written_is_told(void **state)
     sm_str text = SM_STR(GOOD ",\"chunks\":[[\"out\",\"a\"]]" TAIL);
     assert_int_equal(sm_replay_read(&f->arena, text, &r, NULL), SM_OK);
     assert_int_equal(sm_replay_write(&r, fds), SEMEL_E_IO);
-    /* Nor is a chunk left out that cannot be decoded any more. */
+    /* A chunk that cannot be decoded any more is told, too. */
     size_t n = 2 * SM_TRANSCRIPT_TEXT_MAX;
     char *large = malloc(n + 64);
     int at = sprintf(large, "[[\"out\",\"a\"],[\"err\",\"");

@@ -560,7 +560,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_class_brings_its_defaults),
         cmocka_unit_test(every_field_is_read),
-        with_arena(every_chain_of_doubt_ends_in_one_hold),
+        cmocka_unit_test(every_chain_of_doubt_ends_in_one_hold),
         cmocka_unit_test(money_is_kept_to_the_last_digit),
         cmocka_unit_test(the_later_layer_wins_field_by_field),
         cmocka_unit_test(drift_and_step_follow_from_the_strategy),

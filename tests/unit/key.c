@@ -420,7 +420,7 @@ static void calls_are_checked_part_by_part(void **state)
         {"s", NULL, "", NULL, "tool is empty"},
         {"s", "", "t", NULL, "step is empty"},
         {"s", NULL, "t", "", "key is empty"},
-        /* what is right further on makes nothing good */
+        /* a good part does not excuse a bad one */
         {"s", "step", "", "key", "tool is empty"},
         {"", "step", "t", NULL, "scope is empty"},
         {"a/", "step", "t", NULL, "empty segment"},

@@ -42,6 +42,7 @@ static _Atomic bool die_at_sync;          /* of a log file, before anything is s
 typedef void hook(void);
 static hook *_Atomic at_write; /* called before the next write to a log file */
 static hook *_Atomic at_sync;  /* and before its next sync */
+static bool others_write;      /* while a handle that opens looks what the newest event is */
 static _Atomic int64_t log_written,
     log_unsynced; /* bytes of log files, of all and since the last sync */
 
@@ -63,6 +64,7 @@ static int setup(void **state)
     (void)state;
     fail_sync = fail_write = 0;
     at_write = at_sync = (hook *)0;
+    others_write = false;
     snprintf(dir, sizeof dir, "%s", "/tmp/semel-sqlite-XXXXXX");
     the_desk.room.alloc = desk_alloc;
     sm_arena_init(&the_desk.arena, SM_ARENA_MAX);
@@ -72,6 +74,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
+    sqlite3_reset_auto_extension();
     sm_arena_fini(&the_desk.arena);
     return nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
@@ -1196,8 +1199,6 @@ static void a_write_that_fails_by_its_own_fault_takes_no_other_of_its_batch_alon
 
 /* ---- notes of what was acknowledged ----------------------------------------------------------*/
 
-static bool others_write; /* while a handle that opens looks what the newest event is */
-
 static int on_statement(unsigned kind, void *context, void *statement, void *text)
 {
     (void)kind, (void)context, (void)text;
@@ -1220,7 +1221,6 @@ static int watch_statements(sqlite3 *db, const char **why, const struct sqlite3_
 static void what_others_write_while_the_ledger_is_opened_is_not_missed(void **state)
 {
     (void)state;
-    setenv("XDG_STATE_HOME", dir, 1);
     sqlite3_auto_extension((void (*)(void))watch_statements);
     semel_store *st = open_ledger("ledger");
     claim(st, 1);
@@ -1230,8 +1230,6 @@ static void what_others_write_while_the_ledger_is_opened_is_not_missed(void **st
     assert_false(others_write);
     claim(st, 3);
     OPS->close(st);
-    sqlite3_reset_auto_extension();
-    unsetenv("XDG_STATE_HOME");
 }
 
 /* ---- the cache -------------------------------------------------------------------------------*/

@@ -48,10 +48,22 @@ static sm_next complain(gw_run *run, uint64_t attempt, const char *why, semel_an
 
 /* ---- the same call or request again ----------------------------------------------------------*/
 
+/* What is made again reaches the upstream as the first time, or not at all. */
+static sm_err check_shape(const sm_contract *c, uint64_t shape, sm_fault *fault)
+{
+    return sm_upstream_shape(c) == shape
+               ? SM_OK
+               : sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                              "its contract describes another request than when it was called: "
+                              "it is not sent");
+}
+
 /* What was not begun after all is told, for nobody waits for an answer. */
 static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
-    sm_err e = sm_upstream_make(&run->arena, c, args, &run->up, fault);
+    sm_err e = check_shape(c, run->at.ask.shape, fault);
+    if (e == SM_OK)
+        e = sm_upstream_make(&run->arena, c, args, &run->up, fault);
     run->up.request.body_max = (size_t)run->g->config->limits.result_bytes;
     if (e != SM_OK)
         say_why(run, fault->text);
@@ -83,17 +95,12 @@ static sm_err find_contract(gw_run *run, const sm_remedy *what, const sm_contrac
     return SM_OK;
 }
 
-/* As find_contract, for what is to reach the upstream as the first time. */
+/* As find_contract, for what is to be made again. */
 static sm_err find_same(gw_run *run, const sm_remedy *what, const sm_contracts *set,
                         const sm_contract **c, const sm_json **args, sm_fault *fault)
 {
     sm_err e = find_contract(run, what, set, c, args, fault);
-    if (e == SM_OK && sm_upstream_shape(*c) != what->shape)
-        e = sm_fault_set(fault, SEMEL_E_INVALID,
-                         "the contract of %.*s describes another request than when it was called: "
-                         "it is not sent",
-                         SM_FMT(what->call.tool));
-    return e;
+    return e == SM_OK ? check_shape(*c, what->shape, fault) : e;
 }
 
 /* This very effect, whatever its contract would call it now. */

@@ -415,18 +415,15 @@ static sm_err attempt(sm_begun *b, bool *done)
 
 /* The record as it is known without writing. A store that answers from this machine is asked even
  * if it has to read: whoever finds a record then waits for nobody's write. Of a distant one the
- * record comes with the attempt to insert it, in the same round trip; whoever may not insert reads
- * it. */
+ * record comes with the attempt to insert it, in the same round trip. */
 static sm_err find(sm_begun *b)
 {
     sm_work *w = b->w;
     const semel_store_ops *ops = b->s->ops;
-    bool inserts = b->asking == NULL || !(b->asking->quiet || b->asking->full);
     w->cur.version = 0;
-    if (ops->peek == NULL && inserts)
+    if (ops->peek == NULL)
         return SM_OK;
-    if (ops->peek != NULL &&
-        ops->peek(b->s->store, &b->id.key.hash, &w->room, &w->cur, &w->now) == SM_OK)
+    if (ops->peek(b->s->store, &b->id.key.hash, &w->room, &w->cur, &w->now) == SM_OK)
         return sm_load_cur(w);
     sm_err e = sm_load_key(b->s, w, &b->id.key.hash, NULL);
     if (e == SEMEL_E_NOT_FOUND) {
@@ -436,13 +433,18 @@ static sm_err find(sm_begun *b)
     return e;
 }
 
+/* Whether the caller might not insert a record: then the insertion does not tell what there is. */
+static bool reads_first(const sm_begun *b)
+{
+    const sm_asking *q = b->asking;
+    return q != NULL && (q->ran || (b->s->ops->peek == NULL && (q->quiet || q->full)));
+}
+
 static sm_err ask(sm_begun *b)
 {
     sm_work *w = b->w;
     bool done = false;
-    /* A caller that has run it never inserts: it reads how the attempt ended. */
-    bool ran = b->asking != NULL && b->asking->ran;
-    sm_err e = b->again || ran ? reread(b) : find(b);
+    sm_err e = b->again || reads_first(b) ? reread(b) : find(b);
     if (e == SM_OK && b->again)
         e = end_of_joined(b, &done);
     if (done)

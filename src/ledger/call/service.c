@@ -47,6 +47,8 @@ sm_err sm_record(semel *s, sm_running *r, const sm_recording *what, semel_answer
 {
     int64_t deadline = sm_clock_deadline_ns(what->patience_ms);
     sm_err e = record_once(s, r, what, a);
+    if (e != SM_OK && what->outcome != NULL)
+        sm_running_unrecorded(s, r);
     if (e != SM_OK && what->on_failure != NULL)
         what->on_failure(what->context, sm_str_from(sm_work_of(a)->fault.text[0] != '\0'
                                                         ? sm_work_of(a)->fault.text

@@ -206,7 +206,7 @@ bool sm_running_ended(semel *s, const semel_record *r)
         return false;
     lock(s);
     for (const sm_running *x = *bucket_of(s, r->id); x != NULL && !ended; x = x->next)
-        ended = x->ended && x->claim.id == r->id && x->claim.generation == r->generation &&
+        ended = x->unrecorded && x->claim.id == r->id && x->claim.generation == r->generation &&
                 x->claim.fence == r->fence;
     unlock(s);
     return ended;
@@ -288,9 +288,6 @@ void sm_running_renew(semel *s, semel_answer *a)
 sm_err sm_running_end(semel *s, sm_running *r, const semel_outcome *outcome, sm_str actor,
                       semel_answer *a)
 {
-    lock(s);
-    r->ended = true;
-    unlock(s);
     sm_err e = sm_end_attempt(s, &r->claim, outcome, r->most, actor, r->seen, a);
     lock(s);
     bool lost = r->lost;
@@ -298,6 +295,13 @@ sm_err sm_running_end(semel *s, sm_running *r, const semel_outcome *outcome, sm_
     if (e == SM_OK && a->verdict == SEMEL_DONE && lost)
         a->result = SM_STR(SM_PUT_BACK);
     return e;
+}
+
+void sm_running_unrecorded(semel *s, sm_running *r)
+{
+    lock(s);
+    r->unrecorded = true;
+    unlock(s);
 }
 
 static char *take_text(char *at, sm_str *text)

@@ -248,7 +248,10 @@ typedef struct sm_held {
 /* Finds the newest attempt of this effect in the table. False if there is none. */
 bool sm_running_find(semel *s, sm_work *w, uint64_t id, sm_held *out);
 
-/* Whether the table has this attempt's end: nothing may run in its place. */
+/* The attempt has ended, and the ledger could not be told. */
+void sm_running_unrecorded(semel *s, sm_running *r);
+
+/* Whether that is so of the attempt of this record: nothing may run in its place. */
 bool sm_running_ended(semel *s, const semel_record *r);
 
 void sm_running_renew(semel *s, semel_answer *a); /* the leases that need it */

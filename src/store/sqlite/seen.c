@@ -224,7 +224,7 @@ semel_err sm_sq_seen_open(semel_store *st, semel_fault *fault)
     semel_err e = sm_sq_placed(st, fault);
     if (e != SEMEL_OK)
         return e;
-    /* First: what is noted later may not be in the snapshot. */
+    /* Before the snapshot begins: a later note may name an event that the snapshot lacks. */
     bool marked = sm_mark_read(&st->mark, &noted);
     int rc = sm_sq_seen_file(st);
     if (rc == SQLITE_OK)
