@@ -53,10 +53,15 @@ static void only_what_somebody_waited_for_is_notified(void **state)
     fill(&p->ledger, 2, 20);
     assert_int_equal(notifications(p), 0);
     semel_ref of = {.key = &one.key, .generation = 1};
-    semel_err e =
-        p->ledger.ops->wait(p->ledger.st, &of, one.version, monotonic_ns() + SECOND / 20, NULL);
-    expect(e == SEMEL_E_TIMEOUT || e == SEMEL_OK, "got %s", semel_err_name(e));
-    assert_int_equal(sql_number(p, "SELECT count(*) FROM @effect WHERE waited"), 1);
+    int64_t noted = 0, give_up_ns = monotonic_ns() + 60 * SECOND;
+    while (noted == 0 &&
+           monotonic_ns() < give_up_ns) { /* a busy server may take longer to note it */
+        semel_err e =
+            p->ledger.ops->wait(p->ledger.st, &of, one.version, monotonic_ns() + SECOND / 20, NULL);
+        expect(e == SEMEL_E_TIMEOUT || e == SEMEL_OK, "got %s", semel_err_name(e));
+        noted = sql_number(p, "SELECT count(*) FROM @effect WHERE waited");
+    }
+    assert_int_equal(noted, 1);
     semel_write w = change(&one, SEMEL_S_FAILED);
     one = apply_to(&p->ledger, &w);
     assert_int_equal(notifications(p), 1);
