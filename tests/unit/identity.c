@@ -450,9 +450,74 @@ static void secrets_of_a_request_are_marked_and_nothing_else(void **state)
     bench_fini(&b);
 }
 
+/* A call's key, what it acts on and what is stored of it, in so much memory. */
+typedef struct told {
+    sm_hash key;
+    sm_resource resource;
+    sm_buf stored;
+} told;
+
+static sm_err tell(bench *b, size_t limit, const sm_parsed_call *call, told *out)
+{
+    static const uint8_t nonce[SM_NONCE_BYTES] = {1};
+    sm_arena a;
+    sm_identity id;
+    const sm_json *args;
+    sm_arena_init(&a, limit);
+    sm_buf_init(&out->stored, SM_ARENA_MAX);
+    sm_err e = sm_identify(&a, &b->keyer, b->set, call, nonce, &id, NULL);
+    if (e == SM_OK)
+        e = sm_redact(&a, &id, &args);
+    if (e == SM_OK) {
+        out->key = id.key.hash;
+        out->resource = id.resource;
+        assert_int_equal(sm_json_canon(args, &out->stored, (sm_str){0}, NULL), SM_OK);
+    }
+    sm_arena_fini(&a);
+    return e;
+}
+
+static void without_memory_a_call_is_refused_and_never_taken_for_another(void **state)
+{
+    (void)state;
+    static const char *const args =
+        "{\"id\":1,\"o\":{\"x\":[1,2,3],\"at\":2},\"note\":\"n\",\"secret\":\"s\",\"path\":\"/a/%62\","
+        "\"query\":\"token=1&b=2\",\"method\":\"PUT\",\"body\":{\"password\":\"p\",\"k\":[1]}}";
+    static const char *const tools[] = {
+        "{}",
+        "{key: {fields: [/id, /o/x], match: [/note]}, resource: [/id, /o]}",
+        "{key: {ignore: [/note, /o/at]}, fill: {/currency: usd, /o/n: 3}}",
+        "{redact: [/secret, /o/x, /note], resource: {kind: file, fields: [/path]}}",
+    };
+    for (size_t i = 0; i < 2 * COUNT(tools); i++) {
+        char text[200];
+        bench b;
+        snprintf(text, sizeof text, "version: 1\ntools: {t: %s}\n", tools[i / 2]);
+        bench_init(&b, text);
+        sm_parsed_call call = {.scope = SM_STR("s"), .tool = SM_STR("t"), .http = i % 2 == 1};
+        call.args = document(&b.arena, args);
+        told right, now;
+        assert_int_equal(tell(&b, SM_ARENA_MAX, &call, &right), SM_OK);
+        for (size_t limit = 16; limit < 16384; limit += 16) {
+            sm_err e = tell(&b, limit, &call, &now);
+            expect(e == SM_OK || e == SEMEL_E_NOMEM, "%s, %zu bytes: %s", text, limit,
+                   semel_err_name(e));
+            expect(e != SM_OK ||
+                       (memcmp(&now.key, &right.key, sizeof now.key) == 0 &&
+                        memcmp(&now.resource, &right.resource, sizeof now.resource) == 0 &&
+                        sm_str_eq(sm_buf_view(&now.stored), sm_buf_view(&right.stored))),
+                   "%s, %zu bytes: another call", text, limit);
+            sm_buf_fini(&now.stored);
+        }
+        sm_buf_fini(&right.stored);
+        bench_fini(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_memory_a_call_is_refused_and_never_taken_for_another),
         cmocka_unit_test(an_argument_that_others_take_for_a_deciding_one_is_refused),
         cmocka_unit_test(a_pattern_does_not_make_a_name_another_tools),
         cmocka_unit_test(a_tool_that_others_take_for_a_listed_one_is_refused_under_any_pattern),

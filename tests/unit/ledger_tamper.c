@@ -225,6 +225,42 @@ static void other_arguments_with_a_redacted_part_show(void **state)
     shows("UPDATE args SET bytes = '{\"i\":\"[redacted]\"}' WHERE n = 2");
 }
 
+/* A record is what it is only with names that a call can have. */
+static bool refuse_other_names(void *context, const semel_answer *item, const semel_record *r)
+{
+    (void)context, (void)item;
+    static char text[4096];
+    memset(text, 'a', sizeof text);
+    sm_memo m;
+    semel_record copies[8];
+    for (size_t i = 0; i < COUNT(copies); i++)
+        copies[i] = *r;
+    copies[0].scope.n = 0;
+    copies[1].tool.n = 0;
+    copies[2].version = 0;
+    copies[3].scope = (sm_str){text, SM_SCOPE_MAX + 1};
+    copies[4].tool = (sm_str){text, SM_TOOL_MAX + 1};
+    copies[5].step = (sm_str){text, SM_STEP_MAX + 1};
+    copies[6].caller = (sm_str){text, SM_KEY_MAX + 1};
+    copies[7].scope = (sm_str){text, SM_SCOPE_MAX};
+    copies[7].tool = (sm_str){text, SM_TOOL_MAX};
+    copies[7].step = (sm_str){text, SM_STEP_MAX};
+    copies[7].caller = (sm_str){text, SM_KEY_MAX};
+    for (size_t i = 0; i < COUNT(copies); i++)
+        expect((sm_memo_unpack(&copies[i], &m) == SM_OK) == (i == 7), "record %zu", i);
+    return false;
+}
+
+static void a_record_with_names_that_no_call_has_is_no_record(void **state)
+{
+    (void)state;
+    place p;
+    ledger l = populate(&p, false);
+    semel_query q = {.size = sizeof q};
+    assert_int_equal(semel_list(l.s, &q, refuse_other_names, NULL, NULL), SEMEL_OK);
+    end_ledger(&l);
+}
+
 static void another_key_of_the_caller_shows(void **state)
 {
     (void)state;
@@ -640,6 +676,7 @@ int main(void)
         cmocka_unit_test(another_status_of_an_outcome_shows),
         cmocka_unit_test(a_name_that_is_gone_shows),
         cmocka_unit_test(other_arguments_with_a_redacted_part_show),
+        cmocka_unit_test(a_record_with_names_that_no_call_has_is_no_record),
         cmocka_unit_test(another_key_of_the_caller_shows),
         cmocka_unit_test(payloads_that_are_gone_before_their_time_show),
         cmocka_unit_test(triggers_and_other_tables_show_and_do_not_run),
