@@ -8,27 +8,8 @@
 
 #include <pthread.h>
 
-#define ROUNDS     9
-#define ROUNDS_MAX 99
 #define PROMISE_NS (50 * 1000000ll)
 #define GIVE_UP_NS (10 * 1000000000ll)
-
-typedef struct rounds {
-    unsigned prompt, late;
-} rounds;
-
-/* Counts a round. True until there were enough to say that most are prompt. */
-static bool want_more(rounds *r, int64_t took_ns)
-{
-    if (took_ns < PROMISE_NS)
-        r->prompt++;
-    else
-        r->late++;
-    unsigned n = r->prompt + r->late;
-    bool enough = n >= ROUNDS && r->prompt > r->late;
-    expect(enough || n < ROUNDS_MAX, "%u of %u were late", r->late, n);
-    return !enough;
-}
 
 static semel_err wait_for(ledger *l, const semel_hash *key, uint64_t generation, uint64_t version,
                           int64_t ms)
@@ -85,7 +66,7 @@ static void the_deadline_holds(void **state)
     semel_record cur = settled(l, 1);
     for (unsigned kind = 0; kind < 4; kind++) {
         int64_t late = oversleep(l, &cur, kind);
-        for (size_t i = 0; late >= PROMISE_NS && i < ROUNDS_MAX; i++)
+        for (size_t i = 0; late >= PROMISE_NS && i < ROUNDS_MOST; i++)
             late = oversleep(l, &cur, kind);
         expect(late < PROMISE_NS, "kind %u: %.1f ms late", kind, (double)late / 1e6);
     }
@@ -131,7 +112,7 @@ static void a_write_wakes_who_waits_for_the_key(void **state)
 {
     ledger *l = *state;
     int64_t took;
-    rounds r = {0};
+    punctual r = {0};
     size_t i = 0;
     semel_record cur = settled(l, 1);
     do {
@@ -141,7 +122,7 @@ static void a_write_wakes_who_waits_for_the_key(void **state)
         pause_ms(20);
         cur = apply_to(l, &w);
         took = join_sleeper(&s, monotonic_ns());
-    } while (want_more(&r, took));
+    } while (want_more(&r, took, PROMISE_NS));
 }
 
 static void every_waiter_is_woken(void **state)
@@ -185,7 +166,7 @@ static void an_event_wakes_who_waits_for_events(void **state)
 {
     ledger *l = *state;
     int64_t took;
-    rounds r = {0};
+    punctual r = {0};
     size_t i = 0;
     do {
         semel_health health;
@@ -201,7 +182,7 @@ static void an_event_wakes_who_waits_for_events(void **state)
         else
             claim_new(l, &w);
         took = join_sleeper(&s, monotonic_ns());
-    } while (want_more(&r, took));
+    } while (want_more(&r, took, PROMISE_NS));
 }
 
 int waiting_tests(void)

@@ -49,6 +49,27 @@
                expected_);                                                                         \
     } while (0)
 
+/* A promise about time: most rounds keep it. A busy machine delays some of them. */
+#define ROUNDS_LEAST 9
+#define ROUNDS_MOST  99
+
+typedef struct punctual {
+    unsigned prompt, late;
+} punctual;
+
+/* Counts a round. True until there were enough to say that most keep the promise. */
+static inline bool want_more(punctual *r, int64_t took_ns, int64_t promise_ns)
+{
+    if (took_ns < promise_ns)
+        r->prompt++;
+    else
+        r->late++;
+    unsigned n = r->prompt + r->late;
+    bool enough = n >= ROUNDS_LEAST && r->prompt > r->late;
+    expect(enough || n < ROUNDS_MOST, "%u of %u were late", r->late, n);
+    return !enough;
+}
+
 /* A document that must be well formed. */
 static inline const sm_json *document(sm_arena *a, const char *text)
 {
