@@ -65,11 +65,15 @@ must() {
 
 # ---- any server
 
-# Sets free_port. Below those that the system gives to clients, so that none of them takes it.
+# Sets free_port. Below those that the system gives to clients, so that none of them takes it. Other
+# tests run at the same time, and a server may be down for a moment: so a link named by the port says
+# which process has it. ./test removes the links of processes that have ended.
 server_find_port() {
-    local try
+    local try taken=/tmp/semel-ports-$UID
+    mkdir -p "$taken" || return
     for try in {1..100}; do
         free_port=$((20000 + RANDOM % 12000))
+        ln -s "/proc/$$" "$taken/$free_port" 2>/dev/null || continue
         (exec 3<>"/dev/tcp/127.0.0.1/$free_port") 2>/dev/null || return 0
     done
     echo "no port is free after $try tries" >&2

@@ -27,10 +27,19 @@ export function newPath(name) {
     return path.join(scratch(), `${++names}-${name}`);
 }
 
-// A port that nothing listens on, below those that the system gives to clients.
+// A port that nothing listens on, below those that the system gives to clients. It stays ours, also
+// while nobody listens there: see server_find_port in tests/servers.sh.
 export async function freePort() {
+    const taken = `/tmp/semel-ports-${os.userInfo().uid}`;
+    fs.mkdirSync(taken, { recursive: true });
     for (;;) {
         const port = 20000 + Math.floor(Math.random() * 12000);
+        try {
+            fs.symlinkSync(`/proc/${process.pid}`, `${taken}/${port}`);
+        } catch (error) {
+            if (error.code === 'EEXIST') continue;
+            throw error;
+        }
         const free = await new Promise((resolve) => {
             const server = net.createServer();
             server.on('error', () => resolve(false));

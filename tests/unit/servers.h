@@ -151,16 +151,23 @@ static inline void *scripted_work(void *context)
     }
 }
 
-static inline int listen_here(int *port, int backlog)
+/* A port that is ours, at which nobody listens. */
+static inline int bind_here(int *port)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&a, n), 0);
-    assert_int_equal(listen(fd, backlog), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &n), 0);
     *port = ntohs(a.sin_port);
+    return fd;
+}
+
+static inline int listen_here(int *port, int backlog)
+{
+    int fd = bind_here(port);
+    assert_int_equal(listen(fd, backlog), 0);
     return fd;
 }
 
