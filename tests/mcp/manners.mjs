@@ -4,7 +4,7 @@
 import fs from 'node:fs';
 import process from 'node:process';
 import { Site } from './http_harness.mjs';
-import { Place, assert, assertFresh, assertReplayed, assertVerdict, sdk1, sdk2, textOf } from './harness.mjs';
+import { Place, assert, assertDone, assertFresh, assertReplayed, assertVerdict, sdk1, sdk2, textOf } from './harness.mjs';
 import { eventually, full, run, sleep, test } from '../gateway/tap.mjs';
 
 // ---- what is replayed without a result
@@ -313,7 +313,7 @@ test('a client that leaves in the middle of a write hears no more, and what it l
     client.call('append', { what: 'left', script: 'mark:begun gate:go effect log answer' }).catch(() => {});
     client.call('look', { what: 'read', script: 'gate:go log answer' }).catch(() => {});
     await place.passed('begun');
-    await sleep(400); // it is silent for a moment, as one is that has timed out
+    await sleep(1000); // it is silent for a moment, as one is that has timed out
     const heard = client.lines.length;
     client.child.stdin.end();
     await sleep(100);
@@ -322,6 +322,26 @@ test('a client that leaves in the middle of a write hears no more, and what it l
     assert.deepEqual(client.lines.slice(heard), []);
     assert.equal(place.list()[0].state, 'succeeded');
     assert.equal(place.effects('left'), 1);
+});
+
+test('whoever pipes a request in gets its answer, although the proxy was stopped before it saw the end', async () => {
+    const place = new Place({ contract: { tools: { append: { class: 'write' } } } });
+    const client = await place.open();
+    const answer = client.call('append', { what: 'piped', script: 'mark:begun gate:go effect answer' });
+    await place.passed('begun');
+    for (let silent = Infinity; silent > 200; ) { // or it has left
+        process.kill(client.pid, 'SIGCONT');
+        const before = performance.now();
+        await client.request('ping');
+        process.kill(client.pid, 'SIGSTOP');
+        silent = performance.now() - before;
+    }
+    client.child.stdin.end();
+    await sleep(1000);
+    process.kill(client.pid, 'SIGCONT');
+    place.mark('go');
+    assertDone(await answer, 'piped: 1');
+    assert.deepEqual(await client.exit, { code: 0, signal: null });
 });
 
 test('whoever pipes requests in gets all answers, although the input has ended, and longer ago than a lease', async () => {

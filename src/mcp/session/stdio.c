@@ -29,7 +29,7 @@
 #define OUT_MAX       ((size_t)256 << 20)
 #define EXCUSES_BYTES ((size_t)4 << 20) /* of these, for errors in place of answers */
 #define PATIENCE_MS   10000             /* for answers, after the end of the input (HTTP) */
-#define LEFT_MS       250  /* a client that was silent for so long and closes its end has left */
+#define SILENT_MS     250  /* a client that closes its end after such a silence has left */
 #define GRACE_MS      1500 /* for running writes, after a signal: clients kill after 2 s */
 #define SETTLE_MS     1000 /* for the last of the server's group */
 #define FUTILE_MAX    5    /* starts in a row after which nothing was said */
@@ -89,8 +89,8 @@ typedef struct stdio {
     uint64_t queued, written, seen; /* bytes: given to us, to the kernel, taken by the client */
     mcp_alarm look;
     int64_t pause_ms; /* until the next look */
-    int64_t empty_ms; /* when the input was last seen empty */
-    int64_t heard_ns; /* when the client last said something, or could again */
+    int64_t empty_ms; /* when the input was last seen open and empty */
+    int64_t heard_ms; /* when the client last said something, or could again */
     int status;       /* of the server, at the end */
     int futile;       /* ends in a row before which it said nothing */
     mcp_alarm grace, patience;
@@ -204,6 +204,14 @@ static void note_gone(stdio *p)
 
 /* ---- evidence --------------------------------------------------------------------------------*/
 
+/* A client that leaves closes our input and takes no more messages: Python's raises on any. But a
+ * shell that pipes requests in closes it too, right after the last one, and reads on. What tells is
+ * how long the input was seen open: we may have been stopped between the last line and its end. */
+static bool was_silent(const stdio *p)
+{
+    return p->empty_ms - p->heard_ms >= SILENT_MS;
+}
+
 static void look_again(stdio *p, int64_t pause_ms)
 {
     p->pause_ms = pause_ms < LOOK_MS ? pause_ms : LOOK_MS;
@@ -234,7 +242,9 @@ static void on_look(mcp_alarm *t)
     if ((has_ended(p) || mcp_session_paused(p->session)) && !is_gone(p) &&
         !mcp_outlet_heard(&p->outlet))
         note_gone(p);
-    look_again(p, p->seen == p->written ? LOOK_MS : 2 * p->pause_ms);
+    int64_t pause_ms = p->seen == p->written ? LOOK_MS : 2 * p->pause_ms;
+    int64_t silent_ms = p->heard_ms + SILENT_MS - now;
+    look_again(p, silent_ms > 0 && silent_ms < pause_ms ? silent_ms : pause_ms);
 }
 
 /* Something is about to be read. The lines after an incomplete or waiting line count as sent with
@@ -369,13 +379,6 @@ static void take_lines(stdio *p, sm_str piece)
     end_of_input(p);
 }
 
-/* A client that leaves closes our input and takes no more messages: Python's raises on any. But a
- * shell that pipes requests in closes it too, right after the last one, and reads on. */
-static bool has_left(const stdio *p)
-{
-    return sm_clock_mono_ns() - p->heard_ns > (int64_t)LEFT_MS * 1000000;
-}
-
 static void on_readable(mcp_descriptor *w, unsigned ready)
 {
     (void)ready;
@@ -389,10 +392,12 @@ static void on_readable(mcp_descriptor *w, unsigned ready)
         if ((size_t)n < sizeof bytes)
             p->empty_ms = now;
         take_lines(p, (sm_str){bytes, (size_t)n});
-        p->heard_ns = sm_clock_mono_ns();
+        p->heard_ms = sm_clock_boot_ms();
+        if (p->pause_ms > SILENT_MS)
+            look_again(p, SILENT_MS);
     } else if (n == 0) {
         take_lines(p, SM_STR("\n")); /* a last line without its end */
-        if (has_left(p))
+        if (was_silent(p))
             leave(p);
         else
             end_of_input(p);
@@ -416,7 +421,7 @@ static void on_resume(mcp_post *post)
 {
     stdio *p = SM_CONTAINER(post, stdio, resume);
     p->resuming = false;
-    p->heard_ns = sm_clock_mono_ns();
+    p->heard_ms = sm_clock_boot_ms();
     if (!mcp_session_paused(p->session) && !is_gone(p))
         take_lines(p, SM_STR(""));
     hang_up(p);
