@@ -142,7 +142,7 @@ for (const [name, list] of Object.entries(revisions)) {
                 all.push(...differences(direct, found, way === 'over stdio' ? declared : []).map((one) => `${way}: ${one}`));
             }
             assert.deepEqual(all, []);
-        }, { limitMs: 120_000 });
+        }, { limitMs: 400_000 });
     }
 }
 
