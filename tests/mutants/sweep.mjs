@@ -197,6 +197,7 @@ function perform(test, environment, limit_ms) {
     return new Promise((resolve) => {
         const began = Date.now();
         const scratch = fs.mkdtempSync(path.join(os.tmpdir(), 'mutant-'));
+        fs.chmodSync(scratch, 0o711); // servers run as another user
         const child = spawn(test.command[0], [], {
             cwd: root,
             detached: true,

@@ -513,7 +513,8 @@ static void what_holds_no_secret_is_not_linted_as_one(void **state)
         /* The answer of a read is not stored, and other paths are no logins. */
         ONE_PROXY("{ variants: [{ when: [{ field: /path, equals: /login }], class: read }] }"),
         ONE_PROXY("{ variants: [{ when: [{ field: /path, in: [/v1/checkout/sessions, /v1/sessions, "
-                  "/v1/tokens, /authors, /blog/in, /auth/logout, /oauth/revoke, /users/sign_out] "
+                  "/v1/tokens, /authors, /blog/in, /auth/logout, /oauth/revoke, /users/sign_out, "
+                  "/authz/roles] "
                   "}], window: 1h }] }"),
         ONE_PROXY("{ variants: [{ when: [{ field: /body/to, equals: /login }], window: 1h }] }"),
         ONE_TOOL("{ upstream: { url: 'https://login.example.com/v1/people?next=login' } }"),

@@ -467,6 +467,14 @@ static void read_job(sm_job *job, semel_answer *a)
     atomic_fetch_add(&ran, 1);
 }
 
+static void let_go(void)
+{
+    pthread_mutex_lock(&gate);
+    open_gate = true;
+    pthread_cond_broadcast(&opened);
+    pthread_mutex_unlock(&gate);
+}
+
 static void settle_job(sm_job *job, semel_answer *a)
 {
     (void)job;
@@ -502,10 +510,26 @@ static void what_settles_finds_a_thread_however_much_is_read(void **state)
     assert_int_equal(reading, AT_ONCE / 2);
     assert_int_equal(sm_pool_waiting(pool), 50 - AT_ONCE / 2);
 
-    pthread_mutex_lock(&gate);
-    open_gate = true;
-    pthread_cond_broadcast(&opened);
-    pthread_mutex_unlock(&gate);
+    let_go();
+    assert_true(comes_to(&ran, 50));
+    sm_pool_free(pool);
+}
+
+static void a_pool_has_no_more_threads_than_allowed(void **state)
+{
+    (void)state;
+    static sm_job jobs[50];
+    ran = reading = 0;
+    open_gate = false;
+    assert_int_equal(sm_pool_new(AT_ONCE, &pool), SEMEL_OK);
+    for (int i = 0; i < 50; i++) {
+        jobs[i] = (sm_job){.run = read_job};
+        sm_pool_add(pool, &jobs[i]);
+    }
+    assert_true(comes_to(&reading, AT_ONCE));
+    usleep(20000);
+    assert_int_equal(reading, AT_ONCE);
+    let_go();
     assert_true(comes_to(&ran, 50));
     sm_pool_free(pool);
 }
@@ -536,6 +560,7 @@ int main(void)
         cmocka_unit_test(percent_encoding_is_taken_off),
         cmocka_unit_test(all_jobs_run_and_no_more_than_allowed_at_once),
         cmocka_unit_test(what_settles_finds_a_thread_however_much_is_read),
+        cmocka_unit_test(a_pool_has_no_more_threads_than_allowed),
         cmocka_unit_test(an_unused_pool_has_no_threads_to_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -179,6 +179,28 @@ static inline semel_err commit(ledger *l, const char *value)
     return commit_as(l, l->claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, value);
 }
 
+typedef struct said {
+    const char *text;
+    int count;
+} said;
+
+static inline bool count_said(void *context, const semel_event *e)
+{
+    said *s = context;
+    s->count += memmem(e->body.p, e->body.n, s->text, strlen(s->text)) != NULL;
+    return true;
+}
+
+/* How many events of the effect of the newest answer have this text in their body. */
+static inline int events_saying(ledger *l, const char *text)
+{
+    said s = {.text = text};
+    uint64_t after = 0;
+    assert_int_equal(
+        semel_events(l->s, sm_str_from(l->effect), &after, 10000, count_said, &s, NULL), SEMEL_OK);
+    return s.count;
+}
+
 /* A lease to outlive. A begin that takes longer than its lease runs nothing, so it is not shorter.
  */
 #define SHORT_LEASE "lease: 1s"

@@ -440,6 +440,57 @@ static void purging_keeps_what_is_open_and_what_still_informs(void **state)
     end_ledger(&l);
 }
 
+/* Whatever begins in the millisecond in which the record may go. */
+static void what_begins_anew_as_soon_as_its_record_may_be_purged_is_no_flaw(void **state)
+{
+    (void)state;
+    semel_options o = {.size = sizeof o,
+                       .url = fresh_url(),
+                       .contract = SM_STR("{version: 1, tools: {w: {class: write, window: 1ms}}}"),
+                       .one_shot = true,
+                       .audit_retention_ms = 1};
+    ledger l = {.a = semel_answer_new()};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    semel_verified v = {.size = sizeof v};
+    for (int i = 0; i < 30; i++) {
+        begin(&l, "w", "{}");
+        commit(&l, "1");
+        uint64_t done = 0, all = 0;
+        for (; all == 0 || done > 0; all += done)
+            assert_int_equal(semel_purge(l.s, NULL, NULL, &done, NULL), SEMEL_OK);
+        begin(&l, "w", "{}");
+        commit(&l, "1");
+        assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+        assert_int_equal(v.flaws, 0);
+    }
+    end_ledger(&l);
+}
+
+static void an_event_says_whether_a_failure_was_applied(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(NULL);
+    begin(&l, "t", "{}");
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "\"full\"");
+    assert_int_equal(events_saying(&l, "\"applied\":\"no\""), 1);
+    end_ledger(&l);
+}
+
+static void what_is_shown_says_how_many_must_approve(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, approval: {quorum: 2}}}}");
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    semel_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    semel_str json;
+    semel_name name = {.size = sizeof name, .text = sm_str_from(l.effect)};
+    assert_int_equal(semel_show(l.s, &name, l.a, &json), SEMEL_OK);
+    expect(memmem(json.p, json.n, "\"quorum\":2,\"approvals\":1", 24) != NULL, "%.*s",
+           SM_FMT(json));
+    end_ledger(&l);
+}
+
 static void a_newer_generation_is_not_purged_before_an_older_one(void **state)
 {
     (void)state;
@@ -776,6 +827,9 @@ int main(void)
         cmocka_unit_test(what_is_forgotten_elsewhere_is_not_imported),
         cmocka_unit_test(an_imported_success_settles_what_is_in_doubt_here),
         cmocka_unit_test(purging_keeps_what_is_open_and_what_still_informs),
+        cmocka_unit_test(what_begins_anew_as_soon_as_its_record_may_be_purged_is_no_flaw),
+        cmocka_unit_test(an_event_says_whether_a_failure_was_applied),
+        cmocka_unit_test(what_is_shown_says_how_many_must_approve),
         cmocka_unit_test(a_newer_generation_is_not_purged_before_an_older_one),
         cmocka_unit_test(events_leave_only_under_a_seal),
         cmocka_unit_test(a_purge_that_is_stopped_goes_on_where_it_was),

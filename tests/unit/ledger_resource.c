@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "ledger/service.h"
+#include "store/stores.h"
 
 #define SET  "set_status: {class: write, resource: [/id]}"
 #define ONE  "{version: 1, tools: {" SET "}}"
@@ -333,6 +334,98 @@ static void the_history_says_why_it_ran_again(void **state)
                    l.a, &json),
         SEMEL_OK);
     expect(memmem(json.p, json.n, "\"overwritten,started\"", 21) != NULL, "%.*s", SM_FMT(json));
+    end_ledger(&l);
+}
+
+static void an_event_says_how_long_the_count_of_writes_lasts(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {" SET ", for_ever: {class: write, resource: [/id], "
+                          "window: forever}}}");
+    expect_runs(&l, "set_status", A, "1");
+    assert_int_equal(events_saying(&l, "\"until\":"), 1);
+    expect_runs(&l, "for_ever", A, "1");
+    assert_int_equal(events_saying(&l, "\"written\":"), 1);
+    assert_int_equal(events_saying(&l, "\"until\":"), 0);
+    end_ledger(&l);
+}
+
+static bool uncounted;
+
+static semel_err counter_or_not(semel_store *st, uint8_t shard, semel_str name, int64_t *value,
+                                semel_fault *fault)
+{
+    return uncounted ? SEMEL_E_UNAVAILABLE : sm_store_memory.counter(st, shard, name, value, fault);
+}
+
+static ledger start_on(const semel_store_ops *ops)
+{
+    ledger l = {.a = semel_answer_new()};
+    semel_options o = {.size = sizeof o,
+                       .url = "memory:",
+                       .store = ops,
+                       .contract = SM_STR(ONE),
+                       .one_shot = true};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    return l;
+}
+
+static void nothing_begins_or_ends_while_writes_cannot_be_counted(void **state)
+{
+    (void)state;
+    semel_store_ops ops = sm_store_memory;
+    ops.counter = counter_or_not;
+    ledger l = start_on(&ops);
+    uncounted = true;
+    assert_int_equal(begin(&l, "set_status", A), SEMEL_E_UNAVAILABLE);
+    expect_refused(&l, SEMEL_C_LEDGER_UNAVAILABLE);
+    uncounted = false;
+    begin(&l, "set_status", A);
+    expect_execute(&l);
+    uncounted = true;
+    assert_int_equal(commit(&l, "1"), SEMEL_E_UNAVAILABLE);
+    uncounted = false;
+    assert_int_equal(commit(&l, "1"), SEMEL_OK);
+    expect_replays(&l, "set_status", A, "1");
+    expect_runs(&l, "set_status", B, "2");
+    expect_runs(&l, "set_status", A, "3");
+    end_ledger(&l);
+}
+
+/* The next write loses a race, and then the writes cannot be counted once. */
+static bool races;
+
+static semel_err lose_race(semel_store *st, const semel_write *w, semel_room *room,
+                           semel_record *cur, int64_t *now, semel_fault *fault)
+{
+    if (!races)
+        return sm_store_memory.apply(st, w, room, cur, now, fault);
+    races = false;
+    uncounted = true;
+    return SEMEL_E_STALE;
+}
+
+static semel_err count_again(semel_store *st, uint8_t shard, semel_str name, int64_t *value,
+                             semel_fault *fault)
+{
+    semel_err e = counter_or_not(st, shard, name, value, fault);
+    uncounted = false;
+    return e;
+}
+
+static void what_was_decided_before_a_lost_race_is_not_done_after_it(void **state)
+{
+    (void)state;
+    semel_store_ops ops = sm_store_memory;
+    ops.counter = count_again;
+    ops.apply = lose_race;
+    ledger l = start_on(&ops);
+    expect_runs(&l, "set_status", A, "1");
+    expect_runs(&l, "set_status", B, "2");
+    races = true;
+    assert_int_equal(begin(&l, "set_status", A), SEMEL_E_UNAVAILABLE);
+    expect_refused(&l, SEMEL_C_LEDGER_UNAVAILABLE);
+    expect_runs(&l, "set_status", A, "3");
     end_ledger(&l);
 }
 
@@ -664,6 +757,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_callers_key_or_step_is_always_a_retry),
         cmocka_unit_test(an_overwritten_call_is_approved_again),
         cmocka_unit_test(the_history_says_why_it_ran_again),
+        cmocka_unit_test(an_event_says_how_long_the_count_of_writes_lasts),
+        cmocka_unit_test(nothing_begins_or_ends_while_writes_cannot_be_counted),
+        cmocka_unit_test(what_was_decided_before_a_lost_race_is_not_done_after_it),
         cmocka_unit_test(a_contract_that_names_the_resource_later_still_compares),
         cmocka_unit_test(a_repeat_with_other_arguments_is_about_what_the_recorded_call_acted_on),
         cmocka_unit_test(a_replay_from_memory_is_compared_too),

@@ -261,6 +261,33 @@ static void a_record_with_names_that_no_call_has_is_no_record(void **state)
     end_ledger(&l);
 }
 
+static bool refuse_other_versions(void *context, const semel_answer *item, const semel_record *r)
+{
+    (void)context, (void)item;
+    static char life[4096];
+    sm_memo m;
+    semel_record copy = *r;
+    assert_in_range(r->life.n, 1, sizeof life);
+    memcpy(life, r->life.p, r->life.n);
+    copy.life.p = life;
+    assert_int_equal(sm_memo_unpack(&copy, &m), SM_OK);
+    life[0]++;
+    assert_int_equal(sm_memo_unpack(&copy, &m), SEMEL_E_CORRUPT);
+    copy.life.n = 0;
+    assert_int_equal(sm_memo_unpack(&copy, &m), SEMEL_E_CORRUPT);
+    return false;
+}
+
+static void a_record_of_an_unknown_version_is_no_record(void **state)
+{
+    (void)state;
+    place p;
+    ledger l = populate(&p, false);
+    semel_query q = {.size = sizeof q};
+    assert_int_equal(semel_list(l.s, &q, refuse_other_versions, NULL, NULL), SEMEL_OK);
+    end_ledger(&l);
+}
+
 static void another_key_of_the_caller_shows(void **state)
 {
     (void)state;
@@ -677,6 +704,7 @@ int main(void)
         cmocka_unit_test(a_name_that_is_gone_shows),
         cmocka_unit_test(other_arguments_with_a_redacted_part_show),
         cmocka_unit_test(a_record_with_names_that_no_call_has_is_no_record),
+        cmocka_unit_test(a_record_of_an_unknown_version_is_no_record),
         cmocka_unit_test(another_key_of_the_caller_shows),
         cmocka_unit_test(payloads_that_are_gone_before_their_time_show),
         cmocka_unit_test(triggers_and_other_tables_show_and_do_not_run),
