@@ -93,6 +93,7 @@ typedef struct trial {
     bool queued;           /* it is among the jobs */
     bool executes, probes; /* it is with the executor */
     bool at_door;
+    bool crowded_out; /* there was no room for it to wait */
     struct trial *next;
 } trial;
 
@@ -214,8 +215,10 @@ static sm_parked sim_park(sm_serve *s, sm_waiter *w)
         CHECK(parked[i] != w);
     if (w->heard != UINT64_MAX && w->heard != things[w->ask->id - 1].bell)
         return SM_RUNG;
-    if (chance(3) || parked_count == LIVE_MAX)
+    if (chance(3) || parked_count == LIVE_MAX) {
+        trial_of(owner_of(w))->crowded_out = true;
         return SM_NO_ROOM;
+    }
     parked[parked_count++] = w;
     return SM_PARKED;
 }
@@ -505,6 +508,9 @@ static void answer(sm_attempt *at, semel_answer *a)
     trial *t = trial_of(at);
     client *mine = t->who;
     client *c = sm_attempt_take_client(at);
+    /* Whoever can wait is not sent away early. */
+    CHECK(c == NULL || a->code == SEMEL_C_NONE || at->hold == SM_HAS_RUN || !at->ask.waits ||
+          t->crowded_out || draining || until(at, a) <= now);
     if (planted == ANSWERS_WHO_HAS_LEFT && c == NULL)
         c = mine;
     if (c != NULL) {

@@ -385,6 +385,11 @@ static void a_message_is_cut_between_characters(void **state)
     assert_non_null(strstr(found, "..."));
 }
 
+#define PROBED(more)                                                                               \
+    "version: 1\ntools:\n  p: { class: read }\n  t:\n    { class: irreversible, key: { fields: "   \
+    "[/id] }, on_in_doubt: [probe, hold],\n    probe: { tool: p, applied: { when: [{ field: /a, "  \
+    "exists: true }] },\n    " more " } }\n"
+
 static void lints_say_what_probably_goes_wrong(void **state)
 {
     static const mistake rows[] = {
@@ -415,6 +420,8 @@ static void lints_say_what_probably_goes_wrong(void **state)
         {"version: 1\ndefaults: {delivered_within: 1m}\ntools: {}\n", "2:30",
          "that took 1m counts"},
         {ONE_TOOL("{ on_in_doubt: rerun }"), "3:21", "rerun repeats the effect"},
+        {PROBED("absent: { when: [{ field: /a, exists: false }] }"), "7:13",
+         "write authoritative: true"},
         {ONE_TOOL("{ class: read, window: 1h }"), "3:29", "has no effect on a read"},
         {ONE_TOOL("{ class: read, resource: [/a] }"), "3:31", "has no effect on a read"},
         {ONE_TOOL("{ resource: [/a], key: { fields: [/b] } }"), "3:18", "not part of the identity"},
@@ -559,6 +566,9 @@ static void what_is_fine_is_not_linted(void **state)
         /* An MCP tool is given its key without an upstream. */
         ONE_TOOL("{ on_in_doubt: [resend], idempotency: { meta: k, window: 24h } }"),
         ONE_TOOL("{ class: write_idempotent, on_in_doubt: rerun }"),
+        /* A probe that says "absent" and is the last word, and one that never says it. */
+        PROBED("authoritative: true, absent: { when: [{ field: /a, exists: false }] }"),
+        PROBED("authoritative: false"),
         ONE_TOOL("{ on_repeat: run, delivered_within: 4s }"),
         ONE_TOOL("{ delivered_within: 10s }"),
         ONE_TOOL("{ input: { properties: { password: {}, tokens: {} } }, redact: [/password] }"),

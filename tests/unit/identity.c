@@ -412,6 +412,31 @@ static const char *stored(bench *b, const char *args)
     return copy.p;
 }
 
+static void what_names_the_action_of_a_request_counts_whatever_the_contract_ignores(void **state)
+{
+    (void)state;
+    bench b;
+    bench_init(&b, "version: 1\ntools: {proxy.shop: {key: {ignore: [/method, /path, /headers, "
+                   "/body_sha256, /note]}}}\n");
+    const sm_parsed_call call = {.tool = SM_STR("proxy.shop"), .http = true};
+    static const char *const others[] = {
+        "{\"method\":\"PUT\",\"path\":\"/a\",\"headers\":{\"a\":\"1\"},\"body_sha256\":\"x\"}",
+        "{\"method\":\"POST\",\"path\":\"/b\",\"headers\":{\"a\":\"1\"},\"body_sha256\":\"x\"}",
+        "{\"method\":\"POST\",\"path\":\"/a\",\"headers\":{\"a\":\"2\"},\"body_sha256\":\"x\"}",
+        "{\"method\":\"POST\",\"path\":\"/a\",\"headers\":{\"a\":\"1\"},\"body_sha256\":\"y\"}",
+    };
+    const char *key = key_of(&b, call,
+                             "{\"method\":\"POST\",\"path\":\"/a\",\"headers\":{\"a\":\"1\"},"
+                             "\"body_sha256\":\"x\"}");
+    for (size_t i = 0; i < COUNT(others); i++)
+        assert_string_not_equal(key, key_of(&b, call, others[i]));
+    assert_string_equal(key,
+                        key_of(&b, call,
+                               "{\"method\":\"POST\",\"path\":\"/a\",\"headers\":{\"a\":\"1\"},"
+                               "\"body_sha256\":\"x\",\"note\":\"n\"}"));
+    bench_fini(&b);
+}
+
 static void secrets_of_a_request_are_marked_and_nothing_else(void **state)
 {
     (void)state;
@@ -523,6 +548,7 @@ int main(void)
         cmocka_unit_test(a_tool_that_others_take_for_a_listed_one_is_refused_under_any_pattern),
         cmocka_unit_test(spelling_does_not_change_a_key),
         cmocka_unit_test(secrets_of_a_request_are_marked_and_nothing_else),
+        cmocka_unit_test(what_names_the_action_of_a_request_counts_whatever_the_contract_ignores),
         cmocka_unit_test(omitted_equals_the_explicit_default),
         cmocka_unit_test(only_what_the_contract_names_counts),
         cmocka_unit_test(each_strategy_hashes_its_own_parts),

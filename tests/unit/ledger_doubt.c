@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
+#include "ledger/work/holder.h"
 #include "store/stores.h"
 
 #define RERUN "{version: 1, tools: {t: {class: write_idempotent, " SHORT_LEASE "}}}"
@@ -277,12 +278,11 @@ static void a_process_whose_first_thread_ended_still_holds_its_claim(void **stat
 
 #define PAY "{version: 1, tools: {pay: {class: irreversible, key: {fields: [/to]}}}}"
 
-static void the_barrier_sees_an_attempt_whose_process_is_gone(void **state)
+/* An attempt that runs although its process is gone. */
+static void leave_an_attempt(const char *url)
 {
-    (void)state;
     int ready[2];
-    char url[512], byte;
-    strcpy(url, fresh_url());
+    char byte;
     assert_int_equal(pipe(ready), 0);
     pid_t pid = fork();
     if (pid == 0) {
@@ -293,13 +293,67 @@ static void the_barrier_sees_an_attempt_whose_process_is_gone(void **state)
                 pause();
     }
     assert_int_equal(read(ready[0], &byte, 1), 1);
-    ledger l = {.s = open_ledger(url, PAY, true), .a = semel_answer_new()};
+    close(ready[0]);
+    close(ready[1]);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
+}
+
+static void the_barrier_sees_an_attempt_whose_process_is_gone(void **state)
+{
+    (void)state;
+    char url[512];
+    strcpy(url, fresh_url());
+    leave_an_attempt(url);
+    ledger l = {.s = open_ledger(url, PAY, true), .a = semel_answer_new()};
     begin(&l, "pay", "{\"to\": \"anne\"}"); /* the model changed an argument */
     expect_refused(&l, SEMEL_C_IN_DOUBT);
     assert_non_null(l.a->blocked_by.p);
     end_ledger(&l);
+}
+
+static semel_err no_query(semel_store *st, const semel_filter *f, uint64_t *cursor, size_t limit,
+                          semel_record_sink *sink, void *context, semel_fault *fault)
+{
+    (void)st, (void)f, (void)cursor, (void)limit, (void)sink, (void)context, (void)fault;
+    return SEMEL_E_UNAVAILABLE;
+}
+
+static void nothing_passes_a_barrier_whose_company_is_not_known(void **state)
+{
+    (void)state;
+    char url[512];
+    strcpy(url, fresh_url());
+    leave_an_attempt(url);
+    semel_store_ops blind = sm_store_sqlite;
+    blind.query = no_query;
+    ledger l = {.a = semel_answer_new()};
+    semel_options o = {
+        .size = sizeof o, .url = url, .store = &blind, .contract = SM_STR(PAY), .one_shot = true};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    assert_int_equal(begin(&l, "pay", "{\"to\": \"anne\"}"), SEMEL_E_UNAVAILABLE);
+    expect_refused(&l, SEMEL_C_LEDGER_UNAVAILABLE);
+    end_ledger(&l);
+}
+
+/* So that another process with the same number is not taken for it. */
+static void a_process_is_known_by_when_it_began(void **state)
+{
+    (void)state;
+    char text[1024];
+    FILE *f = fopen("/proc/self/stat", "r");
+    assert_non_null(fgets(text, sizeof text, f));
+    fclose(f);
+    char *rest = NULL, *word = strtok_r(strrchr(text, ')') + 1, " ", &rest);
+    for (int field = 3; field < 22; field++)
+        word = strtok_r(NULL, " ", &rest);
+    sm_holder self;
+    sm_holder_self(&self);
+    assert_int_equal(self.start, strtoull(word, NULL, 10));
+    sm_holder before = self;
+    assert_false(sm_holder_gone(&before, &self));
+    before.start--;
+    assert_true(sm_holder_gone(&before, &self));
 }
 
 typedef struct slow {
@@ -369,7 +423,11 @@ int main(void)
     const struct CMUnitTest lasting[] = {
         cmocka_unit_test(a_process_whose_first_thread_ended_still_holds_its_claim),
         cmocka_unit_test(the_barrier_sees_an_attempt_whose_process_is_gone),
+        cmocka_unit_test(a_process_is_known_by_when_it_began),
         cmocka_unit_test(work_longer_than_its_lease_keeps_it),
     };
-    return run_on_stores(tests, COUNT(tests), lasting, COUNT(lasting), NULL, 0);
+    const struct CMUnitTest filed[] = {
+        cmocka_unit_test(nothing_passes_a_barrier_whose_company_is_not_known),
+    };
+    return run_on_stores(tests, COUNT(tests), lasting, COUNT(lasting), filed, COUNT(filed));
 }

@@ -224,6 +224,8 @@ static void run_runs_once_and_answers_everyone(void **state)
     for (int i = 0; i < 2; i++) {
         semel_run(l.s, &c, do_work, &w, l.a);
         expect_text(l.a->outcome.value, "\"done\"");
+        assert_true(l.a->has_outcome && l.a->outcome.kept);
+        assert_int_equal(l.a->outcome.bytes, strlen("\"done\""));
     }
     assert_int_equal(atomic_load(&w.runs), 3);
     end_ledger(&l);
@@ -752,6 +754,21 @@ static void the_doctor_sees_keys_that_should_have_been_equal(void **state)
     end_ledger(&l);
 }
 
+static void the_doctor_compares_calls_of_two_arguments(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(NULL);
+    begin(&l, "mail", "{\"to\": \"ann\", \"nonce\": 1}");
+    begin(&l, "mail", "{\"to\": \"ann\", \"nonce\": 2}");
+    begin(&l, "ping", "{\"n\": 1}");
+    begin(&l, "ping", "{\"n\": 2}");
+    symptoms n = {0};
+    assert_int_equal(semel_doctor(l.s, 10000, note_symptom, NULL, &n, NULL), SEMEL_OK);
+    assert_int_equal(n.near, 1);
+    assert_string_equal(n.pointer, "/nonce");
+    end_ledger(&l);
+}
+
 static int stale_ones(ledger *l, symptoms *n)
 {
     semel_fault fault = {0};
@@ -835,6 +852,7 @@ int main(void)
         cmocka_unit_test(a_purge_that_is_stopped_goes_on_where_it_was),
         cmocka_unit_test(evidence_is_not_taken_for_a_changed_outcome),
         cmocka_unit_test(the_doctor_sees_keys_that_should_have_been_equal),
+        cmocka_unit_test(the_doctor_compares_calls_of_two_arguments),
         cmocka_unit_test(the_doctor_sees_reads_that_were_answered_from_the_record_after_a_write),
     };
     const struct CMUnitTest filed[] = {

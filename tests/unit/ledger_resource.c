@@ -387,8 +387,37 @@ static void nothing_begins_or_ends_while_writes_cannot_be_counted(void **state)
     uncounted = false;
     assert_int_equal(commit(&l, "1"), SEMEL_OK);
     expect_replays(&l, "set_status", A, "1");
+    uncounted = true;
+    assert_int_equal(begin(&l, "set_status", A), SEMEL_E_UNAVAILABLE);
+    expect_refused(&l, SEMEL_C_LEDGER_UNAVAILABLE);
+    uncounted = false;
     expect_runs(&l, "set_status", B, "2");
     expect_runs(&l, "set_status", A, "3");
+    end_ledger(&l);
+}
+
+static bool unread;
+
+static semel_err events_or_not(semel_store *st, const semel_ref *of, uint64_t *after, size_t limit,
+                               semel_event_sink *sink, void *context, semel_fault *fault)
+{
+    return unread ? SEMEL_E_UNAVAILABLE
+                  : sm_store_memory.events(st, of, after, limit, sink, context, fault);
+}
+
+static void what_cannot_be_read_is_not_left_out_of_what_is_shown(void **state)
+{
+    (void)state;
+    semel_store_ops ops = sm_store_memory;
+    ops.events = events_or_not;
+    ledger l = start_on(&ops);
+    expect_runs(&l, "set_status", A, "1");
+    unread = true;
+    semel_str json;
+    semel_name name = {.size = sizeof name, .text = sm_str_from(l.effect)};
+    assert_int_equal(semel_show(l.s, &name, l.a, &json), SEMEL_E_UNAVAILABLE);
+    unread = false;
+    assert_int_equal(semel_show(l.s, &name, l.a, &json), SEMEL_OK);
     end_ledger(&l);
 }
 
@@ -760,6 +789,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_event_says_how_long_the_count_of_writes_lasts),
         cmocka_unit_test(nothing_begins_or_ends_while_writes_cannot_be_counted),
         cmocka_unit_test(what_was_decided_before_a_lost_race_is_not_done_after_it),
+        cmocka_unit_test(what_cannot_be_read_is_not_left_out_of_what_is_shown),
         cmocka_unit_test(a_contract_that_names_the_resource_later_still_compares),
         cmocka_unit_test(a_repeat_with_other_arguments_is_about_what_the_recorded_call_acted_on),
         cmocka_unit_test(a_replay_from_memory_is_compared_too),

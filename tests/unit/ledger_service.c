@@ -423,6 +423,34 @@ static void what_has_ended_does_not_run_again_before_its_end_is_recorded(void **
     end_ledger(&l);
 }
 
+/* The first attempt was slow, and a second one ran: what an equal call is told is about that one.
+ */
+static void the_newest_attempt_decides_what_is_said_without_the_ledger(void **state)
+{
+    (void)state;
+    for (int ended = 0; ended < 2; ended++) {
+        semel_store_ops ops;
+        sm_running r[2] = {0};
+        ledger l = run_on_shaky_store(&ops, &r[0]);
+        outlive_lease();
+        sm_asking again = asking("{}");
+        ask(&l, &again);
+        expect_execute(&l);
+        sm_running_add(l.s, &r[1], l.a, SM_OUTCOME_MAX);
+        end_unrecorded(&l, &r[ended]);
+        if (ended == 1) {
+            expect_unrecorded(&l, "{}");
+        } else {
+            sm_asking third = asking("{}");
+            ask(&l, &third);
+            expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+        }
+        atomic_store(&away, false);
+        sm_running_remove(l.s, &r[1 - ended]);
+        end_ledger(&l);
+    }
+}
+
 /* The store is back when the lease is over, and somebody asks before recording is tried again. */
 static void ask_between_two_tries(void *context, sm_str reason)
 {
@@ -1057,6 +1085,7 @@ int main(void)
         cmocka_unit_test(an_approval_is_not_used_up_by_a_claim_that_is_given_back),
         cmocka_unit_test(a_claim_that_cannot_be_given_back_now_is_given_back_later),
         cmocka_unit_test(an_attempt_that_did_nothing_is_given_back_once_the_ledger_is_there_again),
+        cmocka_unit_test(the_newest_attempt_decides_what_is_said_without_the_ledger),
         cmocka_unit_test(recording_is_tried_again_while_there_is_time),
         cmocka_unit_test(what_has_ended_does_not_run_again_before_its_end_is_recorded),
         cmocka_unit_test(what_has_ended_does_not_run_again_while_its_end_is_being_recorded),

@@ -13,7 +13,8 @@
 #define CONTRACT                                                                                   \
     "{version: 1, tools: {t: {class: write}, pay: {class: irreversible, key: {fields: [/n]}, "     \
     "approval: {expires: 1h, quorum: 2}}, login: {class: write, key: {fields: [/user]}, "          \
-    "redact: [/password]}, once: {class: write, barrier: true}}}"
+    "redact: [/password]}, once: {class: write, barrier: true}, "                                  \
+    "set: {class: write, resource: [/id]}}}"
 
 typedef struct place {
     char url[512], key[160];
@@ -288,6 +289,40 @@ static void a_record_of_an_unknown_version_is_no_record(void **state)
     end_ledger(&l);
 }
 
+static bool refuse_other_terms(void *context, const semel_answer *item, const semel_record *r)
+{
+    (void)context, (void)item;
+    static sm_memo copies[7];
+    for (size_t i = 0; i < COUNT(copies); i++)
+        assert_int_equal(sm_memo_unpack(r, &copies[i]), SM_OK);
+    copies[1].terms.class = SM_CLASS_IRREVERSIBLE + 1;
+    copies[2].terms.mode = SM_MODE_OBSERVE + 1;
+    copies[3].terms.on_in_doubt.count = 0;
+    copies[4].terms.on_in_doubt.steps[copies[4].terms.on_in_doubt.count - 1] = SM_DOUBT_RERUN;
+    copies[5].effect.chain_at = copies[5].terms.on_in_doubt.count;
+    copies[6].terms.result_window_ms = copies[6].terms.window_ms + 1;
+    for (size_t i = 0; i < COUNT(copies); i++) {
+        semel_record packed = *r;
+        sm_memo m;
+        sm_buf life;
+        sm_buf_init(&life, 65536);
+        assert_int_equal(sm_memo_pack(&copies[i], &packed, &life), SM_OK);
+        expect((sm_memo_unpack(&packed, &m) == SM_OK) == (i == 0), "record %zu", i);
+        sm_buf_fini(&life);
+    }
+    return false;
+}
+
+static void a_record_with_terms_that_no_contract_has_is_no_record(void **state)
+{
+    (void)state;
+    place p;
+    ledger l = populate(&p, false);
+    semel_query q = {.size = sizeof q};
+    assert_int_equal(semel_list(l.s, &q, refuse_other_terms, NULL, NULL), SEMEL_OK);
+    end_ledger(&l);
+}
+
 static void another_key_of_the_caller_shows(void **state)
 {
     (void)state;
@@ -307,6 +342,24 @@ static void another_key_of_the_caller_shows(void **state)
 
 /* ---- what leads to a record, and what would change it
  * --------------------------------------------*/
+
+static void another_count_of_writes_shows(void **state)
+{
+    (void)state;
+    static const char *const changes[] = {"UPDATE counter SET value = value + 1",
+                                          "DELETE FROM counter"};
+    for (size_t i = 0; i < COUNT(changes); i++) {
+        place p;
+        char text[128];
+        ledger l = populate(&p, false);
+        begin(&l, "set", "{\"id\": 1}");
+        commit(&l, "1");
+        expect(!finds(l.s, text), "%s", text);
+        change(&p, changes[i]);
+        expect(finds(l.s, text), "%s", changes[i]);
+        end_ledger(&l);
+    }
+}
 
 static void payloads_that_are_gone_before_their_time_show(void **state)
 {
@@ -633,6 +686,7 @@ static void rows_that_are_out_of_order_are_read_once_and_told(void **state)
 typedef struct folding {
     sm_work *w;
     sm_seal seal;
+    uint64_t most;
 } folding;
 
 static bool fold(void *context, const semel_event *e)
@@ -640,13 +694,15 @@ static bool fold(void *context, const semel_event *e)
     folding *f = context;
     if (e->id == 0)
         return true;
+    if (f->seal.events == f->most)
+        return false;
     f->seal.to = e->seq;
     f->seal.events++;
     return sm_chain_fold(&f->w->keyer.digest, &f->seal.digest, e->seq, &e->hash) == SM_OK;
 }
 
-/* Seals all events that are not sealed. The seal says that it begins so many events too late. */
-static void seal_by_hand(ledger *l, bool keyed, uint64_t late)
+/* Seals events that are not sealed. The seal says that it begins so many events too late. */
+static void seal_some(ledger *l, bool keyed, uint64_t late, uint64_t most)
 {
     semel *s = l->s;
     sm_work *w = sm_work_start(l->a);
@@ -656,7 +712,7 @@ static void seal_by_hand(ledger *l, bool keyed, uint64_t late)
     bool was_keyed;
     assert_int_equal(s->ops->health(s->store, false, &h, &fault), SM_OK);
     assert_int_equal(sm_seal_covered(s, w, &h, &after, &was_keyed, &fault), SM_OK);
-    folding f = {.w = w, .seal = {.from = after + 1 + late, .keyed = keyed}};
+    folding f = {.w = w, .seal = {.from = after + 1 + late, .keyed = keyed}, .most = most};
     assert_int_equal(s->ops->events(s->store, NULL, &after, 1000, fold, &f, &fault), SM_OK);
     assert_true(f.seal.events > 0);
     char *key = s->seal_key;
@@ -664,6 +720,26 @@ static void seal_by_hand(ledger *l, bool keyed, uint64_t late)
         s->seal_key = NULL;
     assert_int_equal(sm_seal_write(s, w, &h, &f.seal, &fault), SM_OK);
     s->seal_key = key;
+}
+
+static void seal_by_hand(ledger *l, bool keyed, uint64_t late)
+{
+    seal_some(l, keyed, late, UINT64_MAX);
+}
+
+/* Others may write while a seal is made. */
+static void a_seal_that_leaves_out_the_newest_events_is_no_flaw(void **state)
+{
+    (void)state;
+    place p;
+    char text[128];
+    ledger l = populate(&p, false);
+    seal_some(&l, true, 0, 3);
+    expect(!finds(l.s, text), "%s", text);
+    begin(&l, "t", "{\"i\": 100}");
+    seal_by_hand(&l, true, 0);
+    expect(!finds(l.s, text), "%s", text);
+    end_ledger(&l);
 }
 
 /* Whoever changes the file can make seals, but none with the key. */
@@ -705,6 +781,9 @@ int main(void)
         cmocka_unit_test(other_arguments_with_a_redacted_part_show),
         cmocka_unit_test(a_record_with_names_that_no_call_has_is_no_record),
         cmocka_unit_test(a_record_of_an_unknown_version_is_no_record),
+        cmocka_unit_test(a_record_with_terms_that_no_contract_has_is_no_record),
+        cmocka_unit_test(another_count_of_writes_shows),
+        cmocka_unit_test(a_seal_that_leaves_out_the_newest_events_is_no_flaw),
         cmocka_unit_test(another_key_of_the_caller_shows),
         cmocka_unit_test(payloads_that_are_gone_before_their_time_show),
         cmocka_unit_test(triggers_and_other_tables_show_and_do_not_run),

@@ -107,7 +107,7 @@ void sm_journal_add(sm_journal *j, sm_jot what, semel_code code, uint64_t id, ui
     pthread_mutex_unlock(&s->lock);
 }
 
-static sm_err flush_slots(sm_jotted *slots, const semel_store_ops *ops, semel_store *store)
+static void flush_slots(sm_jotted *slots, const semel_store_ops *ops, semel_store *store)
 {
     semel_note notes[64];
     char whats[64][40];
@@ -135,12 +135,10 @@ static sm_err flush_slots(sm_jotted *slots, const semel_store_ops *ops, semel_st
         };
         n++;
     }
-    return e;
 }
 
-sm_err sm_journal_flush(sm_journal *j, const semel_store_ops *ops, semel_store *store)
+void sm_journal_flush(sm_journal *j, const semel_store_ops *ops, semel_store *store)
 {
-    sm_err e = SM_OK;
     for (size_t i = 0; i < SM_JOURNAL_STRIPES; i++) {
         struct sm_journal_stripe *s = &j->stripes[i];
         pthread_mutex_lock(&s->lock);
@@ -152,9 +150,7 @@ sm_err sm_journal_flush(sm_journal *j, const semel_store_ops *ops, semel_store *
         pthread_mutex_unlock(&s->lock);
         if (slots == NULL)
             continue;
-        sm_err one = flush_slots(slots, ops, store);
-        e = e == SM_OK ? one : e;
+        flush_slots(slots, ops, store);
         slots_free(slots);
     }
-    return e;
 }

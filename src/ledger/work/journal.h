@@ -41,6 +41,6 @@ void sm_journal_add(sm_journal *j, sm_jot what, semel_code code, uint64_t id, ui
                     int64_t now, sm_str scope, sm_str tool);
 
 /* Writes all to a store. What the store does not take is gone: it is a journal. */
-sm_err sm_journal_flush(sm_journal *j, const semel_store_ops *ops, semel_store *store);
+void sm_journal_flush(sm_journal *j, const semel_store_ops *ops, semel_store *store);
 
 #endif
