@@ -42,8 +42,6 @@ void mcp_told_add(mcp_session *s, const mcp_exchange *x, uint64_t ticket)
         t = &s->told[s->told_at++ % MCP_TOLD];
     *t =
         (mcp_told){.effect = x->effect, .ticket = ticket, .asked_ms = x->asked_ms, .done = x->done};
-    if (ticket != 0 && ticket <= s->taken)
-        t->taken_ms = sm_clock_boot_ms();
     memcpy(t->handle, x->handle, sizeof t->handle);
     copy_id(t->id, x->id);
     pthread_mutex_unlock(&s->told_lock);
