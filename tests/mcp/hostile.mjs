@@ -144,6 +144,14 @@ beside('a change of the list that overtakes an older list is not lost', async ()
     await client.close();
 });
 
+beside('a list that changes whenever it is asked for is asked for four times, and then the call goes on', async () => {
+    const place = rogue('restless', { tools: { append: { class: 'write' } } });
+    const client = await place.open();
+    assertDone(await client.call('append', { what: 'restless' }), 'done restless');
+    assert.equal(place.received('tools/list').length, 4);
+    await client.close();
+});
+
 beside("a server's question cannot approve a call, whatever id it has", async () => {
     const place = rogue('asking as if it were another', {
         tools: { append: { class: 'write', approval: { self_approval: true } } },

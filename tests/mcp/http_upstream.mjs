@@ -641,6 +641,14 @@ test('stdio: a server that has forgotten the session, and takes no new one at fi
     await client.close();
 });
 
+test('stdio: a read that is never answered holds the proxy up for a while only, after the end of the input', async () => {
+    const client = await lines.open({ modern: true });
+    client.call('look', { what: 'never-read', script: 'mark:never-read never' }).catch(() => {});
+    client.child.stdin.end(); // at once, or it would have left
+    await web.passed('never-read');
+    assert.deepEqual(await client.exit, { code: 0, signal: null });
+});
+
 test('stdio: the end of the input ends the proxy, also while somebody listens', async () => {
     const client = await lines.open({ modern: true });
     client.request('subscriptions/listen', { notifications: {} }).catch(() => {});

@@ -327,6 +327,19 @@ test('beside structuredContent the note is followed by an item that is not a tex
     await client.close();
 });
 
+test('a result that has no content is replayed with the note alone', async () => {
+    const client = await soon.open();
+    const args = { what: 'bare', script: 'effect tell' };
+    const fresh = await client.call('append', args);
+    assert.deepEqual(fresh.result.content, []);
+    const { result } = await client.call('append', args);
+    assert.equal(result._meta['semel/replayed'], true);
+    assert.equal(result.content.length, 1);
+    assert.match(result.content[0].text, /NOT run again/);
+    assert.equal(soon.effects('bare'), 1);
+    await client.close();
+});
+
 // ---- semel/after
 
 const after = (effect) => ({ _meta: { 'semel/after': effect } });

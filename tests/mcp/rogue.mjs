@@ -56,6 +56,14 @@ const conducts = {
         },
     },
 
+    // Its list has always changed by the time that it is given away.
+    restless: {
+        'tools/list'({ id }) {
+            send({ jsonrpc: '2.0', method: 'notifications/tools/list_changed' });
+            answer(id, toolList());
+        },
+    },
+
     // Asks the client something harmless, under every id that might be one of the proxy's own questions.
     'asking as if it were another': {
         'tools/list'({ id }) {

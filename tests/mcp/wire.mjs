@@ -213,6 +213,20 @@ test('10,000 calls at once are all answered, some with "later", and memory is bo
     await client.close();
 }, { limitMs: 90_000 });
 
+// More calls than may be on their way to the ledger, and nothing comes after them that would move those that wait.
+test('what comes in one piece is all taken, also when its client is made to wait again', async () => {
+    const place = new Place({ contract: { tools }, options: { quiet: true } });
+    const client = await place.open();
+    for (const round of ['a', 'b']) {
+        const messages = Array.from({ length: 600 }, (_, i) => ({ jsonrpc: '2.0', id: `${round}${i}`, ...(i % 3 === 0
+            ? { method: 'ping' } : { method: 'tools/call', params: { name: 'append', arguments: { what: `${round}${i}` } } }) }));
+        const answers = messages.map((message) => client.answer(message.id));
+        client.send(messages.map((message) => JSON.stringify(message)).join('\n'));
+        for (const answer of await Promise.all(answers)) assert.ok(answer.result && !answer.result.isError, answer.line);
+    }
+    await client.close();
+});
+
 test('a client that does not read is waited for', async () => {
     const place = new Place({ options: { quiet: true } });
     const client = await place.open();

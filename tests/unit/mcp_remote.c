@@ -389,6 +389,33 @@ static void a_session_that_is_gone_is_told(void **state)
     expect_header(asked(before), "MCP-Protocol-Version", NULL);
 }
 
+static bool pong_script(int fd, const peer_request *r)
+{
+    bool go_on;
+    if (greet(fd, r, &go_on))
+        return go_on;
+    if (strcmp(r->method, "GET") == 0)
+        return reply(fd, 405, NULL, "", "");
+    return reply_json(fd, PONG("1"));
+}
+
+/* Neither the one that would go at once nor the one that waits for its turn leaves its owner
+ * waiting, and what stands behind it goes on. */
+static void what_cannot_be_sent_is_told(void **state)
+{
+    (void)state;
+    sm_http_field bad = {SM_STR("x-note"), SM_STR("a\r\nb: c")};
+    mcp_way now = {.headers = &bad, .header_count = 1}, behind = {0}, turn = now;
+    open_link(pong_script);
+    assert_false(send_text(PING("1"), &now));
+    initialize();
+    assert_true(send_text(PING("1"), &turn));
+    assert_true(send_text(PING("1"), &behind));
+    wait_told(3);
+    expect_lost(1, &turn, false, "the HTTP client was stopped");
+    expect_message(2, &behind, PONG("1"));
+}
+
 /* ---- coming back -----------------------------------------------------------------------------*/
 
 static bool resume_script(int fd, const peer_request *r)
@@ -466,6 +493,26 @@ static void going_on_that_is_refused_is_lost(void **state)
     assert_true(list[1].gone);
 }
 
+static bool unnamed_script(int fd, const peer_request *r)
+{
+    (void)r;
+    open_stream(fd, "");
+    say(fd, "id: 1\nretry: 1\ndata: " NOTE "\n\nid:\ndata: " NOTE "\n\n");
+    return false;
+}
+
+static void a_stream_that_takes_its_id_back_is_not_gone_on_with(void **state)
+{
+    (void)state;
+    open_link(unnamed_script);
+    mcp_way way = {0};
+    assert_true(send_text(PING("1"), &way));
+    wait_told(3);
+    expect_message(1, &way, NOTE);
+    expect_lost(2, &way, true, "broke off");
+    assert_int_equal(asked_count(), 1);
+}
+
 static bool empty_script(int fd, const peer_request *r)
 {
     open_stream(fd, "");
@@ -537,8 +584,10 @@ int main(void)
         remote_test(a_write_is_sent_once_on_a_connection_that_dies),
         remote_test(a_server_that_is_not_there_got_nothing),
         remote_test(a_session_that_is_gone_is_told),
+        remote_test(what_cannot_be_sent_is_told),
         remote_test(a_stream_that_named_its_events_is_gone_on_with),
         remote_test(going_on_that_is_refused_is_lost),
+        remote_test(a_stream_that_takes_its_id_back_is_not_gone_on_with),
         remote_test(going_on_for_nothing_ends),
         remote_test(listening_is_begun_again),
     };

@@ -1043,6 +1043,11 @@ static void tools_that_sound_like_reads_are_known_by_their_words(void **state)
         {"weather", "Gets the weather", true},
         {"weather", "", false},
         {"", "", false},
+        /* Words that are as long as one that is kept whole, and longer. */
+        {"characteristics_list", "", true},
+        {"transliterations_list", "", true},
+        {"incomprehensibilities_list", "", true},
+        {"incomprehensibilities", "Internationalization deletes", false},
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         expect(mcp_sounds_like_read(sm_str_from(rows[i].name), sm_str_from(rows[i].description)) ==
