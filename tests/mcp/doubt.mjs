@@ -226,7 +226,8 @@ test('"absent" counts only after a while, for which the call waits', async () =>
     await lose(client, 'secret', args);
     assertFresh(await client.call('secret', args), 'settle: 1');
     assert.ok(Date.now() - before >= 1000, 'it ran no sooner');
-    assert.deepEqual(sent('settle').map((params) => params.name), ['secret', 'look', 'look', 'secret']);
+    // On a busy machine the while may be over before the first look.
+    assert.match(sent('settle').map((params) => params.name).join(' '), /^secret look (look )?secret$/);
     await client.close();
 });
 

@@ -204,9 +204,9 @@ static void note_gone(stdio *p)
 
 /* ---- evidence --------------------------------------------------------------------------------*/
 
-/* A client that leaves closes our input and takes no more messages: Python's raises on any. But a
- * shell that pipes requests in closes it too, right after the last one, and reads on. What tells is
- * how long the input was seen open: we may have been stopped between the last line and its end. */
+/* A client that leaves closes our input and takes no more messages: Python's raises on any. A shell
+ * that pipes requests in closes it right after the last one, and reads on. We may have been stopped
+ * in between: so what tells is how long the input was seen open. */
 static bool was_silent(const stdio *p)
 {
     return p->empty_ms - p->heard_ms >= SILENT_MS;
@@ -237,8 +237,7 @@ static void on_look(mcp_alarm *t)
     if (poll(&in, 1, 0) == 0)
         p->empty_ms = now;
     note_taken(p, now);
-    /* Nobody reads what we say, and there is no input or no reason to read it: there is no client
-     * any more, however it went. */
+    /* Nobody reads what we say, and there is no input or no reason to read it: the client went. */
     if ((has_ended(p) || mcp_session_paused(p->session)) && !is_gone(p) &&
         !mcp_outlet_heard(&p->outlet))
         note_gone(p);
@@ -247,8 +246,7 @@ static void on_look(mcp_alarm *t)
     look_again(p, silent_ms > 0 && silent_ms < pause_ms ? silent_ms : pause_ms);
 }
 
-/* Something is about to be read. The lines after an incomplete or waiting line count as sent with
- * it. */
+/* Something is about to be read. Lines after an incomplete or waiting one count as sent with it. */
 static void note_asked(stdio *p, int64_t now_ms)
 {
     if (mcp_lines_held(p->lines) > 0 || p->outlet.unread == 0)
@@ -513,8 +511,7 @@ static void on_signal(mcp_descriptor *w, unsigned ready)
 
 static void say(void *context, mcp_level level, const char *text)
 {
-    (void)context;
-    (void)level;
+    (void)context, (void)level;
     dprintf(STDERR_FILENO, "semel: mcp: %s\n", text);
 }
 
