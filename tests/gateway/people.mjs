@@ -205,6 +205,12 @@ test('what is canceled is told to those who wait, and can be asked for again', a
     assertProblem(await waiting, 409, 'CANCELED');
     const again = await asked(gift(order));
     assert.notEqual(again.request, wanted.request);
+    assert.equal(again.effect, wanted.effect);
+    const { events } = await gw.effect(again.effect);
+    const last = events.findLast((one) => one.what.split(',').includes('requested'));
+    const { items } = (await gw.approver.get('/v1/approvals')).json;
+    const item = items.find((one) => one.request === again.request);
+    assert.equal(item.requested_at, last.at, 'it is listed with when it was asked for again');
 });
 
 // An effect in doubt: the work was done and the answer was lost.

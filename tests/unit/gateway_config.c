@@ -577,6 +577,26 @@ static void variables_of_mcp_servers_are_looked_for(void **state)
     gw_config_free(c);
 }
 
+/* Whoever goes on with one as with a file reads something else. */
+static void a_directory_in_the_place_of_a_file_is_told_once(void **state)
+{
+    (void)state;
+    gw_config *c = config(V "contract: /\nseal_key: /\nca_file: /\n"
+                            "tls: { certificate: /, key: / }\n");
+    sm_buf told;
+    sm_buf_init(&told, 2000);
+    assert_int_equal(gw_config_files(c, note_fault, &told),
+                     1u << GW_NAMED_CONTRACT | 1u << GW_NAMED_SEAL_KEY | 1u << GW_NAMED_CA_FILE |
+                         1u << GW_NAMED_CERTIFICATE | 1u << GW_NAMED_KEY);
+    expect_text(sm_buf_view(&told), "2:11: contract: / is not a file\n"
+                                    "3:11: seal_key: / is not a file\n"
+                                    "5:21: tls.certificate: / is not a file\n"
+                                    "5:29: tls.key: / is not a file\n"
+                                    "4:10: ca_file: / is not a file\n");
+    sm_buf_fini(&told);
+    gw_config_free(c);
+}
+
 static void make_file(const char *directory, const char *name, int mode)
 {
     char path[200];
@@ -761,6 +781,7 @@ int main(void)
         cmocka_unit_test(what_is_named_has_its_place),
         cmocka_unit_test(variables_of_a_configuration_are_looked_for),
         cmocka_unit_test(variables_of_mcp_servers_are_looked_for),
+        cmocka_unit_test(a_directory_in_the_place_of_a_file_is_told_once),
         cmocka_unit_test(commands_of_mcp_servers_are_looked_for),
         cmocka_unit_test(without_a_home_tokens_need_a_name),
         cmocka_unit_test(variables_are_put_in_when_they_are_used),

@@ -154,17 +154,21 @@ static void a_boundary_that_servers_may_read_otherwise_is_none(void **state)
     }
 }
 
-static bool reads_part(sm_arena *a, const char *head)
+static bool reads_parts(sm_arena *a, sm_str body)
 {
     sm_digest digest;
     sm_buf out;
-    sm_str body = sm_arena_printf(a, "--b\r\n%s\r\n\r\n1\r\n--b--\r\n", head);
     assert_int_equal(sm_digest_init(&digest), SM_OK);
     sm_buf_init(&out, SM_ARENA_MAX);
     bool right = gw_form_multipart(a, &digest, SM_STR(""), body, SM_STR("b"), &out);
     sm_buf_fini(&out);
     sm_digest_fini(&digest);
     return right;
+}
+
+static bool reads_part(sm_arena *a, const char *head)
+{
+    return reads_parts(a, sm_arena_printf(a, "--b\r\n%s\r\n\r\n1\r\n--b--\r\n", head));
 }
 
 static void a_part_whose_name_servers_may_read_otherwise_is_not_a_field(void **state)
@@ -197,6 +201,31 @@ static void a_part_whose_name_servers_may_read_otherwise_is_not_a_field(void **s
         expect(!reads_part(*state, odd[i]), "%s", odd[i]);
 }
 
+static void parts_that_servers_may_cut_otherwise_are_not_a_form(void **state)
+{
+#define HEAD "Content-Disposition: form-data; name=x\r\n\r\n"
+    static const struct {
+        const char *body;
+        bool right;
+    } rows[] = {
+        {"--b\r\n" HEAD "1\r\n--b--\r\n", true},
+        {"--b\r\n" HEAD "1\r\n--b--", true},
+        /* The first line is no boundary, or goes on behind it. */
+        {"--c\r\n" HEAD "1\r\n--b--\r\n", false},
+        {"-b-\r\n" HEAD "1\r\n--b--\r\n", false},
+        {"--bc\n" HEAD "1\r\n--b--\r\n", false},
+        {"--b\n\n" HEAD "1\r\n--b--\r\n", false},
+        /* A line begins with it, but not behind CR LF; no line does. */
+        {"--b\r\n" HEAD "1\n--b\r\n--b--", false},
+        {"--b\r\n" HEAD "1\r--b\r\n--b--", false},
+        {"--b\r\n" HEAD "--b\r\n--b--", false},
+        {"--b\r\n" HEAD "1--b\r\n--b--", true},
+    };
+#undef HEAD
+    for (size_t i = 0; i < COUNT(rows); i++)
+        expect(reads_parts(*state, sm_str_from(rows[i].body)) == rows[i].right, "%s", rows[i].body);
+}
+
 static void a_dropped_parameter_leaves_the_others(void **state)
 {
     static const struct {
@@ -225,6 +254,7 @@ int main(void)
         with_arena(more_fields_than_some_servers_read_are_not_a_form),
         with_arena(a_boundary_that_servers_may_read_otherwise_is_none),
         with_arena(a_part_whose_name_servers_may_read_otherwise_is_not_a_field),
+        with_arena(parts_that_servers_may_cut_otherwise_are_not_a_form),
         with_arena(a_dropped_parameter_leaves_the_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

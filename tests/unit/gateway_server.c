@@ -1,16 +1,20 @@
 /*
- * Parts of the HTTP server that need no connection: routes, hosts, traces, problems, decoding, and
- * the workers.
+ * Parts of the HTTP server that need no connection: routes, hosts, traces, problems, a ledger that
+ * fails, decoding, and the workers.
  */
 #include "unit.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include "gateway/http/problem.h"
 #include "gateway/http/server.h"
 #include "gateway/run/returned.h"
+#include "gateway/telemetry/metrics.h"
 #include "gateway/telemetry/trace.h"
+#include "ledger/service.h"
+#include "ledger/work/ledger.h"
 
 /* ---- routes ----------------------------------------------------------------------------------*/
 
@@ -370,6 +374,89 @@ static void the_longest_headers_are_not_recorded_if_there_are_too_many(void **st
     sm_buf_fini(&text);
 }
 
+/* ---- a ledger that fails ---------------------------------------------------------------------*/
+
+/* A gateway whose log can be read. */
+static void gateway_make(gateway *g, int ends[2])
+{
+    assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
+    *g = (gateway){.log = {.rule = {.format = GW_LOG_TEXT, .level = GW_INFO}, .fd = ends[1]}};
+}
+
+static void expect_logged(int ends[2], const char *end)
+{
+    char text[1000];
+    ssize_t n = read(ends[0], text, sizeof text);
+    size_t length = strlen(end);
+    assert_true(n > 0 && (size_t)n >= length);
+    expect(memcmp(text + n - length, end, length) == 0, "%.*s", (int)n, text);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static semel_err health_fails(semel_store *st, bool thorough, semel_health *out, semel_fault *fault)
+{
+    (void)st;
+    (void)thorough;
+    (void)out;
+    return sm_fault_set(fault, SEMEL_E_IO, "cannot read it");
+}
+
+static void a_ledger_that_takes_writes_and_cannot_be_read_is_not_in_order(void **state)
+{
+    (void)state;
+    gateway g;
+    int ends[2];
+    semel_options options = {.size = sizeof options, .url = "memory:"};
+    sm_fault fault = {0};
+    semel_stats stats;
+    gateway_make(&g, ends);
+    assert_int_equal(gw_metrics_new(&g.metrics), SM_OK);
+    assert_int_equal(semel_open(&options, &g.ledger, &fault), SM_OK);
+    g.ledger->table.health = health_fails;
+    assert_int_equal(sm_try_write(g.ledger, &fault), SM_OK);
+    assert_int_equal(gw_ledger_stats(&g, &stats, &fault), SEMEL_E_IO);
+    assert_string_equal(fault.text, "cannot read it");
+    expect_logged(ends, "the ledger cannot be used  reason=\"cannot read it\"\n");
+    semel_close(g.ledger);
+    gw_metrics_free(g.metrics);
+}
+
+static void a_refusal_without_a_reason_is_logged_with_its_words(void **state)
+{
+    (void)state;
+    gateway g;
+    int ends[2];
+    static gw_inner q; /* too large for a frame */
+    semel_answer *a = semel_answer_new();
+    gateway_make(&g, ends);
+    q = (gw_inner){.r = {.g = &g}};
+    sm_arena_init(&q.arena, SM_ARENA_MAX);
+    sm_refuse(a, SEMEL_C_LEDGER_UNAVAILABLE);
+    gw_reply_refusal(&q.r, a);
+    assert_int_equal(q.status, 503);
+    expect_logged(ends, "the ledger cannot be used  reason=\"The ledger cannot be used now, so "
+                        "nothing may run.\"\n");
+    MHD_destroy_response(q.answer);
+    sm_arena_fini(&q.arena);
+    semel_answer_free(a);
+}
+
+/* ---- arrivals --------------------------------------------------------------------------------*/
+
+static void a_server_that_cannot_accept_is_not_started(void **state)
+{
+    (void)state;
+    static gw_http_server s; /* too large for a frame */
+    gw_listener closed = {.fd = -1};
+    sm_fault fault = {0};
+    s.listeners = &closed;
+    s.listener_count = 1;
+    assert_int_equal(gw_arrive_start(&s, &fault), SEMEL_E_IO);
+    assert_false(s.accepts);
+    assert_int_equal(strncmp(fault.text, "cannot start", 12), 0);
+}
+
 /* ---- decoding --------------------------------------------------------------------------------*/
 
 static void percent_encoding_is_taken_off(void **state)
@@ -557,6 +644,9 @@ int main(void)
         cmocka_unit_test(a_problem_can_have_an_error_object),
         cmocka_unit_test(cookies_and_credentials_are_not_recorded),
         cmocka_unit_test(the_longest_headers_are_not_recorded_if_there_are_too_many),
+        cmocka_unit_test(a_ledger_that_takes_writes_and_cannot_be_read_is_not_in_order),
+        cmocka_unit_test(a_refusal_without_a_reason_is_logged_with_its_words),
+        cmocka_unit_test(a_server_that_cannot_accept_is_not_started),
         cmocka_unit_test(percent_encoding_is_taken_off),
         cmocka_unit_test(all_jobs_run_and_no_more_than_allowed_at_once),
         cmocka_unit_test(what_settles_finds_a_thread_however_much_is_read),

@@ -106,7 +106,7 @@ static bool on_head(void *context, const sm_http_result *head)
 {
     outcome *o = context;
     pthread_mutex_lock(&o->lock);
-    o->heads++;
+    o->heads += head->sent; /* what was not sent has no answer */
     o->r.status = head->status;
     bool trickles = !o->whole;
     pthread_mutex_unlock(&o->lock);
@@ -585,6 +585,8 @@ static void the_head_of_an_answer_is_kept_exactly(void **state)
                            "Trailer: x\r\n\r\n"),
                     true, 201, "Transfer-Encoding: chunked\n", "ok");
     expect_scripted(SM_STR("HTTP/1.0 200\r\n\r\nto the end"), true, 200, "", "to the end");
+    expect_scripted(SM_STR("HTTP/1.1 409 No\r\n\r\n"), true, 409, "", "");
+    expect_scripted(SM_STR("HTTP/1.1 999 No\r\n\r\n"), true, 999, "", "");
 }
 
 static void an_answer_that_is_none_is_not_complete(void **state)

@@ -448,6 +448,9 @@ static void retry_after_is_seconds_or_a_moment(void **state)
         {"Thu, 01 Jan 1970 00:01:00 GMT", 59000}, /* now is one second after the start */
         {"Thu, 01 Jan 1970 00:00:00 GMT", 0},
         {"Fri, 02 Jan 2037 00:00:00 GMT", 86400000},
+        {"0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+         "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000001",
+         0}, /* longer than any of them */
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         sm_http_field field = {SM_STR("retry-AFTER"), sm_str_from(rows[i].value)};
