@@ -6,10 +6,11 @@
 // switching to the next costs nothing but the environment of the next test. First every test runs
 // without a mistake: it must pass, and it tells which ones it meets. Then each mistake runs with the
 // tests that meet it, the quickest first, until one fails. What no test notices is printed with its
-// diff, unless equivalent.txt says why it changes nothing that matters.
+// diff. Those of equivalent.txt are counted and not run.
 //
 // Environment: SEMEL_ROOT, and what ./test exports for suites. SEMEL_MUTANTS_SHOW: say at once what
-// passes the unit tests, or a suite's turn.
+// passes the unit tests, or a suite's turn. SEMEL_MUTANTS_ONLY: a file with names, one a line, as a
+// sweep prints them; these are planted, to see whether new tests notice them.
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -315,13 +316,17 @@ async function main() {
     copy_tree();
     configure();
     const known = compilers();
-    let chosen = choose(all, Math.ceil(Number(count) * 1.6), next);
-    const right = [];
-    for (const one of chosen) {
-        if (right.length >= Number(count)) break;
-        if (compiles(one, known)) right.push(one);
+    const only = process.env.SEMEL_MUTANTS_ONLY;
+    const names = new Set(only === undefined ? [] : fs.readFileSync(only, 'utf8').split('\n'));
+    const offered =
+        only === undefined
+            ? choose(all, Math.ceil(Number(count) * 1.6), next)
+            : all.filter((one) => names.has(one.name));
+    const chosen = [];
+    for (const one of offered) {
+        if (chosen.length >= Number(count)) break;
+        if (compiles(one, known)) chosen.push(one);
     }
-    chosen = right;
     chosen.forEach((one, i) => {
         one.number = i + 1;
     });
@@ -337,7 +342,8 @@ async function main() {
     run('ninja', ['-C', built]);
 
     const every = tests();
-    let waiting = chosen;
+    const excused = equivalents();
+    let waiting = chosen.filter((one) => !excused.has(one.name));
     for (const units of [true, false]) {
         const wanted = (test, one) => units || areas[area_of(one.path)].suites.includes(test.name);
         const round = every.filter((test) => test.unit === units && waiting.some((one) => wanted(test, one)));
@@ -368,9 +374,7 @@ async function main() {
         waiting = waiting.filter((one) => one.by === undefined);
     }
 
-    const excused = equivalents();
-    const survivors = waiting.filter((one) => !excused.has(one.name));
-    for (const one of survivors)
+    for (const one of waiting)
         console.log(
             `\n${diff(one)}\n  ${one.met === 0 ? 'no test comes here' : `${one.met} tests come here and pass`}\n  ${one.name}`,
         );
@@ -384,7 +388,7 @@ async function main() {
             1,
         ),
     );
-    process.exitCode = survivors.length === 0 ? 0 : 1;
+    process.exitCode = waiting.length === 0 ? 0 : 1;
 }
 
 await main();

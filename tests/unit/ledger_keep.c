@@ -361,6 +361,46 @@ static void what_is_exported_can_be_imported(void **state)
     end_ledger(&m);
 }
 
+/* Its record here was purged, and its history is still there. */
+static void a_newer_generation_that_is_imported_after_a_purge_is_no_flaw(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(NULL);
+    begin(&l, "w", "{}");
+    commit(&l, "1");
+    semel_forget(l.s, sm_str_from(l.effect), SM_STR("me"), SM_STR("again"), l.a);
+    begin(&l, "w", "{}");
+    assert_int_equal(l.a->generation, 2);
+    commit(&l, "2");
+    lines kept = {.count = 0};
+    assert_int_equal(semel_export(l.s, (sm_str){0}, keep_line, &kept, NULL), SEMEL_OK);
+    semel_options o = {.size = sizeof o,
+                       .url = fresh_url(),
+                       .contract = SM_STR("{version: 1, tools: {w: {class: write, window: 1ms}}}"),
+                       .one_shot = true,
+                       .audit_retention_ms = 1};
+    ledger m = {.a = semel_answer_new()};
+    assert_int_equal(semel_open(&o, &m.s, NULL), SEMEL_OK);
+    begin(&m, "w", "{}");
+    commit(&m, "1");
+    uint64_t done = 0, all = 0;
+    for (; all == 0 || done > 0; all += done)
+        assert_int_equal(semel_purge(m.s, NULL, NULL, &done, NULL), SEMEL_OK);
+    semel_imported count = {.size = sizeof count};
+    for (int i = 0; i < kept.count; i++) {
+        assert_int_equal(semel_import_line(m.s, sm_str_from(kept.text[i]), &count, NULL), SEMEL_OK);
+        free(kept.text[i]);
+    }
+    assert_true(count.added > 0);
+    begin(&m, "w", "{}");
+    expect_replay(&m, "2");
+    semel_verified v = {.size = sizeof v};
+    assert_int_equal(semel_verify(m.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.flaws, 0);
+    end_ledger(&l);
+    end_ledger(&m);
+}
+
 static void what_is_forgotten_elsewhere_is_not_imported(void **state)
 {
     (void)state;
@@ -842,6 +882,7 @@ int main(void)
         cmocka_unit_test(a_subscriber_hears_every_event_in_order),
         cmocka_unit_test(what_is_exported_can_be_imported),
         cmocka_unit_test(what_is_forgotten_elsewhere_is_not_imported),
+        cmocka_unit_test(a_newer_generation_that_is_imported_after_a_purge_is_no_flaw),
         cmocka_unit_test(an_imported_success_settles_what_is_in_doubt_here),
         cmocka_unit_test(purging_keeps_what_is_open_and_what_still_informs),
         cmocka_unit_test(what_begins_anew_as_soon_as_its_record_may_be_purged_is_no_flaw),
