@@ -289,6 +289,14 @@ static void a_subscriber_hears_every_event_in_order(void **state)
     end_ledger(&l);
 }
 
+/* Until there is something to purge, and nothing is left of it. */
+static void purge_all(semel *s)
+{
+    uint64_t done = 0, all = 0;
+    for (; all == 0 || done > 0; all += done)
+        assert_int_equal(semel_purge(s, NULL, NULL, &done, NULL), SEMEL_OK);
+}
+
 /* ---- moving ----------------------------------------------------------------------------------*/
 
 typedef struct lines {
@@ -383,9 +391,7 @@ static void a_newer_generation_that_is_imported_after_a_purge_is_no_flaw(void **
     assert_int_equal(semel_open(&o, &m.s, NULL), SEMEL_OK);
     begin(&m, "w", "{}");
     commit(&m, "1");
-    uint64_t done = 0, all = 0;
-    for (; all == 0 || done > 0; all += done)
-        assert_int_equal(semel_purge(m.s, NULL, NULL, &done, NULL), SEMEL_OK);
+    purge_all(m.s);
     semel_imported count = {.size = sizeof count};
     for (int i = 0; i < kept.count; i++) {
         assert_int_equal(semel_import_line(m.s, sm_str_from(kept.text[i]), &count, NULL), SEMEL_OK);
@@ -497,9 +503,7 @@ static void what_begins_anew_as_soon_as_its_record_may_be_purged_is_no_flaw(void
     for (int i = 0; i < 30; i++) {
         begin(&l, "w", "{}");
         commit(&l, "1");
-        uint64_t done = 0, all = 0;
-        for (; all == 0 || done > 0; all += done)
-            assert_int_equal(semel_purge(l.s, NULL, NULL, &done, NULL), SEMEL_OK);
+        purge_all(l.s);
         begin(&l, "w", "{}");
         commit(&l, "1");
         assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);

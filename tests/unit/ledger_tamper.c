@@ -226,6 +226,15 @@ static void other_arguments_with_a_redacted_part_show(void **state)
     shows("UPDATE args SET bytes = '{\"i\":\"[redacted]\"}' WHERE n = 2");
 }
 
+static void look_at_a_record(semel_item_fn *look)
+{
+    place p;
+    ledger l = populate(&p, false);
+    semel_query q = {.size = sizeof q};
+    assert_int_equal(semel_list(l.s, &q, look, NULL, NULL), SEMEL_OK);
+    end_ledger(&l);
+}
+
 /* A record is what it is only with names that a call can have. */
 static bool refuse_other_names(void *context, const semel_answer *item, const semel_record *r)
 {
@@ -255,11 +264,7 @@ static bool refuse_other_names(void *context, const semel_answer *item, const se
 static void a_record_with_names_that_no_call_has_is_no_record(void **state)
 {
     (void)state;
-    place p;
-    ledger l = populate(&p, false);
-    semel_query q = {.size = sizeof q};
-    assert_int_equal(semel_list(l.s, &q, refuse_other_names, NULL, NULL), SEMEL_OK);
-    end_ledger(&l);
+    look_at_a_record(refuse_other_names);
 }
 
 static bool refuse_other_versions(void *context, const semel_answer *item, const semel_record *r)
@@ -282,11 +287,7 @@ static bool refuse_other_versions(void *context, const semel_answer *item, const
 static void a_record_of_an_unknown_version_is_no_record(void **state)
 {
     (void)state;
-    place p;
-    ledger l = populate(&p, false);
-    semel_query q = {.size = sizeof q};
-    assert_int_equal(semel_list(l.s, &q, refuse_other_versions, NULL, NULL), SEMEL_OK);
-    end_ledger(&l);
+    look_at_a_record(refuse_other_versions);
 }
 
 static bool refuse_other_terms(void *context, const semel_answer *item, const semel_record *r)
@@ -316,11 +317,7 @@ static bool refuse_other_terms(void *context, const semel_answer *item, const se
 static void a_record_with_terms_that_no_contract_has_is_no_record(void **state)
 {
     (void)state;
-    place p;
-    ledger l = populate(&p, false);
-    semel_query q = {.size = sizeof q};
-    assert_int_equal(semel_list(l.s, &q, refuse_other_terms, NULL, NULL), SEMEL_OK);
-    end_ledger(&l);
+    look_at_a_record(refuse_other_terms);
 }
 
 static void another_key_of_the_caller_shows(void **state)
