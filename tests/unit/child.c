@@ -149,6 +149,17 @@ static void text_is_recorded_as_text(void **state)
            SM_FMT(sm_buf_view(&f->value)));
 }
 
+/* Escapes are reckoned with as long as they are. */
+static void lines_are_recorded_as_text(void **state)
+{
+    fixture *f = *state;
+    run_shell(f, "printf 'a\\nb\\nc\\nd\\n'");
+    replayed(f);
+    const char *chunk = "[\"out\",\"a\\nb\\nc\\nd\\n\"]";
+    expect(memmem(f->value.p, f->value.len, chunk, strlen(chunk)) != NULL, "%.*s",
+           SM_FMT(sm_buf_view(&f->value)));
+}
+
 static void too_much_output_is_cut_and_hashed(void **state)
 {
     fixture *f = *state;
@@ -176,18 +187,22 @@ static void a_full_record_fits_its_bound(void **state)
                           i % 3 == 0 ? SM_STR("\xFF") : SM_STR("\x01"));
     assert_true(f->record.truncated);
     char *much = malloc(SM_TRANSCRIPT_BYTES_MAX);
-    memset(much, 1, SM_TRANSCRIPT_BYTES_MAX);
-    fixture g = {0};
-    assert_int_equal(sm_transcript_init(&g.record), SM_OK);
-    for (size_t i = 0; i + 1 < SM_TRANSCRIPT_CHUNKS_MAX; i++)
-        sm_transcript_add(&g.record, (sm_child_stream)(i % 2), SM_STR("\x01"));
-    sm_transcript_add(&g.record, SM_STREAM_OUT, (sm_str){much, SM_TRANSCRIPT_BYTES_MAX});
-    assert_true(g.record.truncated);
-    sm_ending end = {.started = true};
-    assert_int_equal(sm_transcript_write(&g.record, &end, &f->value), SM_OK);
-    sm_replay r;
-    assert_int_equal(sm_replay_read(&f->arena, sm_buf_view(&f->value), &r, NULL), SM_OK);
-    sm_transcript_fini(&g.record);
+    static const char longer[] = {1, '\n', '\\', '"'}; /* as JSON than as base64 */
+    for (size_t n = 0; n < COUNT(longer); n++) {
+        memset(much, longer[n], SM_TRANSCRIPT_BYTES_MAX);
+        fixture g = {0};
+        assert_int_equal(sm_transcript_init(&g.record), SM_OK);
+        for (size_t i = 0; i + 1 < SM_TRANSCRIPT_CHUNKS_MAX; i++)
+            sm_transcript_add(&g.record, (sm_child_stream)(i % 2), SM_STR("\x01"));
+        sm_transcript_add(&g.record, SM_STREAM_OUT, (sm_str){much, SM_TRANSCRIPT_BYTES_MAX});
+        assert_true(g.record.truncated);
+        sm_ending end = {.started = true};
+        sm_replay r;
+        sm_buf_clear(&f->value);
+        assert_int_equal(sm_transcript_write(&g.record, &end, &f->value), SM_OK);
+        assert_int_equal(sm_replay_read(&f->arena, sm_buf_view(&f->value), &r, NULL), SM_OK);
+        sm_transcript_fini(&g.record);
+    }
     free(much);
 }
 
@@ -246,12 +261,16 @@ static void what_cannot_be_started_is_told_apart(void **state)
     assert_int_equal(f->child.end.status, 127);
 }
 
-/* Nothing can be opened until the limit that this returns is set again. */
-static struct rlimit no_more_files(void)
+/* No more than so many files can be opened until the limit that this returns is set again. */
+static struct rlimit only_more_files(rlim_t n)
 {
     struct rlimit before;
+    int next = dup(STDERR_FILENO); /* the lowest number that is free */
+    assert_true(next >= 0);
+    close(next);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_max = before.rlim_max}), 0);
+    struct rlimit now = {.rlim_cur = (rlim_t)next + n, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
     return before;
 }
 
@@ -259,14 +278,17 @@ static void without_a_pipe_it_is_not_started(void **state)
 {
     fixture *f = *state;
     char *argv[] = {(char *)"true", NULL};
-    struct rlimit before = no_more_files();
-    f->child = (sm_child){.argv = argv, .signals = &f->signals, .record = &f->record};
-    sm_err e = sm_child_run(&f->child);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-    assert_int_equal(e, SM_OK);
-    assert_false(f->child.end.started);
-    assert_int_equal(f->child.end.status, 126);
-    assert_string_equal(f->child.end.error, strerror(EMFILE));
+    for (rlim_t n = 0; n < 7; n++) { /* three pipes, and an input without anything */
+        struct rlimit before = only_more_files(n);
+        sm_child_fini(&f->child);
+        f->child = (sm_child){.argv = argv, .signals = &f->signals, .record = &f->record};
+        sm_err e = sm_child_run(&f->child);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_int_equal(e, SM_OK);
+        assert_false(f->child.end.started);
+        assert_int_equal(f->child.end.status, 126);
+        assert_string_equal(f->child.end.error, strerror(EMFILE));
+    }
 }
 
 /* A pipe gets the number of our standard input if we have none. */
@@ -331,7 +353,7 @@ static void signals_that_cannot_be_held_are_told(void **state)
 {
     (void)state;
     sm_signals more;
-    struct rlimit before = no_more_files();
+    struct rlimit before = only_more_files(0);
     sm_err e = sm_signals_hold(&more, NULL);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(e, SEMEL_E_IO);
@@ -385,6 +407,43 @@ static void a_command_that_closes_its_output_is_waited_for_in_sleep(void **state
     run_shell(f, "exec >&- 2>&-; sleep 1; exit 4");
     assert_int_equal(replayed(f).end.status, 4);
     expect(spent_ms() - before < 500, "it took %d ms of a processor", (int)(spent_ms() - before));
+}
+
+/* Nobody waits for more after the last of its output. A busy machine may delay some of them. */
+static void the_end_of_the_output_is_not_waited_for(void **state)
+{
+    fixture *f = *state;
+    int64_t took = SM_CHILD_GRACE_MS;
+    for (int tries = 0; tries < 9 && took > SM_CHILD_GRACE_MS / 2; tries++) {
+        int64_t start = now_ms();
+        sm_child_fini(&f->child);
+        sm_buf_clear(&f->value);
+        run_shell(f, "exit 6");
+        took = now_ms() - start;
+        assert_int_equal(f->child.end.status, 6);
+    }
+    expect(took <= SM_CHILD_GRACE_MS / 2, "it took %d ms", (int)took);
+}
+
+/* How it ended is not known then: that is not an end without an error. */
+static void an_end_that_nobody_can_tell_is_an_error(void **state)
+{
+    fixture *f = *state;
+    char *argv[] = {(char *)"sh", (char *)"-c", (char *)"echo on; exit 7", NULL};
+    struct sigaction before, lost = {.sa_handler = SIG_DFL, .sa_flags = SA_NOCLDWAIT};
+    assert_int_equal(sigaction(SIGCHLD, &lost, &before), 0);
+    alarm(60); /* ends one that waits on */
+    f->child = (sm_child){.argv = argv,
+                          .envp = environ,
+                          .live = {f->live[0], f->live[1]},
+                          .signals = &f->signals,
+                          .record = &f->record};
+    sm_err e = sm_child_run(&f->child);
+    alarm(0);
+    assert_int_equal(sigaction(SIGCHLD, &before, NULL), 0);
+    assert_int_equal(e, SEMEL_E_IO);
+    assert_true(f->child.end.started);
+    assert_int_equal(f->record.total[SM_STREAM_OUT], strlen("on\n"));
 }
 
 static void who_holds_the_output_open_does_not_hold_us(void **state)
@@ -450,8 +509,9 @@ static void a_stuck_reader_does_not_hide_the_end(void **state)
 static void records_that_do_not_hold_together_are_refused(void **state)
 {
     fixture *f = *state;
-#define SHA  "\"0123456789012345678901234567890123456789012345678901234567890123\""
-#define TAIL ",\"stdout_sha256\":" SHA ",\"stderr_sha256\":" SHA "}"
+#define SHA           "\"0123456789012345678901234567890123456789012345678901234567890123\""
+#define NO_SHA(digit) "\"012345678901234567890123456789012345678901234567890123456789012" digit "\""
+#define TAIL          ",\"stdout_sha256\":" SHA ",\"stderr_sha256\":" SHA "}"
 #define GOOD                                                                                       \
     "{\"started\":true,\"exit\":0,\"truncated\":false,\"stdout_bytes\":1,\"stderr_bytes\":0"
     static const struct {
@@ -485,6 +545,15 @@ static void records_that_do_not_hold_together_are_refused(void **state)
          SEMEL_E_CORRUPT},
         {GOOD ",\"chunks\":[[\"out\",\"a\"]],\"stdout_sha256\":\"0\",\"stderr_sha256\":" SHA "}",
          SEMEL_E_CORRUPT},
+        {GOOD ",\"chunks\":[[\"out\",\"a\"]],\"stdout_sha256\":" NO_SHA(
+             "g") ",\"stderr_sha256\":" SHA "}",
+         SEMEL_E_CORRUPT},
+        {GOOD ",\"chunks\":[[\"out\",\"a\"]],\"stdout_sha256\":" SHA
+              ",\"stderr_sha256\":" NO_SHA("F") "}",
+         SEMEL_E_CORRUPT},
+        {GOOD ",\"signal\":9,\"chunks\":[[\"out\",\"a\"]]" TAIL, SM_OK},
+        {GOOD ",\"signal\":128,\"chunks\":[[\"out\",\"a\"]]" TAIL, SEMEL_E_CORRUPT},
+        {GOOD ",\"signal\":\"9\",\"chunks\":[[\"out\",\"a\"]]" TAIL, SEMEL_E_CORRUPT},
         {"{\"started\":false,\"exit\":127,\"truncated\":false,\"stdout_bytes\":0,"
          "\"stderr_bytes\":0,\"chunks\":[]" TAIL,
          SEMEL_E_CORRUPT},
@@ -595,6 +664,7 @@ int main(void)
         with_fixture(streams_are_recorded_in_order),
         with_fixture(bytes_that_are_no_text_come_back),
         with_fixture(text_is_recorded_as_text),
+        with_fixture(lines_are_recorded_as_text),
         with_fixture(too_much_output_is_cut_and_hashed),
         with_fixture(a_full_record_fits_its_bound),
         with_fixture(input_is_given_without_deadlock),
@@ -610,6 +680,8 @@ int main(void)
         with_fixture(signals_are_released_once),
         with_fixture(signals_and_pipes_are_as_they_were),
         with_fixture(a_command_that_closes_its_output_is_waited_for_in_sleep),
+        with_fixture(the_end_of_the_output_is_not_waited_for),
+        with_fixture(an_end_that_nobody_can_tell_is_an_error),
         with_fixture(who_holds_the_output_open_does_not_hold_us),
         with_fixture(a_writer_without_end_does_not_hold_us),
         with_fixture(a_closed_output_disturbs_nothing),
