@@ -200,6 +200,39 @@ static void queries_give_what_their_filter_says_the_newest_first(void **state)
     seen_free(s);
 }
 
+static void queries_give_what_was_created_in_a_span_of_time(void **state)
+{
+    ledger *l = *state;
+    semel_record one = settled(l, 1), two = one;
+    for (uint64_t n = 2; two.created_at <= one.created_at; n++) { /* in a later millisecond */
+        pause_ms(1);
+        two = settled(l, n);
+    }
+    const struct {
+        semel_filter filter;
+        bool first, last;
+    } rows[] = {
+        {{.since = one.created_at}, true, true},
+        {{.since = two.created_at}, false, true},
+        {{.since = two.created_at + 1}, false, false},
+        {{.until = one.created_at}, false, false},
+        {{.until = two.created_at}, true, false},
+        {{.until = two.created_at + 1}, true, true},
+        {{.since = one.created_at, .until = two.created_at}, true, false},
+    };
+    seen *s = seen_new();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        bool first = false, last = false;
+        query_all(l, &rows[i].filter, 10, s);
+        for (size_t k = 0; k < s->n; k++) {
+            first = first || s->records[k].id == one.id;
+            last = last || s->records[k].id == two.id;
+        }
+        expect(first == rows[i].first && last == rows[i].last, "row %zu: %d %d", i, first, last);
+    }
+    seen_free(s);
+}
+
 static void queries_give_whole_records(void **state)
 {
     ledger *l = *state;
@@ -365,6 +398,7 @@ int reading_tests(void)
         on_ledger(peek_never_says_what_is_not_so),
         on_ledger(peek_knows_a_settled_record_that_was_just_read),
         on_ledger(queries_give_what_their_filter_says_the_newest_first),
+        on_ledger(queries_give_what_was_created_in_a_span_of_time),
         on_ledger(queries_give_whole_records),
         on_ledger(paging_neither_loses_nor_repeats),
         on_ledger(a_query_that_was_stopped_goes_on_where_it_was),

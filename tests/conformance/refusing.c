@@ -53,6 +53,43 @@ static void one_in_doubt_bars_the_others_of_its_group(void **state)
     claim_new(l, &two);
 }
 
+/* Gives memory a few times, and then no more. */
+typedef struct narrow {
+    semel_room room; /* first */
+    desk *desk;
+    size_t left;
+} narrow;
+
+static void *narrow_alloc(semel_room *room, size_t n)
+{
+    narrow *r = (narrow *)(void *)room;
+    if (r->left == 0)
+        return NULL;
+    r->left--;
+    return r->desk->room.alloc(&r->desk->room, n);
+}
+
+static void what_bars_is_told_whole_or_not_at_all(void **state)
+{
+    ledger *l = *state;
+    semel_write w = guarded(1, 1);
+    semel_record one = claim_new(l, &w), cur;
+    w = change(&one, SEMEL_S_IN_DOUBT);
+    one = apply_to(l, &w);
+    semel_err e = SEMEL_E_NOMEM;
+    w = guarded(2, 1);
+    for (size_t n = 0; e == SEMEL_E_NOMEM && n < 10; n++) {
+        narrow r = {.room = {narrow_alloc}, .desk = &l->desk, .left = n};
+        int64_t now;
+        bool inserted = true;
+        e = l->ops->claim(l->st, &w, &r.room, &cur, &now, &inserted, NULL);
+        assert_false(inserted);
+        assert_true(n > 0 || e == SEMEL_E_NOMEM);
+    }
+    expect_error(e, SEMEL_E_BARRED);
+    expect_record(&cur, &one);
+}
+
 static void a_lease_that_is_over_bars_like_a_doubt(void **state)
 {
     ledger *l = *state;
@@ -346,6 +383,7 @@ int refusing_tests(void)
 {
     const struct CMUnitTest tests[] = {
         on_ledger(one_in_doubt_bars_the_others_of_its_group),
+        on_ledger(what_bars_is_told_whole_or_not_at_all),
         on_ledger(a_lease_that_is_over_bars_like_a_doubt),
         on_ledger(a_lease_that_runs_out_bars_without_a_write),
         on_ledger(only_running_and_in_doubt_bar),

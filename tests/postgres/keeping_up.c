@@ -252,6 +252,31 @@ static void damage_is_found(void **state)
     }
 }
 
+/* The next handle knows what the last one has seen. */
+static void a_server_that_went_back_between_two_handles_is_noticed(void **state)
+{
+    place *p = *state;
+    ledger *l = &p->ledger;
+    if ((l->caps & SEMEL_STORE_DURABLE) == 0)
+        skip();
+    semel_write w = fresh(1);
+    claim_new(l, &w);
+    ledger_close(l);
+    must_open(p);
+    get_key(l, 1); /* it is there */
+    ledger_close(l);
+    sql_run(p, "DELETE FROM @effect; DELETE FROM @event");
+    must_open(p);
+    semel_record cur;
+    semel_fault fault = {0};
+    bool inserted;
+    int64_t now;
+    expect_error(l->ops->claim(l->st, &w, &l->desk.room, &cur, &now, &inserted, &fault),
+                 SEMEL_E_UNAVAILABLE);
+    expect(strstr(fault.text, "has lost effects") != NULL && strstr(fault.text, "remove /") != NULL,
+           "it says: %s", fault.text);
+}
+
 static void health_names_the_place_and_no_secret(void **state)
 {
     place *p = *state;
@@ -354,6 +379,7 @@ int keeping_up_tests(void)
         on_open(people_can_read_the_views),
         on_open(a_key_is_known_as_long_as_an_older_generation_is),
         on_open(damage_is_found),
+        on_open(a_server_that_went_back_between_two_handles_is_noticed),
         on_open(health_names_the_place_and_no_secret),
         on_place(a_pooler_that_the_url_does_not_mention_is_refused),
         on_place(everything_works_behind_a_pooler),

@@ -478,6 +478,21 @@ static void what_is_due_has_a_time(void **state)
     sm_buf_fini(&answer);
 }
 
+/* It is not damage either. */
+static void a_group_that_was_not_told_of_is_not_taken_for_damaged(void **state)
+{
+    needs_server();
+    bench *b = *state;
+    semel_write w = grouped(fresh(1), 3);
+    semel_health h;
+    claim_new(b->l, &w);
+    expect_error(b->l->ops->health(b->l->st, true, &h, NULL), SEMEL_OK); /* the script is known */
+    trap t = {.word = b->scripts[SM_RD_GROUP], .answer = ":7\r\n"};
+    atomic_store(&b->x.trap, &t);
+    expect_error(b->l->ops->health(b->l->st, true, &h, NULL), SEMEL_E_UNAVAILABLE);
+    assert_null(atomic_load(&b->x.trap));
+}
+
 static void who_wants_no_records_gets_none(void **state)
 {
     needs_server();
@@ -509,6 +524,7 @@ int between_tests(void)
         on_bench(what_was_said_without_being_asked_is_no_answer),
         on_bench(an_answer_that_claims_to_be_endless_is_none),
         on_bench(what_is_due_has_a_time),
+        on_bench(a_group_that_was_not_told_of_is_not_taken_for_damaged),
         on_bench(who_wants_no_records_gets_none),
     };
     return cmocka_run_group_tests_name("between", tests, NULL, NULL);

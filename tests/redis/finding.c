@@ -102,6 +102,28 @@ static void what_is_wrong_with_a_url_of_a_cluster_is_told(void **state)
     expect_told(*state, list, COUNT(list));
 }
 
+static void a_cluster_that_does_not_tell_its_slots_is_not_opened(void **state)
+{
+    needs_server();
+    const ledger *l = *state;
+    ledger other = {.ops = l->ops};
+    proxy x;
+    semel_fault fault = {0};
+    trap t = {.word = "SLOTS", .lose = true};
+    proxy_start(&x, &the_server);
+    place p = {.port = x.port};
+    snprintf(p.host, sizeof p.host, "127.0.0.1");
+    url_with(other.url, &p, "");
+    atomic_store(&x.trap, &t);
+    semel_err e = ledger_open(&other, true, &fault);
+    assert_null(atomic_load(&x.trap));
+    expect(e == SEMEL_E_UNAVAILABLE, "%s", semel_err_name(e));
+    expect(strstr(fault.text, "closed the connection") != NULL, "%s", fault.text);
+    expect_error(ledger_open(&other, true, NULL), SEMEL_OK);
+    ledger_close(&other);
+    proxy_stop(&x);
+}
+
 /* ---- not now ---------------------------------------------------------------------------------*/
 
 /* One keeps the server busy, one ends that after a while, and one opens the ledger meanwhile. */
@@ -155,6 +177,7 @@ int cluster_finding_tests(void)
     const struct CMUnitTest tests[] = {
         on_server(a_host_that_is_dead_does_not_matter_if_another_is_named),
         on_server(what_is_wrong_with_a_url_of_a_cluster_is_told),
+        on_server(a_cluster_that_does_not_tell_its_slots_is_not_opened),
     };
     return cmocka_run_group_tests_name("finding a cluster", tests, NULL, NULL);
 }

@@ -190,6 +190,37 @@ static void a_server_that_went_back_in_time_is_noticed(void **state)
     redisFree(c);
 }
 
+/* What has happened is recorded, also where nothing new may begin: by a new connection, in a shard
+ * that this handle has not used. */
+static void evidence_is_taken_whatever_was_lost(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    redisContext *c = call_server(&the_server);
+    const char *prefix = strstr(l->url, "prefix=") + 7;
+    char tick[256];
+    ledger other = {.ops = l->ops};
+    memcpy(other.url, l->url, sizeof other.url);
+    desk_init(&other.desk);
+    expect_error(ledger_open(&other, true, NULL), SEMEL_OK);
+    settled(l, 1);
+    semel_write w = elsewhere(2);
+    semel_record cur = claim_new(&other, &w);
+    snprintf(tick, sizeof tick, "%.*s{%02x}tick", (int)strcspn(prefix, "&"), prefix,
+             shard_of(SCOPE));
+    tell_server(c, "DEL %s", tick);
+    tell_server(c, "CLIENT KILL TYPE normal SKIPME yes");
+    w = change(&cur, SEMEL_S_SUCCEEDED);
+    w.evidence = true;
+    cur = apply_to(l, &w);
+    assert_int_equal(cur.state, SEMEL_S_SUCCEEDED);
+    w = elsewhere(3);
+    expect_lost(l, &w);
+    ledger_close(&other);
+    desk_fini(&other.desk);
+    redisFree(c);
+}
+
 static void where_loss_was_to_be_expected_the_ledger_goes_on(void **state)
 {
     needs_server();
@@ -362,6 +393,7 @@ int loss_tests(void)
         on_server(so_it_is_in_a_shard_that_was_not_used_yet),
         on_server(a_ledger_that_others_made_anew_is_another_one),
         on_server(a_server_that_went_back_in_time_is_noticed),
+        on_server(evidence_is_taken_whatever_was_lost),
         on_server(where_loss_was_to_be_expected_the_ledger_goes_on),
         on_server(a_durable_ledger_is_not_written_to_a_server_that_is_not),
         on_server(what_a_server_promises_is_looked_at_every_second),

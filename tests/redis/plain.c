@@ -428,7 +428,7 @@ static void the_memory_of_the_ledger_is_its_own(void **state)
     tell_server(c, "SETRANGE %s 20000000 x", name);
     expect_error(l->ops->health(l->st, false, &beside, NULL), SEMEL_OK);
     tell_server(c, "DEL %s", name);
-    expect(before.bytes < 10000, "%llu", (unsigned long long)before.bytes);
+    expect(before.bytes > 0 && before.bytes < 10000, "%llu", (unsigned long long)before.bytes);
     expect(after.bytes > 300 * 500 && after.bytes < 300 * 20000, "%llu",
            (unsigned long long)after.bytes);
     expect(beside.bytes < after.bytes + 100000, "%llu", (unsigned long long)beside.bytes);
@@ -538,6 +538,98 @@ static void a_server_that_stalls_is_waited_for_no_longer_than_the_timeout(void *
     }
     expect_error(e, SEMEL_OK);
     redisFree(c);
+}
+
+/* ---- waiting for another handle --------------------------------------------------------------*/
+
+#define WAIT_NS (20 * 1000000000ll)
+
+/* A handle that waits for a record, which another one changes. */
+typedef struct waiting {
+    ledger *l, other;
+    semel_record cur;
+    redisContext *c;
+    pthread_t thread;
+    int64_t woken_ns;
+} waiting;
+
+static void *wait_for_change(void *context)
+{
+    waiting *x = context;
+    semel_ref of = {.key = &x->cur.key, .generation = 1, .sharded = true, .shard = x->cur.shard};
+    int64_t deadline = monotonic_ns() + WAIT_NS;
+    semel_record got;
+    while (x->l->ops->wait(x->l->st, &of, x->cur.version, deadline, NULL) == SEMEL_OK &&
+           try_get(x->l, &of, &got) == SEMEL_OK && got.version == x->cur.version)
+        continue; /* it may wake for no reason */
+    x->woken_ns = monotonic_ns();
+    return NULL;
+}
+
+/* Returns when the server knows that somebody waits. */
+static void waiting_start(waiting *x, ledger *l, uint64_t n)
+{
+    char name[256];
+    int64_t deadline = monotonic_ns() + WAIT_NS;
+    *x = (waiting){.l = l, .other.ops = l->ops, .c = call_server(&the_server)};
+    desk_init(&x->other.desk);
+    url_with(x->other.url, &the_server, "");
+    expect_error(ledger_open(&x->other, true, NULL), SEMEL_OK);
+    x->cur = settled(&x->other, n);
+    assert_int_equal(pthread_create(&x->thread, NULL, wait_for_change, x), 0);
+    key_name(&x->other, name, "r:", x->cur.id);
+    for (bool marked = false; !marked;) {
+        redisReply *r = ask_server(x->c, "GETRANGE %s 33 33", name);
+        marked = strcmp(r->str, "1") == 0;
+        freeReplyObject(r);
+        assert_true(monotonic_ns() < deadline);
+    }
+}
+
+/* How long it took to be woken. */
+static int64_t waiting_end(waiting *x)
+{
+    semel_write w = change(&x->cur, SEMEL_S_FAILED);
+    apply_to(&x->other, &w);
+    int64_t changed_ns = monotonic_ns();
+    pthread_join(x->thread, NULL);
+    ledger_close(&x->other);
+    desk_fini(&x->other.desk);
+    redisFree(x->c);
+    return x->woken_ns - changed_ns;
+}
+
+static void who_waits_listens(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    waiting x;
+    const char *prefix = strstr(l->url, "prefix=") + 7;
+    waiting_start(&x, l, 1);
+    int64_t deadline = monotonic_ns() + WAIT_NS;
+    for (bool listens = false; !listens;) {
+        redisReply *r = ask_server(x.c, "PUBSUB NUMSUB %s{semel}wake", prefix);
+        listens = r->elements == 2 && r->element[1]->integer == 1;
+        freeReplyObject(r);
+        expect(listens || monotonic_ns() < deadline, "nobody listens");
+    }
+    assert_true(waiting_end(&x) < WAIT_NS / 2);
+}
+
+/* One of them is prompt: who looks once a second never is. */
+static void who_does_not_hear_looks_often(void **state)
+{
+    needs_server();
+    ledger *l = *state;
+    int64_t took = WAIT_NS;
+    l->st->ear.started = true; /* as if: so none is started */
+    for (uint64_t n = 1; n < 10 && took > 500000000; n++) {
+        waiting x;
+        waiting_start(&x, l, n);
+        took = waiting_end(&x);
+    }
+    l->st->ear.started = false;
+    expect(took <= 500000000, "it took %lld ms", (long long)(took / 1000000));
 }
 
 /* ---- who may do what, and what is not ours ---------------------------------------------------*/
@@ -673,6 +765,8 @@ int plain_tests(void)
         on_server(a_server_that_became_a_replica_is_not_written_to),
         on_server(a_server_that_became_a_replica_is_not_read_either),
         on_server(a_server_that_stalls_is_waited_for_no_longer_than_the_timeout),
+        on_server(who_waits_listens),
+        on_server(who_does_not_hear_looks_often),
         on_server(a_user_without_rights_is_told_what_is_missing),
         on_server(the_database_of_the_url_is_used),
         on_server(what_is_not_a_ledger_is_refused),

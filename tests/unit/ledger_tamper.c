@@ -385,6 +385,11 @@ static void triggers_and_other_tables_show_and_do_not_run(void **state)
     assert_true(finds(l.s, text));
     change(&p, "DROP VIEW mine; CREATE INDEX sqlitemine ON effect(tool)");
     assert_true(finds(l.s, text));
+    /* As many as there should be. */
+    change(&p, "DROP INDEX sqlitemine; DROP INDEX note_age; CREATE INDEX note_age ON note(id)");
+    assert_true(finds(l.s, text));
+    change(&p, "DROP INDEX note_age; CREATE INDEX note_age ON note(last_at)");
+    expect(!finds(l.s, text), "%s", text);
     end_ledger(&l);
 }
 

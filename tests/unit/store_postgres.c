@@ -4,6 +4,10 @@
  */
 #include "unit.h"
 
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "base/buf.h"
 #include "store/postgres/postgres.h"
 #include "store/stores.h"
@@ -204,6 +208,25 @@ static void a_server_that_is_not_there_is_told_in_time_without_secrets(void **st
            "%s", fault.text);
 }
 
+static void a_server_that_is_silent_is_not_asked_for_ever_why(void **state)
+{
+    (void)state;
+    char url[100];
+    sm_pg_settings s;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t n = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 8) == 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+    snprintf(url, sizeof url, "postgres://me@127.0.0.1:%d/d", ntohs(at.sin_port));
+    assert_int_equal(settings_of(url, &s, NULL), SM_OK);
+    alarm(60); /* ends one that waits on */
+    assert_false(sm_pg_rejects(&s.main));
+    alarm(0);
+    sm_pg_settings_fini(&s);
+    close(fd);
+}
+
 /* ---- statements and values -------------------------------------------------------------------*/
 
 static void names_are_filled_in(void **state)
@@ -272,6 +295,7 @@ int main(void)
         cmocka_unit_test(a_bad_url_is_refused_without_being_repeated),
         cmocka_unit_test(an_option_that_nobody_knows_is_named),
         cmocka_unit_test(a_server_that_is_not_there_is_told_in_time_without_secrets),
+        cmocka_unit_test(a_server_that_is_silent_is_not_asked_for_ever_why),
         cmocka_unit_test(names_are_filled_in),
         cmocka_unit_test(arrays_are_written_as_the_server_reads_them),
         cmocka_unit_test(a_write_has_all_of_its_parameters),

@@ -4,6 +4,11 @@
  */
 #include "unit.h"
 
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "store/redis/redis.h"
 #include "store/stores.h"
 
@@ -166,6 +171,107 @@ static void a_server_that_is_not_there_is_told_at_once(void **state)
     assert_non_null(strstr(fault.text, "127.0.0.1:1"));
     assert_null(strstr(fault.text, "hunter2"));
     assert_true(sm_clock_mono_ns() - began < 5000000000);
+}
+
+static semel_err try_open(const char *url, semel_fault *fault)
+{
+    semel_store_env env = {.size = sizeof env};
+    semel_store *st;
+    uint32_t caps;
+    return sm_store_redis.open(sm_str_from(url), &env, &st, &caps, fault);
+}
+
+/* Neither is anything said to our standard input, nor is it closed. */
+static void without_a_socket_no_other_file_is_used(void **state)
+{
+    (void)state;
+    char url[200] = "redis://?socket=/";
+    struct rlimit before;
+    semel_fault long_path = {0}, no_socket = {0};
+    int input = dup(STDIN_FILENO), pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_int_equal(dup2(pair[0], STDIN_FILENO), STDIN_FILENO);
+    memset(url + strlen(url), 'x', 120);
+    semel_err first = try_open(url, &long_path);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_max = before.rlim_max}), 0);
+    semel_err second = try_open("redis://?socket=/x", &no_socket);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    close(pair[0]);
+    char byte;
+    bool untouched = recv(pair[1], &byte, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN;
+    close(pair[1]);
+    close(STDIN_FILENO);
+    if (input >= 0) {
+        dup2(input, STDIN_FILENO);
+        close(input);
+    }
+    assert_true(untouched);
+    assert_int_equal(first, SEMEL_E_UNAVAILABLE);
+    expect(strstr(long_path.text, strerror(ENAMETOOLONG)) != NULL, "%s", long_path.text);
+    assert_int_equal(second, SEMEL_E_UNAVAILABLE);
+    expect(strstr(no_socket.text, strerror(EMFILE)) != NULL, "%s", no_socket.text);
+}
+
+/* ---- waiting and asking ----------------------------------------------------------------------*/
+
+/* errno is that of a call before: only of one that failed does it tell. */
+static void a_wait_ends_although_a_call_was_interrupted_before(void **state)
+{
+    (void)state;
+    int pair[2];
+    redisReply *reply;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    sm_rd_conn c = {.fd = pair[0], .reader = redisReaderCreate()};
+    assert_non_null(c.reader);
+    alarm(60); /* ends one that waits on */
+    errno = EINTR;
+    assert_int_equal(sm_rd_hear(&c, -1, sm_clock_mono_ns() + 1000000, &reply), SM_RD_FINE);
+    alarm(0);
+    assert_null(reply);
+    redisReaderFree(c.reader);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+/* The room of a batch that was larger before is used again. */
+static void only_what_is_asked_now_is_told_of(void **state)
+{
+    (void)state;
+    semel_store *st = calloc(1, sizeof *st);
+    sm_rd_batch b;
+    semel_fault fault = {0};
+    assert_non_null(st);
+    sm_rd_batch_init(&b, st);
+    sm_rd_command(&b, 0, "GET");
+    sm_rd_call(&b, 0, SM_RD_WRITE, 0);
+    b.asks[1].unsure = true;
+    assert_int_equal(sm_rd_run(&b, 0, &fault), SEMEL_E_UNAVAILABLE); /* there is no time */
+    assert_non_null(strstr(fault.text, "may or may not"));
+    sm_rd_batch_clear(&b);
+    sm_rd_command(&b, 0, "GET");
+    assert_int_equal(sm_rd_run(&b, 0, &fault), SEMEL_E_UNAVAILABLE);
+    assert_null(strstr(fault.text, "may or may not"));
+    sm_rd_batch_fini(&b);
+    free(st);
+}
+
+static void a_server_that_is_named_again_is_the_same(void **state)
+{
+    (void)state;
+    semel_store *st = calloc(1, sizeof *st);
+    assert_non_null(st);
+    assert_int_equal(sm_rd_map_init(st), SEMEL_OK);
+    const sm_rd_node *first = sm_rd_node_of(st, "h", 1), *second = sm_rd_node_of(st, "h", 2),
+                     *third = sm_rd_node_of(st, "g", 1);
+    assert_true(first != second && first != third && second != third);
+    for (unsigned i = 0; i < SM_RD_NODES_MAX; i++) {
+        assert_ptr_equal(sm_rd_node_of(st, "h", 1), first);
+        assert_ptr_equal(sm_rd_node_of(st, "h", 2), second);
+        assert_ptr_equal(sm_rd_node_of(st, "g", 1), third);
+    }
+    sm_rd_map_fini(st);
+    free(st);
 }
 
 /* ---- slots -----------------------------------------------------------------------------------*/
@@ -376,6 +482,10 @@ int main(void)
         with_arena(a_password_may_be_in_a_file),
         cmocka_unit_test(without_tls_a_tunnel_is_named),
         cmocka_unit_test(a_server_that_is_not_there_is_told_at_once),
+        cmocka_unit_test(without_a_socket_no_other_file_is_used),
+        cmocka_unit_test(a_wait_ends_although_a_call_was_interrupted_before),
+        cmocka_unit_test(only_what_is_asked_now_is_told_of),
+        cmocka_unit_test(a_server_that_is_named_again_is_the_same),
         cmocka_unit_test(slots_are_those_of_a_cluster),
         cmocka_unit_test(a_record_comes_back_from_its_bytes),
         cmocka_unit_test(hostile_bytes_are_refused),

@@ -1025,6 +1025,8 @@ static void after_a_failed_sync_nothing_is_trusted(void **state)
         expect(strstr(fault.text, "open it again") != NULL, "%s", fault.text);
         assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_E_UNAVAILABLE);
         assert_false(peek(st, &one.key, &cur));
+        int64_t count;
+        assert_int_equal(OPS->counter(st, 0, SM_STR("c"), &count, NULL), SEMEL_E_UNAVAILABLE);
         OPS->close(st); /* without a last word */
         sm_str log_after = read_file("ledger-wal"), file_after = read_file("ledger");
         assert_true(log_after.n == log.n && memcmp(log_after.p, log.p, log.n) == 0);
@@ -1294,6 +1296,23 @@ static void a_change_from_outside_is_noticed(void **state)
     nanosleep(&pause, NULL);
     peek(st, &one.key, &cur); /* this one looks, and the answer may still be the old one */
     assert_false(peek(st, &one.key, &cur));
+    OPS->close(st);
+}
+
+/* The backstop needs a connection of its own. */
+static void without_a_look_at_the_file_nothing_is_known(void **state)
+{
+    (void)state;
+    semel_store *st = open_ledger("ledger");
+    semel_record one = settle(st, 1), cur;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_max = before.rlim_max}), 0);
+    peek(st, &one.key, &cur); /* this one looks */
+    bool known = peek(st, &one.key, &cur);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_false(known);
+    assert_int_equal(get(st, &one.key, &cur, NULL), SEMEL_OK);
     OPS->close(st);
 }
 
@@ -1796,6 +1815,7 @@ int main(void)
         with_dir(the_cache_keeps_to_its_bound),
         with_dir(what_is_often_asked_for_stays),
         with_dir(a_change_from_outside_is_noticed),
+        with_dir(without_a_look_at_the_file_nothing_is_known),
         with_dir(what_another_process_forgot_is_not_answered),
         with_dir(a_failed_sync_is_everybodys),
         with_dir(who_closes_with_an_old_index_damages_nothing),
