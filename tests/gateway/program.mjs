@@ -32,7 +32,7 @@ export function newPath(name) {
 export async function freePort() {
     const taken = `/tmp/semel-ports-${os.userInfo().uid}`;
     fs.mkdirSync(taken, { recursive: true });
-    for (;;) {
+    for (let tries = 0; tries < 1000; tries++) {
         const port = 20000 + Math.floor(Math.random() * 12000);
         try {
             fs.symlinkSync(`/proc/${process.pid}`, `${taken}/${port}`);
@@ -47,6 +47,7 @@ export async function freePort() {
         });
         if (free) return port;
     }
+    throw new Error(`no port is free: look at ${taken}`);
 }
 
 // Runs the program to its end.

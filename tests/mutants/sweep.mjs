@@ -6,7 +6,7 @@
 // switching to the next costs nothing but the environment of the next test. First every test runs
 // without a mistake: it must pass, and it tells which ones it meets. Then each mistake runs with the
 // tests that meet it, the quickest first, until one fails. What no test notices is printed with its
-// diff. Those of equivalent.txt are counted and not run.
+// diff. Those of equivalent.txt run with the unit tests only: if one of these notices it, it is said.
 //
 // Environment: SEMEL_ROOT, and what ./test exports for suites. SEMEL_MUTANTS_SHOW: say at once what
 // passes the unit tests, or a suite's turn. SEMEL_MUTANTS_ONLY: a file with names, one a line, as a
@@ -79,6 +79,24 @@ function choose(all, wanted, next) {
         }
     }
     return chosen;
+}
+
+// Those that a file names, one a line.
+function named(all, file) {
+    const names = fs
+        .readFileSync(file, 'utf8')
+        .split('\n')
+        .map((line) => line.trim());
+    const byName = new Map(all.map((one) => [one.name, one]));
+    const found = [...new Set(names.filter((name) => name !== ''))].map((name) => {
+        if (!byName.has(name)) throw new Error(`no such mistake can be planted: ${name}`);
+        return byName.get(name);
+    });
+    for (const one of found)
+        for (const other of found)
+            if (one !== other && one.path === other.path && one.start < other.end && other.start < one.end)
+                throw new Error(`these overlap: ${one.name} and ${other.name}`);
+    return found;
 }
 
 // ---- the build
@@ -193,10 +211,17 @@ const end_group = (pid) => {
 process.on('exit', () => groups.forEach(end_group));
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(130));
 
+// Ports of suites that have ended are free again: see server_find_port in tests/servers.sh.
+const ports = `/tmp/semel-ports-${os.userInfo().uid}`;
+function free_ports() {
+    if (fs.existsSync(ports)) run('flock', [ports, 'find', ports, '-xtype', 'l', '-delete']);
+}
+
 // Runs a test to its end, or to its first failure. Resolves to why it failed, or null, and how long it took.
 function perform(test, environment, limit_ms) {
     return new Promise((resolve) => {
         const began = Date.now();
+        if (!test.unit) free_ports();
         const scratch = fs.mkdtempSync(path.join(os.tmpdir(), 'mutant-'));
         fs.chmodSync(scratch, 0o711); // servers run as another user
         const child = spawn(test.command[0], [], {
@@ -317,14 +342,10 @@ async function main() {
     configure();
     const known = compilers();
     const only = process.env.SEMEL_MUTANTS_ONLY;
-    const names = new Set(only === undefined ? [] : fs.readFileSync(only, 'utf8').split('\n'));
-    const offered =
-        only === undefined
-            ? choose(all, Math.ceil(Number(count) * 1.6), next)
-            : all.filter((one) => names.has(one.name));
+    const offered = only === undefined ? choose(all, Math.ceil(Number(count) * 1.6), next) : named(all, only);
     const chosen = [];
     for (const one of offered) {
-        if (chosen.length >= Number(count)) break;
+        if (only === undefined && chosen.length >= Number(count)) break;
         if (compiles(one, known)) chosen.push(one);
     }
     chosen.forEach((one, i) => {
@@ -343,8 +364,9 @@ async function main() {
 
     const every = tests();
     const excused = equivalents();
-    let waiting = chosen.filter((one) => !excused.has(one.name));
+    let waiting = chosen;
     for (const units of [true, false]) {
+        if (!units) waiting = waiting.filter((one) => !excused.has(one.name));
         const wanted = (test, one) => units || areas[area_of(one.path)].suites.includes(test.name);
         const round = every.filter((test) => test.unit === units && waiting.some((one) => wanted(test, one)));
         if (!units)
@@ -378,6 +400,8 @@ async function main() {
         console.log(
             `\n${diff(one)}\n  ${one.met === 0 ? 'no test comes here' : `${one.met} tests come here and pass`}\n  ${one.name}`,
         );
+    for (const one of chosen.filter((one) => one.by !== undefined && excused.has(one.name)))
+        console.log(`\nequivalent.txt lists what a test notices (${one.by}):\n  ${one.name}`);
     console.log('');
     table(chosen, excused);
     fs.writeFileSync(

@@ -347,8 +347,7 @@ static void a_write_is_sent_once_on_a_connection_that_dies(void **state)
 static void a_server_that_is_not_there_got_nothing(void **state)
 {
     (void)state;
-    int port, fd = listen_here(&port, 1);
-    close(fd);
+    int port, nobody = bind_here(&port);
     char url[64];
     snprintf(url, sizeof url, "http://127.0.0.1:%d/mcp?secret=yes", port);
     options.url = sm_str_from(url);
@@ -357,6 +356,7 @@ static void a_server_that_is_not_there_got_nothing(void **state)
     assert_true(send_text(PING("1"), &way));
     wait_told(1);
     expect_lost(0, &way, false, "/mcp cannot be reached: ");
+    close(nobody);
 }
 
 static bool gone_script(int fd, const peer_request *r)
