@@ -478,7 +478,7 @@ static void what_is_due_has_a_time(void **state)
     sm_buf_fini(&answer);
 }
 
-/* It is not damage either. */
+/* An answer that is not about the group says nothing about damage. */
 static void a_group_that_was_not_told_of_is_not_taken_for_damaged(void **state)
 {
     needs_server();

@@ -149,7 +149,7 @@ static void text_is_recorded_as_text(void **state)
            SM_FMT(sm_buf_view(&f->value)));
 }
 
-/* Escapes are reckoned with as long as they are. */
+/* The length of the escapes decides between text and base64. */
 static void lines_are_recorded_as_text(void **state)
 {
     fixture *f = *state;
@@ -187,7 +187,8 @@ static void a_full_record_fits_its_bound(void **state)
                           i % 3 == 0 ? SM_STR("\xFF") : SM_STR("\x01"));
     assert_true(f->record.truncated);
     char *much = malloc(SM_TRANSCRIPT_BYTES_MAX);
-    static const char longer[] = {1, '\n', '\\', '"'}; /* as JSON than as base64 */
+    /* Their JSON is longer than their base64. */
+    static const char longer[] = {1, '\n', '\\', '"'};
     for (size_t n = 0; n < COUNT(longer); n++) {
         memset(much, longer[n], SM_TRANSCRIPT_BYTES_MAX);
         fixture g = {0};

@@ -452,7 +452,7 @@ static void a_contract_may_be_written_in_json(void **state)
     expect_text(set->tools[0].name, "caf\xC3\xA9\xF0\x9F\x98\x80");
     assert_int_equal(set->tools[0].contract.class, SM_CLASS_READ);
     sm_contracts_free(set);
-    /* A dollar at the end is no variable, whatever stood behind it in the file: //{$ */
+    /* The text //{$ ends with a dollar, which begins no variable. */
     set = contracts("{\"version\": 1, \"tools\": {\"t\": {\"upstream\": {\"url\": \"http://x\", "
                     "\"headers\": {\"X\": \"\\/\\/{$\"}}}}}\n");
     sm_contracts_free(set);

@@ -577,7 +577,7 @@ static void variables_of_mcp_servers_are_looked_for(void **state)
     gw_config_free(c);
 }
 
-/* Whoever goes on with one as with a file reads something else. */
+/* Nothing is read from it: one message says what is wrong. */
 static void a_directory_in_the_place_of_a_file_is_told_once(void **state)
 {
     (void)state;

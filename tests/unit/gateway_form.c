@@ -210,7 +210,7 @@ static void parts_that_servers_may_cut_otherwise_are_not_a_form(void **state)
     } rows[] = {
         {"--b\r\n" HEAD "1\r\n--b--\r\n", true},
         {"--b\r\n" HEAD "1\r\n--b--", true},
-        /* The first line is no boundary, or goes on behind it. */
+        /* The first line is not the boundary, or has more text after it. */
         {"--c\r\n" HEAD "1\r\n--b--\r\n", false},
         {"-b-\r\n" HEAD "1\r\n--b--\r\n", false},
         {"--bc\n" HEAD "1\r\n--b--\r\n", false},

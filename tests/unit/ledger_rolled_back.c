@@ -500,7 +500,7 @@ static void doubts_are_kept_when_their_attempts_get_other_numbers(void **state)
     begin(&other, "often", "{}");
     expect_execute(&other);
     assert_int_equal(other.a->generation, 2);
-    assert_int_equal(other.a->fence, 6); /* three attempts of others, two of ours, this one */
+    assert_int_equal(other.a->fence, 6); /* after three attempts of others and two of ours */
     commit_as(&other, other.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "");
     assert_int_equal(other.a->state, SEMEL_S_IN_DOUBT); /* our first attempt still is (I16) */
     end_ledger(&other);

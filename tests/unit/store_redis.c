@@ -247,7 +247,7 @@ static void only_what_is_asked_now_is_told_of(void **state)
     sm_rd_command(&b, 0, "GET");
     sm_rd_call(&b, 0, SM_RD_WRITE, 0);
     b.asks[1].unsure = true;
-    assert_int_equal(sm_rd_run(&b, 0, &fault), SEMEL_E_UNAVAILABLE); /* there is no time */
+    assert_int_equal(sm_rd_run(&b, 0, &fault), SEMEL_E_UNAVAILABLE); /* the deadline has passed */
     assert_non_null(strstr(fault.text, "may or may not"));
     sm_rd_batch_clear(&b);
     sm_rd_command(&b, 0, "GET");

@@ -237,7 +237,7 @@ static void on_look(mcp_alarm *t)
     if (poll(&in, 1, 0) == 0)
         p->empty_ms = now;
     note_taken(p, now);
-    /* Nobody reads what we say, and there is no input or no reason to read it: the client went. */
+    /* Nobody reads our output, and the input has ended or is not read now: the client is gone. */
     if ((has_ended(p) || mcp_session_paused(p->session)) && !is_gone(p) &&
         !mcp_outlet_heard(&p->outlet))
         note_gone(p);
