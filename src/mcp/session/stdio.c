@@ -24,18 +24,16 @@
 #include "mcp/session/session.h"
 #include "mcp/wire/lines.h"
 
-#define READ_BYTES    65536u
-#define HOLD_BYTES    ((size_t)4 << 20) /* not taken by the client: the server has to wait */
-#define OUT_MAX       ((size_t)256 << 20)
-#define EXCUSES_BYTES ((size_t)4 << 20) /* of these, for errors in place of answers */
-#define PATIENCE_MS   10000             /* for answers, after the end of the input (HTTP) */
-#define SILENT_MS     250  /* a client that closes its end after such a silence has left */
-#define GRACE_MS      1500 /* for running writes, after a signal: clients kill after 2 s */
-#define SETTLE_MS     1000 /* for the last of the server's group */
-#define FUTILE_MAX    5    /* starts in a row after which nothing was said */
-#define SOON_MS       2    /* the first look at whether an answer was taken */
-#define LOOK_MS       1000 /* at most this long between two looks */
-#define LATE_MS       1500 /* longer between two looks: we were stopped, or starved */
+#define READ_BYTES  65536u
+#define HOLD_BYTES  ((size_t)4 << 20) /* not taken by the client: the server has to wait */
+#define PATIENCE_MS 10000             /* for answers, after the end of the input (HTTP) */
+#define SILENT_MS   250  /* a client that closes its end after such a silence has left */
+#define GRACE_MS    1500 /* for running writes, after a signal: clients kill after 2 s */
+#define SETTLE_MS   1000 /* for the last of the server's group */
+#define FUTILE_MAX  5    /* starts in a row after which nothing was said */
+#define SOON_MS     2    /* the first look at whether an answer was taken */
+#define LOOK_MS     1000 /* at most this long between two looks */
+#define LATE_MS     1500 /* longer between two looks: we were stopped, or starved */
 
 /* The client. end_of_input moves it to the right, note_gone down.
  *
@@ -83,14 +81,12 @@ typedef struct stdio {
     int signal;    /* GRACE: that one; otherwise 0 */
     bool resuming; /* `resume` is in the mailbox */
     mcp_post resume, went;
-    bool held; /* the server has to wait for the client */
-    sm_buf waiting;
-    size_t taken;
-    uint64_t queued, written, seen; /* bytes: given to us, to the kernel, taken by the client */
+    bool held;     /* the server has to wait for the client */
+    uint64_t seen; /* bytes that the client has taken */
     mcp_alarm look;
-    int64_t pause_ms; /* until the next look */
+    int64_t pause_ms; /* between two looks */
     int64_t empty_ms; /* when the input was last seen open and empty */
-    int64_t heard_ms; /* when the client last said something, or could again */
+    int64_t heard_ms; /* when the client last said something, or could again; 0: it has not yet */
     int status;       /* of the server, at the end */
     int futile;       /* ends in a row before which it said nothing */
     mcp_alarm grace, patience;
@@ -204,28 +200,48 @@ static void note_gone(stdio *p)
 
 /* ---- evidence --------------------------------------------------------------------------------*/
 
+/* Looks in so many milliseconds. A look that is due before stays: a steady stream of messages must
+ * not postpone it for ever. */
+static void look_in(stdio *p, int64_t ms)
+{
+    int64_t due_ns = sm_clock_deadline_ns(ms);
+    if (p->look.timer.at == 0 || p->look.timer.due_ns > due_ns)
+        mcp_loop_time(p->hub->loop, &p->look, due_ns);
+}
+
 /* A client that leaves closes our input and takes no more messages: Python's raises on any. A shell
- * that pipes requests in closes it right after the last one, and reads on. We may have been stopped
- * in between: so what tells is how long the input was seen open. */
+ * that pipes requests in closes it right after the last one, and reads on. The end may be read much
+ * later than it came. So what tells is a look that found the input open after a while of silence.
+ */
 static bool was_silent(const stdio *p)
 {
     return p->empty_ms - p->heard_ms >= SILENT_MS;
 }
 
-static void look_again(stdio *p, int64_t pause_ms)
+/* The client said something, or could again: its silence begins anew. */
+static void note_heard(stdio *p)
 {
-    p->pause_ms = pause_ms < LOOK_MS ? pause_ms : LOOK_MS;
-    mcp_loop_time(p->hub->loop, &p->look, sm_clock_deadline_ns(p->pause_ms));
+    p->heard_ms = sm_clock_boot_ms();
+    look_in(p, SILENT_MS);
+}
+
+/* The input is open and empty. If nobody has looked for long, we were stopped, and the client may
+ * have been stopped with us. */
+static void note_empty(stdio *p, int64_t now_ms)
+{
+    if (now_ms - p->empty_ms > LATE_MS && p->heard_ms != 0)
+        p->heard_ms = now_ms;
+    p->empty_ms = now_ms;
 }
 
 /* How much the client has taken by `now_ms`. */
 static void note_taken(stdio *p, int64_t now_ms)
 {
-    uint64_t untaken;
-    if (p->seen == p->written || !mcp_outlet_untaken(&p->outlet, &untaken) ||
-        untaken > p->written - p->seen)
+    uint64_t untaken, written = p->outlet.written;
+    if (p->seen == written || !mcp_outlet_untaken(&p->outlet, &untaken) ||
+        untaken > written - p->seen)
         return;
-    p->seen = p->written - untaken;
+    p->seen = written - untaken;
     mcp_session_taken(p->session, p->seen, now_ms);
 }
 
@@ -234,16 +250,17 @@ static void on_look(mcp_alarm *t)
     stdio *p = SM_CONTAINER(t, stdio, look);
     int64_t now = sm_clock_boot_ms();
     struct pollfd in = {.fd = p->in.fd, .events = POLLIN};
-    if (poll(&in, 1, 0) == 0)
-        p->empty_ms = now;
+    if (!has_ended(p) && poll(&in, 1, 0) == 0)
+        note_empty(p, now);
     note_taken(p, now);
     /* Nobody reads our output, and the input has ended or is not read now: the client is gone. */
     if ((has_ended(p) || mcp_session_paused(p->session)) && !is_gone(p) &&
         !mcp_outlet_heard(&p->outlet))
         note_gone(p);
-    int64_t pause_ms = p->seen == p->written ? LOOK_MS : 2 * p->pause_ms;
     int64_t silent_ms = p->heard_ms + SILENT_MS - now;
-    look_again(p, silent_ms > 0 && silent_ms < pause_ms ? silent_ms : pause_ms);
+    p->pause_ms = p->seen == p->outlet.written ? LOOK_MS : 2 * p->pause_ms;
+    p->pause_ms = p->pause_ms < LOOK_MS ? p->pause_ms : LOOK_MS;
+    look_in(p, silent_ms > 0 && silent_ms < p->pause_ms ? silent_ms : p->pause_ms);
 }
 
 /* Something is about to be read. Lines after an incomplete or waiting one count as sent with it. */
@@ -267,34 +284,17 @@ static void regulate(stdio *p, bool held)
 
 static void write_out(stdio *p)
 {
-    while (!is_gone(p) && p->taken < p->waiting.len) {
-        ssize_t n =
-            mcp_outlet_write(&p->outlet, p->waiting.p + p->taken, p->waiting.len - p->taken);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN)
-            break;
-        if (n < 0) {
-            note_gone(p);
-            break;
-        }
-        p->taken += (size_t)n;
-        p->written += (uint64_t)n;
-    }
-    size_t left = is_gone(p) ? 0 : p->waiting.len - p->taken;
-    if (left == 0) {
-        sm_buf_clear(&p->waiting);
-        p->taken = 0;
-        if (p->waiting.cap > HOLD_BYTES) {
-            sm_buf_fini(&p->waiting);
-            sm_buf_init(&p->waiting, OUT_MAX);
-        }
-    }
+    if (!is_gone(p) && !mcp_outlet_write(&p->outlet))
+        note_gone(p);
+    if (is_gone(p))
+        mcp_outlet_drop(&p->outlet);
+    size_t left = mcp_outlet_waiting(&p->outlet);
     mcp_loop_watch(p->hub->loop, &p->out, left > 0 ? MCP_WRITABLE : 0);
     regulate(p, left > HOLD_BYTES);
-    /* A look that is due soon stays: a steady stream of answers must not postpone it for ever. */
-    if (p->outlet.unread != 0 && p->pause_ms != SOON_MS)
-        look_again(p, SOON_MS);
+    if (p->outlet.unread == 0)
+        return;
+    p->pause_ms = SOON_MS;
+    look_in(p, SOON_MS);
 }
 
 static void on_writable(mcp_descriptor *w, unsigned ready)
@@ -303,58 +303,17 @@ static void on_writable(mcp_descriptor *w, unsigned ready)
     write_out(SM_CONTAINER(w, stdio, out));
 }
 
-/* Appends a line, unless more bytes than that would wait; then it appends nothing. */
-static bool put_line(stdio *p, sm_str text, size_t most)
-{
-    size_t before = p->waiting.len;
-    if (text.n < most && before - p->taken < most - text.n) {
-        sm_raw_put_line(&p->waiting, text);
-        sm_buf_byte(&p->waiting, '\n');
-        if (p->waiting.err == SM_OK)
-            return true;
-    }
-    p->waiting.err = SM_OK;
-    p->waiting.len = before;
-    return false;
-}
-
-/* The buffer has no room for an answer, because the client does not read. The client gets an error
- * instead, or it would wait for ever. */
-static void put_excuse(stdio *p, sm_str text, bool answers)
-{
-    sm_buf out;
-    mcp_say(p->hub, MCP_ERROR_LEVEL, "the client does not read its messages; one is lost");
-    if (!answers)
-        return;
-    sm_buf_init(&out, EXCUSES_BYTES);
-    mcp_put_excuses(&out, text);
-    if (out.err != SM_OK) { /* a batch of very many: one error without an id */
-        sm_buf_fini(&out);
-        sm_buf_init(&out, EXCUSES_BYTES);
-        mcp_put_excuses(&out, SM_STR("{}"));
-    }
-    put_line(p, sm_buf_view(&out), OUT_MAX);
-    sm_buf_fini(&out);
-}
-
 static uint64_t deliver(void *context, mcp_channel *channel, sm_str text, bool last)
 {
     (void)channel;
     stdio *p = context;
     if (is_gone(p))
         return 0;
-    if (p->taken > HOLD_BYTES) {
-        memmove(p->waiting.p, p->waiting.p + p->taken, p->waiting.len - p->taken);
-        p->waiting.len -= p->taken;
-        p->taken = 0;
-    }
-    size_t before = p->waiting.len;
-    bool whole = put_line(p, text, OUT_MAX - EXCUSES_BYTES);
+    bool whole = mcp_outlet_add(&p->outlet, text, last);
     if (!whole)
-        put_excuse(p, text, last);
-    p->queued += p->waiting.len - before;
+        mcp_say(p->hub, MCP_ERROR_LEVEL, "the client does not read its messages; one is lost");
     write_out(p);
-    return is_gone(p) || !whole ? 0 : p->queued;
+    return is_gone(p) || !whole ? 0 : p->outlet.queued;
 }
 
 /* ---- from the client -------------------------------------------------------------------------*/
@@ -390,9 +349,7 @@ static void on_readable(mcp_descriptor *w, unsigned ready)
         if ((size_t)n < sizeof bytes)
             p->empty_ms = now;
         take_lines(p, (sm_str){bytes, (size_t)n});
-        p->heard_ms = sm_clock_boot_ms();
-        if (p->pause_ms > SILENT_MS)
-            look_again(p, SILENT_MS);
+        note_heard(p);
     } else if (n == 0) {
         take_lines(p, SM_STR("\n")); /* a last line without its end */
         if (was_silent(p))
@@ -409,6 +366,8 @@ static void pause_client(void *context, bool paused)
     stdio *p = context;
     if (p->in.fd >= 0)
         mcp_loop_watch(p->hub->loop, &p->in, paused ? 0 : MCP_READABLE);
+    if (!paused)
+        note_heard(p);
     if (paused || p->resuming)
         return;
     p->resuming = true; /* not from inside of whatever has just ended */
@@ -419,7 +378,6 @@ static void on_resume(mcp_post *post)
 {
     stdio *p = SM_CONTAINER(post, stdio, resume);
     p->resuming = false;
-    p->heard_ms = sm_clock_boot_ms();
     if (!mcp_session_paused(p->session) && !is_gone(p))
         take_lines(p, SM_STR(""));
     hang_up(p);
@@ -545,7 +503,7 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
         .deliver = deliver, .pause = pause_client, .rest = on_rest, .over = on_over, .context = &p};
     mcp_session_options session = {.client = &client, .renews = true};
     o->hub->say = say;
-    sm_buf_init(&p.waiting, OUT_MAX);
+    mcp_outlet_init(&p.outlet);
     p.grace.due = on_grace;
     p.patience.due = on_patience;
     p.look.due = on_look;
@@ -568,14 +526,15 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
         mcp_loop_watch(o->hub->loop, &p.steering, MCP_READABLE);
         if (!mcp_loop_watch(o->hub->loop, &p.in, MCP_READABLE))
             end_of_input(&p);
-        look_again(&p, LOOK_MS);
+        p.pause_ms = LOOK_MS;
+        look_in(&p, LOOK_MS);
         mcp_loop_run(o->hub->loop);
         *status = p.status;
         mcp_session_end(p.session);
         mcp_hub_settle(o->hub);
         /* What the client has not taken yet: it has a moment. */
         int64_t deadline = sm_clock_deadline_ns(GRACE_MS);
-        while (!is_gone(&p) && p.taken < p.waiting.len && sm_clock_mono_ns() < deadline) {
+        while (!is_gone(&p) && mcp_outlet_waiting(&p.outlet) > 0 && sm_clock_mono_ns() < deadline) {
             struct pollfd fd = {.fd = p.out.fd, .events = POLLOUT};
             poll(&fd, 1, 50);
             write_out(&p);
@@ -595,6 +554,6 @@ sm_err mcp_stdio_run(const mcp_stdio_options *o, int *status, sm_fault *fault)
     mcp_loop_settle(o->hub->loop, SETTLE_MS);
     mcp_server_free(p.server);
     mcp_lines_free(p.lines);
-    sm_buf_fini(&p.waiting);
+    mcp_outlet_fini(&p.outlet);
     return e;
 }
