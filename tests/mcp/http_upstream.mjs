@@ -644,9 +644,12 @@ test('stdio: a server that has forgotten the session, and takes no new one at fi
 test('stdio: a read that is never answered holds the proxy up for a while only, after the end of the input', async () => {
     const client = await lines.open({ modern: true });
     client.call('look', { what: 'never-read', script: 'mark:never-read never' }).catch(() => {});
+    const since = performance.now();
     client.child.stdin.end(); // at once, or it would have left
     await web.passed('never-read');
     assert.deepEqual(await client.exit, { code: 0, signal: null });
+    const waited = performance.now() - since;
+    assert.ok(waited > 9900, `it gave the read ${waited} ms only`);
 });
 
 test('stdio: the end of the input ends the proxy, also while somebody listens', async () => {

@@ -540,13 +540,13 @@ static void all_jobs_run_and_no_more_than_allowed_at_once(void **state)
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
 static bool open_gate;
-static atomic_int reading, settled;
+static atomic_int held, settled;
 
-static void read_job(sm_job *job, semel_answer *a)
+static void hold_job(sm_job *job, semel_answer *a)
 {
     (void)job;
     (void)a;
-    atomic_fetch_add(&reading, 1);
+    atomic_fetch_add(&held, 1);
     pthread_mutex_lock(&gate);
     while (!open_gate)
         pthread_cond_wait(&opened, &gate);
@@ -580,21 +580,21 @@ static void what_settles_finds_a_thread_however_much_is_read(void **state)
 {
     (void)state;
     static sm_job reads[50], settles[50];
-    ran = reading = settled = 0;
+    ran = held = settled = 0;
     open_gate = false;
     assert_int_equal(sm_pool_new(AT_ONCE, &pool), SEMEL_OK);
     for (int i = 0; i < 50; i++) {
-        reads[i] = (sm_job){.run = read_job, .reads = true};
+        reads[i] = (sm_job){.run = hold_job, .reads = true};
         sm_pool_add(pool, &reads[i]);
     }
-    assert_true(comes_to(&reading, AT_ONCE / 2));
+    assert_true(comes_to(&held, AT_ONCE / 2));
     for (int i = 0; i < 50; i++) {
         settles[i] = (sm_job){.run = settle_job};
         sm_pool_add(pool, &settles[i]);
     }
     assert_true(comes_to(&settled, 50));
     usleep(20000);
-    assert_int_equal(reading, AT_ONCE / 2);
+    assert_int_equal(held, AT_ONCE / 2);
     assert_int_equal(sm_pool_waiting(pool), 50 - AT_ONCE / 2);
 
     let_go();
@@ -606,16 +606,17 @@ static void a_pool_has_no_more_threads_than_allowed(void **state)
 {
     (void)state;
     static sm_job jobs[50];
-    ran = reading = 0;
+    ran = held = 0;
     open_gate = false;
     assert_int_equal(sm_pool_new(AT_ONCE, &pool), SEMEL_OK);
     for (int i = 0; i < 50; i++) {
-        jobs[i] = (sm_job){.run = read_job};
+        jobs[i] = (sm_job){.run = hold_job};
         sm_pool_add(pool, &jobs[i]);
     }
-    assert_true(comes_to(&reading, AT_ONCE));
+    assert_true(comes_to(&held, AT_ONCE));
     usleep(20000);
-    assert_int_equal(reading, AT_ONCE);
+    assert_int_equal(held, AT_ONCE);
+    assert_int_equal(sm_pool_waiting(pool), 50 - AT_ONCE);
     let_go();
     assert_true(comes_to(&ran, 50));
     sm_pool_free(pool);

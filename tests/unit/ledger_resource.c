@@ -350,7 +350,10 @@ static void an_event_says_how_long_the_count_of_writes_lasts(void **state)
     end_ledger(&l);
 }
 
-static bool uncounted;
+/* What the store below does wrong. */
+static bool uncounted; /* it does not count */
+static bool unread;    /* it does not show events */
+static bool races;     /* the next write loses a race, and then it does not count once */
 
 static semel_err counter_or_not(semel_store *st, uint8_t shard, semel_str name, int64_t *value,
                                 semel_fault *fault)
@@ -361,6 +364,7 @@ static semel_err counter_or_not(semel_store *st, uint8_t shard, semel_str name, 
 static ledger start_on(const semel_store_ops *ops)
 {
     ledger l = {.a = semel_answer_new()};
+    uncounted = unread = races = false;
     semel_options o = {.size = sizeof o,
                        .url = "memory:",
                        .store = ops,
@@ -396,8 +400,6 @@ static void nothing_begins_or_ends_while_writes_cannot_be_counted(void **state)
     end_ledger(&l);
 }
 
-static bool unread;
-
 static semel_err events_or_not(semel_store *st, const semel_ref *of, uint64_t *after, size_t limit,
                                semel_event_sink *sink, void *context, semel_fault *fault)
 {
@@ -420,9 +422,6 @@ static void what_cannot_be_read_is_not_left_out_of_what_is_shown(void **state)
     assert_int_equal(semel_show(l.s, &name, l.a, &json), SEMEL_OK);
     end_ledger(&l);
 }
-
-/* The next write loses a race, and then the writes cannot be counted once. */
-static bool races;
 
 static semel_err lose_race(semel_store *st, const semel_write *w, semel_room *room,
                            semel_record *cur, int64_t *now, semel_fault *fault)

@@ -412,7 +412,7 @@ static void what_cannot_be_sent_is_told(void **state)
     assert_true(send_text(PING("1"), &turn));
     assert_true(send_text(PING("1"), &behind));
     wait_told(3);
-    expect_lost(1, &turn, false, "the HTTP client was stopped");
+    expect_lost(1, &turn, false, "HTTP cannot carry one of its headers");
     expect_message(2, &behind, PONG("1"));
 }
 

@@ -74,13 +74,17 @@ static void send_next(mcp_remote *r)
     list->count--;
     r->waiting_bytes -= f->text_length;
     f->waiting = false;
-    if (launch(r, f, &m) == SM_OK) {
+    sm_err e = launch(r, f, &m);
+    if (e == SM_OK) {
         free(f->text);
         f->text = NULL;
         return;
     }
     mcp_remote_add(&r->under_way, f); /* only to be lost */
-    mcp_flight_lose(f, &(mcp_loss){.why = "out of memory, or the HTTP client was stopped"});
+    const char *why = e == SEMEL_E_INVALID ? "HTTP cannot carry one of its headers"
+                      : e == SEMEL_E_NOMEM ? "out of memory"
+                                           : "the HTTP client was stopped";
+    mcp_flight_lose(f, &(mcp_loss){.why = why});
 }
 
 static bool is_full(const mcp_remote *r)
