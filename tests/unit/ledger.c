@@ -349,7 +349,7 @@ static void a_window_that_is_over_frees_the_key_and_says_what_was(void **state)
     char first[128];
     strcpy(first, l.effect);
     commit(&l, "1");
-    usleep(30000);
+    outlive(20);
     begin(&l, "t", "{\"a\": 1}");
     expect_execute(&l);
     assert_int_equal(l.a->generation, 2);
@@ -366,7 +366,7 @@ static void a_result_that_is_over_is_not_given_out(void **state)
     commit(&l, "\"secret\"");
     char effect[128];
     strcpy(effect, l.effect);
-    usleep(10000);
+    outlive(5);
     begin(&l, "t", "{}");
     expect_refused(&l, SEMEL_C_RESULT_EXPIRED);
     semel_str json;

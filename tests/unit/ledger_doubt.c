@@ -119,7 +119,7 @@ static void a_request_that_expired_long_ago_is_expired(void **state)
         new_ledger("{version: 1, tools: {t: {class: write, window: 20ms, approval: {expires: "
                    "20ms}}}}");
     begin(&l, "t", "{}");
-    usleep(80000); /* longer than the request and its window together */
+    outlive(40); /* the request and its window */
     semel_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
     expect_refused(&l, SEMEL_C_APPROVAL_EXPIRED);
     assert_int_equal(l.a->state, SEMEL_S_EXPIRED);
@@ -152,7 +152,7 @@ static void an_imported_doubt_is_not_lost(void **state)
         strcpy(claim, m.claim);
         if (i != 1)
             commit_as(&m, m.claim, i == 0 ? SEMEL_SUCCESS : SEMEL_FAILURE, SEMEL_APPLIED_NO, "1");
-        usleep(20000);
+        outlive(10);
         semel_imported count = {.size = sizeof count};
         assert_int_equal(semel_import_line(m.s, sm_str_from(line), &count, NULL), SEMEL_OK);
         expect(count.added == 1, "row %zu", i);

@@ -569,7 +569,7 @@ static void a_newer_generation_is_not_purged_before_an_older_one(void **state)
         expect_execute(&l);
         strcpy(first, l.effect);
         commit(&l, i == 0 ? "\"first\"" : "\"second\"");
-        usleep(30000);
+        outlive(20);
         uint64_t done;
         assert_int_equal(semel_purge(l.s, NULL, NULL, &done, NULL), SEMEL_OK);
         if (i > 0) {
@@ -791,7 +791,7 @@ static void the_doctor_sees_keys_that_should_have_been_equal(void **state)
     semel_begin(l.s, &c, l.a);
     begin(&l, "late", "{}");
     commit(&l, "1");
-    usleep(10000);
+    outlive(5);
     begin(&l, "late", "{}");
     expect_execute(&l);
     symptoms n = {0};
