@@ -201,8 +201,8 @@ static inline int events_saying(ledger *l, const char *text)
     return s.count;
 }
 
-/* Waits until a time is over that began a moment ago. What is known of a server's clock may be wrong
- * by as long as an answer took. */
+/* Waits until a time is over that began a moment ago. What is known of a server's clock may be
+ * wrong by as long as an answer took. */
 static inline void outlive(int ms)
 {
     bool server = strchr(ledger_url, '#') != NULL;
