@@ -142,7 +142,8 @@ unit_finish() {
 # The sources are the list, so that a test that nobody builds is a failure, and a program whose
 # source is gone is not run.
 unit_programs() {
-    local source program
+    local source program pid
+    local -A alive=()
     # A locale with a decimal comma, for the test that it changes nothing. Only for that: the C library
     # loses some memory if there is such a path and somebody makes a locale of his own, as libraries
     # that libpq is linked with do.
@@ -160,11 +161,12 @@ unit_programs() {
         else
             unit_start "$program"
         fi
-        # Many of them mostly wait: four at a time.
+        # Many of them mostly wait: eight at a time.
         started+=("$program")
-        if [ ${#started[@]} -ge 4 ]; then
-            unit_finish "${started[0]}"
-            started=("${started[@]:1}")
+        alive[${unit_pids[$program]}]=1
+        if [ ${#alive[@]} -ge 8 ]; then
+            wait -n -p pid "${!alive[@]}"
+            unset "alive[$pid]"
         fi
     done
     for program in "${started[@]}"; do unit_finish "$program"; done

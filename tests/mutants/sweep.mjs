@@ -25,7 +25,7 @@ const work = path.join(root, 'build/mutants');
 const tree = path.join(work, 'tree');
 const built = path.join(work, 'build');
 const [count, seed, ...folders] = process.argv.slice(2);
-const beside = Math.max(2, os.cpus().length) + 1; // tests mostly wait
+const beside = 3 * Math.max(2, os.cpus().length); // tests mostly wait
 
 // ---- which ones
 
