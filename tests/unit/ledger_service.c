@@ -1074,6 +1074,7 @@ static void the_largest_call_can_be_moved_to_another_ledger(void **state)
     ledger l = new_ledger(contract), m = new_ledger(contract);
     sm_asking q = asking(args);
     q.large = true;
+    q.lease_ms = 300000; /* sixteen megabytes may be long under way */
     ask(&l, &q);
     expect_execute(&l);
     semel_outcome o = {.size = sizeof o, .value = {value, n}};
