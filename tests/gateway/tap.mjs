@@ -41,7 +41,7 @@ export function note(text) {
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 // Asks again until the answer is true, and returns it. The last error, or `what`, is the failure.
-export async function eventually(what, question, limitMs = 30_000) {
+export async function eventually(what, question, limitMs = 100_000) {
     const end = Date.now() + limitMs;
     let trouble = null;
     for (let pause = 5; ; pause = Math.min(pause * 1.5, 200)) {
