@@ -411,6 +411,11 @@ static void nothing_irreversible_is_begun_where_it_may_be_forgotten(void **state
         "      - when: [{field: /action, equals: delete}]\n        class: irreversible\n";
     assert_int_equal(open_odd(variant, SEMEL_STORE_LOSSY, 0, &s, &fault), SEMEL_E_UNAVAILABLE);
     assert_non_null(strstr(fault.text, "cannot hold irreversible effects"));
+    /* Whichever of the tools it is. */
+    assert_int_equal(open_odd("version: 1\ntools:\n  pay: {class: irreversible}\n"
+                              "  note: {class: write}\n",
+                              SEMEL_STORE_LOSSY, 0, &s, &fault),
+                     SEMEL_E_UNAVAILABLE);
 
     ledger l = {.a = semel_answer_new()}; /* what can be done again is let by */
     assert_int_equal(open_odd("version: 1\ntools:\n  note: {class: write}\n", SEMEL_STORE_LOSSY, 0,

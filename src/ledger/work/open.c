@@ -229,7 +229,7 @@ const sm_contracts *sm_contracts_of(semel *s, sm_work *w)
 
 /* ---- contracts, keys, people -----------------------------------------------------------------*/
 
-static sm_err first_error(const sm_report *r, const char *name, sm_err e, semel_fault *fault)
+static void first_error(const sm_report *r, const char *name, sm_err e, semel_fault *fault)
 {
     for (uint32_t i = 0; i < r->count; i++) {
         const sm_finding *f = &r->items[i];
@@ -241,9 +241,9 @@ static sm_err first_error(const sm_report *r, const char *name, sm_err e, semel_
             fault->line = f->line;
             fault->column = f->column;
         }
-        return e;
+        return;
     }
-    return sm_fault_set(fault, e, "%s: %s", name, semel_err_text(e));
+    sm_fault_set(fault, e, "%s: %s", name, semel_err_text(e));
 }
 
 static sm_err read_contracts(semel *s, semel_fault *fault)
