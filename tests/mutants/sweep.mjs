@@ -25,7 +25,7 @@ const work = path.join(root, 'build/mutants');
 const tree = path.join(work, 'tree');
 const built = path.join(work, 'build');
 const [count, seed, ...folders] = process.argv.slice(2);
-const beside = 3 * Math.max(2, os.cpus().length); // tests mostly wait
+const cores = Math.max(2, os.cpus().length);
 
 // ---- which ones
 
@@ -371,6 +371,7 @@ async function main() {
         const round = every.filter((test) => test.unit === units && waiting.some((one) => wanted(test, one)));
         if (!units)
             say(`${waiting.length} of ${chosen.length} pass the unit tests; now ${round.length} suites`);
+        const beside = units ? 3 * cores : cores + 1; // unit tests mostly wait
         await side_by_side(round, beside, (test) => first_look(test, chosen.length));
         let done = 0;
         await side_by_side(waiting, beside, async (one) => {
