@@ -329,6 +329,27 @@ beside('a batch is answered whole, although an id is in it twice or a member is 
     await client.close();
 });
 
+beside('a call in a batch that can be read in two ways is refused, and the server gets nothing of it', async () => {
+    const place = new Place({ contract });
+    const client = await place.open({ version: '2025-03-26' });
+    const members = [
+        '"name":"look","name":"append"', '"name":"append","name":"look"', '"name":"look","Name":"append"',
+        '"name":"look","arguments":{"what":"read"}',
+    ];
+    const calls = members.map((member, i) =>
+        `{"jsonrpc":"2.0","id":${80 + i},"method":"tools/call","params":{"arguments":{"what":"two"},${member}}}`);
+    client.send(`[${calls},${JSON.stringify(callOf(90, 'append', { what: 'plain' }))}]`);
+    const answers = await eventually('the batch is answered', () => client.lines.map((line) => JSON.parse(line)).find(Array.isArray));
+    assert.deepEqual(answers.map((one) => one.id).sort(), [80, 81, 82, 83, 90]);
+    for (const { id, error, result } of answers)
+        if (id === 90) assert.equal(result.content[0].text, 'plain: 1');
+        else assert.equal(error?.code, -32602, JSON.stringify(result));
+    await alive(client);
+    assert.deepEqual(place.received('tools/call').map((one) => one.id), [90]);
+    assert.equal(place.list().length, 1);
+    await client.close();
+});
+
 beside('a batch whose answers are too large together: each that finds no room is an error of its own', async () => {
     const place = new Place({ contract, options: { quiet: true } });
     const client = await place.open({ version: '2025-03-26' });

@@ -32,15 +32,19 @@ static void session_free(mcp_session *s)
     free(s);
 }
 
-static void tell(mcp_session *s, uint64_t effect, uint64_t ticket, const answer *a)
+static void tell_as(mcp_session *s, uint64_t effect, uint64_t ticket, sm_str id, const answer *a)
 {
-    mcp_exchange x = {
-        .effect = effect, .done = a->done, .id = SM_STR("1"), .greeting = s->greeting};
+    mcp_exchange x = {.effect = effect, .done = a->done, .id = id, .greeting = s->greeting};
     x.asked_ms = NOW_MS + a->asked_ms;
     memcpy(x.handle, "ef_x", 5);
     mcp_told_add(s, &x, ticket);
     if (a->taken_ms >= 0)
         mcp_session_taken(s, ticket, NOW_MS + a->taken_ms);
+}
+
+static void tell(mcp_session *s, uint64_t effect, uint64_t ticket, const answer *a)
+{
+    tell_as(s, effect, ticket, SM_STR("1"), a);
 }
 
 static bool repeats(mcp_session *s, int64_t at_ms, const sm_contract *c)
@@ -135,6 +139,37 @@ static void what_cannot_be_known_is_no_proof(void **state)
     session_free(s);
 }
 
+static void a_cancel_that_crosses_the_answer_takes_its_proof_away(void **state)
+{
+    (void)state;
+    mcp_session *s = session_new();
+    tell(s, EFFECT, TICKET, &(answer){0, -1, true});
+    mcp_told_canceled(s, SM_STR("1"));
+    mcp_session_taken(s, TICKET, NOW_MS + 1);
+    assert_false(repeats(s, 9000, &usual));
+    session_free(s);
+}
+
+static void a_cancel_may_spell_the_id_otherwise(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *asked, *canceled;
+        bool meant;
+    } rows[] = {
+        {"\"req/1\"", "\"req/1\"", false},   {"\"req/1\"", "\"req\\/1\"", false},
+        {"\"req\\/1\"", "\"req/1\"", false}, {"\"\\u0065\"", "\"e\"", false},
+        {"\"req/1\"", "\"req/2\"", true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        mcp_session *s = session_new();
+        tell_as(s, EFFECT, TICKET, sm_str_from(rows[i].asked), &(answer){0, 1, true});
+        mcp_told_canceled(s, sm_str_from(rows[i].canceled));
+        expect(repeats(s, 9000, &usual) == rows[i].meant, "row %zu", i);
+        session_free(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +177,8 @@ int main(void)
         cmocka_unit_test(the_contract_says_how_long_an_answer_may_take),
         cmocka_unit_test(the_newest_answer_counts),
         cmocka_unit_test(what_cannot_be_known_is_no_proof),
+        cmocka_unit_test(a_cancel_that_crosses_the_answer_takes_its_proof_away),
+        cmocka_unit_test(a_cancel_may_spell_the_id_otherwise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
