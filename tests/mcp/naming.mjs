@@ -12,7 +12,7 @@ import { eventually, run, test } from '../gateway/tap.mjs';
 const tools = {
     append: { class: 'write' },
     put: { class: 'write', idempotency: { meta: 'example.org/key' } },
-    keyed: { class: 'write', idempotency: { argument: 'key' }, key: { ignore: ['/key'] } },
+    keyed: { class: 'write', idempotency: { argument: 'key' } },
     wipe: { class: 'write', step: 'required', key: { strategy: 'step' } },
 };
 const place = new Place({ contract: { tools } });
