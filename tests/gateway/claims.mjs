@@ -1,8 +1,10 @@
 // POST /v1/begin, commit and renew: for agents that execute their tools themselves.
 
+import { spawn } from 'node:child_process';
+import { Raw, bytesOf } from './client.mjs';
 import { Gateway, assert, assertProblem } from './harness.mjs';
 import { newOrder, shop } from './shop.mjs';
-import { run, sleep, test } from './tap.mjs';
+import { eventually, later, run, sleep, test } from './tap.mjs';
 import { Upstream } from './upstream.mjs';
 
 const up = await Upstream.start();
@@ -65,6 +67,26 @@ test('wait_ms is kept to', async () => {
     const took = Date.now() - began;
     assertProblem(answer, 409, 'RETRY_IN_FLIGHT');
     assert.ok(took >= 290 && took < 20_000, `${took} ms`);
+});
+
+test('a begin whose client has hung up claims nothing: the next one executes', async () => {
+    const order = newOrder();
+    const hog = spawn('sqlite3', [gw.ledger.slice('sqlite:'.length)], { stdio: ['pipe', 'pipe', 'inherit'] });
+    later(() => hog.kill());
+    hog.stdin.write('.timeout 60000\nBEGIN IMMEDIATE;\nSELECT 1;\n');
+    await new Promise((resolve) => hog.stdout.once('data', resolve));
+    const body = JSON.stringify(call(order));
+    const head = {
+        Authorization: `Bearer ${gw.texts.agent}`, 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body),
+    };
+    const before = gw.log.length;
+    const raw = await Raw.connect(gw.port);
+    raw.write(bytesOf('POST', '/v1/begin', head, body));
+    raw.hangUp();
+    await eventually('the gateway has seen that', () => /"status":499/.test(gw.log.slice(before)));
+    hog.stdin.end('ROLLBACK;\n');
+    await eventually('the next one executes', async () =>
+        (await gw.agent2.post('/v1/begin', call(order))).json.verdict === 'execute', 30_000);
 });
 
 test('renew extends a lease; what is settled cannot be renewed', async () => {
