@@ -49,6 +49,11 @@ up.habit('loses', (upstream, entry, response) => {
         response.destroy();
     }
 });
+// Does the work and loses the answer; then it is closed until its key is forgotten.
+up.habit('once-shut', (upstream, entry, response) => {
+    if (upstream.asked(entry.order).length === 1) return upstream.habits.get('reset-after')(upstream, entry, response);
+    reply(response, 503, { shut: true }, { 'retry-after': '10' });
+});
 up.habit('slow', async (upstream, entry, response) => {
     upstream.did(entry);
     await sleep(400);
@@ -63,6 +68,10 @@ const gw = await Gateway.start({
             api: { url: up.url, timeout: '3s' },
             based: { url: `${up.url}/v1/base`, headers: { Authorization: 'Bearer ${PROXY_SECRET}' } },
             keyed: { url: up.url, idempotency: { header: 'Idempotency-Key', window: '24h' } },
+            brief: {
+                url: up.url, idempotency: { header: 'Idempotency-Key', window: '4s' },
+                retry: { attempts: 4, backoff: '50ms', max_backoff: '200ms' },
+            },
             named: { url: up.url, idempotency: { header: 'X-Request-Key', window: '24h' } },
             dead: { url: `http://127.0.0.1:${deadPort}` },
         },
@@ -256,6 +265,18 @@ test('an API that loses its answers for a while is asked by each repeat, with th
     assert.ok(asked.length > 12, `${asked.length}`);
     assert.equal(new Set(asked.map((one) => one.headers['idempotency-key'])).size, 1);
     assert.equal((await send()).headers['idempotent-replayed'], 'true');
+});
+
+test('an API that says to come back when its key is forgotten is not sent a repeat then', async () => {
+    const body = order();
+    const send = () => gw.agent.post('/proxy/brief/once-shut', body);
+    await send();
+    const asked = up.asked(body.order_id);
+    await eventually('it is held for a person, or sent too late', async () =>
+        (await send()).json.code === 'IN_DOUBT' || asked.some((one) => one.at - asked[0].at >= 10_000));
+    // The key is kept for 4 s, and Retry-After is 10 s. What is sent within the 4 s may be late on a busy machine.
+    assert.deepEqual(asked.map((one) => one.at - asked[0].at).filter((ms) => ms >= 10_000), []);
+    assert.equal(up.times(body.order_id), 1);
 });
 
 test('an API that has moved is not sent what the old one may have done', async () => {
