@@ -33,7 +33,9 @@ const tools = {
     more_0: { class: 'write', key, on_in_doubt: ['probe', 'hold'], probe: { ...probe, tool: 'more_1' } },
 };
 const place = new Place({ contract: { tools }, options: { more: 2 } });
-const open = place.open.bind(place);
+// A call that probes waits for the server. One that has died may take longer to come back, on a busy machine,
+// than the proxy waits for a client that does not hear of that.
+const open = (options) => place.open({ patient: true, ...options });
 
 // The calls of a tool that reached the server: of this `what`, or as a probe about it.
 const sent = (what) => place.received('tools/call').map((one) => one.params)

@@ -149,6 +149,7 @@ export class LineClient {
     constructor(command, options = {}) {
         this.modern = options.modern ?? false;
         this.place = options.place ?? null;
+        this.patient = options.patient ?? false; // it asks for progress, so that the proxy waits for longer
         this.capabilities = options.capabilities ?? {};
         this.lines = []; // as they came
         this.messages = []; // what they say
@@ -283,7 +284,8 @@ export class LineClient {
 
     // `more`: other parameters, such as _meta.
     call(name, args = {}, more = {}) {
-        return this.request('tools/call', { name, arguments: args, ...more });
+        const asks = this.patient ? { _meta: { progressToken: `of-${this.nextId}`, ...more._meta } } : {};
+        return this.request('tools/call', { name, arguments: args, ...more, ...asks });
     }
     cancel(id, reason = 'timeout') {
         this.notify('notifications/cancelled', { requestId: id, reason });
