@@ -478,6 +478,7 @@ test('a ledger that is away when a call ends: the caller gets the answer with a 
     assertReplayed(again, first.result.content[0].text);
     assert.equal(again.result._meta['semel/doubt'], 'unrecorded', again.line);
     assertVerdict(await client.call('append', { what: 'other' }), 'LEDGER_UNAVAILABLE', /nothing was done/);
+    assert.equal(client.stderr.match(/the ledger cannot be used/g).length, 1, client.stderr); // until it works
     fs.renameSync(`${file}.x`, file);
     await own.state(effectOf(again), 'succeeded');
     const recorded = await client.call('append', args);

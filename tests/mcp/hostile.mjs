@@ -152,6 +152,20 @@ beside('a list that changes whenever it is asked for is asked for four times, an
     await client.close();
 });
 
+beside('a list of tools may have 1000 pages, and not one more', async () => {
+    const tools = 7; // of its own
+    for (const [pages, done] of [[1000, 1], [1001, 0]]) {
+        const place = new Place({ contract, options: { page: 1, more: pages - tools } });
+        const client = await place.open();
+        const answer = await client.call('append', { what: 'paged' });
+        if (done) assertFresh(answer, 'paged: 1');
+        else assertVerdict(answer, 'UPSTREAM_FAILED', /its list has no end/);
+        assert.equal(place.effects('paged'), done);
+        assert.equal(place.received('tools/list').length, 1000);
+        await client.close();
+    }
+});
+
 beside("a server's question cannot approve a call, whatever id it has", async () => {
     const place = rogue('asking as if it were another', {
         tools: { append: { class: 'write', approval: { self_approval: true } } },

@@ -431,6 +431,20 @@ test('who asks twice waits for no write', async () => {
     for (const { place } of [once, twice]) assert.equal(place.list()[0].state, 'in_doubt');
 });
 
+test('a signal that is sent once reaches the server once, whatever ends after it', async () => {
+    const place = new Place({ contract: { tools: { look: { class: 'read' } } }, options: { stubborn: true } });
+    const client = await place.open();
+    const read = client.call('look', { what: 'read', script: 'mark:begun gate:go answer' });
+    await place.passed('begun');
+    client.child.kill('SIGTERM');
+    await eventually('the server has got it', () => place.file('signals').length > 0);
+    place.mark('go');
+    assertDone(await read, 'read: 0');
+    assertDone(await client.call('look', { what: 'next', script: 'answer' }), 'next: 0');
+    assert.deepEqual(await client.close(), { code: 0, signal: null });
+    assert.deepEqual(place.file('signals'), ['SIGTERM']);
+});
+
 test('a proxy that is killed takes its server with it', async () => {
     const place = new Place({ contract: write, options: { linger: 3_600_000 } });
     const client = await place.open();

@@ -14,6 +14,7 @@
 //     starts     one line for each beginning: "PID what"
 //     pid        one line for each process
 //     keys       one line for each key under which something was done (once)
+//     signals    one line for each SIGTERM, if it is stubborn
 //     and the files by which scripts and tests wait for each other (mark:NAME, gate:NAME)
 //
 // Options:
@@ -376,7 +377,7 @@ function take(message, line) {
 }
 
 append('pid', process.pid);
-if (options.stubborn) process.on('SIGTERM', () => {});
+if (options.stubborn) process.on('SIGTERM', () => append('signals', 'SIGTERM'));
 if (options.shut || options.full) setInterval(() => {}, 3_600_000);
 if (options.first) put(`${options.first}\n`);
 let rest = '';

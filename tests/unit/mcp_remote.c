@@ -389,6 +389,21 @@ static void a_session_that_is_gone_is_told(void **state)
     expect_header(asked(before), "MCP-Protocol-Version", NULL);
 }
 
+static void a_session_that_is_gone_is_not_ended(void **state)
+{
+    (void)state;
+    open_link(gone_script);
+    initialize();
+    mcp_way way = {0};
+    assert_true(send_text(PING("1"), &way));
+    wait_told(2);
+    mcp_link_close(link_);
+    link_ = NULL;
+    run_until(idle_reached, 0, "exchanges under way at the end");
+    for (unsigned i = 0; i < asked_count(); i++)
+        assert_string_not_equal(asked(i)->method, "DELETE");
+}
+
 static bool pong_script(int fd, const peer_request *r)
 {
     bool go_on;
@@ -584,6 +599,7 @@ int main(void)
         remote_test(a_write_is_sent_once_on_a_connection_that_dies),
         remote_test(a_server_that_is_not_there_got_nothing),
         remote_test(a_session_that_is_gone_is_told),
+        remote_test(a_session_that_is_gone_is_not_ended),
         remote_test(what_cannot_be_sent_is_told),
         remote_test(a_stream_that_named_its_events_is_gone_on_with),
         remote_test(going_on_that_is_refused_is_lost),

@@ -196,7 +196,6 @@ static void answered(mcp_flight *f, const mcp_message *m)
          !sm_raw_text(version, r->version, sizeof r->version) ||
          !sm_header_value(sm_str_from(r->version))))
         r->version[0] = '\0';
-    f->answered = true;
     pass(f);
     f->timer.due = due;
     mcp_loop_time(r->link.loop, &f->timer, sm_clock_deadline_ns(MCP_AFTER_ANSWER_MS));

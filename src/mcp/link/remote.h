@@ -71,7 +71,7 @@ struct mcp_flight {
     uint64_t session_number;      /* which */
     bool barrier;                 /* what follows waits for it */
     bool waiting;
-    bool answered, over;
+    bool over;
     int64_t silence_ms;
 
     char *text; /* while it waits */
