@@ -324,7 +324,6 @@ static void settle(thing *t, bool done)
 
 static sm_err sim_record(sm_serve *s, sm_running *r, const sm_recording *what, semel_answer *a)
 {
-    (void)s;
     sm_attempt *at = SM_CONTAINER(r, sm_attempt, lease);
     thing *t = thing_of(at);
     const semel_outcome *o = what->outcome;
@@ -333,6 +332,8 @@ static sm_err sim_record(sm_serve *s, sm_running *r, const sm_recording *what, s
     if (planted == GIVES_BACK_WHAT_RAN && o != NULL && !at->resends)
         o = NULL;
     CHECK(t->state == RUNS && t->holder == r);
+    CHECK(what->patience_ms == s->record_ms && what->stop == s->ending &&
+          what->on_failure == s->on_failure && what->context == s->context);
     CHECK(o != NULL || t->applied == 0 || at->resends || at->nothing_done);
     if (o == NULL && !at->nothing_done)
         CHECK(t->applied == 0);
@@ -871,10 +872,20 @@ static void check_deadlines(void)
             CHECK(t->who->deadline > now - 1 || t->at.ops->late == NULL);
 }
 
+static void not_recorded(void *context, sm_str reason)
+{
+    (void)context, (void)reason; /* is for the ledger to call, which is simulated */
+}
+
 static void live_once(uint64_t from, unsigned length)
 {
+    static const atomic_bool ending;
     seed = from * 0x9E3779B97F4A7C15u + 1;
-    serve = (sm_serve){.deps = &deps};
+    serve = (sm_serve){.deps = &deps,
+                       .record_ms = 7000,
+                       .ending = &ending,
+                       .on_failure = not_recorded,
+                       .context = &seed};
     sm_serve_init(&serve);
     serve.clocked = true; /* the test is the clock */
     draining = false;

@@ -39,6 +39,32 @@ static void a_known_success_is_not_lost_to_a_later_failure_that_was_applied(void
     end_ledger(&l);
 }
 
+static void the_first_of_two_late_successes_is_the_outcome(void **state)
+{
+    (void)state;
+    char claims[3][128];
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write_idempotent}}}");
+    for (size_t i = 0; i < COUNT(claims); i++) {
+        begin(&l, "t", "{}");
+        expect_execute(&l);
+        strcpy(claims[i], l.claim);
+        if (i < 2)
+            commit_as(&l, claims[i], SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "");
+    }
+    for (size_t i = 0; i < 2; i++) {
+        commit_as(&l, claims[i], SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, i == 0 ? "1" : "2");
+        expect_text(l.a->result, "late_evidence");
+    }
+    commit_as(&l, claims[2], SEMEL_FAILURE, SEMEL_APPLIED_NO, "");
+    assert_int_equal(l.a->state, SEMEL_S_SUCCEEDED);
+    begin(&l, "t", "{}");
+    expect_replay(&l, "1");
+    semel_verified v = {.size = sizeof v};
+    assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.flaws, 0);
+    end_ledger(&l);
+}
+
 static void what_is_known_to_be_applied_is_held_while_another_attempt_is_in_doubt(void **state)
 {
     (void)state;
@@ -411,6 +437,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_known_success_is_not_lost_to_a_later_failure_that_was_applied),
+        cmocka_unit_test(the_first_of_two_late_successes_is_the_outcome),
         cmocka_unit_test(what_is_known_to_be_applied_is_held_while_another_attempt_is_in_doubt),
         cmocka_unit_test(the_same_outcome_of_another_attempt_is_evidence_and_no_repeat),
         cmocka_unit_test(a_doubt_does_not_have_the_outcome_of_an_earlier_attempt),

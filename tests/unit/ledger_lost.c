@@ -4,6 +4,7 @@
 
 #include <sqlite3.h>
 
+#include "ledger/service.h"
 #include "store/stores.h"
 
 static char url[512];
@@ -133,6 +134,92 @@ static void a_claim_is_renewed_and_committed_after_its_record_was_lost(void **st
     end_ledger(&l);
 }
 
+/* Its process lives, so its lease is kept, though nobody could renew it meanwhile. */
+static void what_runs_here_is_put_back_with_a_new_lease(void **state)
+{
+    (void)state;
+    sm_running r = {0};
+    const semel_outcome done = {.size = sizeof done, .value = SM_STR("\"done\"")};
+    ledger l = start("{version: 1, tools: {t: {class: write, " SHORT_LEASE "}}}");
+    begin(&l, "t", "{}");
+    expect_execute(&l);
+    sm_running_add(l.s, &r, l.a, SM_OUTCOME_MAX);
+    lose(RECORDS);
+    outlive_lease();
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+    assert_int_equal(sm_record(l.s, &r, &(sm_recording){.outcome = &done}, l.a), SM_OK);
+    expect_text(l.a->result, "put_back");
+    begin(&l, "t", "{}");
+    expect_replay(&l, "\"done\"");
+    end_ledger(&l);
+}
+
+/* The event that had the claim is gone too. A later one tells nobody that something is. */
+static void a_claim_that_was_put_back_can_still_be_committed_late(void **state)
+{
+    (void)state;
+    for (int renewed = 0; renewed < 2; renewed++) {
+        char claim[128];
+        ledger l = start("{version: 1, tools: {t: {class: write_idempotent}}}");
+        begin(&l, "t", "{\"n\": 1}");
+        expect_execute(&l);
+        strcpy(claim, l.claim);
+        begin(&l, "t", "{\"n\": 2}");
+        expect_execute(&l);
+        lose("DELETE FROM name WHERE n = 1; DELETE FROM effect WHERE n = 1; DELETE FROM event"
+             " WHERE n = 1");
+        if (renewed) {
+            semel_renew(l.s, sm_str_from(claim), 600000, l.a);
+            expect_verdict(&l, SEMEL_DONE, SEMEL_C_NONE);
+        }
+        commit_as(&l, claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "");
+        assert_int_equal(l.a->state, SEMEL_S_IN_DOUBT);
+        begin(&l, "t", "{\"n\": 1}");
+        expect_execute(&l);
+        commit_as(&l, claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"late\"");
+        expect_verdict(&l, SEMEL_DONE, SEMEL_C_NONE);
+        expect_text(l.a->result, "late_evidence");
+        end_ledger(&l);
+    }
+}
+
+#define ALL_BUT_THE_FIRST                                                                          \
+    "DELETE FROM name WHERE generation > 1; DELETE FROM effect WHERE generation > 1"
+
+static void again(ledger *l)
+{
+    char handle[128];
+    strcpy(handle, l->effect);
+    semel_forget(l->s, sm_str_from(handle), SM_STR("me"), SM_STR("again"), l->a);
+    expect_verdict(l, SEMEL_DONE, SEMEL_C_NONE);
+}
+
+/* Its claim would be of no use under another number, so it cannot be put back before its end. */
+static void what_was_lost_and_cannot_be_put_back_is_in_doubt_after_its_lease(void **state)
+{
+    (void)state;
+    ledger l = start("{version: 1, tools: {t: {class: write, " SHORT_LEASE "}}}");
+    for (int i = 0; i < 2; i++) {
+        begin(&l, "t", "{}");
+        expect_execute(&l);
+        commit(&l, "\"before\"");
+        again(&l);
+    }
+    begin(&l, "t", "{}");
+    expect_execute(&l);
+    assert_int_equal(l.a->generation, 3);
+    lose(ALL_BUT_THE_FIRST);
+    outlive_lease();
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    commit(&l, "\"done\"");
+    expect_text(l.a->result, "put_back");
+    begin(&l, "t", "{}");
+    expect_replay(&l, "\"done\"");
+    end_ledger(&l);
+}
+
 typedef struct asking {
     semel *s;
     unsigned lose_at; /* the run during which the ledger loses all but the first generation */
@@ -148,7 +235,7 @@ static void lose_and_ask_again(void *context, const semel_answer *execute, semel
     o->value = SM_STR("{\"id\":7}");
     if (++runs != k->lose_at)
         return;
-    lose("DELETE FROM name WHERE generation > 1; DELETE FROM effect WHERE generation > 1");
+    lose(ALL_BUT_THE_FIRST);
     semel_answer *a = semel_answer_new();
     semel_call call = call_of("t", "{}");
     assert_int_equal(semel_begin(k->s, &call, a), SEMEL_OK);
@@ -166,17 +253,15 @@ static void what_runs_here_is_not_begun_again_though_its_record_cannot_be_put_ba
     for (unsigned i = 1; i <= 3; i++) {
         assert_int_equal(semel_run(l.s, &call, lose_and_ask_again, &k, l.a), SEMEL_OK);
         assert_true(l.a->executed);
-        char handle[64];
-        snprintf(handle, sizeof handle, "%.*s", SM_FMT(l.a->effect));
+        keep_text(l.effect, l.a->effect);
         if (i < 3)
-            assert_int_equal(
-                semel_forget(l.s, sm_str_from(handle), SM_STR("me"), SM_STR("again"), l.a),
-                SEMEL_OK);
+            again(&l);
     }
     expect(k.verdict == SEMEL_REFUSED && k.code == SEMEL_C_RETRY_IN_FLIGHT, "%d %d", k.verdict,
            k.code);
     assert_int_equal(semel_run(l.s, &call, lose_and_ask_again, &k, l.a), SEMEL_OK);
     assert_int_equal(l.a->verdict, SEMEL_REPLAY);
+    assert_int_equal(l.a->generation, 2); /* after the one that is left */
     assert_int_equal(runs, 3);
     end_ledger(&l);
 }
@@ -270,6 +355,9 @@ int main(void)
             a_commit_that_a_renewal_overtook_is_evidence_though_the_store_has_lost_something),
         cmocka_unit_test(a_run_whose_record_is_gone_is_put_back),
         cmocka_unit_test(a_claim_that_an_agent_has_is_not_given_to_another_when_its_record_is_lost),
+        cmocka_unit_test(what_runs_here_is_put_back_with_a_new_lease),
+        cmocka_unit_test(a_claim_that_was_put_back_can_still_be_committed_late),
+        cmocka_unit_test(what_was_lost_and_cannot_be_put_back_is_in_doubt_after_its_lease),
         cmocka_unit_test(a_claim_is_renewed_and_committed_after_its_record_was_lost),
         cmocka_unit_test(a_claim_whose_record_is_gone_is_put_back_by_the_handle_that_gave_it),
         cmocka_unit_test(

@@ -8,7 +8,9 @@
 #include "base/clock.h"
 #include "store/sqlite/sqlite.h"
 
-#define CONTRACT "{version: 1, tools: {t: {class: irreversible}, often: {class: write_idempotent}}}"
+#define CONTRACT                                                                                   \
+    "{version: 1, tools: {t: {class: irreversible}, often: {class: write_idempotent}, held: "      \
+    "{class: write}}}"
 
 static char url[512];
 
@@ -49,13 +51,14 @@ static void restore(const char *name)
     copy(from, path_of(""));
 }
 
-/* How many events have these words in their body. */
+/* How many events have these words in their name or body. */
 static int events_with(const char *words)
 {
     sqlite3 *db = NULL;
     sqlite3_stmt *stmt = NULL;
     assert_int_equal(sqlite3_open(path_of(""), &db), SQLITE_OK);
-    sqlite3_prepare_v2(db, "SELECT count(*) FROM event WHERE instr(body, ?1) > 0", -1, &stmt, NULL);
+    sqlite3_prepare_v2(db, "SELECT count(*) FROM event WHERE instr(what || body, ?1) > 0", -1,
+                       &stmt, NULL);
     sqlite3_bind_text(stmt, 1, words, -1, SQLITE_STATIC);
     assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
     int n = sqlite3_column_int(stmt, 0);
@@ -444,13 +447,26 @@ static void what_another_program_moves_or_packs_is_not_missed(void **state)
 }
 
 /* Attempts whose end says whether they did anything, one after the other. */
-static void fail_some(ledger *l, int times, semel_applied applied)
+static void fail_times(ledger *l, const char *tool, int times, semel_applied applied)
 {
     for (int i = 0; i < times; i++) {
-        begin(l, "often", "{}");
+        begin(l, tool, "{}");
         expect_execute(l);
         assert_int_equal(commit_as(l, l->claim, SEMEL_FAILURE, applied, ""), SEMEL_OK);
     }
+}
+
+static void fail_some(ledger *l, int times, semel_applied applied)
+{
+    fail_times(l, "often", times, applied);
+}
+
+static void forget(ledger *l)
+{
+    char effect[sizeof l->effect];
+    strcpy(effect, l->effect);
+    semel_forget(l->s, sm_str_from(effect), SM_STR("me"), SM_STR("again"), l->a);
+    expect_verdict(l, SEMEL_DONE, SEMEL_C_NONE);
 }
 
 static void doubts_that_no_list_holds_are_counted_and_left_to_a_person(void **state)
@@ -494,10 +510,7 @@ static void doubts_are_kept_when_their_attempts_get_other_numbers(void **state)
     forget_notes(url);
     ledger other = open_again();
     fail_some(&other, 3, SEMEL_APPLIED_NO);
-    char effect[sizeof other.effect];
-    strcpy(effect, other.effect);
-    semel_forget(other.s, sm_str_from(effect), SM_STR("me"), SM_STR("again"), other.a);
-    expect_verdict(&other, SEMEL_DONE, SEMEL_C_NONE);
+    forget(&other);
     assert_int_equal(commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, ""), SEMEL_OK);
     expect(sm_str_is(l.a->result, "put_back"), "%.*s", SM_FMT(l.a->result));
     end_ledger(&l);
@@ -507,6 +520,144 @@ static void doubts_are_kept_when_their_attempts_get_other_numbers(void **state)
     assert_int_equal(other.a->fence, 6); /* after three attempts of others and two of ours */
     commit_as(&other, other.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "");
     assert_int_equal(other.a->state, SEMEL_S_IN_DOUBT); /* our first attempt still is (I16) */
+    end_ledger(&other);
+}
+
+/* ---- what others did since -------------------------------------------------------------------*/
+
+/* The file goes back, and another handle goes on from there. */
+static ledger go_back(const char *name)
+{
+    restore(name);
+    forget_notes(url);
+    return open_again();
+}
+
+/* How the lost attempt ended is recorded now. */
+static void expect_put_back(ledger *l, const char *claim, semel_kind kind, semel_applied applied,
+                            const char *value)
+{
+    assert_int_equal(commit_as(l, claim, kind, applied, value), SEMEL_OK);
+    expect_text(l->a->result, "put_back");
+}
+
+static void what_nobody_knows_of_a_lost_attempt_is_told_when_no_other_runs(void **state)
+{
+    (void)state;
+    ledger l = start();
+    back_up(".old");
+    begin(&l, "held", "{}");
+    expect_execute(&l);
+    ledger other = go_back(".old");
+    begin(&other, "held", "{}");
+    expect_execute(&other);
+    assert_int_equal(commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, ""),
+                     SEMEL_E_UNAVAILABLE);
+    commit_as(&other, other.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "");
+    assert_int_equal(other.a->state, SEMEL_S_FAILED);
+    expect_put_back(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "");
+    begin(&other, "held", "{}");
+    expect_refused(&other, SEMEL_C_IN_DOUBT);
+    end_ledger(&l);
+    end_ledger(&other);
+}
+
+static void an_older_generation_gives_way_to_the_lost_one(void **state)
+{
+    (void)state;
+    ledger l = start();
+    begin(&l, "held", "{}");
+    commit(&l, "\"one\"");
+    back_up(".old");
+    forget(&l);
+    begin(&l, "held", "{}");
+    expect_execute(&l);
+    ledger other = go_back(".old");
+    expect_put_back(&l, l.claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"two\"");
+    assert_int_equal(l.a->generation, 2);
+    begin(&other, "held", "{}");
+    expect_replay(&other, "\"two\"");
+    end_ledger(&l);
+    end_ledger(&other);
+}
+
+/* Others have made as many attempts as the lost one has before it, or more. */
+static void a_doubt_of_others_does_not_give_way_to_an_attempt_that_is_not_newer(void **state)
+{
+    (void)state;
+    for (int forgotten = 0; forgotten < 2; forgotten++) {
+        ledger l = start();
+        back_up(".old");
+        fail_times(&l, "held", forgotten ? 2 : 0, SEMEL_APPLIED_NO);
+        begin(&l, "held", "{}");
+        expect_execute(&l);
+        ledger other = go_back(".old");
+        if (forgotten) { /* fewer attempts, but a newer generation */
+            fail_times(&other, "held", 1, SEMEL_APPLIED_NO);
+            forget(&other);
+        }
+        fail_times(&other, "held", 1, SEMEL_APPLIED_UNKNOWN);
+        assert_int_equal(other.a->generation, forgotten ? 2 : 1);
+        assert_int_equal(other.a->state, SEMEL_S_IN_DOUBT);
+        expect_put_back(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "");
+        begin(&other, "held", "{}"); /* they may have done it (I16) */
+        expect_refused(&other, SEMEL_C_IN_DOUBT);
+        end_ledger(&l);
+        end_ledger(&other);
+    }
+}
+
+/* The ledger knows the first attempt only, and the second one was lost. */
+static void an_older_attempt_that_runs_or_is_done_does_not_give_way(void **state)
+{
+    (void)state;
+    for (int runs = 0; runs < 2; runs++) {
+        char first[128];
+        ledger l = start();
+        begin(&l, "often", "{}");
+        expect_execute(&l);
+        strcpy(first, l.claim);
+        back_up(".old");
+        commit_as(&l, first, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "");
+        begin(&l, "often", "{}");
+        expect_execute(&l);
+        ledger other = go_back(".old");
+        if (!runs)
+            commit_as(&other, first, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"one\"");
+        expect_put_back(&l, l.claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"two\"");
+        if (runs) {
+            begin(&other, "often", "{}");
+            expect_refused(&other, SEMEL_C_RETRY_IN_FLIGHT);
+            commit_as(&other, first, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "\"one\"");
+            expect_text(other.a->result, "committed");
+        }
+        begin(&other, "often", "{}");
+        expect_replay(&other, "\"one\"");
+        assert_int_equal(events_with("double_effect"), 1); /* both did it */
+        end_ledger(&l);
+        end_ledger(&other);
+    }
+}
+
+/* The next generation of both: others have made more attempts before it. */
+static void attempts_of_two_generations_do_not_get_the_same_number(void **state)
+{
+    (void)state;
+    ledger l = start();
+    fail_times(&l, "held", 1, SEMEL_APPLIED_NO);
+    back_up(".old");
+    forget(&l);
+    begin(&l, "held", "{}");
+    expect_execute(&l);
+    ledger other = go_back(".old");
+    fail_times(&other, "held", 2, SEMEL_APPLIED_NO); /* the second and the third */
+    forget(&other);
+    expect_put_back(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, ""); /* the fourth */
+    begin(&other, "held", "{}");
+    expect_execute(&other);
+    assert_int_equal(other.a->generation, 2);
+    assert_int_equal(other.a->fence, 5);
+    end_ledger(&l);
     end_ledger(&other);
 }
 
@@ -529,6 +680,11 @@ int main(void)
         cmocka_unit_test(a_ledger_made_anew_is_another_one),
         cmocka_unit_test(doubts_that_no_list_holds_are_counted_and_left_to_a_person),
         cmocka_unit_test(doubts_are_kept_when_their_attempts_get_other_numbers),
+        cmocka_unit_test(what_nobody_knows_of_a_lost_attempt_is_told_when_no_other_runs),
+        cmocka_unit_test(an_older_generation_gives_way_to_the_lost_one),
+        cmocka_unit_test(a_doubt_of_others_does_not_give_way_to_an_attempt_that_is_not_newer),
+        cmocka_unit_test(an_older_attempt_that_runs_or_is_done_does_not_give_way),
+        cmocka_unit_test(attempts_of_two_generations_do_not_get_the_same_number),
         cmocka_unit_test(a_note_that_was_not_written_whole_counts_as_none),
     };
     return run_on_stores(NULL, 0, NULL, 0, filed, COUNT(filed));

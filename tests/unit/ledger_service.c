@@ -268,19 +268,18 @@ static void an_approval_is_not_used_up_by_a_claim_that_is_given_back(void **stat
 }
 
 static atomic_bool away;
+static const semel_store_ops *under = &sm_store_memory; /* what a shaky store is made of */
 
 static semel_err apply_or_not(semel_store *st, const semel_write *w, semel_room *room,
                               semel_record *cur, int64_t *now, semel_fault *fault)
 {
-    return atomic_load(&away) ? SEMEL_E_UNAVAILABLE
-                              : sm_store_memory.apply(st, w, room, cur, now, fault);
+    return atomic_load(&away) ? SEMEL_E_UNAVAILABLE : under->apply(st, w, room, cur, now, fault);
 }
 
 static semel_err get_or_not(semel_store *st, const semel_ref *ref, semel_room *room,
                             semel_record *cur, int64_t *now, semel_fault *fault)
 {
-    return atomic_load(&away) ? SEMEL_E_UNAVAILABLE
-                              : sm_store_memory.get(st, ref, room, cur, now, fault);
+    return atomic_load(&away) ? SEMEL_E_UNAVAILABLE : under->get(st, ref, room, cur, now, fault);
 }
 
 static semel_err no_peek(semel_store *st, const semel_hash *key, semel_room *room,
@@ -291,21 +290,28 @@ static semel_err no_peek(semel_store *st, const semel_hash *key, semel_room *roo
 }
 
 /* A ledger that can be away. If it is `one_shot`, nothing is recorded in the background. */
-static ledger shaky_ledger(semel_store_ops *ops, const char *contract, bool one_shot)
+static ledger shaky_ledger_at(const char *url, semel_store_ops *ops, const char *contract,
+                              bool one_shot)
 {
-    *ops = sm_store_memory;
+    under = strcmp(url, "memory:") == 0 ? &sm_store_memory : &sm_store_sqlite;
+    *ops = *under;
     ops->apply = apply_or_not;
     ops->get = get_or_not;
     ops->peek = no_peek;
     atomic_store(&away, false);
     ledger l = {.a = semel_answer_new()};
     semel_options o = {.size = sizeof o,
-                       .url = "memory:",
+                       .url = url,
                        .store = ops,
                        .contract = sm_str_from(contract),
                        .one_shot = one_shot};
     assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
     return l;
+}
+
+static ledger shaky_ledger(semel_store_ops *ops, const char *contract, bool one_shot)
+{
+    return shaky_ledger_at("memory:", ops, contract, one_shot);
 }
 
 /* The same, and an attempt that runs. */
@@ -400,15 +406,21 @@ static void expect_unrecorded(ledger *l, const char *args)
     expect_text(l->a->result, SM_UNRECORDED);
 }
 
+/* An attempt of this handle. */
+static void run_here(ledger *l, sm_asking *q, sm_running *r)
+{
+    ask(l, q);
+    expect_execute(l);
+    sm_running_add(l->s, r, l->a, SM_OUTCOME_MAX);
+}
+
 /* An attempt that may run again when its lease is over, on a store that can be away. */
 static ledger run_on_shaky_store(semel_store_ops *ops, sm_running *r)
 {
     ledger l = shaky_ledger(ops, "{version: 1, tools: {t: {class: write_idempotent}}}", true);
     sm_asking q = asking("{}");
     q.lease_ms = 1000;
-    ask(&l, &q);
-    expect_execute(&l);
-    sm_running_add(l.s, r, l.a, SM_OUTCOME_MAX);
+    run_here(&l, &q, r);
     return l;
 }
 
@@ -422,6 +434,131 @@ static void what_has_ended_does_not_run_again_before_its_end_is_recorded(void **
     outlive_lease();
     atomic_store(&away, false); /* so that a doubt could be recorded, and the attempt rerun */
     expect_unrecorded(&l, "{}");
+    end_ledger(&l);
+}
+
+/* When the lease is over, the ledger calls it in doubt: held, or until somebody has looked. */
+static void who_ran_answers_for_what_the_ledger_calls_in_doubt(void **state)
+{
+    (void)state;
+    static const char *const tools[] = {"held", "probed"};
+    semel_store_ops ops;
+    sm_running r[COUNT(tools)] = {0};
+    ledger l = shaky_ledger(&ops,
+                            "{version: 1, tools: {held: {class: write}, probed: {class: write, "
+                            "on_in_doubt: [probe, hold], " UPSTREAM
+                            ", probe: {tool: find, applied: {when: [{field: /id, exists: true}]}, "
+                            "absent: {when: [{field: /id, exists: false}]}}}, find: {class: read, "
+                            "upstream: {url: 'http://127.0.0.1:1/find', method: GET}}}}",
+                            true);
+    sm_asking q[COUNT(tools)];
+    for (size_t i = 0; i < COUNT(tools); i++) {
+        q[i] = asking("{}");
+        q[i].call.tool = sm_str_from(tools[i]);
+        q[i].lease_ms = 1000;
+        run_here(&l, &q[i], &r[i]);
+    }
+    for (size_t i = 0; i < COUNT(tools); i++)
+        end_unrecorded(&l, &r[i]);
+    outlive_lease();
+    atomic_store(&away, false);
+    for (size_t i = 0; i < COUNT(tools); i++) {
+        sm_asking again = asking("{}");
+        again.call.tool = sm_str_from(tools[i]);
+        ask(&l, &again);
+        assert_int_equal(l.a->state, SEMEL_S_SUCCEEDED);
+        expect_replay(&l, "\"done\"");
+        expect_text(l.a->result, SM_UNRECORDED);
+        assert_false(again.waits); /* there is nothing to wait for */
+    }
+    end_ledger(&l);
+}
+
+/* Somebody else was given a claim when the lease of this handle's attempt was over. */
+static void the_end_that_is_not_recorded_does_not_answer_for_a_newer_attempt(void **state)
+{
+    (void)state;
+    semel_store_ops ops;
+    sm_running r = {0};
+    ledger l = shaky_ledger(&ops, "{version: 1, tools: {t: {class: write_idempotent}}}", true);
+    sm_asking first = asking("{}"), newer = asking("{}"), again = asking("{}");
+    first.lease_ms = 1000;
+    newer.lease_ms = 600000;
+    ask(&l, &first);
+    expect_execute(&l);
+    semel_answer *ours = l.a;
+    l.a = semel_answer_new();
+    outlive_lease();
+    ask(&l, &newer);
+    expect_execute(&l);
+    sm_running_add(l.s, &r, ours, SM_OUTCOME_MAX);
+    end_unrecorded(&l, &r);
+    atomic_store(&away, false);
+    ask(&l, &again);
+    expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+    assert_true(again.waits);
+    semel_answer_free(ours);
+    end_ledger(&l);
+}
+
+static void a_partial_end_that_is_not_recorded_is_told_as_one(void **state)
+{
+    (void)state;
+    semel_store_ops ops;
+    sm_running r = {0};
+    ledger l = run_on_shaky_store(&ops, &r);
+    const semel_outcome some = {
+        .size = sizeof some, .kind = SEMEL_PARTIAL, .value = SM_STR("\"half\"")};
+    atomic_store(&away, true);
+    assert_int_equal(sm_record(l.s, &r, &(sm_recording){.outcome = &some}, l.a),
+                     SEMEL_E_UNAVAILABLE);
+    sm_asking again = asking("{}");
+    ask(&l, &again);
+    expect_verdict(&l, SEMEL_REPLAY, SEMEL_C_PARTIAL_SUCCESS);
+    expect_text(l.a->outcome.value, "\"half\"");
+    assert_true(l.a->message.n > 0);
+    atomic_store(&away, false);
+    end_ledger(&l);
+}
+
+/* Nobody turns away, or makes wait, who is answered with an end that is not recorded. */
+static void who_is_answered_with_an_end_that_is_not_recorded_has_not_to_wait(void **state)
+{
+    (void)state;
+    semel_store_ops ops;
+    sm_running r = {0};
+    ledger l = run_on_shaky_store(&ops, &r);
+    end_unrecorded(&l, &r);
+    atomic_store(&away, false);
+    sm_asking again = asking("{}"); /* to the ledger it still runs */
+    ask(&l, &again);
+    expect_replay(&l, "\"done\"");
+    assert_false(again.waits);
+    outlive_lease(); /* now it could be begun again, but there is no room for it */
+    sm_asking full = asking("{}");
+    full.full = true;
+    ask(&l, &full);
+    expect_replay(&l, "\"done\"");
+    assert_false(full.turned_away);
+    end_ledger(&l);
+}
+
+static void an_end_that_is_owed_is_recorded_when_the_ledger_is_closed(void **state)
+{
+    (void)state;
+    char url[512];
+    semel_store_ops ops;
+    sm_running r = {0};
+    snprintf(url, sizeof url, "%s", fresh_url());
+    ledger l = shaky_ledger_at(url, &ops, NULL, true);
+    sm_asking q = asking("{}");
+    run_here(&l, &q, &r);
+    end_unrecorded(&l, &r);
+    atomic_store(&away, false);
+    end_ledger(&l);
+    l = (ledger){.s = open_ledger(url, NULL, true), .a = semel_answer_new()};
+    begin(&l, "t", "{}");
+    expect_replay(&l, "\"done\"");
     end_ledger(&l);
 }
 
@@ -834,6 +971,58 @@ static void a_resend_is_of_the_attempt_that_was_looked_at(void **state)
     end_ledger(&l);
 }
 
+static void to_probe(ledger *l, sm_handle *h)
+{
+    doubt(l);
+    *h = handle_of(l);
+    sm_resend(l->s, h, 5000, l->a);
+    keep_text(l->claim, l->a->claim);
+    commit_as(l, l->claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "1");
+    sm_remedy what;
+    assert_int_equal(sm_remedy_of(l->s, h, l->a, &what), SM_OK);
+    h->fence = what.fence;
+}
+
+static void only_a_doubt_that_can_be_resent_is_resent(void **state)
+{
+    (void)state;
+    semel_outcome none = {.size = sizeof none};
+    ledger l = new_ledger(KEYED);
+    sm_handle h;
+    to_probe(&l, &h);
+    for (int held = 0; held < 2; held++) {
+        sm_remedy what;
+        assert_int_equal(sm_remedy_of(l.s, &h, l.a, &what), SM_OK);
+        assert_int_equal(what.step, held ? SM_DOUBT_HOLD : SM_DOUBT_PROBE);
+        sm_resend(l.s, &h, 5000, l.a);
+        expect_refused(&l, SEMEL_C_ILLEGAL_STATE);
+        assert_null(l.a->claim.p);
+        if (held == 0)
+            assert_int_equal(sm_probed(l.s, &h, SM_FOUND_UNKNOWN, &none, l.a), SM_OK);
+    }
+    end_ledger(&l);
+}
+
+/* The downstream has forgotten the key, and would do it again. */
+static void nothing_is_resent_when_the_downstreams_window_is_over(void **state)
+{
+    (void)state;
+    ledger l =
+        new_ledger("{version: 1, tools: {t: {class: write, lease: 1ms, on_in_doubt: [resend, "
+                   "hold], upstream: {url: 'http://127.0.0.1:1/x', idempotency: {header: "
+                   "Idempotency-Key, window: 2ms}}}}}");
+    doubt(&l); /* under a longer lease */
+    sm_handle h = handle_of(&l);
+    outlive(2);
+    sm_resend(l.s, &h, 5000, l.a);
+    expect_refused(&l, SEMEL_C_ILLEGAL_STATE);
+    assert_null(l.a->claim.p);
+    sm_asking q = asking("{\"order\": 7}");
+    ask(&l, &q);
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    end_ledger(&l);
+}
+
 /* The downstream has remembered the key since the first sending. */
 static void the_time_left_for_resending_counts_from_the_first_sending(void **state)
 {
@@ -874,18 +1063,6 @@ static void what_nobody_looks_after_can_be_asked_about_too(void **state)
     expect(what.settle_left_ms >= 300 - took_ms && what.settle_left_ms <= 300 + took_ms,
            "%lld ms are left", (long long)what.settle_left_ms);
     end_ledger(&l);
-}
-
-static void to_probe(ledger *l, sm_handle *h)
-{
-    doubt(l);
-    *h = handle_of(l);
-    sm_resend(l->s, h, 5000, l->a);
-    keep_text(l->claim, l->a->claim);
-    commit_as(l, l->claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "1");
-    sm_remedy what;
-    assert_int_equal(sm_remedy_of(l->s, h, l->a, &what), SM_OK);
-    h->fence = what.fence;
 }
 
 static void a_probe_that_finds_it_settles_it_with_what_it_found(void **state)
@@ -1119,6 +1296,10 @@ int main(void)
         cmocka_unit_test(the_newest_attempt_decides_what_is_said_without_the_ledger),
         cmocka_unit_test(recording_is_tried_again_while_there_is_time),
         cmocka_unit_test(what_has_ended_does_not_run_again_before_its_end_is_recorded),
+        cmocka_unit_test(who_ran_answers_for_what_the_ledger_calls_in_doubt),
+        cmocka_unit_test(the_end_that_is_not_recorded_does_not_answer_for_a_newer_attempt),
+        cmocka_unit_test(a_partial_end_that_is_not_recorded_is_told_as_one),
+        cmocka_unit_test(who_is_answered_with_an_end_that_is_not_recorded_has_not_to_wait),
         cmocka_unit_test(what_has_ended_does_not_run_again_while_its_end_is_being_recorded),
         cmocka_unit_test(the_end_that_is_not_recorded_answers_nobody_who_would_not_have_joined),
         cmocka_unit_test(who_waits_for_a_doubt_does_not_look_again_because_of_its_approval),
@@ -1135,6 +1316,8 @@ int main(void)
         cmocka_unit_test(a_resend_has_the_same_key_and_settles_the_doubt),
         cmocka_unit_test(a_resend_that_was_given_back_is_tried_again),
         cmocka_unit_test(a_resend_is_of_the_attempt_that_was_looked_at),
+        cmocka_unit_test(only_a_doubt_that_can_be_resent_is_resent),
+        cmocka_unit_test(nothing_is_resent_when_the_downstreams_window_is_over),
         cmocka_unit_test(the_time_left_for_resending_counts_from_the_first_sending),
         cmocka_unit_test(what_nobody_looks_after_can_be_asked_about_too),
         cmocka_unit_test(a_probe_that_finds_it_settles_it_with_what_it_found),
@@ -1147,5 +1330,8 @@ int main(void)
         cmocka_unit_test(what_was_approved_is_told_of_and_what_was_resolved_is_not),
         cmocka_unit_test(the_largest_call_can_be_moved_to_another_ledger),
     };
-    return run_on_stores(tests, COUNT(tests), NULL, 0, NULL, 0);
+    const struct CMUnitTest filed[] = {
+        cmocka_unit_test(an_end_that_is_owed_is_recorded_when_the_ledger_is_closed),
+    };
+    return run_on_stores(tests, COUNT(tests), NULL, 0, filed, COUNT(filed));
 }

@@ -342,6 +342,23 @@ static void another_key_of_the_caller_shows(void **state)
     end_ledger(&l);
 }
 
+static void another_step_of_a_call_shows(void **state)
+{
+    (void)state;
+    place p;
+    char text[128];
+    ledger l = populate(&p, false);
+    semel_call c = call_of("t", "{\"i\": 1}");
+    c.step = SM_STR("first");
+    take(&l, semel_begin(l.s, &c, l.a));
+    commit(&l, "1");
+    assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
+    expect(!finds(l.s, text), "%s", text);
+    change(&p, "UPDATE effect SET step = 'second' WHERE step = 'first'");
+    assert_true(finds(l.s, text));
+    end_ledger(&l);
+}
+
 /* ---- what leads to a record, and what would change it
  * --------------------------------------------*/
 
@@ -688,6 +705,79 @@ static void rows_that_are_out_of_order_are_read_once_and_told(void **state)
     }
 }
 
+/* ---- what seals cover ------------------------------------------------------------------------*/
+
+/* Makes another actor of the newest event of the second effect, with all hashes that follow. */
+static bool replace_event(void *context, const semel_event *e)
+{
+    const place *p = context;
+    sm_digest d;
+    sm_buf scratch;
+    sqlite3 *db = NULL;
+    sqlite3_stmt *set = NULL;
+    semel_event other = *e;
+    if (e->index != 2)
+        return true;
+    other.actor = SM_STR("mallory");
+    sm_buf_init(&scratch, 65536);
+    assert_int_equal(sm_digest_init(&d), SM_OK);
+    assert_int_equal(sm_chain_hash(&d, &scratch, &other), SM_OK);
+    assert_int_equal(sqlite3_open(p->url + strlen("sqlite:"), &db), SQLITE_OK);
+    static const char *const changes[] = {
+        "UPDATE event SET actor = 'mallory', hash = ?1 WHERE hash = ?2",
+        "UPDATE effect SET head = ?1 WHERE head = ?2"};
+    for (size_t i = 0; i < COUNT(changes); i++) {
+        sqlite3_prepare_v2(db, changes[i], -1, &set, NULL);
+        sqlite3_bind_blob(set, 1, other.hash.b, sizeof other.hash.b, SQLITE_STATIC);
+        sqlite3_bind_blob(set, 2, e->hash.b, sizeof e->hash.b, SQLITE_STATIC);
+        assert_int_equal(sqlite3_step(set), SQLITE_DONE);
+        assert_int_equal(sqlite3_changes(db), 1);
+        sqlite3_finalize(set);
+    }
+    sqlite3_close(db);
+    sm_digest_fini(&d);
+    sm_buf_fini(&scratch);
+    return false;
+}
+
+/* Whoever changes the file can make hashes, but no seal with the key. */
+static void an_event_replaced_under_a_seal_shows_though_its_hashes_are_right(void **state)
+{
+    (void)state;
+    place p;
+    char text[128], effect[128];
+    uint64_t after = 0;
+    ledger l = populate(&p, true);
+    begin(&l, "t", "{\"i\": 1}");
+    expect_replay(&l, "\"value\"");
+    strcpy(effect, l.effect);
+    expect(!finds(l.s, text), "%s", text);
+    assert_int_equal(semel_events(l.s, sm_str_from(effect), &after, 100, replace_event, &p, NULL),
+                     SEMEL_OK);
+    assert_true(finds(l.s, text));
+    assert_non_null(strstr(text, "events under seal 1 (1 to 8) were altered"));
+    end_ledger(&l);
+}
+
+/* It covers no events, so nothing else is missing. */
+static void a_seal_about_a_purge_that_is_gone_shows(void **state)
+{
+    (void)state;
+    place p;
+    char text[128];
+    uint64_t done;
+    ledger l = purged(&p);
+    assert_int_equal(semel_seal(l.s, NULL), SEMEL_OK);
+    usleep(5000);
+    assert_int_equal(semel_purge(l.s, NULL, NULL, &done, NULL), SEMEL_OK);
+    assert_true(done > 0);
+    expect(!finds(l.s, text), "%s", text);
+    change(&p, "DELETE FROM event WHERE seq = (SELECT min(seq) FROM event WHERE what = 'purged')");
+    assert_true(finds(l.s, text));
+    assert_non_null(strstr(text, "seals are missing or out of order"));
+    end_ledger(&l);
+}
+
 /* ---- seals that others make ------------------------------------------------------------------*/
 
 typedef struct folding {
@@ -792,6 +882,7 @@ int main(void)
         cmocka_unit_test(another_count_of_writes_shows),
         cmocka_unit_test(a_seal_that_leaves_out_the_newest_events_is_no_flaw),
         cmocka_unit_test(another_key_of_the_caller_shows),
+        cmocka_unit_test(another_step_of_a_call_shows),
         cmocka_unit_test(payloads_that_are_gone_before_their_time_show),
         cmocka_unit_test(triggers_and_other_tables_show_and_do_not_run),
         cmocka_unit_test(a_change_that_was_put_back_shows),
@@ -803,6 +894,8 @@ int main(void)
         cmocka_unit_test(a_newer_generation_planted_and_removed_after_its_use_shows),
         cmocka_unit_test(rows_that_are_out_of_order_are_read_once_and_told),
         cmocka_unit_test(numbers_that_are_not_whole_show),
+        cmocka_unit_test(an_event_replaced_under_a_seal_shows_though_its_hashes_are_right),
+        cmocka_unit_test(a_seal_about_a_purge_that_is_gone_shows),
         cmocka_unit_test(a_seal_without_a_key_after_others_with_one_shows),
         cmocka_unit_test(a_gap_between_two_seals_shows),
     };

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "ledger/work/ledger.h"
 #include "store/shared/gate.h"
 #include "store/shared/url.h"
 #include "store/stores.h"
@@ -180,6 +181,7 @@ static int64_t odd_ms;
 static unsigned odd_claims, odd_gets;
 static int64_t odd_takes_ms; /* from a claim to its answer */
 static enum { LOSES_NOTHING, LOSES_ANSWER, LOSES_WRITE } odd_loses;
+static bool odd_away; /* it gives no record */
 
 static semel_err odd_open(semel_str url, const semel_store_env *env, semel_store **out,
                           uint32_t *caps, semel_fault *fault)
@@ -196,6 +198,8 @@ static semel_err odd_get(semel_store *st, const semel_ref *ref, semel_room *room
                          int64_t *now, semel_fault *fault)
 {
     odd_gets++;
+    if (odd_away)
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "nobody is there");
     semel_err e = sm_store_memory.get(st, ref, room, cur, now, fault);
     *now = sm_clock_ms() + odd_ms;
     return atomic_load(&odd_hides) > 0 && atomic_fetch_sub(&odd_hides, 1) > 0 ? SEMEL_E_NOT_FOUND
@@ -237,8 +241,7 @@ static semel_err odd_health(semel_store *st, bool thorough, semel_health *out, s
     return e;
 }
 
-static semel_err open_odd(const char *contract, uint32_t caps, int64_t ms, semel **out,
-                          semel_fault *fault)
+static void make_odd(uint32_t caps, int64_t ms)
 {
     odd = sm_store_memory;
     odd.open = odd_open;
@@ -249,6 +252,12 @@ static semel_err open_odd(const char *contract, uint32_t caps, int64_t ms, semel
     odd.peek = NULL;
     odd_caps = caps;
     odd_ms = ms;
+}
+
+static semel_err open_odd(const char *contract, uint32_t caps, int64_t ms, semel **out,
+                          semel_fault *fault)
+{
+    make_odd(caps, ms);
     semel_options o = {
         .size = sizeof o, .url = "memory:", .store = &odd, .contract = sm_str_from(contract)};
     return semel_open(&o, out, fault);
@@ -338,6 +347,54 @@ static void a_claim_that_arrives_late_is_taken_back_too(void **state)
         usleep(20000);
         begin(&l, "t", "{}");
     } while (l.a->verdict != SEMEL_EXECUTE && sm_clock_mono_ns() < end);
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
+static void a_claim_that_cannot_be_taken_back_yet_is_not_forgotten(void **state)
+{
+    (void)state;
+    ledger l = {.a = semel_answer_new()};
+    make_odd(0, 0);
+    semel_options o = {.size = sizeof o, .url = "memory:", .store = &odd, .one_shot = true};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    odd_loses = LOSES_ANSWER;
+    assert_int_equal(begin(&l, "t", "{}"), SEMEL_E_UNAVAILABLE);
+    odd_loses = LOSES_NOTHING;
+    odd_away = true;
+    for (int i = 0; i < 2; i++) /* as the keeper does, which a handle for one call has not */
+        sm_withdraw_all(l.s, l.a);
+    odd_away = false;
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+    sm_withdraw_all(l.s, l.a);
+    begin(&l, "t", "{}");
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
+/* A file, and a claim in it whose answer is lost. */
+static semel_err claim_unheard(semel_store *st, const semel_write *fresh, semel_room *room,
+                               semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault)
+{
+    assert_int_equal(sm_store_sqlite.claim(st, fresh, room, cur, now, inserted, fault), SEMEL_OK);
+    return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "the answer was lost");
+}
+
+static void a_claim_that_nobody_was_told_of_is_taken_back_when_the_ledger_is_closed(void **state)
+{
+    (void)state;
+    char url[128];
+    semel_store_ops unheard = sm_store_sqlite;
+    unheard.claim = claim_unheard;
+    snprintf(url, sizeof url, "sqlite:%s/unheard.db", ledger_scratch());
+    semel_options o = {.size = sizeof o, .url = url, .store = &unheard, .one_shot = true};
+    ledger l = {.a = semel_answer_new()};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    assert_int_equal(begin(&l, "t", "{}"), SEMEL_E_UNAVAILABLE);
+    end_ledger(&l);
+    l = (ledger){.s = open_ledger(url, NULL, true), .a = semel_answer_new()};
+    begin(&l, "t", "{}");
     expect_execute(&l);
     end_ledger(&l);
 }
@@ -439,9 +496,13 @@ int main(void)
         cmocka_unit_test(the_stores_clock_counts_not_ours),
         cmocka_unit_test(a_claim_that_nobody_was_told_of_is_taken_back),
         cmocka_unit_test(a_claim_that_arrives_late_is_taken_back_too),
+        cmocka_unit_test(a_claim_that_cannot_be_taken_back_yet_is_not_forgotten),
+        cmocka_unit_test(a_claim_that_nobody_was_told_of_is_taken_back_when_the_ledger_is_closed),
         cmocka_unit_test(who_is_told_after_the_leases_end_runs_nothing),
         cmocka_unit_test(what_is_observed_is_not_taken_back),
         cmocka_unit_test(nothing_irreversible_is_begun_where_it_may_be_forgotten),
     };
-    return cmocka_run_group_tests_name("store_remote", tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("store_remote", tests, NULL, NULL);
+    ledger_cleanup();
+    return failed;
 }

@@ -1174,9 +1174,9 @@ static void gather_claims(void)
     }
 }
 
-static void a_write_that_fails_by_its_own_fault_takes_no_other_of_its_batch_along(void **state)
+/* The claims, of which the one in the middle is more than the ledger takes. */
+static void prepare_claims(void)
 {
-    (void)state;
     static char large[TEXT_MAX + 1];
     memset(large, 'a', sizeof large);
     shared = open_ledger("ledger");
@@ -1186,17 +1186,60 @@ static void a_write_that_fails_by_its_own_fault_takes_no_other_of_its_batch_alon
         sm_arena_init(&claimers[i].desk.arena, SM_ARENA_MAX);
     }
     claimers[1].w.next.args = (semel_str){large, sizeof large};
-    at_sync = gather_claims;
-    claim(shared, 1);
+}
+
+/* All but that one are recorded, whole, and so is the claim that was there before them. */
+static void expect_claims(const semel_record *before)
+{
+    static const char *const tables[] = {"effect", "name", "args", "event"};
+    semel_record cur;
     for (size_t i = 0; i < COUNT(claimers); i++) {
-        semel_record cur;
         pthread_join(claimers[i].thread, NULL);
         assert_int_equal(claimers[i].e, i == 1 ? SEMEL_E_LIMIT : SEMEL_OK);
         assert_int_equal(get(shared, &claimers[i].w.next.key, &cur, NULL),
                          i == 1 ? SEMEL_E_NOT_FOUND : SEMEL_OK);
         sm_arena_fini(&claimers[i].desk.arena);
     }
+    assert_int_equal(get(shared, &before->key, &cur, NULL), SEMEL_OK);
     OPS->close(shared);
+    for (size_t i = 0; i < COUNT(tables); i++) {
+        char count[64];
+        snprintf(count, sizeof count, "SELECT count(*) FROM %s", tables[i]);
+        const char *n = sql("ledger", count);
+        expect(strcmp(n, "3") == 0, "%s rows in %s", n, tables[i]);
+    }
+}
+
+static void a_write_that_fails_by_its_own_fault_takes_no_other_of_its_batch_along(void **state)
+{
+    (void)state;
+    prepare_claims();
+    at_sync = gather_claims;
+    semel_record before = claim(shared, 1);
+    expect_claims(&before);
+}
+
+/* Called while the writer is about to write the event of a claim. */
+static int join_claims(unsigned kind, void *context, void *statement, void *text)
+{
+    (void)kind, (void)text;
+    bool *joined = context;
+    if (*joined || strstr(sqlite3_sql(statement), "INSERT INTO event") == NULL)
+        return 0;
+    *joined = true;
+    gather_claims();
+    return 0;
+}
+
+static void a_write_at_fault_that_joins_a_transaction_takes_nothing_of_it_along(void **state)
+{
+    (void)state;
+    bool joined = false;
+    prepare_claims();
+    sqlite3_trace_v2(shared->writer.conn->db, SQLITE_TRACE_STMT, join_claims, &joined);
+    semel_record before = claim(shared, 1);
+    assert_true(joined);
+    expect_claims(&before);
 }
 
 /* ---- notes of what was acknowledged ----------------------------------------------------------*/
@@ -1811,6 +1854,7 @@ int main(void)
         with_dir(blocks_behind_the_end_are_not_lost_ones),
         with_dir(a_reader_of_another_program_is_not_in_the_way),
         with_dir(a_write_that_fails_by_its_own_fault_takes_no_other_of_its_batch_along),
+        with_dir(a_write_at_fault_that_joins_a_transaction_takes_nothing_of_it_along),
         with_dir(what_others_write_while_the_ledger_is_opened_is_not_missed),
         with_dir(the_cache_keeps_to_its_bound),
         with_dir(what_is_often_asked_for_stays),

@@ -54,6 +54,12 @@ static void every_part_of_how_it_is_sent_is_in_its_shape(void **state)
         UPSTREAM("url: 'http://x/a', method: POST, idempotency: {header: K}"),
         UPSTREAM("url: 'http://x/a', method: POST, headers: {A: b}, idempotency: {header: L}"),
         UPSTREAM("url: 'http://x/a', method: POST, headers: {A: b}, idempotency: {argument: K}"),
+        UPSTREAM("url: 'http://x/a', method: POST, headers: {A: b}, idempotency: {header: K, "
+                 "style: quoted}"),
+        UPSTREAM("url: 'http://x/a', method: POST, body: form, headers: {A: b}, idempotency: "
+                 "{header: K}"),
+        UPSTREAM("url: 'http://x/a', method: POST, body: none, headers: {A: b}, idempotency: "
+                 "{header: K}"),
         UPSTREAM("url: 'http://x/a', method: POST, headers: {A: b}"),
     };
     static const char one[] =
