@@ -501,6 +501,26 @@ static void the_end_that_is_not_recorded_does_not_answer_for_a_newer_attempt(voi
     end_ledger(&l);
 }
 
+/* Observe mode never refuses (docs/ledger.md). */
+static void what_is_observed_runs_though_an_end_of_it_is_not_recorded(void **state)
+{
+    (void)state;
+    semel_store_ops ops;
+    sm_running r = {0};
+    ledger l = shaky_ledger(
+        &ops, "{version: 1, tools: {t: {class: write_idempotent, mode: observe}}}", true);
+    sm_asking q = asking("{}"), again = asking("{}");
+    q.lease_ms = 1000;
+    run_here(&l, &q, &r);
+    end_unrecorded(&l, &r);
+    outlive_lease();
+    atomic_store(&away, false);
+    ask(&l, &again);
+    expect_execute(&l);
+    expect_text(l.a->observed, "RETRY_IN_FLIGHT");
+    end_ledger(&l);
+}
+
 static void a_partial_end_that_is_not_recorded_is_told_as_one(void **state)
 {
     (void)state;
@@ -1298,6 +1318,7 @@ int main(void)
         cmocka_unit_test(what_has_ended_does_not_run_again_before_its_end_is_recorded),
         cmocka_unit_test(who_ran_answers_for_what_the_ledger_calls_in_doubt),
         cmocka_unit_test(the_end_that_is_not_recorded_does_not_answer_for_a_newer_attempt),
+        cmocka_unit_test(what_is_observed_runs_though_an_end_of_it_is_not_recorded),
         cmocka_unit_test(a_partial_end_that_is_not_recorded_is_told_as_one),
         cmocka_unit_test(who_is_answered_with_an_end_that_is_not_recorded_has_not_to_wait),
         cmocka_unit_test(what_has_ended_does_not_run_again_while_its_end_is_being_recorded),
