@@ -395,6 +395,12 @@ static sm_err attempt(sm_begun *b, bool *done)
     semel_code lost = SEMEL_C_NONE;
     if (e == SM_OK && starts(step) && !step->unclaimed)
         e = sm_begun_lost(b, &again, &lost);
+    bool begins = b->asking == NULL || (!b->asking->ran && !b->asking->quiet);
+    if (e == SM_OK && lost != SEMEL_C_NONE && begins && b->id.contract->mode == SM_MODE_OBSERVE) {
+        *done = true; /* observe mode never refuses */
+        b->w->step.observed = lost;
+        return pass(b, SM_JOT_OBSERVED);
+    }
     if (e == SM_OK && lost != SEMEL_C_NONE)
         return sm_begun_hold(b, lost, done) ? refuse(b, lost) : SM_OK;
     if (e == SM_OK && again)
