@@ -151,7 +151,10 @@ typedef struct semel_outcome {
     bool kept;                   /* in answers: the bytes are here */
     uint64_t bytes;              /* in answers: how many the value has; given: more than the value
                                     has means that the rest is lost, and nothing of it is kept */
-    uint64_t spare[4];           /* zero */
+    semel_str cost;              /* given: what it cost, a decimal such as "0.05", in whatever unit
+                                    the budgets have; absent: what the contract declares */
+    uint64_t tokens;             /* given: likewise; 0: what the contract declares */
+    uint64_t spare[1];           /* zero */
 } semel_outcome;
 
 /* Absent texts have p == NULL; numbers that do not apply are 0. */
@@ -181,6 +184,10 @@ typedef struct semel_answer {
                                     yet to record its outcome */
     bool executed;               /* semel_run: this call ran it */
     void *work;                  /* the library's */
+    semel_str warning;           /* the run repeats itself: a sentence for the model */
+    semel_str detector;          /* with that, and with LOOP_DETECTED: "repeat", "cycle" or
+                                    "no_progress" */
+    uint32_t period, count;      /* likewise: of how many calls, and how often they were made */
 } semel_answer;
 
 SEMEL_API semel_answer *semel_answer_new(void); /* NULL when out of memory */
@@ -253,6 +260,25 @@ SEMEL_API semel_err semel_resolve(semel *s, semel_str effect, semel_resolution h
 /* Forgets a settled effect: the next equal call runs. Its history stays. */
 SEMEL_API semel_err semel_forget(semel *s, semel_str effect, semel_str actor, semel_str reason,
                                  semel_answer *a);
+
+/* ---- the stop button -------------------------------------------------------------------------*/
+
+/* What is stopped: everything; a scope and all below it; a tool, or all that match a pattern with *
+ * and ?. */
+typedef enum semel_stop_kind { SEMEL_STOP_ALL, SEMEL_STOP_SCOPE, SEMEL_STOP_TOOL } semel_stop_kind;
+
+/* Refuses new writes (STOPPED) until they are resumed: within a second in every process that uses
+ * the ledger. What is under way ends and is recorded; what is settled goes on answering; reads go
+ * on. `name` is absent for SEMEL_STOP_ALL. *changed is false if it was stopped already, or was not
+ * stopped. */
+SEMEL_API semel_err semel_stop(semel *s, semel_stop_kind kind, semel_str name, semel_str actor,
+                               semel_str reason, bool *changed, semel_fault *fault);
+SEMEL_API semel_err semel_resume(semel *s, semel_stop_kind kind, semel_str name, semel_str actor,
+                                 semel_str reason, bool *changed, semel_fault *fault);
+
+/* Reopens a run that was stopped because it repeats itself (LOOP_DETECTED). It begins anew. */
+SEMEL_API semel_err semel_scope_reset(semel *s, semel_str scope, semel_str actor, semel_str reason,
+                                      bool *changed, semel_fault *fault);
 
 /* ---- reading ---------------------------------------------------------------------------------*/
 

@@ -161,7 +161,10 @@ static inline bool semel_state_settled(semel_state s)
     X(RESULT_EXPIRED, 66, false)                                                                   \
     X(NOT_FOUND, 66, false)                                                                        \
     X(PARTIAL_SUCCESS, 0, false)                                                                   \
-    X(LEDGER_UNAVAILABLE, 69, true)
+    X(LEDGER_UNAVAILABLE, 69, true)                                                                \
+    X(BUDGET_EXCEEDED, 77, false)                                                                  \
+    X(LOOP_DETECTED, 77, false)                                                                    \
+    X(STOPPED, 77, false)
 
 typedef enum semel_code {
 #define X(code, status, retriable) SEMEL_C_##code,

@@ -120,3 +120,44 @@ size_t sm_decimal_digits(const sm_decimal *d, char *out, size_t n)
     }
     return n;
 }
+
+bool sm_decimal_scaled(const sm_decimal *d, unsigned places, int64_t *out)
+{
+    char digits[20];
+    int64_t zeros = d->exp + (int64_t)places - (int64_t)d->count, value = 0;
+    if (d->count == 0) {
+        *out = 0;
+        return true;
+    }
+    if (d->count > sizeof digits || zeros < 0 || zeros > 18)
+        return false;
+    sm_decimal_digits(d, digits, sizeof digits);
+    for (int64_t i = 0; i < (int64_t)d->count + zeros; i++) {
+        int digit = i < (int64_t)d->count ? digits[i] - '0' : 0;
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, d->negative ? -digit : digit, &value))
+            return false;
+    }
+    *out = value;
+    return true;
+}
+
+size_t sm_decimal_put(int64_t scaled, unsigned places, char text[SM_DECIMAL_TEXT])
+{
+    char reversed[SM_DECIMAL_TEXT];
+    size_t n = 0, out = 0;
+    bool fraction = false; /* zeros at its end are left out */
+    uint64_t left = scaled < 0 ? -(uint64_t)scaled : (uint64_t)scaled;
+    for (unsigned i = 0; i <= places || left > 0; i++, left /= 10) {
+        if (i == places && fraction)
+            reversed[n++] = '.';
+        fraction |= left % 10 != 0;
+        if (i >= places || fraction)
+            reversed[n++] = (char)('0' + left % 10);
+    }
+    if (scaled < 0)
+        text[out++] = '-';
+    while (n > 0)
+        text[out++] = reversed[--n];
+    return out;
+}

@@ -32,6 +32,13 @@ static inline bool sm_decimal_integer(const sm_decimal *d)
     return d->exp >= (int64_t)d->count;
 }
 
+/* The number times 10^places, if that is a whole number that fits. */
+bool sm_decimal_scaled(const sm_decimal *d, unsigned places, int64_t *out);
+
+/* Such a number as text again: the shortest, "0.05" or "12". `text` has room for it. */
+#define SM_DECIMAL_TEXT 32u
+size_t sm_decimal_put(int64_t scaled, unsigned places, char text[SM_DECIMAL_TEXT]);
+
 /* Copies at most `n` digits, without the point, and returns how many. */
 size_t sm_decimal_digits(const sm_decimal *d, char *out, size_t n);
 

@@ -37,6 +37,7 @@
 #define SM_TOOLS_MAX          10000u
 #define SM_GLOBS_MAX          200u /* tools listed by pattern */
 #define SM_VARIANTS_MAX       64u
+#define SM_BUDGETS_MAX        8u    /* of one tool */
 #define SM_POINTERS_MAX       256u  /* in one list or mapping */
 #define SM_PROPERTIES_MAX     500u  /* of one schema */
 #define SM_POINTER_TOKENS_MAX 32u   /* in one pointer */

@@ -146,13 +146,14 @@ static int make_args(work *w)
 }
 
 /* What is declared about the tool `run`. An approval may be given overnight; whoever asked need not
- * be another person than who approves, as both are a user of this machine. */
+ * be another person than who approves, as both are a user of this machine. A command that is run
+ * every night under another key is no loop. */
 static void make_contract(const options *o, sm_buf *b)
 {
     sm_buf_printf(b,
                   "{\"version\":1,\"tools\":{\"run\":{\"class\":\"write\",\"key\":\"explicit\","
                   "\"window\":\"%s\",\"failures\":\"%s\",\"on_in_doubt\":[\"hold\"],"
-                  "\"barrier\":\"off\"%s}}}",
+                  "\"barrier\":\"off\",\"loop\":\"off\"%s}}}",
                   o->window == NULL ? "forever" : o->window, o->retry_failed ? "retry" : "replay",
                   o->approve ? ",\"approval\":{\"expires\":\"24h\",\"self_approval\":\"on\"}" : "");
 }

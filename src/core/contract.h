@@ -156,13 +156,20 @@ typedef struct sm_upstream {
 
 typedef struct sm_loop_rule {
     bool on;
-    int64_t warn, block, trip, max_cycle;
-    sm_pointers volatile_results;
-    int mode; /* sm_mode */
+    bool poll;           /* asks again and again until something is ready */
+    int64_t warn;        /* at this many copies */
+    int64_t block, trip; /* likewise; 0: never; -1 while a contract is read: not given */
+    int64_t max_cycle;
+    sm_pointers volatile_results; /* parts of results that differ each time */
+    const sm_places *places;      /* the same, compiled */
+    int mode;                     /* sm_mode */
 } sm_loop_rule;
 
+/* What a budget is for. Of an hour and a day each tenant has its own. */
+typedef enum sm_per { SM_PER_RUN, SM_PER_AGENT, SM_PER_TENANT, SM_PER_HOUR, SM_PER_DAY } sm_per;
+
 typedef struct sm_budget_rule {
-    int per;        /* run, agent, tenant, day */
+    int per;        /* sm_per */
     int64_t calls;  /* -1: no cap */
     int64_t tokens; /* -1: no cap */
     sm_money cost;  /* absent: no cap */
@@ -171,6 +178,7 @@ typedef struct sm_budget_rule {
 typedef struct sm_budgets {
     const sm_budget_rule *v;
     uint32_t n;
+    sm_str of; /* the tool or pattern that it was written for; empty: all that share it */
 } sm_budgets;
 
 typedef struct sm_breaker_rule {
@@ -210,6 +218,7 @@ typedef struct sm_breaker_rule {
     X(IDEMPOTENCY, idempotency)                                                                    \
     X(REDACT, redact)                                                                              \
     X(COST, cost)                                                                                  \
+    X(TOKENS, tokens)                                                                              \
     X(BUDGET, budget)                                                                              \
     X(LOOP, loop)                                                                                  \
     X(BREAKER, breaker)
@@ -266,7 +275,8 @@ typedef struct sm_contract {
     sm_upstream upstream;
     sm_idempotency idempotency;
     sm_pointers redact;
-    sm_money cost;
+    sm_money cost;  /* of a call: the most that it may cost */
+    int64_t tokens; /* likewise */
     sm_budgets budget;
     sm_loop_rule loop;
     sm_breaker_rule breaker;
@@ -376,6 +386,7 @@ bool sm_header_secret(const sm_header *h);
 const char *sm_class_name(int class_);
 const char *sm_strategy_name(int strategy);
 const char *sm_method_name(int method);
+const char *sm_per_name(int per); /* "run", "agent" and so on */
 
 /* For other files that say how something is reached over HTTP: the same tables and readers. The
  * last complains unless every "${" of a text is a whole "${NAME}". */

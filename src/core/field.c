@@ -203,10 +203,14 @@ static bool read_money(sm_loader *l, const sm_field *f, const sm_json *value, sm
 {
     if (value->type == SM_JSON_NUMBER || value->type == SM_JSON_STRING) {
         out->text = sm_json_text(value);
-        char number[SM_NUMBER_MAX];
-        if (out->text.n <= 40 && sm_decimal_parse(out->text, &out->value) && !out->value.negative &&
-            sm_number_canonical(out->text, number) != 0)
-            return true;
+        sm_decimal d;
+        if (sm_decimal_parse(out->text, &d) && !d.negative) {
+            if (sm_decimal_scaled(&d, SM_MONEY_PLACES, &out->billionths))
+                return true;
+            sm_complain(l, value, "%s: an amount has at most %u decimal places and is below 9e9",
+                        f->name, SM_MONEY_PLACES);
+            return false;
+        }
     }
     sm_complain(l, value, "%s: expected an amount such as 0.05 or \"0.05\", found %s", f->name,
                 sm_found(l, value));

@@ -16,10 +16,11 @@
 #include "json/json.h"
 #include "json/pointer.h"
 
-/* An amount of money: its exact text, as written, and the value for comparing. */
+/* An amount of money: its exact text, as written, and its value in billionths. */
+#define SM_MONEY_PLACES 9u
 typedef struct sm_money {
     sm_str text;
-    sm_decimal value;
+    int64_t billionths;
 } sm_money;
 
 typedef struct sm_pointers {

@@ -118,9 +118,9 @@ WALK walk_terms(codec *c, sm_terms *t)
         bytes(c, t->on_in_doubt.steps, t->on_in_doubt.count);
     span(c, &t->down_window_ms);
     span(c, &t->settle_ms);
-    uint8_t bits =
-        (uint8_t)(t->authoritative | t->asks << 1 | t->self << 2 | t->barrier << 3 |
-                  (t->via & 1) << 4 | t->upstream << 5 | t->redacted << 6 | t->resource << 7);
+    uint16_t bits = (uint16_t)(t->authoritative | t->asks << 1 | t->self << 2 | t->barrier << 3 |
+                               (t->via & 1) << 4 | t->upstream << 5 | t->redacted << 6 |
+                               t->resource << 7 | t->charged << 8);
     NARROW(c, bits);
     t->authoritative = bits & 1;
     t->asks = bits & 2;
@@ -130,6 +130,8 @@ WALK walk_terms(codec *c, sm_terms *t)
     t->upstream = bits >> 5 & 1;
     t->redacted = bits >> 6 & 1;
     t->resource = bits >> 7 & 1;
+    t->charged = bits >> 8 & 1;
+    c->bad |= bits >> 9 != 0;
     if (t->asks) {
         number(c, &t->quorum);
         span(c, &t->expires_ms);
@@ -205,6 +207,28 @@ WALK walk_attempt(codec *c, sm_memo *m)
     }
 }
 
+WALK walk_charge(codec *c, sm_charge *charge)
+{
+    for (int m = 0; m < SM_MEASURES; m++)
+        NARROW(c, charge->of[m]);
+}
+
+WALK walk_charged(codec *c, sm_charged *m)
+{
+    NARROW(c, m->held);
+    walk_charge(c, &m->charge);
+    walk_charge(c, &m->sunk);
+    NARROW(c, m->accounts);
+    if (m->accounts > SM_BUDGETS_MAX) {
+        c->bad = true;
+        return;
+    }
+    for (uint8_t i = 0; i < m->accounts; i++) {
+        bytes(c, m->account[i].id, sizeof m->account[i].id);
+        NARROW(c, m->account[i].measures);
+    }
+}
+
 WALK walk(codec *c, sm_memo *m)
 {
     sm_effect *e = &m->effect;
@@ -222,6 +246,8 @@ WALK walk(codec *c, sm_memo *m)
         bytes(c, m->resource.hash.b, sizeof m->resource.hash.b);
         number(c, &m->written);
     }
+    if (m->terms.charged)
+        walk_charged(c, &m->charged);
     if (m->terms.upstream) {
         number(c, &m->shape);
         span(c, &m->next_at);

@@ -8,6 +8,7 @@
 #ifndef SM_CORE_RECORD_H
 #define SM_CORE_RECORD_H
 
+#include "core/budget.h"
 #include "core/handle.h"
 #include "core/transition.h"
 #include "semel/semel.h"
@@ -29,6 +30,7 @@ typedef struct sm_terms {
     bool upstream; /* Semel itself executes it: what is left over is looked after */
     bool resource; /* it acts on one: see sm_memo */
     bool redacted; /* not all arguments are stored: nothing runs from those that are */
+    bool charged;  /* it cost something, or has a budget: see sm_memo */
     uint64_t quorum;
     int64_t expires_ms;
 } sm_terms;
@@ -43,6 +45,15 @@ typedef struct sm_holder {
 
 #define SM_CLAIM_HASH 16u
 
+/* What an effect is charged. */
+typedef struct sm_charged {
+    bool held;        /* `charge` is in the counters: reserved, or spent */
+    uint8_t accounts; /* how many of `account` */
+    sm_charge charge;
+    sm_charge sunk; /* spent by attempts that did nothing */
+    sm_account account[SM_BUDGETS_MAX];
+} sm_charged;
+
 typedef struct sm_memo {
     sm_terms terms;
     sm_holder holder;
@@ -56,6 +67,7 @@ typedef struct sm_memo {
     sm_resource resource; /* what it acts on */
     uint64_t written; /* applied or in doubt: the resource's count of writes that this one made, or
                          0 if others wrote while it ran. Before that: the count when it began */
+    sm_charged charged;
     int64_t keep_until; /* an older generation stays so long: this one must not go first */
     sm_effect effect;   /* last, so that its lists are */
 } sm_memo;

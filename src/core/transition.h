@@ -108,7 +108,13 @@ typedef enum sm_reaction {
     X(KEPT, "kept") /* nothing changed; the events before it are about to be removed */            \
     X(WINDOW_OVER, "window_over")                                                                  \
     X(OVERWRITTEN,                                                                                 \
-      "overwritten") /* others wrote what it acts on, or may have: it answers no more */
+      "overwritten") /* others wrote what it acts on, or may have: it answers no more */           \
+    /* of what guards share (ledger/guard/shared.h) */                                             \
+    X(STOPPED, "stopped")                                                                          \
+    X(RESUMED, "resumed")                                                                          \
+    X(LOOPED, "looped")     /* a run repeats itself */                                             \
+    X(TRIPPED, "tripped")   /* and is stopped */                                                   \
+    X(REOPENED, "reopened") /* and goes on */
 
 typedef enum sm_history {
 #define X(code, text) SM_N_##code,

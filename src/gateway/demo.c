@@ -138,6 +138,7 @@ void gw_demo_contract(uint16_t port, char *out, size_t room)
              "    description: Charges a card that does not exist.\n"
              "    key: { fields: [/order_id], match: [/amount] }\n"
              "    input: { type: object, required: [order_id, amount] }\n"
-             "    upstream: { url: 'http://127.0.0.1:%u/charge' }\n",
+             "    upstream: { url: 'http://127.0.0.1:%u/charge' }\n"
+             "    loop: off\n", /* its lines may be pasted again and again */
              port);
 }

@@ -163,6 +163,48 @@ static void integers_compare_as_integers_do(void **state)
     }
 }
 
+static void a_decimal_becomes_a_whole_number_of_parts_and_text_again(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        int64_t scaled;
+        const char *shown;
+    } rows[] = {
+        {"0", 0, "0"},
+        {"0.00", 0, "0"},
+        {"1", 1000000000, "1"},
+        {"0.05", 50000000, "0.05"},
+        {"5e-2", 50000000, "0.05"},
+        {"12.50", 12500000000, "12.5"},
+        {"100", 100000000000, "100"},
+        {"0.000000001", 1, "0.000000001"},
+        {"1.000000001", 1000000001, "1.000000001"},
+        {"9223372036.854775807", INT64_MAX, "9223372036.854775807"},
+        {"-9223372036.854775808", INT64_MIN, "-9223372036.854775808"},
+        {"-0.5", -500000000, "-0.5"},
+    };
+    char text[SM_DECIMAL_TEXT];
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        sm_decimal d = decimal(rows[i].text);
+        int64_t got = 7;
+        expect(sm_decimal_scaled(&d, 9, &got) && got == rows[i].scaled, "%s gave %lld",
+               rows[i].text, (long long)got);
+        sm_str shown = {text, sm_decimal_put(got, 9, text)};
+        expect_text(shown, rows[i].shown);
+    }
+    static const char *const beyond[] = {
+        "0.0000000001",          "1.0000000005", "9223372036.854775808",     "1e10", "1e300",
+        "-9223372036.854775809", "1e-300",       "1234567890123456789012345"};
+    for (size_t i = 0; i < COUNT(beyond); i++) {
+        sm_decimal d = decimal(beyond[i]);
+        int64_t got;
+        expect(!sm_decimal_scaled(&d, 9, &got), "%s", beyond[i]);
+    }
+    sm_str whole = {text, sm_decimal_put(120, 0, text)};
+    expect_text(whole, "120");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +214,7 @@ int main(void)
         cmocka_unit_test(reading_stops_at_the_given_length),
         cmocka_unit_test(decimals_are_ordered_exactly),
         cmocka_unit_test(integers_compare_as_integers_do),
+        cmocka_unit_test(a_decimal_becomes_a_whole_number_of_parts_and_text_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -525,7 +525,8 @@ static void what_begins_anew_as_soon_as_its_record_may_be_purged_is_no_flaw(void
     (void)state;
     semel_options o = {.size = sizeof o,
                        .url = fresh_url(),
-                       .contract = SM_STR("{version: 1, tools: {w: {class: write, window: 1ms}}}"),
+                       .contract = SM_STR("{version: 1, tools: {w: {class: write, window: 1ms, "
+                                          "loop: off}}}"),
                        .one_shot = true,
                        .audit_retention_ms = 1};
     ledger l = {.a = semel_answer_new()};

@@ -9,11 +9,12 @@
 #include "ledger/service.h"
 #include "store/stores.h"
 
-#define SET  "set_status: {class: write, resource: [/id]}"
-#define ONE  "{version: 1, tools: {" SET "}}"
-#define A    "{\"id\":1,\"status\":\"open\"}"
-#define B    "{\"id\":1,\"status\":\"closed\"}"
-#define ELSE "{\"id\":2,\"status\":\"closed\"}"
+#define SET   "set_status: {class: write, resource: [/id]}"
+#define ONE   "{version: 1, tools: {" SET "}}"
+#define OFTEN "{version: 1, tools: {set_status: {class: write, resource: [/id], loop: off}}}"
+#define A     "{\"id\":1,\"status\":\"open\"}"
+#define B     "{\"id\":1,\"status\":\"closed\"}"
+#define ELSE  "{\"id\":2,\"status\":\"closed\"}"
 
 static void expect_runs(ledger *l, const char *tool, const char *args, const char *value)
 {
@@ -653,7 +654,7 @@ static bool count_writes(void *context, const semel_event *e)
 static void writers_at_once_are_all_counted_and_the_last_answers(void **state)
 {
     (void)state;
-    ledger l = new_ledger(ONE);
+    ledger l = new_ledger(OFTEN);
     atomic_int runs = 0;
     pthread_t threads[THREADS];
     writer writers[THREADS];
@@ -686,7 +687,7 @@ static void another_process_overwrites_what_this_one_remembers(void **state)
     (void)state;
     char url[512];
     snprintf(url, sizeof url, "%s", fresh_url());
-    ledger l = {.s = open_ledger(url, ONE, true), .a = semel_answer_new()};
+    ledger l = {.s = open_ledger(url, OFTEN, true), .a = semel_answer_new()};
     expect_runs(&l, "set_status", A, "1");
     expect_replays(&l, "set_status", A, "1");
     pid_t child = fork();
@@ -715,7 +716,7 @@ static void a_killed_writer_leaves_the_counters_right(void **state)
     (void)state;
     char url[512];
     snprintf(url, sizeof url, "%s", fresh_url());
-    ledger l = {.s = open_ledger(url, ONE, true), .a = semel_answer_new()};
+    ledger l = {.s = open_ledger(url, OFTEN, true), .a = semel_answer_new()};
     for (int i = 0; i < 5; i++) {
         uint64_t before = events_in(l.s);
         pid_t child = fork();
@@ -741,7 +742,7 @@ static void a_killed_writer_leaves_the_counters_right(void **state)
 
 static _Noreturn void write_forever(const char *url)
 {
-    ledger l = {.s = open_ledger(url, ONE, true), .a = semel_answer_new()};
+    ledger l = {.s = open_ledger(url, OFTEN, true), .a = semel_answer_new()};
     for (int i = 0;; i++) {
         char args[64];
         snprintf(args, sizeof args, "{\"id\":1,\"status\":\"%d\"}", i % 3);
@@ -756,7 +757,7 @@ static _Noreturn void write_forever(const char *url)
 
 static int write_b(const char *url)
 {
-    ledger l = {.s = open_ledger(url, ONE, true), .a = semel_answer_new()};
+    ledger l = {.s = open_ledger(url, OFTEN, true), .a = semel_answer_new()};
     expect_runs(&l, "set_status", B, "2");
     end_ledger(&l);
     return 0;

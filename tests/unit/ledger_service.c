@@ -178,7 +178,7 @@ static void memory_is_not_asked_about_long_arguments(void **state)
 {
     (void)state;
     static char args[SM_INLINE_BYTES_MAX + 3];
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write}}}");
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, loop: off}}}");
     for (size_t n = SM_INLINE_BYTES_MAX; n <= SM_INLINE_BYTES_MAX + 1; n++) {
         memset(args, ' ', n);
         memcpy(args, n % 2 == 0 ? "{\"n\":0" : "{\"n\":1", 6);
@@ -203,7 +203,8 @@ static void memory_is_not_asked_if_long_arguments_were_recorded(void **state)
 {
     (void)state;
     static char args[SM_INLINE_BYTES_MAX + 64];
-    ledger l = new_ledger("{version: 1, tools: {t: {class: write, key: {fields: [/n]}}}}");
+    ledger l =
+        new_ledger("{version: 1, tools: {t: {class: write, key: {fields: [/n]}, loop: off}}}");
     for (size_t n = 10; n <= SM_INLINE_BYTES_MAX; n += SM_INLINE_BYTES_MAX - 10) {
         int begun = snprintf(args, sizeof args, "{\"n\":%zu,\"x\":\"", n);
         memset(args + begun, 'x', n);

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "ledger/work/ledger.h"
 #include "store/shared/gate.h"
 #include "store/shared/url.h"
@@ -194,9 +195,26 @@ static semel_err odd_open(semel_str url, const semel_store_env *env, semel_store
 /* So many answers say that there is nothing, although there is: it has not arrived yet. */
 static atomic_int odd_hides;
 
+/* What is stopped is read beside all that is asked for. */
+static bool is_board(const semel_ref *ref)
+{
+    static const char hashed[] = "semel-shared-1 /board ";
+    sm_digest d;
+    sm_hash key;
+    assert_int_equal(sm_digest_init(&d), SM_OK);
+    assert_int_equal(sm_digest_bytes(&d, hashed, sizeof hashed - 1, &key), SM_OK);
+    sm_digest_fini(&d);
+    return ref->key != NULL && memcmp(ref->key, &key, sizeof key) == 0;
+}
+
 static semel_err odd_get(semel_store *st, const semel_ref *ref, semel_room *room, semel_record *cur,
                          int64_t *now, semel_fault *fault)
 {
+    if (is_board(ref)) {
+        semel_err e = sm_store_memory.get(st, ref, room, cur, now, fault);
+        *now = sm_clock_ms() + odd_ms;
+        return e;
+    }
     odd_gets++;
     if (odd_away)
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE, "nobody is there");

@@ -356,10 +356,23 @@ static void check_read(const check *k)
 static void check_guards(const check *k)
 {
     const sm_loop_rule *loop = &k->c->loop;
-    if (loop->on && (loop->warn > loop->block || loop->block > loop->trip))
+    static const sm_contract_field later[] = {SM_F_COMPENSATE, SM_F_BREAKER};
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
+        if (k->c->origin[later[i]].layer >= SM_FROM_TOOL)
+            sm_advise(k->l, place(k, later[i]), "%s is checked, but not enforced yet",
+                      sm_contract_group.fields[later[i]].name);
+    }
+    if (loop->on && ((loop->block > 0 && loop->warn > loop->block) ||
+                     (loop->trip > 0 && (loop->warn > loop->trip || loop->block > loop->trip))))
         sm_complain(k->l, place(k, SM_F_LOOP),
                     "loop: warn, block and trip must not decrease; write for example warn: 3, "
                     "block: 5, trip: 8");
+    /* A rule that holds for more than one tool that waits for something hides loops of others. */
+    if (loop->on && loop->poll &&
+        (k->tool->glob || k->c->class != SM_CLASS_READ ||
+         k->c->origin[SM_F_LOOP].layer < SM_FROM_TOOL))
+        sm_complain(k->l, sm_contract_place(k->tool, k->c, SM_F_LOOP, "poll"),
+                    "loop: poll is for one tool that is listed by its name and has class: read");
 }
 
 /* ---- lints -----------------------------------------------------------------------------------*/

@@ -33,7 +33,7 @@ static const char *const method_names[] = {SM_METHODS(CALL, X) NULL};
 #undef CALL
 #undef X
 static const char *const body_names[] = {"json", "form", "none", NULL};
-static const char *const per_names[] = {"run", "agent", "tenant", "day", NULL};
+static const char *const per_names[] = {"run", "agent", "tenant", "hour", "day", NULL};
 
 const char *sm_class_name(int class_)
 {
@@ -43,6 +43,11 @@ const char *sm_class_name(int class_)
 const char *sm_strategy_name(int strategy)
 {
     return strategy_names[strategy];
+}
+
+const char *sm_per_name(int per)
+{
+    return per_names[per];
 }
 
 const char *sm_method_name(int method)
@@ -405,10 +410,11 @@ static const sm_field loop_fields[] = {
     {"trip", SM_KIND_COUNT, SM_FIELD(sm_loop_rule, trip), .min = 2, .max = ANY},
     {"max_cycle", SM_KIND_COUNT, SM_FIELD(sm_loop_rule, max_cycle), .min = 1, .max = 32},
     {"volatile", SM_KIND_POINTERS, SM_FIELD(sm_loop_rule, volatile_results)},
+    {"poll", SM_KIND_SWITCH, SM_FIELD(sm_loop_rule, poll)},
     {"mode", SM_KIND_ENUM, SM_FIELD(sm_loop_rule, mode), .names = mode_names},
 };
 static const sm_loop_rule loop_defaults = {
-    .on = true, .warn = 3, .block = 5, .trip = 8, .max_cycle = 4};
+    .on = true, .warn = 3, .block = -1, .trip = -1, .max_cycle = 4};
 static const sm_group loop_group = {loop_fields, COUNT(loop_fields), &loop_defaults,
                                     .size = sizeof(sm_loop_rule)};
 
@@ -426,6 +432,10 @@ static void read_budget(sm_loader *l, const sm_json *value, void *out)
 {
     bool list = value->type == SM_JSON_ARRAY;
     uint32_t n = list ? value->len : 1;
+    if (n > SM_BUDGETS_MAX) {
+        sm_complain(l, value, "budget: a tool has at most %u, found %u", SM_BUDGETS_MAX, n);
+        return;
+    }
     sm_budget_rule *v = sm_loader_alloc(l, n, sizeof *v);
     if (v == NULL)
         return;
@@ -442,8 +452,13 @@ static void read_budget(sm_loader *l, const sm_json *value, void *out)
         sm_group_read(l, &budget_group, "a budget", item, &v[i], NULL);
         if (v[i].calls < 0 && v[i].tokens < 0 && v[i].cost.text.p == NULL)
             sm_complain(l, item, "a budget needs a cap: calls, tokens or cost");
+        for (uint32_t j = 0; j < i; j++) {
+            if (v[j].per == v[i].per)
+                sm_complain(l, item, "budget: there is one per %s already; put its caps together",
+                            per_names[v[i].per]);
+        }
     }
-    *(sm_budgets *)out = (sm_budgets){v, n};
+    *(sm_budgets *)out = (sm_budgets){.v = v, .n = n};
 }
 
 static const sm_field breaker_fields[] = {
@@ -498,6 +513,8 @@ static const sm_field contract_fields[] = {
                           .group = &sm_idempotency_group},
     [SM_F_REDACT] = {"redact", SM_KIND_POINTERS, SM_FIELD(sm_contract, redact)},
     [SM_F_COST] = {"cost", SM_KIND_MONEY, SM_FIELD(sm_contract, cost)},
+    [SM_F_TOKENS] = {"tokens", SM_KIND_COUNT, SM_FIELD(sm_contract, tokens), .min = 0,
+                     .max = ANY * ANY},
     [SM_F_BUDGET] = {"budget", SM_KIND_CUSTOM, SM_FIELD(sm_contract, budget), .read = read_budget},
     [SM_F_LOOP] = {"loop", SM_KIND_GROUP, SM_FIELD(sm_contract, loop), SM_FIELD_OFF,
                    .group = &loop_group},
@@ -513,7 +530,7 @@ static const sm_contract contract_defaults = {
     .lease_ms = SECONDS(300),
     .repeat_after_ms = SECONDS(2),
     .delivered_within_ms = SECONDS(1),
-    .loop = {.on = true, .warn = 3, .block = 5, .trip = 8, .max_cycle = 4},
+    .loop = {.on = false, .warn = 3, .block = -1, .trip = -1, .max_cycle = 4},
 };
 
 const sm_group sm_contract_group = {contract_fields, SM_F_COUNT, &contract_defaults,

@@ -72,9 +72,24 @@ static bool given(const sm_contract *c, sm_contract_field id)
     return c->origin[id].layer >= SM_FROM_DEFAULTS;
 }
 
+/* At how many copies of a call it is blocked, and its run stopped, where nobody says otherwise. */
+#define LOOP_BLOCK 5
+#define LOOP_TRIP  8
+
+/* A write that is repeated too often is blocked, and then its run is stopped. A tool that only
+ * reads has the steps that are given. */
+static void complete_ladder(sm_loop_rule *r, bool whole)
+{
+    if (r->block < 0)
+        r->block = !whole ? 0 : r->warn > LOOP_BLOCK ? r->warn : LOOP_BLOCK;
+    if (r->trip < 0)
+        r->trip = !whole ? 0 : r->block > LOOP_TRIP ? r->block : LOOP_TRIP;
+}
+
 /* Values that follow from others, where nobody gave them. */
 static void derive(sm_contract *c)
 {
+    complete_ladder(&c->loop, c->class != SM_CLASS_READ);
     if (sm_json_find(c->origin[SM_F_KEY].given, SM_STR("strategy")) == NULL && c->key.fields.n > 0)
         c->key.strategy = SM_KEY_FIELDS;
     bool named_by_caller = c->key.strategy == SM_KEY_STEP || c->key.strategy == SM_KEY_EXPLICIT;
@@ -92,20 +107,26 @@ static void derive(sm_contract *c)
     }
 }
 
-/* Compiles what the key is made of. */
-static void compile_key(sm_loader *l, sm_contract *c)
+static const sm_places *compile(sm_loader *l, const sm_pointers *list)
 {
-    const sm_pointers *list = c->key.strategy == SM_KEY_FIELDS ? &c->key.fields : &c->key.ignore;
     sm_places *places = sm_places_new(l->arena);
     if (places == NULL) {
         l->failed = true;
-        return;
+        return NULL;
     }
     for (uint32_t i = 0; i < list->n; i++) {
         if (sm_places_add(places, l->arena, &list->v[i], NULL) != SM_OK)
             l->failed = true;
     }
-    c->key.places = places;
+    return places;
+}
+
+/* Compiles what the key is made of, and what does not count in results. */
+static void compile_pointers(sm_loader *l, sm_contract *c)
+{
+    c->key.places = compile(l, c->key.strategy == SM_KEY_FIELDS ? &c->key.fields : &c->key.ignore);
+    if (c->loop.volatile_results.n > 0)
+        c->loop.places = compile(l, &c->loop.volatile_results);
 }
 
 /* Puts the layers together, weakest first. */
@@ -124,7 +145,7 @@ static void make_effective(sm_loader *l, const layer *const *layers, size_t n, s
         }
     }
     derive(out);
-    compile_key(l, out);
+    compile_pointers(l, out);
 }
 
 /* ---- the file's entries ----------------------------------------------------------------------*/
@@ -161,8 +182,15 @@ static const sm_json *without(sm_loader *l, const sm_json *mapping, const char *
     return out;
 }
 
+/* A budget belongs to the entry that it is written in. One in `defaults` is for all together. */
+static void own_budget(const sm_declared_tool *t, sm_contract *c)
+{
+    if (c->origin[SM_F_BUDGET].layer >= SM_FROM_TOOL)
+        c->budget.of = t->name;
+}
+
 static void read_variant(sm_loader *l, const sm_json *item, const layer *defaults,
-                         const layer *tool, sm_variant *v)
+                         const layer *tool, const sm_declared_tool *t, sm_variant *v)
 {
     if (item->type != SM_JSON_OBJECT) {
         sm_complain(l, item, "a variant is a mapping with when and the fields it changes, found %s",
@@ -179,10 +207,11 @@ static void read_variant(sm_loader *l, const sm_json *item, const layer *default
         !read_layer(l, without(l, item, "when"), "a variant", "when", SM_FROM_VARIANT, own))
         return;
     make_effective(l, (const layer *[]){defaults, tool, own}, 3, &v->contract);
+    own_budget(t, &v->contract);
 }
 
 static void read_variants(sm_loader *l, const sm_json *list, const layer *defaults,
-                          const layer *tool, sm_contract *c)
+                          const layer *tool, sm_declared_tool *t)
 {
     if (list->type != SM_JSON_ARRAY || list->len == 0 || list->len > SM_VARIANTS_MAX) {
         sm_complain(l, list, "variants: expected a list of 1 to %u mappings, found %s",
@@ -194,11 +223,11 @@ static void read_variants(sm_loader *l, const sm_json *list, const layer *defaul
         return;
     const sm_json *item = list + 1;
     for (uint32_t i = 0; i < list->len; i++, item = sm_json_next(item)) {
-        read_variant(l, item, defaults, tool, &v[i]);
+        read_variant(l, item, defaults, tool, t, &v[i]);
         v[i].contract.variant = i + 1;
     }
-    c->variants = v;
-    c->variant_count = list->len;
+    t->contract.variants = v;
+    t->contract.variant_count = list->len;
 }
 
 static void check_name(sm_loader *l, const sm_contracts *set, const sm_declared_tool *t)
@@ -236,8 +265,9 @@ static void read_tool(sm_loader *l, sm_contracts *set, const sm_json *name, cons
         !read_layer(l, without(l, mapping, "variants"), "a tool", "variants", SM_FROM_TOOL, own))
         return;
     make_effective(l, (const layer *[]){defaults, own}, 2, &t->contract);
+    own_budget(t, &t->contract);
     if (variants != NULL)
-        read_variants(l, variants, defaults, own, &t->contract);
+        read_variants(l, variants, defaults, own, t);
     set->tool_count++;
 }
 
@@ -309,20 +339,24 @@ static const layer *read_file(sm_loader *l, sm_contracts *set, const sm_json *ro
 
 /* An unlisted tool is a write that is remembered for ten minutes, so that retries and lost answers
  * are caught, and that runs again if the repeat is deliberate. The file's defaults say when a
- * repeat counts as deliberate. The rest of the defaults applies to listed tools only. */
+ * repeat counts as deliberate, their budget is for all calls, and so is their loop detection. The
+ * rest of the defaults applies to listed tools only. */
 static void make_unlisted(sm_loader *l, sm_contracts *set, const layer *defaults)
 {
-    const uint64_t obeyed = (uint64_t)1 << SM_F_REPEAT_AFTER | (uint64_t)1 << SM_F_DELIVERED_WITHIN;
+    const uint64_t obeyed = (uint64_t)1 << SM_F_REPEAT_AFTER |
+                            (uint64_t)1 << SM_F_DELIVERED_WITHIN | (uint64_t)1 << SM_F_BUDGET |
+                            (uint64_t)1 << SM_F_LOOP;
     layer few = defaults == NULL ? (layer){0} : *defaults;
     sm_contract *c = &set->unlisted_contract;
     few.set &= obeyed;
     make_effective(l, (const layer *[]){&few}, 1, c);
     c->window_ms = c->result_window_ms = 600000;
     c->on_repeat = SM_REPEAT_RUN;
+    c->loop.block = c->loop.trip = 0; /* it is only warned of */
     c->approval =
         (sm_approval){.on = set->unlisted == SM_UNLISTED_HOLD, .quorum = 1, .expires_ms = 3600000};
     const sm_contract_field changed[] = {SM_F_WINDOW, SM_F_RESULT_WINDOW, SM_F_ON_REPEAT,
-                                         SM_F_APPROVAL};
+                                         SM_F_APPROVAL, SM_F_LOOP};
     for (size_t i = 0; i < sizeof changed / sizeof changed[0]; i++)
         c->origin[changed[i]] = (sm_origin){.layer = SM_FROM_UNLISTED};
     sm_contract_lint_repeats(l, c);

@@ -23,6 +23,7 @@ int gw_status_of(semel_code code)
     case SEMEL_C_DENIED:
     case SEMEL_C_FORBIDDEN:
     case SEMEL_C_BAD_CLAIM:
+    case SEMEL_C_STOPPED:
     case SEMEL_C_APPROVAL_EXPIRED: return 403;
     case SEMEL_C_UNKNOWN_TOOL:
     case SEMEL_C_NOT_FOUND: return 404;
@@ -33,6 +34,8 @@ int gw_status_of(semel_code code)
     case SEMEL_C_ALREADY_DONE: return 409;
     case SEMEL_C_RESULT_EXPIRED: return 410;
     case SEMEL_C_KEY_CONFLICT: return 422;
+    case SEMEL_C_BUDGET_EXCEEDED:
+    case SEMEL_C_LOOP_DETECTED: return 429;
     case SEMEL_C_UPSTREAM_FAILED: return 502;
     case SEMEL_C_LEDGER_UNAVAILABLE: return 503;
     case SEMEL_C_UPSTREAM_TIMEOUT: return 504;

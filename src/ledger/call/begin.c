@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "base/given.h"
 #include "base/limits.h"
+#include "ledger/call/charge.h"
+#include "ledger/guard/guard.h"
 #include "ledger/work/holder.h"
 #include "ledger/work/ledger.h"
 
@@ -48,12 +50,20 @@ static sm_err refuse(sm_begun *b, semel_code code)
     return sm_answer_refuse(b->w, b->a, code, SM_OK);
 }
 
-static sm_err replay(sm_begun *b, semel_code code)
+/* `joined`: whoever asks has waited for the attempt. */
+static sm_err replay(sm_begun *b, semel_code code, bool joined)
 {
     sm_work *w = b->w;
+    semel_code loop = SEMEL_C_NONE;
     sm_err e = sm_answer_about(w, b->a);
     if (e != SM_OK)
         return sm_answer_error(w, b->a, e);
+    if (!joined && !sm_guard_replay(b, &loop))
+        return SEMEL_E_UNAVAILABLE;
+    if (loop != SEMEL_C_NONE) {
+        count(&b->s->refused);
+        return sm_answer_refuse(w, b->a, loop, SM_OK);
+    }
     count(&b->s->replays);
     sm_journal_add(&b->s->journal, SM_JOT_REPLAYED, SEMEL_C_NONE, w->cur.id, w->cur.generation,
                    w->now, (sm_str){0}, (sm_str){0});
@@ -61,57 +71,6 @@ static sm_err replay(sm_begun *b, semel_code code)
     b->a->code = code;
     if (code != SEMEL_C_NONE)
         sm_answer_words(w, b->a);
-    return SM_OK;
-}
-
-/* What is left of the lease. The answer may have been long under way, and if it took longer than
- * the lease, others have decided already: nobody is told to run it any more. */
-static sm_err check_lease(semel *s, sm_work *w, const sm_handle *claim, int64_t lease_ms,
-                          int64_t *left_ms)
-{
-    *left_ms = w->memo.effect.lease_end - sm_now(s);
-    if (*left_ms > lease_ms - lease_ms / 10)
-        *left_ms = lease_ms; /* as good as whole */
-    if (*left_ms > 0 || w->memo.terms.mode == SM_MODE_OBSERVE)
-        return SM_OK;
-    sm_withdraw(s, claim);
-    return sm_fault_set(&w->fault, SEMEL_E_UNAVAILABLE,
-                        "the ledger took longer to answer than the lease lasts, so nothing is run");
-}
-
-sm_err sm_execute(semel *s, sm_work *w, const uint8_t *secret, int64_t lease_ms, semel_answer *a)
-{
-    sm_handle h = {.shard = w->cur.shard,
-                   .id = w->cur.id,
-                   .generation = w->cur.generation,
-                   .fence = w->memo.effect.fence};
-    memcpy(h.secret, secret, sizeof h.secret);
-    int64_t left_ms;
-    sm_err e = check_lease(s, w, &h, lease_ms, &left_ms);
-    if (e == SM_OK)
-        e = sm_answer_about(w, a);
-    sm_down_key down;
-    if (e == SM_OK)
-        e = sm_down_key_make(&w->keyer, &(sm_key){w->cur.key}, w->memo.effect.generation,
-                             w->memo.effect.run, &down);
-    char *claim = sm_arena_alloc(&w->call, SM_HANDLE_TEXT);
-    char *key = sm_arena_alloc(&w->call, SM_HASH_TEXT + 1);
-    if (e == SM_OK && (claim == NULL || key == NULL))
-        e = SEMEL_E_NOMEM;
-    if (e != SM_OK)
-        return sm_answer_error(w, a, e);
-    a->claim = (sm_str){claim, sm_handle_claim(&h, claim)};
-    sm_hash_text(&down.hash, key);
-    a->idempotency_key = (sm_str){key, SM_HASH_TEXT};
-    a->lease_ms = left_ms;
-    a->verdict = SEMEL_EXECUTE;
-    if (w->step.observed != SEMEL_C_NONE) {
-        a->observed = sm_str_from(semel_code_name(w->step.observed));
-        sm_journal_add(&s->journal, SM_JOT_OBSERVED, w->step.observed, w->cur.id, w->cur.generation,
-                       w->now, (sm_str){0}, (sm_str){0});
-    }
-    sm_remember(s, w);
-    count(&s->executes);
     return SM_OK;
 }
 
@@ -165,8 +124,8 @@ static sm_err settle_company(sm_begun *b, bool known, uint8_t shard)
     return e == SEMEL_E_NOT_FOUND ? SM_OK : e;
 }
 
-/* Writes the step. *again if somebody else was faster. */
-static sm_err write_step(sm_begun *b, uint8_t *secret, bool *again, bool *barred)
+/* Writes the step. *again if somebody else was faster; SEMEL_E_OVER_CAP with *beyond. */
+static sm_err write_step(sm_begun *b, uint8_t *secret, bool *again, bool *barred, sm_over *beyond)
 {
     sm_work *w = b->w;
     *again = *barred = false;
@@ -206,6 +165,7 @@ static sm_err write_step(sm_begun *b, uint8_t *secret, bool *again, bool *barred
         .detached = (b->given->flags & SEMEL_CALL_DETACHED) != 0,
         .barrier = barrier,
         .alone = barrier && !b->settled,
+        .over = beyond,
     };
     bool known = w->cur.version != 0;
     uint8_t shard = w->cur.shard;
@@ -316,7 +276,7 @@ static sm_err end_of_joined(sm_begun *b, bool *done)
     *done = b->w->cur.version != 0 && joined_ended(b, &code);
     if (!*done)
         return SM_OK;
-    return code == SEMEL_C_NONE || code == SEMEL_C_PARTIAL_SUCCESS ? replay(b, code)
+    return code == SEMEL_C_NONE || code == SEMEL_C_PARTIAL_SUCCESS ? replay(b, code, true)
                                                                    : refuse(b, code);
 }
 
@@ -348,7 +308,7 @@ static sm_err answer_step(sm_begun *b, const uint8_t *secret, bool *done)
     case SM_EXECUTE:
         return w->step.unclaimed ? pass(b, SM_JOT_OBSERVED)
                                  : sm_execute(b->s, w, secret, b->lease_ms, b->a);
-    case SM_REPLAY: return replay(b, w->step.code);
+    case SM_REPLAY: return replay(b, w->step.code, false);
     case SM_WAIT:
         *done = sm_clock_mono_ns() >= b->deadline_ns;
         b->waits = !*done;
@@ -387,6 +347,7 @@ static sm_err attempt(sm_begun *b, bool *done)
 {
     uint8_t secret[SM_SECRET_BYTES] = {0};
     bool again = false, barred = false;
+    sm_over over;
     *done = b->waits = false;
     sm_err e = sm_begun_judge(b);
     const sm_move *step = &b->w->step;
@@ -405,10 +366,22 @@ static sm_err attempt(sm_begun *b, bool *done)
         return sm_begun_hold(b, lost, done) ? refuse(b, lost) : SM_OK;
     if (e == SM_OK && again)
         return SM_OK;
+    semel_code guarded = SEMEL_C_NONE;
+    if (e == SM_OK && starts(step))
+        e = sm_guard_start(b, &guarded);
+    if (e == SM_OK && guarded != SEMEL_C_NONE) {
+        *done = true;
+        return refuse(b, guarded);
+    }
     /* A window that is over is written down by whoever starts anew, and by nobody else. */
     bool idle = step->next.state == SEMEL_S_NONE;
     if (e == SM_OK && step->changed && !idle)
-        e = write_step(b, secret, &again, &barred);
+        e = write_step(b, secret, &again, &barred, &over);
+    if (e == SEMEL_E_OVER_CAP) {
+        *done = true;
+        sm_charge_words(b->w, &over, b->a);
+        return refuse(b, SEMEL_C_BUDGET_EXCEEDED);
+    }
     if (e != SM_OK) {
         *done = true;
         return sm_answer_error(b->w, b->a, e);
@@ -507,8 +480,13 @@ static sm_err begin(sm_begun *b)
         b->asking->turned_away = b->asking->full;
         return refuse(b, SEMEL_C_ILLEGAL_STATE);
     }
-    if (b->id.strategy == SM_KEY_NONE)
-        return pass(b, SM_JOT_PASSED);
+    if (b->id.strategy == SM_KEY_NONE) {
+        semel_code guarded;
+        e = sm_guard_pass(b, &guarded);
+        if (e != SM_OK)
+            return sm_answer_error(b->w, b->a, e);
+        return guarded != SEMEL_C_NONE ? refuse(b, guarded) : pass(b, SM_JOT_PASSED);
+    }
     e = sm_ledger_fits(s, b->id.contract, &b->w->fault);
     e = e == SM_OK ? ask(b) : sm_answer_error(b->w, b->a, e);
     e = sm_begun_held(b, e);
@@ -593,5 +571,5 @@ bool sm_ask_memory(semel *s, sm_asking *q, semel_answer *a)
         sm_begun_judge(&b) != SM_OK || w->step.answer != SM_REPLAY || w->step.changed)
         return false;
     count(&s->begins);
-    return replay(&b, w->step.code) == SM_OK;
+    return replay(&b, w->step.code, false) == SM_OK && a->verdict == SEMEL_REPLAY;
 }

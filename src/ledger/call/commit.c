@@ -12,6 +12,8 @@
 #include "base/given.h"
 #include "base/limits.h"
 #include "base/utf8.h"
+#include "ledger/call/charge.h"
+#include "ledger/guard/guard.h"
 #include "ledger/work/ledger.h"
 
 typedef struct search {
@@ -258,10 +260,13 @@ static sm_err commit(semel *s, sm_work *w, const sm_ending *end, const char **re
     sm_err e = sm_ending_body(w, end, &o, keeps);
     if (e != SM_OK)
         return e;
+    sm_charge spent;
+    bool told = sm_charge_told(&o, &w->memo.charged, &spent);
     return sm_write(s, w,
                     &(sm_change){.actor = sm_ledger_actor(s, end->actor),
                                  .outcome = keeps ? &o : NULL,
-                                 .evidence = end->evidence});
+                                 .evidence = end->evidence,
+                                 .spent = told ? &spent : NULL});
 }
 
 sm_err sm_outcome_read(semel_outcome *out, const semel_outcome *given, semel_fault *fault)
@@ -276,6 +281,7 @@ static sm_err check_outcome(sm_work *w, const semel_outcome *o)
 {
     const sm_json *headers = NULL;
     const char *wrong = NULL;
+    int64_t cost;
     if ((unsigned)o->kind > SEMEL_PARTIAL)
         wrong = "kind is not a valid semel_kind";
     else if ((unsigned)o->applied > SEMEL_APPLIED_UNKNOWN)
@@ -286,6 +292,10 @@ static sm_err check_outcome(sm_work *w, const semel_outcome *o)
                                                    &headers, NULL) != SM_OK ||
                                       headers->type != SM_JSON_OBJECT))
         wrong = "headers is not a JSON object";
+    else if (!sm_cost_read(o->cost, &cost))
+        wrong = "cost is not an amount such as 0.05";
+    else if (o->tokens > INT64_MAX)
+        wrong = "tokens is too large";
     else if (o->corrective_action.n > SM_REASON_MAX || !sm_utf8_valid(o->corrective_action))
         wrong = "corrective_action is not a text of at most 4096 bytes";
     return wrong == NULL ? SM_OK
@@ -370,6 +380,8 @@ sm_err sm_end_attempt(semel *s, const sm_handle *claim, const semel_outcome *out
         atomic_fetch_add_explicit(&s->commits, 1, memory_order_relaxed);
         a->verdict = SEMEL_DONE;
         a->result = sm_str_from(result);
+        if (w->step.answer == SM_DONE && w->step.changed)
+            sm_guard_ended(s, w, a);
         return SM_OK;
     }
     return sm_answer_error(w, a, SEMEL_E_UNAVAILABLE);

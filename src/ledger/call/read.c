@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/given.h"
+#include "ledger/guard/shared.h"
 #include "ledger/work/holder.h"
 #include "ledger/work/ledger.h"
 
@@ -140,6 +141,8 @@ typedef struct listing {
 static bool list_one(void *context, const semel_record *r, int64_t now)
 {
     listing *l = context;
+    if (sm_is_shared(r))
+        return true;
     sm_work *w = sm_work_start(l->a);
     w->cur = *r;
     w->now = now;

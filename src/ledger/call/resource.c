@@ -84,7 +84,7 @@ sm_counting sm_counting_of(const sm_work *w, const sm_change *change)
     return c;
 }
 
-sm_err sm_counting_take(semel *s, sm_work *w, sm_counting *c, uint8_t shard, semel_write *wr)
+sm_err sm_counting_take(semel *s, sm_work *w, const sm_counting *c, uint8_t shard, sm_counters *out)
 {
     sm_memo *m = &w->memo;
     uint64_t count = c->before;
@@ -102,12 +102,11 @@ sm_err sm_counting_take(semel *s, sm_work *w, sm_counting *c, uint8_t shard, sem
     /* Nobody knows who was last, if the counter cannot be read. */
     bool last = !blind && (c->moved || count == c->before || count == 0);
     m->written = last ? count + 1 : 0;
-    c->counter = (semel_counter){.name = name_of(&m->resource, c->name),
-                                 .delta = 1,
-                                 .cap = blind ? INT64_MAX : (int64_t)count + 1,
-                                 .until = until(w)};
-    wr->counters = &c->counter;
-    wr->n_counters = 1;
+    out->v[out->n] = (semel_counter){.name = name_of(&m->resource, out->name[out->n]),
+                                     .delta = 1,
+                                     .cap = blind ? INT64_MAX : (int64_t)count + 1,
+                                     .until = until(w)};
+    out->n++;
     put_count(w, "written", count + 1);
     return SM_OK;
 }

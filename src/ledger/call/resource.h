@@ -34,15 +34,14 @@ typedef struct sm_counting {
     uint64_t before; /* the count that the record had noted */
     bool evidence;   /* see sm_change */
     bool moved;      /* the record comes from another ledger */
-    char name[SM_RESOURCE_NAME];
-    semel_counter counter;
 } sm_counting;
 
 /* By the step in w->step over w->memo; before either is changed. */
 sm_counting sm_counting_of(const sm_work *w, const sm_change *change);
 
-/* Reads the count, and sets w->memo, the event's body and the write's counter. If the write is
+/* Reads the count, and sets w->memo, the event's body and the counter. If the write is
  * refused with SEMEL_E_OVER_CAP, others were faster: it is made anew. */
-sm_err sm_counting_take(semel *s, sm_work *w, sm_counting *c, uint8_t shard, semel_write *wr);
+sm_err sm_counting_take(semel *s, sm_work *w, const sm_counting *c, uint8_t shard,
+                        sm_counters *out);
 
 #endif

@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "json/write.h"
 #include "ledger/call/resource.h"
+#include "ledger/guard/shared.h"
 
 #define PAGE 500u
 
@@ -98,6 +99,8 @@ static bool export_one(void *context, const semel_record *r, int64_t now)
 {
     exporting *x = context;
     sm_memo memo;
+    if (sm_is_shared(r))
+        return true;
     r = choose(x, r);
     if (r == NULL)
         return x->err == SM_OK;

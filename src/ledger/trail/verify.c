@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "base/given.h"
+#include "ledger/guard/shared.h"
 
 #define PAGE 1000u
 
@@ -197,7 +198,7 @@ static void check_effect_event(sm_check *c, const semel_event *e)
     sm_trail_link *l = sm_check_find(c, e->id, e->generation);
     if (l->index == 0) {
         c->used++;
-        c->out->effects++;
+        c->out->effects += !sm_shared_begins(e);
     }
     static const sm_trail_link none;
     sm_check_link(c, e, e->generation > 1 ? sm_check_find(c, e->id, e->generation - 1) : &none, l);

@@ -50,7 +50,15 @@
       "Go on without the result, or read it from where it took effect.")                           \
     X(NOT_FOUND, "There is no such effect.", "Check the handle, the ledger and the scope.")        \
     X(PARTIAL_SUCCESS, "This was done in part.", "See what is left to do in the outcome.")         \
-    X(LEDGER_UNAVAILABLE, "The ledger cannot be used now, so nothing may run.", "Try again later.")
+    X(LEDGER_UNAVAILABLE, "The ledger cannot be used now, so nothing may run.",                    \
+      "Try again later.")                                                                          \
+    X(BUDGET_EXCEEDED, "The budget for this call is used up; nothing has been done.",              \
+      "Do not make this call again. Tell whoever you work for what is left to do.")                \
+    X(LOOP_DETECTED, "The same call is made again and again.",                                     \
+      "Use the result you have, change the arguments, or stop.")                                   \
+    X(STOPPED, "Writes were stopped by a person; nothing has been done.",                          \
+      "Do not make this call again, and do not try another way. Tell whoever you work for what "   \
+      "is left to do.")
 
 static const char *const messages[SEMEL_C_COUNT] = {
 #define X(code, message, advice) [SEMEL_C_##code] = message,
@@ -270,6 +278,10 @@ void sm_answer_put_json(const semel_answer *a, sm_buf *out)
     put_number(out, "retry_after_ms", (uint64_t)a->retry_after_ms);
     put_text(out, "message", a->message);
     put_text(out, "corrective_action", a->corrective_action);
+    put_text(out, "warning", a->warning);
+    put_text(out, "detector", a->detector);
+    put_number(out, "period", a->period);
+    put_number(out, "count", a->count);
     sm_buf_byte(out, '}');
 }
 

@@ -6,10 +6,10 @@
  * else was faster it starts over with what is there now. No lock of ours is held across a store's
  * call or a caller's work.
  *
- * Locks: the keeper's, the contracts', one for each stripe of the journal and for each part of the
- * remembered records (recall.h). A thread holds one of them at a time, and none across a call of a
- * store or of the program. Stores have locks of their own, which are never held when they call
- * back.
+ * Locks: the keeper's, the contracts', the board's, one for each stripe of the journal and of the
+ * runs, and for each part of the remembered records (recall.h). A thread holds one of them at a
+ * time, but for the board's under that of a stripe of runs; and none across a call of a store or of
+ * the program. Stores have locks of their own, which are never held when they call back.
  */
 #ifndef SM_LEDGER_WORK_LEDGER_H
 #define SM_LEDGER_WORK_LEDGER_H
@@ -18,6 +18,8 @@
 #include <stdatomic.h>
 
 #include "core/chain.h"
+#include "ledger/guard/board.h"
+#include "ledger/guard/runs.h"
 #include "ledger/service.h"
 #include "ledger/work/journal.h"
 #include "ledger/work/recall.h"
@@ -64,6 +66,8 @@ struct semel {
     sm_journal journal;
     sm_recall recall;
     sm_keeper keeper;
+    sm_noticeboard board;
+    sm_runs runs;
     void (*_Atomic on_due)(void *context, const sm_handle *effect); /* remedy.c; NULL: nobody */
     void *on_due_context;
     atomic_int_least64_t ahead_ms; /* the store's clock before ours, see time.c */
@@ -124,6 +128,22 @@ void sm_judge(semel *s, sm_work *w, sm_life_event *ev);
 
 /* ---- writing (write.c) -----------------------------------------------------------------------*/
 
+/* A cap that was in the way of a write. */
+typedef struct sm_over {
+    const sm_budget_rule *rule;
+    sm_str of; /* whose budget it is: see sm_budgets */
+    sm_measure measure;
+    int64_t value, wanted; /* what is spent or reserved, and what this one needs */
+} sm_over;
+
+/* The counters that change with a record. */
+#define SM_COUNTERS_MAX (1 + SM_BUDGETS_MAX * SM_MEASURES)
+typedef struct sm_counters {
+    size_t n;
+    semel_counter v[SM_COUNTERS_MAX];
+    char name[SM_COUNTERS_MAX][64];
+} sm_counters;
+
 /* What a write says beyond the step that it makes true. */
 typedef struct sm_change {
     sm_str actor;
@@ -138,10 +158,12 @@ typedef struct sm_change {
     const uint8_t *secret;       /* a claim's */
     bool detached;
     bool barrier;
-    bool alone;      /* with that: see semel_write */
-    bool upstream;   /* begin: Semel itself executes it */
-    uint64_t shape;  /* begin: see sm_asking */
-    int64_t next_at; /* of what is left over; 0: as it was, in a new state unset */
+    bool alone;             /* with that: see semel_write */
+    bool upstream;          /* begin: Semel itself executes it */
+    uint64_t shape;         /* begin: see sm_asking */
+    int64_t next_at;        /* of what is left over; 0: as it was, in a new state unset */
+    const sm_charge *spent; /* what the attempt that ends has spent; NULL: as declared */
+    sm_over *over;          /* begin: set if the answer is SEMEL_E_OVER_CAP */
 } sm_change;
 
 /* Starts the body of the event; the caller may add members in front of what the write adds. */
@@ -152,7 +174,8 @@ void sm_body_hash(sm_work *w, const char *name, const sm_hash *value);
 
 /* Writes w->step over w->cur (or as a new record if w->cur.version is 0), with w->memo as changed
  * by the caller. On SM_OK w->cur and w->memo are what was written. On SEMEL_E_STALE they are what
- * is there now, and the caller judges again. On SEMEL_E_BARRED w->cur is the record that bars. */
+ * is there now, and the caller judges again. On SEMEL_E_BARRED w->cur is the record that bars. On
+ * SEMEL_E_OVER_CAP nothing has changed, and change->over says which budget does not allow it. */
 sm_err sm_write(semel *s, sm_work *w, const sm_change *change);
 
 /* What a barrier is about. */

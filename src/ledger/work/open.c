@@ -321,6 +321,8 @@ static void release(semel *s)
         s->ops->close(s->store);
     sm_contracts_free(s->contracts);
     sm_journal_fini(&s->journal);
+    sm_noticeboard_fini(&s->board);
+    sm_runs_fini(&s->runs);
     sm_recall_fini(&s->recall);
     pthread_mutex_destroy(&s->contracts_lock);
     free(s->actor);
@@ -349,6 +351,8 @@ semel_err semel_open(const semel_options *options, semel **out, semel_fault *fau
     if (s->o.tombstone_ms <= 0)
         s->o.tombstone_ms = RETENTION_MS;
     sm_journal_init(&s->journal);
+    sm_noticeboard_init(&s->board);
+    sm_runs_init(&s->runs);
     sm_recall_init(&s->recall);
     pthread_mutex_init(&s->contracts_lock, NULL);
     sm_holder_self(&s->self);
@@ -363,6 +367,8 @@ semel_err semel_open(const semel_options *options, semel **out, semel_fault *fau
         e = sm_learn_first(s, fault);
     if (e == SM_OK)
         e = check_contracts(s, fault);
+    if (e == SM_OK && !s->o.one_shot)
+        e = sm_board_refresh(s, 0, fault);
     if (e == SM_OK)
         e = sm_keeper_start(s, fault);
     /* What the caller's options point at need not stay. */
@@ -380,6 +386,9 @@ void semel_close(semel *s)
     if (s == NULL)
         return;
     sm_keeper_stop(s);
+    sm_noticeboard_stop(&s->board);
+    if (s->o.one_shot)
+        sm_runs_tell_all(s);
     sm_journal_flush(&s->journal, s->ops, s->store);
     if (atomic_load(&s->written) > 0)
         sm_seal_now(s, false, NULL);

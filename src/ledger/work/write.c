@@ -10,6 +10,7 @@
 #include "base/duration.h"
 #include "base/limits.h"
 #include "json/write.h"
+#include "ledger/call/charge.h"
 #include "ledger/call/resource.h"
 #include "ledger/work/ledger.h"
 
@@ -284,9 +285,15 @@ static sm_err hash_payload(sm_work *w, sm_str bytes, sm_hash *out)
     return bytes.p == NULL ? SM_OK : sm_digest_bytes(&w->keyer.digest, bytes.p, bytes.n, out);
 }
 
+/* What a write does to counters. */
+typedef struct tallying {
+    sm_counting resource;
+    sm_charging charge;
+} tallying;
+
 /* Everything about the record but its event. */
-static sm_err make_record(semel *s, sm_work *w, const sm_change *change, sm_counting *counting,
-                          bool fresh, semel_write *wr)
+static sm_err make_record(semel *s, sm_work *w, const sm_change *change, const tallying *tallies,
+                          bool fresh, semel_write *wr, sm_counters *counters)
 {
     semel_record *r = &wr->next;
     sm_memo *m = &w->memo;
@@ -337,7 +344,11 @@ static sm_err make_record(semel *s, sm_work *w, const sm_change *change, sm_coun
     if (e == SM_OK && !wr->same_outcome)
         e = hash_payload(w, r->outcome, &m->outcome);
     if (e == SM_OK)
-        e = sm_counting_take(s, w, counting, r->shard, wr);
+        e = sm_counting_take(s, w, &tallies->resource, r->shard, counters);
+    if (e == SM_OK)
+        e = sm_charging_take(w, &tallies->charge, change, r->scope, counters);
+    wr->counters = counters->v;
+    wr->n_counters = counters->n;
     if (e == SM_OK)
         e = sm_memo_pack(m, r, &w->life);
     r->version = fresh ? 1 : w->cur.version + 1;
@@ -348,15 +359,17 @@ static sm_err make_record(semel *s, sm_work *w, const sm_change *change, sm_coun
     return e;
 }
 
-/* One try. SEMEL_E_OVER_CAP: others have written the resource meanwhile. */
-static sm_err try_write(semel *s, sm_work *w, const sm_change *change, sm_counting *counting,
+/* One try. SEMEL_E_OVER_CAP: others have written the resource meanwhile, or a budget is used up. */
+static sm_err try_write(semel *s, sm_work *w, const sm_change *change, const tallying *tallies,
                         semel_write *wr)
 {
+    sm_counters counters;
+    counters.n = 0;
     bool fresh = w->cur.version == 0 || w->step.next.generation != w->cur.generation;
     assert(!fresh || change->identity != NULL || change->import != NULL);
     *wr = (semel_write){
         .expect_generation = w->cur.generation, .expect_version = w->cur.version, .now = w->now};
-    sm_err e = make_record(s, w, change, counting, fresh, wr);
+    sm_err e = make_record(s, w, change, tallies, fresh, wr, &counters);
     if (e != SM_OK)
         return e;
     e = make_event(w, change, &wr->next, begins_history(w, change, fresh), &wr->event);
@@ -375,21 +388,35 @@ static sm_err try_write(semel *s, sm_work *w, const sm_change *change, sm_counti
     return e == SM_OK && !inserted ? SEMEL_E_STALE : e;
 }
 
+/* A budget does not allow the write: what is there stays. */
+static sm_err refuse_over(sm_work *w, sm_err e)
+{
+    if (e == SM_OK && w->cur.version != 0)
+        e = sm_load_cur(w);
+    return e == SM_OK ? SEMEL_E_OVER_CAP : e;
+}
+
 sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
 {
     semel_write wr;
-    sm_counting counting = sm_counting_of(w, change);
+    tallying tallies = {sm_counting_of(w, change), sm_charging_of(w, change)};
     const semel_record cur = w->cur;
     int64_t asked_ms = sm_clock_boot_ms(), now = w->now;
     size_t body = w->body.len;
-    sm_err e = try_write(s, w, change, &counting, &wr);
+    bool over = false;
+    sm_err e = try_write(s, w, change, &tallies, &wr);
     for (int races = 0; e == SEMEL_E_OVER_CAP && races < SM_RACES_MAX; races++) {
         w->cur = cur;
         w->now = now;
         w->body.len = body;
         w->fault = (semel_fault){0};
+        if (tallies.charge.does == SM_CHARGE_RESERVE) {
+            sm_err bad = sm_charging_over(s, w, change, wr.next.scope, wr.next.shard, &over);
+            if (bad != SM_OK || over)
+                return refuse_over(w, bad);
+        }
         asked_ms = sm_clock_boot_ms();
-        e = try_write(s, w, change, &counting, &wr);
+        e = try_write(s, w, change, &tallies, &wr);
     }
     /* In observe mode the call runs all the same. */
     if (e == SEMEL_E_UNAVAILABLE && change->secret != NULL &&

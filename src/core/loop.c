@@ -1,0 +1,102 @@
+/* One number for each period, and a short list of what was seen since something new was done. */
+#include "core/loop.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Where counts stop, so that none overflows. */
+#define MANY (UINT32_MAX - 2)
+
+const char *sm_loop_name(sm_loop_detector d)
+{
+    static const char *const names[] = {"repeat", "cycle", "no_progress"};
+    return names[d];
+}
+
+static bool same_entry(const sm_loop_entry *a, const sm_loop_entry *b)
+{
+    return a->call == b->call && a->result == b->result;
+}
+
+/* The entry p before the next one. */
+static const sm_loop_entry *before(const sm_loop *l, uint32_t p)
+{
+    return &l->tail[(l->calls - p) % SM_LOOP_CYCLE_MAX];
+}
+
+const sm_loop_entry *sm_loop_last(const sm_loop *l)
+{
+    return l->calls == 0 ? NULL : before(l, 1);
+}
+
+/* Of several the one with most copies; of these the shortest period. No_progress comes last: if it
+ * has one copy more than a cycle, that is the cycle's next copy, which has begun. */
+static void take_better(sm_loop_match *best, sm_loop_detector detector, uint32_t period,
+                        uint32_t count, uint64_t result)
+{
+    if (count <= best->count)
+        return;
+    bool next_copy = detector == SM_LOOP_NO_PROGRESS && best->detector == SM_LOOP_CYCLE &&
+                     count == best->count + 1;
+    if (!next_copy)
+        *best = (sm_loop_match){.detector = detector, .period = period};
+    best->count = count;
+    best->result = result;
+}
+
+static sm_loop_detector detector_of(uint32_t period)
+{
+    return period == 1 ? SM_LOOP_REPEAT : SM_LOOP_CYCLE;
+}
+
+sm_loop_match sm_loop_foresee(const sm_loop *l, uint64_t call, uint32_t max_cycle)
+{
+    assert(l->periods <= SM_LOOP_CYCLE_MAX);
+    sm_loop_match best = {.detector = SM_LOOP_REPEAT, .period = 1, .count = 1};
+    for (uint32_t p = 1; p <= max_cycle && p <= l->periods && p <= l->calls; p++) {
+        const sm_loop_entry *e = before(l, p);
+        if (e->call == call)
+            take_better(&best, detector_of(p), p, (l->same[p - 1] + 1) / p + 1, e->result);
+    }
+    for (uint32_t i = 0; i < l->seen_count; i++) {
+        if (l->seen[i].entry.call == call)
+            take_better(&best, SM_LOOP_NO_PROGRESS, 0, l->seen[i].count + 1,
+                        l->seen[i].entry.result);
+    }
+    return best;
+}
+
+/* How often the entry was there since the last progress, this time included. */
+static uint32_t see(sm_loop *l, sm_loop_entry entry, bool progress)
+{
+    if (progress)
+        l->seen_count = 0;
+    uint32_t at = 0;
+    while (at < l->seen_count && !same_entry(&l->seen[at].entry, &entry))
+        at++;
+    sm_loop_seen now = {entry, 1};
+    if (at < l->seen_count)
+        now.count = l->seen[at].count + (l->seen[at].count < MANY);
+    else if (l->seen_count < SM_LOOP_SEEN_MAX)
+        l->seen_count++;
+    else
+        at--; /* in the place of the oldest */
+    memmove(&l->seen[1], &l->seen[0], at * sizeof l->seen[0]);
+    l->seen[0] = now;
+    return now.count;
+}
+
+sm_loop_match sm_loop_add(sm_loop *l, sm_loop_entry entry, bool progress, uint32_t max_cycle)
+{
+    assert(l->periods <= SM_LOOP_CYCLE_MAX);
+    sm_loop_match best = {SM_LOOP_REPEAT, 1, 1, entry.result};
+    for (uint32_t p = 1; p <= l->periods && p <= l->calls; p++) {
+        uint32_t *same = &l->same[p - 1];
+        *same = same_entry(before(l, p), &entry) ? *same + (*same < MANY) : 0;
+        if (p <= max_cycle)
+            take_better(&best, detector_of(p), p, *same / p + 1, entry.result);
+    }
+    l->tail[l->calls++ % SM_LOOP_CYCLE_MAX] = entry;
+    take_better(&best, SM_LOOP_NO_PROGRESS, 0, see(l, entry, progress), entry.result);
+    return best;
+}

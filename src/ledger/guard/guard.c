@@ -1,0 +1,289 @@
+/* What guards find, in words; and where they come in the order of steps. */
+#include "ledger/guard/guard.h"
+
+#include "json/canon.h"
+#include "json/pointer.h"
+#include "ledger/guard/board.h"
+#include "ledger/guard/runs.h"
+
+/* ---- what a call and its result are, for a loop ----------------------------------------------*/
+
+static uint64_t number_of(const sm_hash *h)
+{
+    uint64_t v;
+    memcpy(&v, h->b, sizeof v);
+    return v == 0 ? 1 : v;
+}
+
+/* Whether the key is made of the arguments: then it tells what is called. Other keys may differ
+ * although the same is called, and the arguments tell. */
+static bool key_tells(sm_strategy strategy, sm_str caller, sm_str step)
+{
+    return (strategy == SM_KEY_HASH || strategy == SM_KEY_FIELDS) && caller.p == NULL &&
+           step.p == NULL;
+}
+
+static sm_err call_of(sm_begun *b, sm_loop_call *out)
+{
+    sm_work *w = b->w;
+    *out = (sm_loop_call){.scope = b->call.scope,
+                          .rule = &b->id.contract->loop,
+                          .passes = b->id.strategy == SM_KEY_NONE};
+    if (key_tells(b->id.strategy, b->call.key, b->call.step)) {
+        out->call = number_of(&b->id.key.hash);
+        return SM_OK;
+    }
+    sm_fingerprint print;
+    sm_err e = sm_fingerprint_make(&w->keyer, b->call.tool, b->id.filled, b->call.args_text, &print,
+                                   &w->fault);
+    out->call = number_of(&print.hash);
+    return e;
+}
+
+/* What a call returned: the record's digest of it, unless it has parts that do not count. */
+static uint64_t result_of(sm_work *w, const semel_outcome *o, const sm_loop_rule *rule)
+{
+    if (o->headers.p == NULL && rule->places == NULL)
+        return number_of(&w->memo.outcome);
+    sm_hash h;
+    sm_buf_clear(&w->scratch);
+    sm_buf_printf(&w->scratch, "%d %d ", (int)o->kind, o->status);
+    const sm_json *value, *stable;
+    if (o->is_json && rule->places != NULL &&
+        sm_json_read(&w->call, o->value, &sm_json_args_limits, &value, NULL) == SM_OK &&
+        sm_json_drop(&w->call, value, rule->places, &stable) == SM_OK)
+        sm_json_canon(stable, &w->scratch, (sm_str){0}, NULL);
+    else
+        sm_buf_str(&w->scratch, o->value);
+    if (w->scratch.err != SM_OK ||
+        sm_digest_bytes(&w->keyer.digest, w->scratch.p, w->scratch.len, &h) != SM_OK)
+        return number_of(&w->memo.outcome);
+    return number_of(&h);
+}
+
+/* Whether a call counts. Those do not that have waited for something, or look after what is left
+ * over. */
+static bool counts(const sm_begun *b)
+{
+    const sm_asking *q = b->asking;
+    return b->id.contract->loop.on && b->joined_generation == 0 &&
+           (q == NULL || (!q->ran && !q->quiet));
+}
+
+static bool observes(const sm_contract *c)
+{
+    return c->loop.mode == SM_MODE_OBSERVE || c->mode == SM_MODE_OBSERVE;
+}
+
+/* ---- words -----------------------------------------------------------------------------------*/
+
+#define ADVICE "Use the result you have, change the arguments, or stop."
+
+/* `times`: how often the calls were made. */
+static sm_str words_of(sm_work *w, const sm_loop_match *m, uint32_t times)
+{
+    bool known = m->result != 0;
+    switch (m->detector) {
+    case SM_LOOP_REPEAT:
+        return sm_arena_printf(&w->call,
+                               known ? "The same call returned the same result %u times."
+                                     : "The same call was made %u times in a row.",
+                               times);
+    case SM_LOOP_CYCLE:
+        return sm_arena_printf(&w->call,
+                               known ? "The same %u calls returned the same results %u times."
+                                     : "The same %u calls were made in turn %u times.",
+                               m->period, times);
+    default:
+        return sm_arena_printf(&w->call,
+                               known ? "This call returned the same result %u times, and nothing "
+                                       "new was done in between."
+                                     : "This call was made %u times, and nothing new was done in "
+                                       "between.",
+                               times);
+    }
+}
+
+static void name_match(semel_answer *a, const sm_loop_match *m)
+{
+    a->detector = sm_str_from(sm_loop_name(m->detector));
+    a->period = m->period;
+    a->count = m->count;
+}
+
+static void warn(sm_work *w, semel_answer *a, const sm_loop_match *m)
+{
+    sm_str words = words_of(w, m, m->count);
+    a->warning = sm_arena_printf(&w->call, "%.*s " ADVICE, SM_FMT(words));
+    name_match(a, m);
+}
+
+/* A call that is blocked before it runs has returned one time less than it was made. */
+static void explain_block(sm_begun *b, const sm_loop_match *m, bool ran)
+{
+    name_match(b->a, m);
+    b->a->message = words_of(b->w, m, ran ? m->count : m->count - 1);
+    b->a->corrective_action = SM_STR(ADVICE);
+}
+
+static void explain_trip(sm_begun *b, const sm_loop_match *m)
+{
+    name_match(b->a, m);
+    b->a->message = sm_arena_printf(&b->w->call,
+                                    "This run was stopped because it made the same call%s %u "
+                                    "times. It can write nothing more until a person reopens it.",
+                                    m->detector == SM_LOOP_CYCLE ? "s in turn" : "", m->count);
+    b->a->corrective_action =
+        SM_STR("Stop. Tell whoever you work for what you tried. A person can reopen the run.");
+}
+
+static void explain_stop(sm_begun *b, const sm_halt *h)
+{
+    static const char *const what[] = {"All writes were", "Writes of this scope were",
+                                       "Writes of this tool were", ""};
+    b->a->message = sm_arena_printf(&b->w->call, "%s stopped by %.*s%s%.*s. Nothing has been done.",
+                                    what[h->kind], SM_FMT(h->by), h->reason.n > 0 ? ": " : "",
+                                    SM_FMT(h->reason));
+}
+
+static void explain_halt(sm_begun *b, const sm_halt *h, semel_code *code)
+{
+    *code = h->kind == SM_HALT_LOOP ? SEMEL_C_LOOP_DETECTED : SEMEL_C_STOPPED;
+    if (h->kind == SM_HALT_LOOP)
+        explain_trip(b, &h->match);
+    else
+        explain_stop(b, h);
+}
+
+/* ---- what is stopped -------------------------------------------------------------------------*/
+
+static sm_err ask_board(sm_begun *b, semel_code *code)
+{
+    sm_halt h;
+    bool stopped;
+    sm_err e =
+        sm_board_ask(b->s, &b->w->call, b->call.scope, b->call.tool, &h, &stopped, &b->w->fault);
+    if (e == SM_OK && stopped)
+        explain_halt(b, &h, code);
+    return e;
+}
+
+/* ---- loops -----------------------------------------------------------------------------------*/
+
+/* The run is over, which is written down, so that every process knows. If there is no room for it,
+ * the call is blocked and the run goes on. */
+static void trip(sm_begun *b, const sm_loop_match *m)
+{
+    bool changed;
+    semel_fault fault;
+    sm_halt h = {.kind = SM_HALT_LOOP, .name = b->call.scope, .match = *m};
+    sm_board_halt(b->s, &h, (sm_str){0}, &changed, &fault);
+}
+
+/* What to do about a finding. `ran`: the call has its result already. */
+static void judge(sm_begun *b, const sm_loop_finding *f, bool ran, semel_code *code)
+{
+    if (f->level == SM_LOOP_FINE)
+        return;
+    if (observes(b->id.contract)) {
+        bool record = b->w->cur.version != 0;
+        if (f->level != SM_LOOP_WARN && !ran)
+            b->w->step.observed = SEMEL_C_LOOP_DETECTED;
+        sm_journal_add(&b->s->journal, SM_JOT_OBSERVED, SEMEL_C_LOOP_DETECTED,
+                       record ? b->w->cur.id : 0, record ? b->w->cur.generation : 0, sm_now(b->s),
+                       b->call.scope, b->call.tool);
+        return;
+    }
+    if (f->level == SM_LOOP_WARN) {
+        warn(b->w, b->a, &f->match);
+        return;
+    }
+    *code = SEMEL_C_LOOP_DETECTED;
+    if (f->level == SM_LOOP_TRIPPED) {
+        sm_halt h = {0};
+        sm_board_loop(b->s, b->call.scope, &h);
+        explain_trip(b, &h.match);
+        return;
+    }
+    if (f->level == SM_LOOP_TRIP)
+        trip(b, &f->match);
+    explain_block(b, &f->match, ran);
+}
+
+/* Asks the ledger what it knows of the run, as often as that is worth it. */
+static sm_loop_finding look(sm_begun *b, const sm_loop_call *c,
+                            sm_loop_finding (*ask)(semel *, const sm_loop_call *, uint64_t),
+                            uint64_t result)
+{
+    sm_loop_finding f = ask(b->s, c, result);
+    for (int tries = 0; f.level >= SM_LOOP_LOAD && tries < 3; tries++) {
+        sm_runs_share(b->s, c->scope, f.level == SM_LOOP_SHARE);
+        f = ask(b->s, c, result);
+    }
+    if (f.level >= SM_LOOP_LOAD)
+        f.level = SM_LOOP_FINE;
+    return f;
+}
+
+bool sm_guard_replay(sm_begun *b, semel_code *code)
+{
+    sm_loop_call c;
+    *code = SEMEL_C_NONE;
+    if (!counts(b) || call_of(b, &c) != SM_OK)
+        return true;
+    uint64_t result = result_of(b->w, &b->a->outcome, c.rule);
+    if (b->memory && !sm_runs_known(b->s, &c))
+        return false;
+    sm_loop_finding f = look(b, &c, sm_runs_replay, result);
+    judge(b, &f, true, code);
+    return true;
+}
+
+sm_err sm_guard_start(sm_begun *b, semel_code *code)
+{
+    *code = SEMEL_C_NONE;
+    sm_err e = ask_board(b, code);
+    /* What was never called before repeats nothing. */
+    bool new = b->w->cur.version == 0 && key_tells(b->id.strategy, b->call.key, b->call.step);
+    sm_loop_call c;
+    if (e != SM_OK || *code != SEMEL_C_NONE || new || !counts(b))
+        return e;
+    e = call_of(b, &c);
+    if (e != SM_OK)
+        return e;
+    sm_loop_finding f = look(b, &c, sm_runs_before, 0);
+    judge(b, &f, false, code);
+    return SM_OK;
+}
+
+sm_err sm_guard_pass(sm_begun *b, semel_code *code)
+{
+    sm_loop_call c;
+    *code = SEMEL_C_NONE;
+    if (b->id.contract->class != SM_CLASS_READ) {
+        sm_err e = ask_board(b, code);
+        if (e != SM_OK || *code != SEMEL_C_NONE)
+            return e;
+    }
+    if (!counts(b) || call_of(b, &c) != SM_OK)
+        return SM_OK;
+    sm_loop_finding f = sm_runs_replay(b->s, &c, 0);
+    judge(b, &f, false, code);
+    return SM_OK;
+}
+
+void sm_guard_ended(semel *s, sm_work *w, semel_answer *a)
+{
+    const sm_contract *contract = sm_contracts_find(sm_contracts_of(s, w), w->cur.tool);
+    if (!a->has_outcome || contract == NULL || !contract->loop.on)
+        return;
+    bool tells = key_tells(contract->key.strategy, w->cur.caller, w->cur.step);
+    sm_loop_call c = {.scope = w->cur.scope,
+                      .call = number_of(tells ? &w->cur.key : &w->cur.fingerprint),
+                      .rule = &contract->loop,
+                      .repeats = !tells || w->memo.effect.attempt > 1};
+    bool progress = sm_effect_applied(&w->memo.effect);
+    sm_loop_finding f = sm_runs_after(s, &c, result_of(w, &a->outcome, c.rule), progress);
+    if (f.level == SM_LOOP_WARN && !observes(contract))
+        warn(w, a, &f.match);
+}

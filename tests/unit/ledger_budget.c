@@ -1,0 +1,380 @@
+/* Budgets: what is reserved when an attempt begins, settled when it ends, and refused. */
+#include "ledger.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "ledger/service.h"
+
+#define TOOLS(text) "{version: 1, tools: {" text "}}"
+
+static semel_err begin_in(ledger *l, const char *scope, const char *tool, int n)
+{
+    char args[32];
+    snprintf(args, sizeof args, "{\"n\":%d}", n);
+    semel_call c = call_of(tool, args);
+    c.scope = sm_str_from(scope);
+    return take(l, semel_begin(l->s, &c, l->a));
+}
+
+static void runs(ledger *l, const char *scope, const char *tool, int n)
+{
+    begin_in(l, scope, tool, n);
+    expect_execute(l);
+    commit(l, "1");
+}
+
+static void refused(ledger *l, const char *scope, const char *tool, int n)
+{
+    begin_in(l, scope, tool, n);
+    expect_refused(l, SEMEL_C_BUDGET_EXCEEDED);
+    assert_false(l->a->retriable);
+    assert_true(l->a->claim.p == NULL);
+}
+
+static void commit_cost(ledger *l, semel_kind kind, const char *cost, uint64_t tokens)
+{
+    semel_outcome o = {.size = sizeof o, .kind = kind, .cost = sm_str_from(cost), .tokens = tokens};
+    assert_int_equal(take(l, semel_commit(l->s, sm_str_from(l->claim), &o, l->a)), SEMEL_OK);
+}
+
+static void so_many_calls_run_and_no_more(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, budget: {per: run, calls: 3}}"));
+    for (int n = 0; n < 3; n++)
+        runs(&l, "acme/bot/1", "t", n);
+    refused(&l, "acme/bot/1", "t", 3);
+    expect_text(l.a->message, "The budget of 3 calls a run for t does not allow this call: 3 calls "
+                              "are spent or reserved. Nothing has been done.");
+    assert_int_equal(l.a->state, SEMEL_S_NONE);
+    begin_in(&l, "acme/bot/1", "t", 0); /* a replay costs nothing */
+    expect_replay(&l, "1");
+    refused(&l, "acme/bot/1", "t", 3);
+    runs(&l, "acme/bot/2", "t", 3);
+    end_ledger(&l);
+}
+
+static void what_was_not_done_is_released(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, budget: {per: run, calls: 1}}"));
+    begin_in(&l, "r", "t", 0);
+    refused(&l, "r", "t", 1);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "1");
+    begin_in(&l, "r", "t", 1);
+    expect_execute(&l);
+    refused(&l, "r", "t", 0); /* it may be tried again, but not now */
+    assert_int_equal(l.a->state, SEMEL_S_FAILED);
+    end_ledger(&l);
+}
+
+static void what_is_in_doubt_stays_reserved_until_it_is_resolved(void **state)
+{
+    (void)state;
+    const struct {
+        semel_resolution how;
+        bool frees;
+    } rows[] = {{SEMEL_RESOLVE_APPLIED, false},
+                {SEMEL_RESOLVE_NOT_APPLIED, true},
+                {SEMEL_RESOLVE_ABANDON, false}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        ledger l = new_ledger(TOOLS("t: {class: write, budget: {per: run, calls: 1}}"));
+        char scope[16];
+        snprintf(scope, sizeof scope, "r%zu", i);
+        begin_in(&l, scope, "t", 0);
+        commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+        char effect[128];
+        strcpy(effect, l.effect);
+        refused(&l, scope, "t", 1);
+        semel_resolve(l.s, sm_str_from(effect), rows[i].how, NULL, SM_STR("I looked"), (sm_str){0},
+                      l.a);
+        assert_int_equal(l.a->verdict, SEMEL_DONE);
+        begin_in(&l, scope, "t", 1);
+        expect_verdict(&l, rows[i].frees ? SEMEL_EXECUTE : SEMEL_REFUSED,
+                       rows[i].frees ? SEMEL_C_NONE : SEMEL_C_BUDGET_EXCEEDED);
+        end_ledger(&l);
+    }
+}
+
+static void what_it_really_cost_is_what_counts(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, cost: 0.05, budget: {per: run, cost: 0.1}}"));
+    begin_in(&l, "r", "t", 0);
+    commit_cost(&l, SEMEL_SUCCESS, "0.01", 0);
+    assert_int_equal(events_saying(&l, "\"cost\":\"0.05\""), 1);
+    assert_int_equal(events_saying(&l, "\"cost\":\"0.01\""), 1);
+    begin_in(&l, "r", "t", 1);
+    commit_cost(&l, SEMEL_SUCCESS, "0.04", 0);
+    begin_in(&l, "r", "t", 2); /* 0.05 are left, and that is enough */
+    expect_execute(&l);
+    refused(&l, "r", "t", 3);
+    expect_text(l.a->message,
+                "The budget of 0.1 a run for t does not allow this call: 0.1 are spent or "
+                "reserved, and it may take 0.05. Nothing has been done.");
+    commit_cost(&l, SEMEL_SUCCESS, "0.07", 0); /* more than declared: it is spent */
+    refused(&l, "r", "t", 3);
+    end_ledger(&l);
+}
+
+static void an_amount_that_is_none_is_refused_and_nothing_is_recorded(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"", "cheap", "-1", "0.0000000001", "1e30", "0x1", "1,5"};
+    ledger l = new_ledger(TOOLS("t: {class: write, budget: {per: run, cost: 1}}"));
+    begin_in(&l, "r", "t", 0);
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        semel_outcome o = {.size = sizeof o, .cost = sm_str_from(wrong[i])};
+        semel_err e = semel_commit(l.s, sm_str_from(l.claim), &o, l.a);
+        expect(e == SEMEL_E_BAD_ARGUMENTS, "%s: %s", wrong[i], semel_err_name(e));
+    }
+    commit_cost(&l, SEMEL_SUCCESS, "1e-9", 0);
+    assert_int_equal(l.a->state, SEMEL_S_SUCCEEDED);
+    assert_int_equal(events_saying(&l, "\"cost\":\"0.000000001\""), 1);
+    end_ledger(&l);
+}
+
+static void tokens_that_nobody_declared_count_once_they_are_known(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, budget: {per: agent, tokens: 100}}"));
+    begin_in(&l, "acme/bot/1", "t", 0);
+    commit_cost(&l, SEMEL_SUCCESS, NULL, 99);
+    begin_in(&l, "acme/bot/2", "t", 1);
+    expect_execute(&l);
+    commit_cost(&l, SEMEL_SUCCESS, NULL, 1);
+    refused(&l, "acme/bot/3", "t", 2);
+    expect_text(l.a->message,
+                "The budget of 100 tokens an agent for t does not allow this call: 100 tokens are "
+                "spent or reserved, and it may take 0 tokens. Nothing has been done.");
+    runs(&l, "acme/other/1", "t", 2);
+    end_ledger(&l);
+}
+
+static void a_failure_that_cost_something_did_cost_it(void **state)
+{
+    (void)state;
+    ledger l =
+        new_ledger(TOOLS("t: {class: write, cost: 1, budget: {per: run, calls: 1, cost: 2.5}}"));
+    begin_in(&l, "r", "t", 0);
+    commit_cost(&l, SEMEL_FAILURE, "1", 0);
+    assert_int_equal(l.a->state, SEMEL_S_FAILED);
+    begin_in(&l, "r", "t", 0);
+    expect_execute(&l);
+    commit_cost(&l, SEMEL_FAILURE, "0.75", 0);
+    refused(&l, "r", "t", 0); /* 1.75 are spent; it was never done */
+    end_ledger(&l);
+}
+
+static void all_budgets_must_allow_it(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, budget: [{per: run, calls: 2}, {per: tenant, "
+                                "calls: 3}, {per: day, cost: 100}]}"));
+    runs(&l, "acme/a/1", "t", 0);
+    runs(&l, "acme/a/1", "t", 1);
+    refused(&l, "acme/a/1", "t", 2);
+    runs(&l, "acme/b/1", "t", 0);
+    refused(&l, "acme/b/2", "t", 0);
+    expect(memmem(l.a->message.p, l.a->message.n, "3 calls a tenant", 16) != NULL, "%.*s",
+           SM_FMT(l.a->message));
+    runs(&l, "acme/a/1", "other", 0);
+    runs(&l, "zeta/b/2", "t", 0); /* what was refused took nothing from the others */
+    runs(&l, "zeta/b/2", "t", 1);
+    end_ledger(&l);
+}
+
+static void a_budget_in_defaults_is_for_all_together(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, defaults: {budget: {per: run, calls: 2}}, tools: {a: "
+                          "{class: write}, b: {class: write}, c: {class: write, budget: {per: run, "
+                          "calls: 1}}}}");
+    runs(&l, "r", "a", 0);
+    runs(&l, "r", "unlisted", 0);
+    refused(&l, "r", "b", 0);
+    expect(memmem(l.a->message.p, l.a->message.n, "for all calls", 13) != NULL, "%.*s",
+           SM_FMT(l.a->message));
+    refused(&l, "r", "unlisted", 1);
+    runs(&l, "r", "c", 0); /* it has its own */
+    refused(&l, "r", "c", 1);
+    end_ledger(&l);
+}
+
+static void tools_of_one_pattern_share_its_budget(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("'mail_*': {class: write, budget: {per: run, calls: 2}}"));
+    runs(&l, "r", "mail_ann", 0);
+    runs(&l, "r", "mail_bob", 0);
+    refused(&l, "r", "mail_carol", 0);
+    end_ledger(&l);
+}
+
+static void nothing_is_reserved_for_what_waits_for_approval(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, approval: {expires: 1h}, budget: {per: run, "
+                                "calls: 1}}, u: {class: write}"));
+    begin_in(&l, "r", "t", 0);
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    char request[128];
+    strcpy(request, l.request);
+    begin_in(&l, "r", "t", 1);
+    expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
+    semel_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    runs(&l, "r", "t", 1);
+    semel_approve(l.s, sm_str_from(request), SM_STR("carol"), l.a);
+    refused(&l, "r", "t", 0);
+    assert_int_equal(l.a->state, SEMEL_S_READY); /* the approval is not used up */
+    end_ledger(&l);
+}
+
+static void every_generation_is_charged(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, budget: {per: run, calls: 2}}"));
+    for (int i = 0; i < 2; i++) {
+        runs(&l, "r", "t", 0);
+        semel_forget(l.s, sm_str_from(l.effect), (sm_str){0}, SM_STR("again"), l.a);
+    }
+    refused(&l, "r", "t", 0);
+    end_ledger(&l);
+}
+
+static void a_second_attempt_at_one_effect_is_not_charged_again(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write_idempotent, budget: {per: run, calls: 1}}"));
+    begin_in(&l, "r", "t", 0);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    begin_in(&l, "r", "t", 0); /* rerun */
+    expect_execute(&l);
+    commit(&l, "1");
+    refused(&l, "r", "t", 1);
+    end_ledger(&l);
+}
+
+static void observe_mode_counts_and_lets_it_run(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, mode: observe, budget: {per: run, calls: 1}}"));
+    runs(&l, "r", "t", 0);
+    runs(&l, "r", "t", 1);
+    end_ledger(&l);
+}
+
+static void who_settles_needs_no_contract(void **state)
+{
+    (void)state;
+    char url[512];
+    strcpy(url, fresh_url());
+    const char *contract = TOOLS("t: {class: write, cost: 1, budget: {per: run, cost: 1.5}}");
+    ledger l = {.s = open_ledger(url, contract, true), .a = semel_answer_new()};
+    begin_in(&l, "r", "t", 0);
+    ledger m = {.s = open_ledger(url, NULL, true), .a = semel_answer_new()};
+    strcpy(m.claim, l.claim);
+    commit_cost(&m, SEMEL_SUCCESS, "0.5", 0);
+    end_ledger(&m);
+    begin_in(&l, "r", "t", 1);
+    expect_execute(&l);
+    refused(&l, "r", "t", 2);
+    end_ledger(&l);
+}
+
+typedef struct crowd {
+    semel *s;
+    atomic_int next, ran, refused, other;
+} crowd;
+
+static void *call_often(void *context)
+{
+    crowd *c = context;
+    semel_answer *a = semel_answer_new();
+    for (int n; (n = atomic_fetch_add(&c->next, 1)) < 120;) {
+        char args[32];
+        snprintf(args, sizeof args, "{\"n\":%d}", n);
+        semel_call call = call_of("t", args);
+        semel_begin(c->s, &call, a);
+        atomic_fetch_add(a->verdict == SEMEL_EXECUTE          ? &c->ran
+                         : a->code == SEMEL_C_BUDGET_EXCEEDED ? &c->refused
+                                                              : &c->other,
+                         1);
+        if (a->verdict == SEMEL_EXECUTE) {
+            char claim[128];
+            keep_text(claim, a->claim);
+            semel_outcome o = {.size = sizeof o};
+            semel_commit(c->s, sm_str_from(claim), &o, a);
+        }
+    }
+    semel_answer_free(a);
+    return NULL;
+}
+
+static void callers_at_once_do_not_pass_the_cap(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, cost: 0.1, budget: [{per: run, calls: 100}, "
+                                "{per: tenant, cost: 5}]}"));
+    crowd c = {.s = l.s};
+    pthread_t threads[8];
+    for (size_t i = 0; i < COUNT(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, call_often, &c), 0);
+    for (size_t i = 0; i < COUNT(threads); i++)
+        pthread_join(threads[i], NULL);
+    expect(c.ran == 50 && c.refused == 70 && c.other == 0, "%d ran, %d refused, %d other", c.ran,
+           c.refused, c.other);
+    end_ledger(&l);
+}
+
+static bool import_line(void *context, semel_str line)
+{
+    semel_imported count = {.size = sizeof count};
+    assert_int_equal(semel_import_line(context, line, &count, NULL), SEMEL_OK);
+    return true;
+}
+
+static void what_is_imported_was_charged_elsewhere(void **state)
+{
+    (void)state;
+    const char *contract = TOOLS("t: {class: write, budget: {per: run, calls: 1}}");
+    ledger l = new_ledger(contract), m = new_ledger(contract);
+    begin_in(&l, "r", "t", 0);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    assert_int_equal(semel_export(l.s, (sm_str){0}, import_line, m.s, NULL), SEMEL_OK);
+    begin_in(&m, "r", "t", 1);
+    expect_execute(&m);
+    semel_resolve(m.s, sm_str_from(l.effect), SEMEL_RESOLVE_NOT_APPLIED, NULL, SM_STR("no"),
+                  (sm_str){0}, m.a);
+    assert_int_equal(m.a->state, SEMEL_S_READY);
+    refused(&m, "r", "t", 2); /* nothing was released */
+    end_ledger(&l);
+    end_ledger(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(so_many_calls_run_and_no_more),
+        cmocka_unit_test(what_was_not_done_is_released),
+        cmocka_unit_test(what_is_in_doubt_stays_reserved_until_it_is_resolved),
+        cmocka_unit_test(what_it_really_cost_is_what_counts),
+        cmocka_unit_test(an_amount_that_is_none_is_refused_and_nothing_is_recorded),
+        cmocka_unit_test(tokens_that_nobody_declared_count_once_they_are_known),
+        cmocka_unit_test(a_failure_that_cost_something_did_cost_it),
+        cmocka_unit_test(all_budgets_must_allow_it),
+        cmocka_unit_test(a_budget_in_defaults_is_for_all_together),
+        cmocka_unit_test(tools_of_one_pattern_share_its_budget),
+        cmocka_unit_test(nothing_is_reserved_for_what_waits_for_approval),
+        cmocka_unit_test(every_generation_is_charged),
+        cmocka_unit_test(a_second_attempt_at_one_effect_is_not_charged_again),
+        cmocka_unit_test(observe_mode_counts_and_lets_it_run),
+        cmocka_unit_test(callers_at_once_do_not_pass_the_cap),
+        cmocka_unit_test(what_is_imported_was_charged_elsewhere),
+    };
+    const struct CMUnitTest lasting[] = {
+        cmocka_unit_test(who_settles_needs_no_contract),
+    };
+    return run_on_stores(tests, COUNT(tests), lasting, COUNT(lasting), NULL, 0);
+}

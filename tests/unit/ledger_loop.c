@@ -1,0 +1,534 @@
+/* Runs that repeat themselves: warned, blocked, stopped, reopened; and what people stop. */
+#include "ledger.h"
+
+#include "base/clock.h"
+#include "ledger/service.h"
+
+#define TOOLS(text) "{version: 1, defaults: {loop: {warn: 3}}, tools: {" text "}}"
+
+static semel_err begin_in(ledger *l, const char *scope, const char *tool, const char *args)
+{
+    semel_call c = call_of(tool, args);
+    c.scope = sm_str_from(scope);
+    return take(l, semel_begin(l->s, &c, l->a));
+}
+
+static bool says(sm_str text, const char *part)
+{
+    return memmem(text.p, text.n, part, strlen(part)) != NULL;
+}
+
+/* The call runs once, and is answered from its record from then on. */
+static void done_once(ledger *l, const char *scope, const char *tool, const char *args)
+{
+    begin_in(l, scope, tool, args);
+    expect_execute(l);
+    commit(l, "\"sent\"");
+    assert_true(l->a->warning.p == NULL);
+}
+
+static void expect_loop(ledger *l, const char *detector, uint32_t period, uint32_t count)
+{
+    expect_refused(l, SEMEL_C_LOOP_DETECTED);
+    expect(sm_str_is(l->a->detector, detector) && l->a->period == period && l->a->count == count,
+           "%.*s, period %u, %u times", SM_FMT(l->a->detector), l->a->period, l->a->count);
+    assert_false(l->a->retriable);
+}
+
+static bool add_what(void *context, const semel_event *e)
+{
+    if (e->id != 0) /* not a seal */
+        strncat(strncat(context, e->what.p, e->what.n), " ", 2);
+    return true;
+}
+
+/* What the events of the whole ledger are called, in their order. */
+static const char *all_that_happened(ledger *l)
+{
+    static char text[4096];
+    uint64_t after = 0;
+    text[0] = '\0';
+    assert_int_equal(semel_events(l->s, (sm_str){0}, &after, 100, add_what, text, NULL), SEMEL_OK);
+    return text;
+}
+
+static void a_repeated_call_is_warned_of_then_blocked_then_its_run_is_stopped(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("mail: {class: write}, other: {class: write}"));
+    done_once(&l, "run-1", "mail", "{\"to\":\"ann\"}");
+    begin_in(&l, "run-1", "mail", "{\"to\":\"ann\"}");
+    expect_replay(&l, "\"sent\"");
+    assert_true(l.a->warning.p == NULL);
+    for (uint32_t count = 3; count <= 4; count++) {
+        begin_in(&l, "run-1", "mail", "{\"to\":\"ann\"}");
+        expect_replay(&l, "\"sent\"");
+        expect(says(l.a->warning, count == 3
+                                      ? "The same call returned the same result 3 times. Use "
+                                        "the result you have, change the arguments, or stop."
+                                      : "4 times"),
+               "%.*s", SM_FMT(l.a->warning));
+        assert_int_equal(l.a->count, count);
+    }
+    for (uint32_t count = 5; count <= 8; count++) {
+        begin_in(&l, "run-1", "mail", "{\"to\":\"ann\"}");
+        expect_loop(&l, "repeat", 1, count);
+        assert_true(l.a->has_outcome); /* nothing is lost */
+        expect_text(l.a->outcome.value, "\"sent\"");
+        expect(says(l.a->corrective_action, "change the arguments, or stop"), "%u: %.*s", count,
+               SM_FMT(l.a->corrective_action));
+    }
+    /* From now on nothing is written in this run, whatever it is. */
+    begin_in(&l, "run-1", "other", "{}");
+    expect_loop(&l, "repeat", 1, 8);
+    assert_true(says(l.a->message, "until a person reopens it"));
+    begin_in(&l, "run-1", "mail", "{\"to\":\"ann\"}");
+    expect_loop(&l, "repeat", 1, 8);
+    begin_in(&l, "run-2", "mail", "{\"to\":\"ann\"}");
+    expect_execute(&l);
+    expect_text(sm_str_from(all_that_happened(&l)),
+                "started settled looped looped looped looped looped looped "
+                "tripped started ");
+    end_ledger(&l);
+}
+
+static void whoever_reopens_a_run_lets_it_begin_anew(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("mail: {class: write, loop: {warn: 2, block: 2, trip: 3}}"));
+    bool changed;
+    done_once(&l, "r", "mail", "{}");
+    begin_in(&l, "r", "mail", "{}");
+    expect_loop(&l, "repeat", 1, 2);
+    begin_in(&l, "r", "mail", "{}");
+    expect_loop(&l, "repeat", 1, 3);
+    begin_in(&l, "r", "mail", "{\"n\":2}");
+    expect_refused(&l, SEMEL_C_LOOP_DETECTED);
+    assert_int_equal(
+        semel_scope_reset(l.s, SM_STR("r"), SM_STR("carol"), SM_STR("mended"), &changed, NULL),
+        SEMEL_OK);
+    assert_true(changed);
+    begin_in(&l, "r", "mail", "{}");
+    expect_replay(&l, "\"sent\"");
+    begin_in(&l, "r", "mail", "{\"n\":2}");
+    expect_execute(&l);
+    semel_scope_reset(l.s, SM_STR("r"), SM_STR("carol"), SM_STR("again"), &changed, NULL);
+    assert_false(changed);
+    end_ledger(&l);
+}
+
+static void a_failure_that_is_tried_again_and_again_is_a_loop(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write}"));
+    for (int i = 1; i <= 4; i++) {
+        begin_in(&l, "r", "t", "{}");
+        expect_execute(&l);
+        commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "\"no such user\"");
+        expect((l.a->warning.p != NULL) == (i >= 3), "%d: %.*s", i, SM_FMT(l.a->warning));
+    }
+    begin_in(&l, "r", "t", "{}"); /* the fifth would be the same again */
+    expect_loop(&l, "repeat", 1, 5);
+    expect(says(l.a->message, "returned the same result 4 times"), "%.*s", SM_FMT(l.a->message));
+    assert_true(l.a->has_outcome);
+    end_ledger(&l);
+}
+
+static void other_results_are_progress(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write}"));
+    for (int i = 1; i <= 20; i++) {
+        char error[32];
+        snprintf(error, sizeof error, "\"error %d\"", i / 2);
+        begin_in(&l, "r", "t", "{}");
+        expect_execute(&l);
+        commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, error);
+        assert_true(l.a->warning.p == NULL);
+    }
+    end_ledger(&l);
+}
+
+static void parts_of_results_that_differ_each_time_do_not_hide_a_loop(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, loop: {volatile: [/at]}}"));
+    for (int i = 1; i <= 4; i++) {
+        char error[64];
+        snprintf(error, sizeof error, "{\"at\":%d,\"error\":\"busy\"}", i);
+        begin_in(&l, "r", "t", "{}");
+        expect_execute(&l);
+        commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, error);
+    }
+    begin_in(&l, "r", "t", "{}");
+    expect_loop(&l, "repeat", 1, 5);
+    end_ledger(&l);
+}
+
+static void calls_that_alternate_are_a_cycle(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("a: {class: write}, b: {class: write}"));
+    done_once(&l, "r", "a", "{}");
+    done_once(&l, "r", "b", "{}");
+    for (int i = 2; i <= 4; i++) {
+        begin_in(&l, "r", "a", "{}");
+        assert_int_equal(l.a->verdict, SEMEL_REPLAY);
+        begin_in(&l, "r", "b", "{}");
+        assert_int_equal(l.a->verdict, SEMEL_REPLAY);
+    }
+    assert_true(says(l.a->warning, "The same 2 calls returned the same results 4 times."));
+    begin_in(&l, "r", "a", "{}");
+    expect_loop(&l, "cycle", 2, 5);
+    end_ledger(&l);
+}
+
+static void a_long_list_is_no_loop(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("mail: {class: write}"));
+    for (int i = 0; i < 500; i++) {
+        char args[32];
+        snprintf(args, sizeof args, "{\"to\":%d}", i);
+        done_once(&l, "r", "mail", args);
+    }
+    end_ledger(&l);
+}
+
+static void the_same_call_under_other_keys_is_the_same_call(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write}"));
+    for (int i = 1; i <= 5; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "call_%d", i);
+        semel_call c = call_of("t", "{}");
+        c.key = sm_str_from(key);
+        take(&l, semel_begin(l.s, &c, l.a));
+        if (i == 5)
+            break;
+        expect_execute(&l);
+        commit(&l, "1");
+    }
+    expect_loop(&l, "repeat", 1, 5);
+    end_ledger(&l);
+}
+
+static void whoever_joins_a_call_in_flight_does_not_count(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write}"));
+    begin_in(&l, "r", "t", "{}");
+    expect_execute(&l);
+    char claim[128];
+    strcpy(claim, l.claim);
+    for (int i = 0; i < 10; i++) {
+        begin_in(&l, "r", "t", "{}");
+        expect_refused(&l, SEMEL_C_RETRY_IN_FLIGHT);
+    }
+    commit_as(&l, claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "1");
+    begin_in(&l, "r", "t", "{}");
+    expect_replay(&l, "1");
+    assert_true(l.a->warning.p == NULL);
+    end_ledger(&l);
+}
+
+static void reads_and_tools_that_are_not_listed_are_only_warned_of(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("get: {class: read}, poll: {class: read, loop: {poll: true}}, "
+                                "strict: {class: read, loop: {block: 4}}"));
+    for (int i = 1; i <= 20; i++) {
+        begin_in(&l, "r", "get", "{}");
+        assert_int_equal(l.a->verdict, SEMEL_EXECUTE);
+        expect((l.a->warning.p != NULL) == (i >= 3), "%d: %.*s", i, SM_FMT(l.a->warning));
+    }
+    assert_true(says(l.a->warning, "The same call was made 20 times in a row."));
+    for (int i = 1; i <= 20; i++) {
+        begin_in(&l, "r", "poll", "{}");
+        assert_int_equal(l.a->verdict, SEMEL_EXECUTE);
+        assert_true(l.a->warning.p == NULL);
+    }
+    for (int i = 1; i <= 3; i++) {
+        begin_in(&l, "r", "strict", "{}");
+        assert_int_equal(l.a->verdict, SEMEL_EXECUTE);
+    }
+    begin_in(&l, "r", "strict", "{}");
+    expect_loop(&l, "repeat", 1, 4);
+    done_once(&l, "r", "unlisted", "{}");
+    for (int i = 2; i <= 20; i++) {
+        begin_in(&l, "r", "unlisted", "{}");
+        expect_replay(&l, "\"sent\"");
+        expect((l.a->warning.p != NULL) == (i >= 3), "%d: %.*s", i, SM_FMT(l.a->warning));
+    }
+    end_ledger(&l);
+}
+
+static void observing_changes_nothing(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, loop: {mode: observe}}, u: {class: write, loop: "
+                                "off}"));
+    done_once(&l, "r", "t", "{}");
+    done_once(&l, "r", "u", "{}");
+    for (int i = 0; i < 20; i++) {
+        begin_in(&l, "r", "t", "{}");
+        expect_replay(&l, "\"sent\"");
+        assert_true(l.a->warning.p == NULL);
+        begin_in(&l, "r", "u", "{}");
+        expect_replay(&l, "\"sent\"");
+        assert_true(l.a->warning.p == NULL);
+    }
+    end_ledger(&l);
+}
+
+static void an_answer_from_memory_counts_too(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write}"));
+    done_once(&l, "scope", "t", "{}");
+    for (int i = 2; i <= 4; i++) {
+        sm_asking q = {.call = call_of("t", "{}")};
+        q.call.scope = SM_STR("scope");
+        bool memory = sm_ask_memory(l.s, &q, l.a);
+        if (!memory) {
+            assert_int_equal(sm_ask(l.s, &q, l.a), SM_OK);
+            sm_contracts_free(q.contracts);
+        }
+        assert_int_equal(l.a->verdict, SEMEL_REPLAY);
+        assert_int_equal(l.a->warning.p != NULL, i >= 3);
+    }
+    sm_asking q = {.call = call_of("t", "{}")};
+    q.call.scope = SM_STR("scope");
+    assert_false(sm_ask_memory(l.s, &q, l.a));
+    assert_int_equal(sm_ask(l.s, &q, l.a), SM_OK);
+    sm_contracts_free(q.contracts);
+    expect_loop(&l, "repeat", 1, 5);
+    end_ledger(&l);
+}
+
+/* ---- several processes -----------------------------------------------------------------------*/
+
+static void two_handles_of_one_ledger_count_together(void **state)
+{
+    (void)state;
+    char url[512];
+    strcpy(url, fresh_url());
+    const char *contract = TOOLS("t: {class: write}");
+    ledger l[2];
+    for (int i = 0; i < 2; i++)
+        l[i] = (ledger){.s = open_ledger(url, contract, false), .a = semel_answer_new()};
+    done_once(&l[0], "r", "t", "{}");
+    int calls = 1;
+    do {
+        ledger *now = &l[calls++ % 2];
+        begin_in(now, "r", "t", "{}");
+    } while (l[(calls - 1) % 2].a->code != SEMEL_C_LOOP_DETECTED && calls < 40);
+    expect(calls >= 5 && calls <= 8, "blocked at call %d", calls);
+    end_ledger(&l[0]);
+    end_ledger(&l[1]);
+}
+
+static void a_process_that_starts_again_goes_on_counting(void **state)
+{
+    (void)state;
+    char url[512];
+    strcpy(url, fresh_url());
+    const char *contract = TOOLS("t: {class: write}");
+    ledger l = {.s = open_ledger(url, contract, false), .a = semel_answer_new()};
+    done_once(&l, "r", "t", "{}");
+    for (int i = 2; i <= 4; i++) {
+        begin_in(&l, "r", "t", "{}");
+        expect_replay(&l, "\"sent\"");
+    }
+    end_ledger(&l);
+    l = (ledger){.s = open_ledger(url, contract, false), .a = semel_answer_new()};
+    int more = 0;
+    do {
+        begin_in(&l, "r", "t", "{}");
+        more++;
+    } while (l.a->code != SEMEL_C_LOOP_DETECTED && more < 20);
+    expect(more <= 3, "blocked after %d more", more); /* of the ladder, a step later */
+    end_ledger(&l);
+}
+
+static void processes_that_make_one_call_each_count_together(void **state)
+{
+    (void)state;
+    char url[512];
+    strcpy(url, fresh_url());
+    const char *contract = TOOLS("t: {class: write}");
+    ledger l = {.s = open_ledger(url, contract, true), .a = semel_answer_new()};
+    done_once(&l, "r", "t", "{}");
+    end_ledger(&l);
+    int calls = 1;
+    semel_code code;
+    do {
+        l = (ledger){.s = open_ledger(url, contract, true), .a = semel_answer_new()};
+        begin_in(&l, "r", "t", "{}");
+        code = l.a->code;
+        calls++;
+        end_ledger(&l);
+    } while (code != SEMEL_C_LOOP_DETECTED && calls < 20);
+    expect(calls >= 5 && calls <= 8, "blocked at call %d", calls);
+}
+
+/* ---- the stop button -------------------------------------------------------------------------*/
+
+static void stop(ledger *l, semel_stop_kind kind, const char *name)
+{
+    bool changed;
+    semel_fault fault;
+    expect(semel_stop(l->s, kind, sm_str_from(name), SM_STR("carol"), SM_STR("too many mails"),
+                      &changed, &fault) == SEMEL_OK,
+           "%s", fault.text);
+    assert_true(changed);
+}
+
+static void resume(ledger *l, semel_stop_kind kind, const char *name)
+{
+    bool changed;
+    assert_int_equal(
+        semel_resume(l->s, kind, sm_str_from(name), SM_STR("carol"), (sm_str){0}, &changed, NULL),
+        SEMEL_OK);
+    assert_true(changed);
+}
+
+static void nothing_new_is_written_below_what_is_stopped(void **state)
+{
+    (void)state;
+    const struct {
+        semel_stop_kind kind;
+        const char *name, *scope, *tool;
+        bool stops;
+    } rows[] = {
+        {SEMEL_STOP_ALL, NULL, "acme/bot/1", "mail", true},
+        {SEMEL_STOP_SCOPE, "acme", "acme/bot/1", "mail", true},
+        {SEMEL_STOP_SCOPE, "acme/bot", "acme/bot/1", "mail", true},
+        {SEMEL_STOP_SCOPE, "acme/bot/1", "acme/bot/1", "mail", true},
+        {SEMEL_STOP_SCOPE, "acme/b", "acme/bot/1", "mail", false},
+        {SEMEL_STOP_SCOPE, "acme/bot/1/x", "acme/bot/1", "mail", false},
+        {SEMEL_STOP_TOOL, "mail", "acme/bot/1", "mail", true},
+        {SEMEL_STOP_TOOL, "ma*", "acme/bot/1", "mail", true},
+        {SEMEL_STOP_TOOL, "mai", "acme/bot/1", "mail", false},
+    };
+    ledger l = new_ledger(TOOLS("mail: {class: write}, get: {class: read}, raw: {class: write}"));
+    done_once(&l, "acme/bot/1", "mail", "{}");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char args[32];
+        snprintf(args, sizeof args, "{\"n\":%zu}", i);
+        begin_in(&l, rows[i].scope, rows[i].tool, "{\"running\":1}");
+        stop(&l, rows[i].kind, rows[i].name);
+        begin_in(&l, rows[i].scope, rows[i].tool, args);
+        expect((l.a->code == SEMEL_C_STOPPED) == rows[i].stops, "row %zu: %s", i,
+               semel_code_name(l.a->code));
+        if (rows[i].stops) {
+            assert_true(says(l.a->message, "stopped by carol: too many mails."));
+            assert_int_equal(l.a->state, SEMEL_S_NONE);
+        }
+        begin_in(&l, "acme/bot/1", "get", "{}"); /* reading is allowed */
+        assert_int_equal(l.a->verdict, SEMEL_EXECUTE);
+        resume(&l, rows[i].kind, rows[i].name);
+        begin_in(&l, rows[i].scope, rows[i].tool, args);
+        expect_verdict(&l, rows[i].stops ? SEMEL_EXECUTE : SEMEL_REFUSED,
+                       rows[i].stops ? SEMEL_C_NONE : SEMEL_C_RETRY_IN_FLIGHT);
+    }
+    end_ledger(&l);
+}
+
+static void what_is_under_way_ends_and_what_is_settled_answers(void **state)
+{
+    (void)state;
+    ledger l =
+        new_ledger(TOOLS("mail: {class: write}, raw: {class: write, key: {strategy: none}}"));
+    done_once(&l, "r", "mail", "{\"n\":1}");
+    begin_in(&l, "r", "mail", "{\"n\":2}");
+    expect_execute(&l);
+    stop(&l, SEMEL_STOP_ALL, NULL);
+    commit(&l, "2");
+    assert_int_equal(l.a->state, SEMEL_S_SUCCEEDED);
+    begin_in(&l, "r", "mail", "{\"n\":1}");
+    expect_replay(&l, "\"sent\"");
+    begin_in(&l, "r", "raw", "{}"); /* not even what nobody records */
+    expect_refused(&l, SEMEL_C_STOPPED);
+    end_ledger(&l);
+}
+
+static void every_process_knows_within_a_second(void **state)
+{
+    (void)state;
+    char url[512];
+    strcpy(url, fresh_url());
+    const char *contract = TOOLS("t: {class: write}");
+    ledger l = {.s = open_ledger(url, contract, false), .a = semel_answer_new()};
+    ledger m = {.s = open_ledger(url, contract, true), .a = semel_answer_new()};
+    begin_in(&l, "r", "t", "{\"n\":0}");
+    expect_execute(&l);
+    stop(&m, SEMEL_STOP_SCOPE, "r");
+    int64_t stopped_ns = sm_clock_mono_ns(), late_ns = 0;
+    for (int n = 1; sm_clock_mono_ns() < stopped_ns + 1500000000; n++) {
+        char args[32];
+        snprintf(args, sizeof args, "{\"n\":%d}", n);
+        begin_in(&l, "r", "t", args);
+        if (l.a->verdict == SEMEL_EXECUTE)
+            late_ns = sm_clock_mono_ns() - stopped_ns;
+    }
+    expect(late_ns < 1000000000, "a write began %.2f s later", (double)late_ns / 1e9);
+    expect_refused(&l, SEMEL_C_STOPPED);
+    end_ledger(&m);
+    end_ledger(&l);
+}
+
+static bool count_item(void *context, const semel_answer *a, const semel_record *r)
+{
+    (void)a;
+    (void)r;
+    ++*(unsigned *)context;
+    return true;
+}
+
+static void what_guards_share_is_no_effect(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, loop: {warn: 2, block: 2, trip: 3}}"));
+    done_once(&l, "r", "t", "{}");
+    for (int i = 0; i < 2; i++)
+        begin_in(&l, "r", "t", "{}");
+    stop(&l, SEMEL_STOP_ALL, NULL);
+    semel_query q = {.size = sizeof q};
+    unsigned listed = 0;
+    assert_int_equal(semel_list(l.s, &q, count_item, &listed, NULL), SEMEL_OK);
+    assert_int_equal(listed, 1);
+    semel_verified v = {.size = sizeof v};
+    assert_int_equal(semel_verify(l.s, NULL, NULL, NULL, &v, NULL), SEMEL_OK);
+    assert_int_equal(v.flaws, 0);
+    end_ledger(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_repeated_call_is_warned_of_then_blocked_then_its_run_is_stopped),
+        cmocka_unit_test(whoever_reopens_a_run_lets_it_begin_anew),
+        cmocka_unit_test(a_failure_that_is_tried_again_and_again_is_a_loop),
+        cmocka_unit_test(other_results_are_progress),
+        cmocka_unit_test(parts_of_results_that_differ_each_time_do_not_hide_a_loop),
+        cmocka_unit_test(calls_that_alternate_are_a_cycle),
+        cmocka_unit_test(a_long_list_is_no_loop),
+        cmocka_unit_test(the_same_call_under_other_keys_is_the_same_call),
+        cmocka_unit_test(whoever_joins_a_call_in_flight_does_not_count),
+        cmocka_unit_test(reads_and_tools_that_are_not_listed_are_only_warned_of),
+        cmocka_unit_test(observing_changes_nothing),
+        cmocka_unit_test(an_answer_from_memory_counts_too),
+        cmocka_unit_test(nothing_new_is_written_below_what_is_stopped),
+        cmocka_unit_test(what_is_under_way_ends_and_what_is_settled_answers),
+        cmocka_unit_test(what_guards_share_is_no_effect),
+    };
+    const struct CMUnitTest lasting[] = {
+        cmocka_unit_test(two_handles_of_one_ledger_count_together),
+        cmocka_unit_test(a_process_that_starts_again_goes_on_counting),
+        cmocka_unit_test(processes_that_make_one_call_each_count_together),
+        cmocka_unit_test(every_process_knows_within_a_second),
+    };
+    return run_on_stores(tests, COUNT(tests), lasting, COUNT(lasting), NULL, 0);
+}
