@@ -147,7 +147,7 @@ static int make_args(work *w)
 
 /* What is declared about the tool `run`. An approval may be given overnight; whoever asked need not
  * be another person than who approves, as both are a user of this machine. A command that is run
- * every night under another key is no loop. */
+ * every night under another key is not a loop. */
 static void make_contract(const options *o, sm_buf *b)
 {
     sm_buf_printf(b,

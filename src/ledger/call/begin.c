@@ -50,7 +50,7 @@ static sm_err refuse(sm_begun *b, semel_code code)
     return sm_answer_refuse(b->w, b->a, code, SM_OK);
 }
 
-/* `joined`: whoever asks has waited for the attempt. */
+/* `joined`: the caller has waited for the attempt. */
 static sm_err replay(sm_begun *b, semel_code code, bool joined)
 {
     sm_work *w = b->w;

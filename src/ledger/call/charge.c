@@ -243,7 +243,7 @@ void sm_charge_words(sm_work *w, const sm_over *over, semel_answer *a)
     if (over->rule->per == SM_PER_HOUR || over->rule->per == SM_PER_DAY)
         a->corrective_action = sm_arena_printf(
             &w->call,
-            "Do not make this call again before the next %s (UTC). Tell whoever you work for what "
+            "Do not make this call again before the next %s (UTC). Tell the user what "
             "is left to do.",
             sm_per_name(over->rule->per));
 }

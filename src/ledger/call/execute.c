@@ -1,4 +1,4 @@
-/* The answer to whoever starts an attempt that was just written. */
+/* The answer to the caller that runs the attempt which was just written. */
 #include "ledger/work/ledger.h"
 
 /* What is left of the lease. The answer may have been long under way, and if it took longer than

@@ -129,7 +129,7 @@ static void *keep_reading(void *context)
     return NULL;
 }
 
-/* Under the lock. Without a thread, whoever asks reads. */
+/* Under the lock. Without the thread, each caller reads the board itself. */
 static void rouse(semel *s)
 {
     sm_noticeboard *b = &s->board;

@@ -134,7 +134,7 @@ static void explain_trip(sm_begun *b, const sm_loop_match *m)
                                     "times. It can write nothing more until a person reopens it.",
                                     m->detector == SM_LOOP_CYCLE ? "s in turn" : "", m->count);
     b->a->corrective_action =
-        SM_STR("Stop. Tell whoever you work for what you tried. A person can reopen the run.");
+        SM_STR("Stop. Tell the user what you tried. A person can reopen the run.");
 }
 
 static void explain_stop(sm_begun *b, const sm_halt *h)

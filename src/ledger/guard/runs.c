@@ -489,12 +489,3 @@ sm_err sm_runs_reset(semel *s, sm_str scope, sm_str actor, semel_fault *fault)
     semel_answer_free(a);
     return e;
 }
-
-void sm_runs_state(semel *s, sm_str scope, sm_loop *out)
-{
-    struct sm_runs_stripe *t;
-    sm_runs_share(s, scope, false);
-    sm_run_seen *run = enter(s, scope, &t);
-    *out = run != NULL ? run->loop : (sm_loop){0};
-    pthread_mutex_unlock(&t->lock);
-}

@@ -84,7 +84,4 @@ void sm_runs_tell_all(semel *s);
 /* The run begins anew: a person has reopened it. */
 sm_err sm_runs_reset(semel *s, sm_str scope, sm_str actor, semel_fault *fault);
 
-/* What this process, and the ledger, know of a run. */
-void sm_runs_state(semel *s, sm_str scope, sm_loop *out);
-
 #endif

@@ -53,11 +53,11 @@
     X(LEDGER_UNAVAILABLE, "The ledger cannot be used now, so nothing may run.",                    \
       "Try again later.")                                                                          \
     X(BUDGET_EXCEEDED, "The budget for this call is used up; nothing has been done.",              \
-      "Do not make this call again. Tell whoever you work for what is left to do.")                \
+      "Do not make this call again. Tell the user what is left to do.")                            \
     X(LOOP_DETECTED, "The same call is made again and again.",                                     \
       "Use the result you have, change the arguments, or stop.")                                   \
     X(STOPPED, "Writes were stopped by a person; nothing has been done.",                          \
-      "Do not make this call again, and do not try another way. Tell whoever you work for what "   \
+      "Do not make this call again, and do not try another way. Tell the user what "               \
       "is left to do.")
 
 static const char *const messages[SEMEL_C_COUNT] = {
