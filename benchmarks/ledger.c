@@ -29,8 +29,8 @@ static char our_dir[BENCH_DIR_MAX];
 /* Only what a signal handler may do: paths are put together by hand. */
 static void remove_all(void)
 {
-    static const char *const names[] = {"replay.db", "fresh.db", "small.db",
-                                        "large.db",  "wake.db",  "disk"};
+    static const char *const names[] = {"replay.db", "fresh.db", "small.db", "large.db",
+                                        "wake.db",   "disk",     "off.db",   "on.db"};
     static const char *const tails[] = {"", "-wal", "-shm", "-semel", "-journal"};
     char path[PATH_MAX];
     size_t dir = strlen(our_dir);
@@ -87,6 +87,11 @@ void bench_path(const bench_options *o, const char *name, char path[PATH_MAX])
 
 semel *bench_open(const bench_options *o, const char *name)
 {
+    return bench_open_with(o, name, NULL);
+}
+
+semel *bench_open_with(const bench_options *o, const char *name, const char *contract)
+{
     char path[PATH_MAX], url[PATH_MAX + 8] = "memory:";
     if (name != NULL) {
         bench_path(o, name, path);
@@ -95,6 +100,8 @@ semel *bench_open(const bench_options *o, const char *name)
     semel *s = NULL;
     semel_fault fault;
     semel_options options = {.size = sizeof options, .url = url, .actor = text("bench")};
+    if (contract != NULL)
+        options.contract = text(contract);
     bench_must(semel_open(&options, &s, &fault) == SEMEL_OK, fault.text);
     return s;
 }
@@ -140,6 +147,7 @@ int main(int argc, char **argv)
     } parts[] = {{"replay", bench_replay},
                  {"wake", bench_wake},
                  {"fresh", bench_fresh},
+                 {"guards", bench_guards},
                  {"size", bench_size}};
     make_dir(&o);
     if (!o.json)
@@ -152,6 +160,7 @@ int main(int argc, char **argv)
         }
     }
     if (!ran)
-        fprintf(stderr, "usage: bench-ledger [--json] [--full] [replay | wake | fresh | size]\n");
+        fprintf(stderr,
+                "usage: bench-ledger [--json] [--full] [replay | wake | fresh | guards | size]\n");
     return ran ? 0 : 64;
 }

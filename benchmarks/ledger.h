@@ -4,6 +4,7 @@
  *   ledger.c         options, the directory, the order of the parts
  *   ledger_replay.c  a settled effect asked for again, beside SHA-256 alone
  *   ledger_fresh.c   durable effects, beside what the disk can sync
+ *   ledger_guards.c  loop detection and budgets, beside the same without them
  *   ledger_size.c    small and large ledgers: latency of begin, bytes on disk
  *   ledger_wake.c    how soon a second caller hears of the end
  */
@@ -26,6 +27,7 @@ typedef struct bench_options {
 /* The parts. */
 void bench_replay(const bench_options *o);
 void bench_fresh(const bench_options *o);
+void bench_guards(const bench_options *o);
 void bench_size(const bench_options *o);
 void bench_wake(const bench_options *o);
 
@@ -38,6 +40,8 @@ void bench_target(const bench_options *o, const char *target);
 
 /* A ledger in our directory, or in memory if `name` is NULL. */
 semel *bench_open(const bench_options *o, const char *name);
+semel *bench_open_with(const bench_options *o, const char *name,
+                       const char *contract); /* or NULL */
 void bench_path(const bench_options *o, const char *name, char path[PATH_MAX]);
 
 #endif

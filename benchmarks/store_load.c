@@ -4,8 +4,10 @@
  *
  *   store-load URL fresh CALLERS SECONDS    begin and commit of new calls
  *   store-load URL replay CALLERS SECONDS   begin of calls that are settled
- *   store-load URL wake ROUNDS              from one process's commit to another one's outcome
- *   store-load statements SCHEMA            what Postgres is sent for one effect, for pgbench
+ *   store-load URL count EFFECTS CONTRACT   begin and commit of so many new calls, by one caller,
+ * in one run that a budget may hold for store-load URL wake ROUNDS              from one process's
+ * commit to another one's outcome store-load statements SCHEMA            what Postgres is sent for
+ * one effect, for pgbench
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -32,13 +34,33 @@ typedef struct load {
     atomic_uint_fast64_t next, done;
 } load;
 
-static semel *open_ledger(const char *url)
+static semel *open_with(const char *url, const char *contract)
 {
     semel *s = NULL;
     semel_fault fault = {0};
-    semel_options o = {.size = sizeof o, .url = url, .actor = {"bench", 5}};
+    semel_options o = {.size = sizeof o,
+                       .url = url,
+                       .actor = {"bench", 5},
+                       .contract = {contract, contract == NULL ? 0 : strlen(contract)}};
     bench_must(semel_open(&o, &s, &fault) == SEMEL_OK, fault.text);
     return s;
+}
+
+static semel *open_ledger(const char *url)
+{
+    return open_with(url, NULL);
+}
+
+/* What a server was asked for them, its own counters say. */
+static void count(const char *url, int effects, const char *contract)
+{
+    semel *s = open_with(url, contract);
+    semel_answer *a = semel_answer_new();
+    uint64_t first = 700000000 + (uint64_t)getpid() * 1000;
+    for (int i = 0; i < effects; i++)
+        bench_effect(s, a, first + (uint64_t)i, NULL);
+    semel_answer_free(a);
+    semel_close(s);
 }
 
 static void *call_on(void *context)
@@ -168,6 +190,10 @@ int main(int argc, char **argv)
         calls(argv[1], !fresh, many, atof(argv[4]));
         return 0;
     }
+    if (argc == 5 && strcmp(argv[2], "count") == 0 && many >= 1) {
+        count(argv[1], many, argv[4]);
+        return 0;
+    }
     if (argc == 4 && strcmp(argv[2], "wake") == 0 && many >= 1 && many <= ROUNDS_MAX) {
         wake(argv[1], many);
         return 0;
@@ -177,6 +203,7 @@ int main(int argc, char **argv)
         return 0;
     }
     fputs("usage: store-load URL fresh|replay CALLERS SECONDS | URL wake ROUNDS |\n"
+          "       store-load URL count EFFECTS CONTRACT |\n"
           "       store-load statements SCHEMA\n",
           stderr);
     return 64;

@@ -111,7 +111,7 @@ unit_program() {
 # that are under way at the same time have different names.
 declare -A unit_pids
 unit_start() {
-    CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 10 300 "$1" \
+    CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 10 900 "$1" \
         </dev/null >"$scratch/unit.${1##*/}.out" 2>"$scratch/unit.${1##*/}.err" &
     unit_pids[$1]=$!
 }

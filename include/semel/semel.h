@@ -137,6 +137,9 @@ typedef enum semel_verdict {
     SEMEL_DONE     /* answers to everything but begin and run: it took effect */
 } semel_verdict;
 
+/* For `tokens`: it took none, whatever the contract declares. */
+#define SEMEL_TOKENS_NONE UINT64_MAX
+
 /* What a tool returned. The value is kept byte for byte (I4), whatever it is; it counts as JSON if
  * it reads as such. A value over 1 MiB is recorded as done without its bytes. */
 typedef struct semel_outcome {
@@ -153,7 +156,8 @@ typedef struct semel_outcome {
                                     has means that the rest is lost, and nothing of it is kept */
     semel_str cost;              /* given: what it cost, a decimal such as "0.05", in whatever unit
                                     the budgets have; absent: what the contract declares */
-    uint64_t tokens;             /* given: likewise; 0: what the contract declares */
+    uint64_t tokens;             /* given: likewise; 0: what the contract declares, none:
+                                    SEMEL_TOKENS_NONE */
     uint64_t spare[1];           /* zero */
 } semel_outcome;
 
@@ -184,10 +188,12 @@ typedef struct semel_answer {
                                     yet to record its outcome */
     bool executed;               /* semel_run: this call ran it */
     void *work;                  /* the library's */
-    semel_str warning;           /* the run repeats itself: a sentence for the model */
+    semel_str warning;           /* sentences for the model: the run repeats itself, or a budget is
+                                    nearly used up */
     semel_str detector;          /* with that, and with LOOP_DETECTED: "repeat", "cycle" or
                                     "no_progress" */
     uint32_t period, count;      /* likewise: of how many calls, and how often they were made */
+    uint64_t version;            /* of the effect: grows with every change; see semel_decision */
 } semel_answer;
 
 SEMEL_API semel_answer *semel_answer_new(void); /* NULL when out of memory */
@@ -201,6 +207,10 @@ SEMEL_API semel_err semel_answer_json(const semel_answer *a, semel_str *out);
 enum {
     /* The claim is not tied to this process: it outlives it, until its lease ends. */
     SEMEL_CALL_DETACHED = 1,
+    /* A person undoes the effect that the key names, undo:ef_..., by the very call that its
+     * contract describes; any other is refused. Stops of the scope, budgets and limits do not
+     * refuse it. Not for agents. */
+    SEMEL_CALL_UNDOES = 2,
 };
 
 typedef struct semel_call {
@@ -261,6 +271,30 @@ SEMEL_API semel_err semel_resolve(semel *s, semel_str effect, semel_resolution h
 SEMEL_API semel_err semel_forget(semel *s, semel_str effect, semel_str actor, semel_str reason,
                                  semel_answer *a);
 
+/* A decision that can name what it was based on. */
+typedef enum semel_decides {
+    SEMEL_DECIDE_APPROVE,
+    SEMEL_DECIDE_DENY,
+    SEMEL_DECIDE_CANCEL,
+    SEMEL_DECIDE_RESOLVE,
+    SEMEL_DECIDE_FORGET
+} semel_decides;
+
+typedef struct semel_decision {
+    size_t size;
+    semel_decides what;
+    semel_str name;               /* ap_... to approve or deny, else ef_... */
+    semel_str actor;              /* as above */
+    semel_str reason;             /* why; resolve: the evidence */
+    semel_resolution how;         /* resolve */
+    const semel_outcome *outcome; /* resolve, with APPLIED only; may be NULL */
+    uint64_t if_version;          /* answer.version when it was looked at; 0: whatever it is now */
+} semel_decision;
+
+/* The functions above in one. If the effect is of another version than if_version by now, nothing
+ * happens: ILLEGAL_STATE, and the answer says what the effect is now. */
+SEMEL_API semel_err semel_decide(semel *s, const semel_decision *decision, semel_answer *a);
+
 /* ---- the stop button -------------------------------------------------------------------------*/
 
 /* What is stopped: everything; a scope and all below it; a tool, or all that match a pattern with *
@@ -270,15 +304,74 @@ typedef enum semel_stop_kind { SEMEL_STOP_ALL, SEMEL_STOP_SCOPE, SEMEL_STOP_TOOL
 /* Refuses new writes (STOPPED) until they are resumed: within a second in every process that uses
  * the ledger. What is under way ends and is recorded; what is settled goes on answering; reads go
  * on. `name` is absent for SEMEL_STOP_ALL. *changed is false if it was stopped already, or was not
- * stopped. */
+ * stopped. Resuming a tool also closes its circuits, so that it is called at once. */
 SEMEL_API semel_err semel_stop(semel *s, semel_stop_kind kind, semel_str name, semel_str actor,
                                semel_str reason, bool *changed, semel_fault *fault);
 SEMEL_API semel_err semel_resume(semel *s, semel_stop_kind kind, semel_str name, semel_str actor,
                                  semel_str reason, bool *changed, semel_fault *fault);
 
-/* Reopens a run that was stopped because it repeats itself (LOOP_DETECTED). It begins anew. */
+/* Reopens a run that was stopped because it repeats itself (LOOP_DETECTED), or is about to be. Its
+ * count begins anew. *changed is false if nothing was counted of it. */
 SEMEL_API semel_err semel_scope_reset(semel *s, semel_str scope, semel_str actor, semel_str reason,
                                       bool *changed, semel_fault *fault);
+
+/* What is stopped, as JSON: {"items": [{"kind", "name", "reason", "by", "since"}]}. The kind "loop"
+ * is a run that was stopped because it repeats itself: it has `detector`, `period` and `count`
+ * instead of `reason` and `by`. `scope` (absent: all of them) leaves only those in this scope,
+ * those that stop all of it, and tools. Without it, open circuits are listed too: the kind
+ * "circuit", with `tool`, `upstream`, `failures`, `half_open`, `since` and `retry_after_ms`. The
+ * text lives in the answer. */
+SEMEL_API semel_err semel_stops(semel *s, semel_str scope, semel_answer *a, semel_str *json);
+
+/* A tool that is not called for a while, because its calls fail (CIRCUIT_OPEN). */
+typedef struct semel_circuit {
+    semel_str tool;
+    semel_str upstream;     /* "https://api.example"; absent if its contract names none */
+    bool half_open;         /* calls find out whether it works again */
+    uint32_t failures;      /* that opened it */
+    int64_t since;          /* by the store's clock, in milliseconds since 1970 */
+    int64_t retry_after_ms; /* 0: it may be called now */
+    semel_str tenant;       /* whose calls are refused; absent with an upstream: everybody's */
+} semel_circuit;
+
+/* Lists them. `circuit` is borrowed until the sink returns; false stops. */
+typedef bool semel_circuit_fn(void *context, const semel_circuit *circuit);
+SEMEL_API semel_err semel_circuits(semel *s, semel_circuit_fn *sink, void *context,
+                                   semel_fault *fault);
+
+/* ---- loops, without a ledger -----------------------------------------------------------------*/
+
+/* A detector of its own, for programs that keep no ledger: LoopDetector(repeats = 3, max_cycle =
+ * 2). One is for one run, and for one thread at a time. It does no input or output and knows no
+ * clock, and its memory does not grow with the calls.
+ *
+ * It finds the same call again and again ("repeat"), and up to max_cycle calls that take turns
+ * ("cycle"). Only the end of the sequence counts: whatever breaks a pattern ends it. */
+typedef struct semel_loop semel_loop;
+
+typedef struct semel_loop_options {
+    size_t size;
+    uint32_t repeats;   /* so many copies are a loop, at least 2; 0: 3 */
+    uint32_t max_cycle; /* the longest cycle that is looked for, at most 32; 0: 2 */
+} semel_loop_options;
+
+typedef struct semel_loop_match {
+    semel_str detector; /* "repeat" or "cycle" */
+    uint32_t period;    /* of how many calls; 1 for a repeat */
+    uint32_t count;     /* how many copies there are now; 1: the call is new */
+} semel_loop_match;
+
+/* `options` may be NULL. BAD_ARGUMENTS if they are out of range. */
+SEMEL_API semel_err semel_loop_new(const semel_loop_options *options, semel_loop **out,
+                                   semel_fault *fault);
+SEMEL_API void semel_loop_free(semel_loop *l); /* accepts NULL */
+
+/* Adds a call and what it returned: true if that completes a loop. JSON is compared by value,
+ * anything else by its bytes. `args` may be absent: {}. `result` may be absent: then the calls
+ * alone are compared, and one with a result is another one. `match` may be NULL. When out of memory
+ * the call is left out: false. */
+SEMEL_API bool semel_loop_add(semel_loop *l, semel_str tool, semel_str args, semel_str result,
+                              semel_loop_match *match);
 
 /* ---- reading ---------------------------------------------------------------------------------*/
 
@@ -311,6 +404,65 @@ typedef bool semel_item_fn(void *context, const semel_answer *item, const semel_
 SEMEL_API semel_err semel_list(semel *s, semel_query *q, semel_item_fn *sink, void *context,
                                semel_fault *fault);
 
+/* Progress of long work: false stops it. `total` is 0 if unknown. */
+typedef bool semel_progress_fn(void *context, uint64_t done, uint64_t total);
+
+/* Runs: what calls of one scope did. They are added up from the newest effects and from the notes
+ * of replays and refusals, which are at most a second late.
+ *
+ * The JSON says what was counted: `since`, how many effects were `looked_at`, and whether that was
+ * `complete`. If it was not, `since` is the time from which on all effects were counted. */
+typedef struct semel_scope_query {
+    size_t size;
+    semel_str scope;      /* list: whole leading segments; absent: all. show: the run */
+    int64_t since;        /* effects created since; 0: list a day ago, show from the beginning */
+    uint64_t effects_max; /* how many are looked at, the newest first; 0: 100,000 */
+    semel_str cursor;     /* list: absent to start; then the one of the JSON before */
+    size_t limit;         /* list: runs, 0: 50, at most 1000; show: effects, 0: 20, at most 1000 */
+    semel_progress_fn *progress; /* may be NULL; stopped, the count is not complete */
+    void *context;
+    semel_str within; /* show: budgets that are shared beyond this scope are left out */
+} semel_scope_query;
+
+/* Runs, the one with the newest call first: {"items": [...], "cursor"}. Each has `scope`,
+ * `last_at`, `effects`, `executed` (attempts that began), `replays`, `refusals`, `in_doubt`,
+ * `pending` (waiting for approval), `spent` and `reserved` (decimals, as text), and `state`: "ok",
+ * "warned" or "looping" (it repeats itself, and is warned or blocked), "stopped". */
+SEMEL_API semel_err semel_scope_list(semel *s, const semel_scope_query *q, semel_answer *a,
+                                     semel_str *json);
+
+/* One run: the same, and `loop` (detector, period, count, tripped), `budgets` (by the contracts in
+ * use: cap, spent, reserved), `stops` that apply to it, and its newest `items`. NOT_FOUND is
+ * refused. */
+SEMEL_API semel_err semel_scope_show(semel *s, const semel_scope_query *q, semel_answer *a,
+                                     semel_str *json);
+
+/* What was spent, and what was not. A scope is read as tenant/agent/run; days are UTC. */
+typedef enum semel_spend_by {
+    SEMEL_SPEND_TOOL,
+    SEMEL_SPEND_SCOPE,
+    SEMEL_SPEND_AGENT,
+    SEMEL_SPEND_DAY
+} semel_spend_by;
+
+typedef struct semel_spend_query {
+    size_t size;
+    semel_spend_by by;
+    semel_str scope; /* the rest as in semel_scope_query */
+    int64_t since;
+    uint64_t effects_max;
+    size_t limit; /* items, 0: 100, at most 1000; those that spent most */
+    semel_progress_fn *progress;
+    void *context;
+} semel_spend_query;
+
+/* {"by", "items": [{"name", ...}], "total": {...}}. Each has `effects`, `executed`, `spent`,
+ * `reserved` (running or in doubt), `tokens`, `refusals`, and what was prevented: `duplicates`,
+ * equal calls that did not run, and `saved`, what they would have cost. `left_out`: items beyond
+ * the limit, which are in the total. */
+SEMEL_API semel_err semel_spend(semel *s, const semel_spend_query *q, semel_answer *a,
+                                semel_str *json);
+
 /* Events after a position, over all effects or of one (`effect` absent: all). */
 SEMEL_API semel_err semel_events(semel *s, semel_str effect, uint64_t *after, size_t limit,
                                  semel_event_sink *sink, void *context, semel_fault *fault);
@@ -326,9 +478,6 @@ SEMEL_API semel_err semel_subscribe(semel *s, uint64_t after, semel_event_sink *
 SEMEL_API void semel_unsubscribe(semel_subscription *sub); /* waits for the sink; accepts NULL */
 
 /* ---- keeping ---------------------------------------------------------------------------------*/
-
-/* Progress of long work: false stops it. `total` is 0 if unknown. */
-typedef bool semel_progress_fn(void *context, uint64_t done, uint64_t total);
 
 /* One line of text at a time, with its line feed. False stops. */
 typedef bool semel_line_fn(void *context, semel_str line);
@@ -380,13 +529,15 @@ SEMEL_API semel_err semel_stats_get(semel *s, bool thorough, semel_stats *out, s
 
 /* Signs of wrong use, over the newest effects: the same arguments under
  * different keys within seconds, near-duplicates and the field that differs, effects long in doubt,
- * windows shorter than observed retries, replays of unlisted tools that may have been stale reads.
- */
+ * windows shorter than observed retries, replays of unlisted tools that may have been stale reads,
+ * claims that were never committed. */
 typedef struct semel_symptom {
     const char *kind;        /* "equal_arguments", "near_duplicate", "long_in_doubt", ... */
     semel_str effect, other; /* handles; other may be absent */
     semel_str tool, text;    /* text says what was seen and what to do */
     semel_str pointer;       /* near-duplicates: the one place that differs */
+    semel_str actor;         /* never_committed: who took the claims, */
+    uint64_t count;          /* and how many; `effect` is the newest */
 } semel_symptom;
 typedef bool semel_symptom_fn(void *context, const semel_symptom *symptom);
 SEMEL_API semel_err semel_doctor(semel *s, size_t newest, semel_symptom_fn *sink,

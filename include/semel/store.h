@@ -149,7 +149,7 @@ typedef struct semel_note {
     uint64_t generation;
     int64_t first_at, last_at;
     uint64_t count;
-    semel_str what; /* "replayed", "passed", or "observed" and a code */
+    semel_str what; /* "replayed", "passed", or "observed" or "refused" and a code */
     semel_str scope, tool;
 } semel_note;
 

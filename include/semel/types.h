@@ -164,7 +164,8 @@ static inline bool semel_state_settled(semel_state s)
     X(LEDGER_UNAVAILABLE, 69, true)                                                                \
     X(BUDGET_EXCEEDED, 77, false)                                                                  \
     X(LOOP_DETECTED, 77, false)                                                                    \
-    X(STOPPED, 77, false)
+    X(STOPPED, 77, false)                                                                          \
+    X(CIRCUIT_OPEN, 75, true)
 
 typedef enum semel_code {
 #define X(code, status, retriable) SEMEL_C_##code,

@@ -170,3 +170,10 @@ sm_str sm_arena_printf(sm_arena *a, const char *format, ...)
     va_end(again);
     return p == NULL ? (sm_str){0} : (sm_str){p, (size_t)n};
 }
+
+sm_str sm_arena_join(sm_arena *a, sm_str first, sm_str second)
+{
+    if (first.n == 0 || second.n == 0)
+        return sm_arena_text(a, first.n == 0 ? second : first);
+    return sm_arena_printf(a, "%.*s %.*s", SM_FMT(first), SM_FMT(second));
+}

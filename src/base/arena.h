@@ -49,4 +49,7 @@ bool sm_arena_keep(sm_arena *a, sm_str *const texts[], size_t n);
 /* sprintf into the arena; the same padding. `p` is NULL when out of memory. */
 sm_str sm_arena_printf(sm_arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Sentences one after the other; either may be absent. */
+sm_str sm_arena_join(sm_arena *a, sm_str first, sm_str second);
+
 #endif

@@ -32,20 +32,31 @@
 #define SM_GIVEN_BEYOND_MAX 4096u
 
 /* A contract file, and what is in it. */
-#define SM_CONTRACT_BYTES_MAX (1u << 20)
-#define SM_CONTRACT_DEPTH_MAX 48u
-#define SM_TOOLS_MAX          10000u
-#define SM_GLOBS_MAX          200u /* tools listed by pattern */
-#define SM_VARIANTS_MAX       64u
-#define SM_BUDGETS_MAX        8u    /* of one tool */
-#define SM_POINTERS_MAX       256u  /* in one list or mapping */
-#define SM_PROPERTIES_MAX     500u  /* of one schema */
-#define SM_POINTER_TOKENS_MAX 32u   /* in one pointer */
-#define SM_PATTERN_MAX        512u  /* bytes of a regular expression */
-#define SM_PATTERN_REPEAT_MAX 256u  /* product of all its repeat counts */
-#define SM_PATTERN_NEST_MAX   2u    /* repeats inside one another */
-#define SM_MATCH_MAX          4096u /* bytes of a value that a pattern is matched with */
-#define SM_REPORT_MAX         200u  /* errors and warnings reported about one file */
+#define SM_CONTRACT_BYTES_MAX   (1u << 20)
+#define SM_CONTRACT_DEPTH_MAX   48u
+#define SM_TOOLS_MAX            10000u
+#define SM_GLOBS_MAX            200u /* tools listed by pattern */
+#define SM_VARIANTS_MAX         64u
+#define SM_BUDGETS_MAX          8u   /* of one tool */
+#define SM_LIMITS_MAX           4u   /* likewise */
+#define SM_LIMIT_CALLS_MAX      100u /* of one limit: each is looked up */
+#define SM_BREAKER_FAILURES_MAX 1000u
+#define SM_BREAKER_PROBES_MAX   100u
+#define SM_POINTERS_MAX         256u  /* in one list or mapping */
+#define SM_PROPERTIES_MAX       500u  /* of one schema */
+#define SM_POINTER_TOKENS_MAX   32u   /* in one pointer */
+#define SM_PATTERN_MAX          512u  /* bytes of a regular expression */
+#define SM_PATTERN_REPEAT_MAX   256u  /* product of all its repeat counts */
+#define SM_PATTERN_NEST_MAX     2u    /* repeats inside one another */
+#define SM_MATCH_MAX            4096u /* bytes of a value that a pattern is matched with */
+#define SM_REPORT_MAX           200u  /* errors and warnings reported about one file */
+
+/* How many destinations with a limit one call may act on, and the longest window of a limit. */
+#define SM_DESTINATIONS_MAX    16u
+#define SM_LIMIT_WINDOW_MAX_MS ((int64_t)366 * 24 * 3600 * 1000)
+
+/* Tokens that one call can take. */
+#define SM_TOKENS_MAX ((int64_t)1000000000000000)
 
 /* The longest lease that a renewal may ask for: whoever lost a claim must not wait for ever. */
 #define SM_LEASE_MAX_MS ((int64_t)7 * 24 * 3600 * 1000)

@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "cli/call.h"
 #include "cli/ledger.h"
+#include "core/budget.h"
 #include "core/handle.h"
 
 /* A claim in a file, with its line feed. */
@@ -18,6 +19,7 @@ typedef struct begin_options {
     cli_given_call call;
     const char *after;
     int64_t wait_ms;
+    bool undoes;
 } begin_options;
 
 static int take_wait(const cli_command *self, int c, void *own)
@@ -63,7 +65,7 @@ static int begin(cli_ledger *l, void *own)
         .key = cli_opt(o->call.key),
         .after = cli_opt(o->after),
         .wait_ms = o->wait_ms,
-        .flags = SEMEL_CALL_DETACHED,
+        .flags = SEMEL_CALL_DETACHED | (o->undoes ? (uint64_t)SEMEL_CALL_UNDOES : 0),
     };
     int code = cli_answer(l, semel_begin(l->s, &call, l->a), NULL);
     if (l->a->code == SEMEL_C_BAD_ARGUMENTS && o->call.args == NULL && call.args.n == 0)
@@ -153,6 +155,7 @@ static int take_commit_option(const cli_command *self, int c, void *own)
 {
     commit_options *o = own;
     uint64_t status;
+    int64_t cost;
     switch (c) {
     case 'S':
     case 'F':
@@ -165,6 +168,21 @@ static int take_commit_option(const cli_command *self, int c, void *own)
             return cli_usage(self, "--applied: write yes, no or unknown, not \"%s\"", optarg);
         break;
     case 'c': o->outcome.corrective_action = sm_str_from(optarg); break;
+    case 'm':
+        o->outcome.cost = sm_str_from(optarg);
+        if (!sm_cost_read(o->outcome.cost, &cost))
+            return cli_usage(self,
+                             "--cost: \"%s\" is not an amount such as 0.05, with at most 9 "
+                             "decimal places",
+                             optarg);
+        break;
+    case 't':
+        if (strcmp(optarg, "0") == 0)
+            o->outcome.tokens = SEMEL_TOKENS_NONE;
+        else if (!cli_number(optarg, SM_TOKENS_MAX, &o->outcome.tokens))
+            return cli_usage(self, "--tokens: \"%s\" is not a whole number up to %lld", optarg,
+                             (long long)SM_TOKENS_MAX);
+        break;
     default:
         if (!cli_number(optarg, 999, &status))
             return cli_usage(self, "--status: \"%s\" is no number from 1 to 999", optarg);
@@ -238,6 +256,7 @@ static int renew(cli_ledger *l, void *own)
 static const struct option begin_table[] = {
     CLI_CALL_OPTIONS(begin_options, call),
     CLI_TEXT("after", begin_options, after),
+    CLI_FLAG("undoes", begin_options, undoes),
     {"wait", required_argument, NULL, 'w'},
     {"contract", required_argument, NULL, CLI_O_CONTRACT},
     CLI_LEDGER_OPTIONS,
@@ -253,6 +272,8 @@ static const struct option commit_table[] = {
     CLI_TEXT("value-file", commit_options, value_file),
     {"corrective-action", required_argument, NULL, 'c'},
     {"status", required_argument, NULL, 's'},
+    {"cost", required_argument, NULL, 'm'},
+    {"tokens", required_argument, NULL, 't'},
     CLI_TEXT("claim-file", commit_options, claim.path),
     CLI_LEDGER_OPTIONS,
     {0},
@@ -277,13 +298,16 @@ const cli_command cli_begin = {
         "  answer=$(semel begin --tool backup --key 2026-03-01 --args '{}' --json) &&\n"
         "      claim=$(jq -r '.claim // empty' <<<\"$answer\")      # else $? says why\n\n"
         "Usage: semel begin --tool T [--scope S] [--step N] [--key K]\n"
-        "                   [--args JSON | --args-file FILE] [--after ef_...] [--wait DURATION]\n\n"
+        "                   [--args JSON | --args-file FILE] [--after ef_...] [--wait DURATION]\n"
+        "                   [--undoes]\n\n"
         "  --tool T                 the tool that is about to be called\n"
         "  --scope S                within which equal calls are one action (default: default)\n"
         "  --step N                 the step of the run, if the caller numbers them\n"
         "  --key K                  the caller's own key; it then names the action alone\n"
         "  --args JSON              the arguments; or --args-file FILE, or stdin\n"
         "  --after ef_...           repeat on purpose what this effect did\n"
+        "  --undoes                 the call undoes the effect that the key names, undo:ef_..., as\n"
+        "                           semel scope undo shows it: it runs although the run is stopped\n"
         "  --wait DURATION          wait so long for somebody else's attempt, or for an approval\n"
         "                           (default: 0); the ledger's own writes may take up to 5s more\n" CLI_CONTRACT_HELP
             CLI_LEDGER_HELP CLI_JSON_HELP
@@ -294,9 +318,11 @@ const cli_command cli_begin = {
         "                 ends, the effect is in doubt; semel renew CLAIM extends the lease\n"
         "  replay         it was done before; the recorded outcome follows\n"
         "  refused CODE   do not run it; stderr says why and what to do\n\n"
-        "Exit code: 0 for execute and replay, 75 try again later (somebody else is at it, or an\n"
-        "approval is missing), 76 in doubt, 65 conflict or bad arguments, 77 denied, 73 done\n"
-        "already, 66 the result is no longer kept, 69 the ledger is not available: do not run it.\n",
+        "Exit code: 0 for execute and replay, 75 try again later (somebody else is at it, an\n"
+        "approval is missing, or the tool fails), 76 in doubt, 65 conflict or bad arguments, 77\n"
+        "denied, a loop, a budget or a stop, 73 done already, 66 the result is no longer kept, 69\n"
+        "the ledger is not available: do not run it. A run that repeats itself is warned on stderr\n"
+        "first.\n",
     .run = cli_ledger_run,
     .ledger =
         &(const cli_ledger_use){
@@ -319,7 +345,7 @@ const cli_command cli_commit = {
         "  semel commit \"$claim\" --failure --applied no --value 'card declined'\n\n"
         "Usage: semel commit CLAIM [--success | --failure | --partial] [--applied yes|no|unknown]\n"
         "                    [--value TEXT | --value-file FILE] [--corrective-action TEXT]\n"
-        "                    [--status N] [--claim-file FILE]\n\n"
+        "                    [--status N] [--cost AMOUNT] [--tokens N] [--claim-file FILE]\n\n"
         "  --success                it was done (the default)\n"
         "  --failure                it failed; --applied says whether it changed the world all the\n"
         "                           same. Without it the tool's class decides: a write that says\n"
@@ -328,6 +354,8 @@ const cli_command cli_commit = {
         "  --value TEXT             what the tool returned, kept byte for byte and replayed to\n"
         "                           everybody who asks again; --value-file - reads stdin\n"
         "  --status N               the HTTP or exit status that came with it\n"
+        "  --cost AMOUNT            what it really cost, such as 0.05, and how many tokens it took:\n"
+        "  --tokens N               budgets count this instead of what the contract declares\n"
         "  --claim-file FILE        the claim is in FILE (- is stdin)\n" CLI_LEDGER_HELP
             CLI_JSON_HELP
         "\nThe first line says what became of it: committed; late_settled if the effect was in "

@@ -41,6 +41,8 @@ extern const cli_command cli_contract_check, cli_contract_show, cli_contract_dif
     cli_contract_preset;
 extern const cli_command cli_begin, cli_commit, cli_renew;
 extern const cli_command cli_list, cli_show;
+extern const cli_command cli_scope_list, cli_scope_show, cli_scope_reset, cli_spend;
+extern const cli_command cli_stop, cli_resume;
 extern const cli_command cli_approve, cli_deny, cli_cancel, cli_resolve, cli_forget;
 extern const cli_command cli_audit_tail, cli_audit_verify, cli_audit_export, cli_audit_seal;
 extern const cli_command cli_export, cli_import, cli_purge, cli_stats;
@@ -48,6 +50,7 @@ extern const cli_command cli_doctor, cli_doctor_mcp;
 extern const cli_command cli_store_check, cli_store_migrate;
 extern const cli_command cli_serve, cli_token_create, cli_token_list, cli_token_revoke;
 extern const cli_command cli_mcp;
+extern const cli_command cli_scope_undo;
 extern const cli_command cli_demo;
 
 /* What the program does without arguments: the gateway, with something to try. `program` is how

@@ -27,6 +27,9 @@ static void put_json(sm_buf *b, const semel_symptom *y)
     sm_put_text(b, "other", y->other);
     sm_put_text(b, "tool", y->tool);
     sm_put_text(b, "pointer", y->pointer);
+    sm_put_text(b, "actor", y->actor);
+    if (y->count > 0)
+        sm_put_number(b, "count", y->count);
     sm_put_text(b, "text", y->text);
     sm_buf_byte(b, '}');
 }
@@ -39,6 +42,8 @@ static void put_text(sm_buf *b, const semel_symptom *y)
     cli_put(b, y->tool);
     sm_buf_text(b, "  ");
     cli_put(b, y->effect);
+    if (y->count > 1)
+        sm_buf_printf(b, " and %" PRIu64 " more", y->count - 1);
     if (y->other.p != NULL) {
         sm_buf_text(b, " and ");
         cli_put(b, y->other);
@@ -150,9 +155,9 @@ const cli_command cli_doctor = {
         "\nChecks the records and the whole audit trail, then looks over the newest 10,000 effects\n"
         "for symptoms: the same arguments under different keys within seconds, calls that are\n"
         "alike but for one field, effects that are long in doubt, windows shorter than the\n"
-        "retries that were seen, replays of unlisted tools that may have been stale reads. At\n"
-        "most 20 of a kind are listed. Warns on stderr of a directory above the ledger that another\n"
-        "user can replace.\n\n"
+        "retries that were seen, replays of unlisted tools that may have been stale reads, claims\n"
+        "that were never committed, and by whom. At most 20 of a kind are listed. Warns on stderr\n"
+        "of a directory above the ledger that another user can replace.\n\n"
         "`semel doctor mcp` is another command: it checks an MCP server and prints how to set\n"
         "clients up.\n\n"
         "Exit code: 0 healthy, 1 symptoms were found, 65 the ledger is damaged or its trail was\n"

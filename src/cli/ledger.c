@@ -4,7 +4,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/duration.h"
+#include "base/stamp.h"
 #include "json/write.h"
 
 #define VALUE_SHOWN 4000u /* bytes of an outcome that people get to see */
@@ -137,10 +139,27 @@ void cli_ledger_close(cli_ledger *l)
     *l = (cli_ledger){0};
 }
 
+/* Cuts off what stands behind "--"; returns how many words are left. */
+static int cut_command(int argc, char **argv, cli_ledger *l)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            l->command = argv + i + 1;
+            argv[i] = NULL;
+            return i;
+        }
+    }
+    return argc;
+}
+
 static int read_command_line(const cli_command *self, int argc, char **argv, cli_ledger *l)
 {
     static const struct option plain[] = {CLI_LEDGER_OPTIONS, {0}};
     const cli_ledger_use *use = self->ledger;
+    if (use->command)
+        argc = cut_command(argc, argv, l);
+    if (l->command != NULL && *l->command == NULL)
+        return cli_usage(self, "the command behind \"--\" is missing");
     const struct option *table = use->table != NULL ? use->table : plain;
     const char *letters = use->letters != NULL ? use->letters : "";
     int c, code = CLI_OK;
@@ -171,7 +190,7 @@ int cli_ledger_run(const cli_command *self, int argc, char **argv)
         return CLI_OK;
     sm_buf_init(&l.out, CLI_OUTPUT_MAX);
     if (code == CLI_OK)
-        code = cli_ledger_open(&l, self->ledger->flags);
+        code = cli_ledger_open(&l, self->ledger->flags | l.flags);
     if (code == CLI_OK) {
         code = self->ledger->work(&l, self->ledger->own);
         int wrote = cli_write(&l.out);
@@ -222,6 +241,19 @@ bool cli_duration(const char *text, int64_t *ms)
     if (*ms > SM_DURATION_MAX_MS)
         *ms = SM_DURATION_MAX_MS;
     return true;
+}
+
+int cli_since(const cli_command *self, const char *text, int64_t *since)
+{
+    int64_t ms, now = sm_clock_ms();
+    if (cli_duration(text, &ms))
+        *since = ms < now ? now - ms : 1;
+    else if (!sm_stamp_parse(sm_str_from(text), since))
+        return cli_usage(self,
+                         "--since: write a duration such as 2h, or a time such as "
+                         "2026-03-01T12:00:00Z, not \"%s\"",
+                         text);
+    return CLI_OK;
 }
 
 bool cli_number(const char *text, uint64_t most, uint64_t *out)
@@ -325,6 +357,16 @@ static int explain_refusal(semel_err e, const semel_answer *a)
     return a->code != SEMEL_C_NONE ? semel_code_exit(a->code) : cli_code(e);
 }
 
+void cli_warn(const semel_answer *a)
+{
+    if (a->warning.n == 0)
+        return;
+    fprintf(stderr, "semel: %swarning%s: ", cli_color(stderr, CLI_YELLOW),
+            cli_color(stderr, CLI_PLAIN));
+    cli_print(stderr, a->warning);
+    fputc('\n', stderr);
+}
+
 int cli_answer(cli_ledger *l, semel_err e, const char *done)
 {
     semel_answer *a = l->a;
@@ -350,5 +392,6 @@ int cli_answer(cli_ledger *l, semel_err e, const char *done)
     sm_buf_fini(&b);
     if (refused)
         code = explain_refusal(e, a);
+    cli_warn(a);
     return code;
 }

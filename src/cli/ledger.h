@@ -37,6 +37,8 @@ enum { CLI_O_LEDGER = 256, CLI_O_CONTRACT, CLI_O_SEAL_KEY, CLI_O_JSON };
 
 typedef struct cli_ledger {
     cli_ledger_options o;
+    char **command; /* what stands behind "--", if the command takes that; NULL: nothing */
+    unsigned flags; /* CLI_..., beside those of its use: `check` may set them */
     semel *s;
     semel_answer *a;
     sm_buf contract;
@@ -63,6 +65,7 @@ typedef struct cli_ledger_use {
 
     const char *argument; /* what it takes beside options, for messages; NULL: nothing */
     bool required;        /* the argument is */
+    bool command;         /* another program's command line may follow behind "--" */
     const char *hint;     /* for whoever gives it an argument that it does not take; NULL: none */
 
     /* The whole command line, before there is a ledger. NULL: it is right. */
@@ -97,8 +100,11 @@ int cli_ledger_fault(semel_err e, const semel_fault *fault);
 /* The same where nothing was printed yet: --json gets a refusal to read. */
 int cli_ledger_unavailable(const cli_ledger *l, semel_err e, const semel_fault *fault);
 
+/* The warning of an answer, if it has one, on stderr. */
+void cli_warn(const semel_answer *a);
+
 /* Prints the answer in l->a and returns the exit code. `e` is what the call returned. A refusal is
- * explained on stderr.
+ * explained on stderr, and a warning is told there.
  *
  * `done` is the first line for people when the answer is not a refusal; NULL: the verdict, which is
  * printed for refusals too. */
@@ -119,6 +125,10 @@ bool cli_is_handle(const char *text, const char *prefix);
 
 /* A duration of the command line; "0" needs no unit, and forever is a hundred years. */
 bool cli_duration(const char *text, int64_t *ms);
+
+/* The value of --since: how long ago, or a time. Explains what is wrong and returns the exit code.
+ */
+int cli_since(const cli_command *self, const char *text, int64_t *since);
 
 /* A whole number in [1, most]. */
 bool cli_number(const char *text, uint64_t most, uint64_t *out);

@@ -2,7 +2,6 @@
 #include <inttypes.h>
 
 #include "base/clock.h"
-#include "base/stamp.h"
 #include "base/suggest.h"
 #include "cli/ledger.h"
 #include "cli/when.h"
@@ -58,17 +57,6 @@ static int read_states(const cli_command *self, const char *list, uint32_t *stat
     return *states != 0 ? CLI_OK : cli_usage(self, "--state: which?");
 }
 
-static bool read_since(const char *text, int64_t *since)
-{
-    int64_t ms;
-    if (cli_duration(text, &ms)) {
-        int64_t now = sm_clock_ms();
-        *since = ms < now ? now - ms : 1;
-        return true;
-    }
-    return sm_stamp_parse(sm_str_from(text), since);
-}
-
 static int take_option(const cli_command *self, int c, void *own)
 {
     options *o = own;
@@ -78,13 +66,7 @@ static int take_option(const cli_command *self, int c, void *own)
     case 's': return read_states(self, optarg, &f->states);
     case 't': f->tool = sm_str_from(optarg); return CLI_OK;
     case 'p': f->scope = sm_str_from(optarg); return CLI_OK;
-    case 'S':
-        if (!read_since(optarg, &f->since))
-            return cli_usage(self,
-                             "--since: write a duration such as 2h, or a time such as "
-                             "2026-03-01T12:00:00Z, not \"%s\"",
-                             optarg);
-        return CLI_OK;
+    case 'S': return cli_since(self, optarg, &f->since);
     case 'l':
         if (!cli_number(optarg, LIMIT_MAX, &n))
             return cli_usage(self, "--limit: \"%s\" is no number from 1 to %u", optarg, LIMIT_MAX);

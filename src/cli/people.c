@@ -1,14 +1,16 @@
 /* semel approve, deny, cancel, resolve and forget: what people decide about effects. */
 #include "cli/ledger.h"
+#include "cli/undo/undo.h"
 
 /* What all of these take: one name, and a reason or evidence. */
 typedef struct options {
-    semel_err (*decide)(cli_ledger *l, const struct options *o);
+    semel_decides what;
     const char *done;    /* what is said of it */
     const char *prefix;  /* of the name */
     const char *missing; /* what is said if there is no reason; NULL: there need not be one */
-    const char *name, *reason, *applied;
-    bool not_applied, abandon;
+    const char *name, *reason, *applied, *version;
+    bool not_applied, abandon, compensate;
+    uint64_t if_version; /* 0: whatever it is now */
 } options;
 
 /* The one name must start with the prefix. */
@@ -32,15 +34,23 @@ static int check_name(const cli_command *self, const options *o)
 
 static int check(const cli_command *self, cli_ledger *l, const char *name, void *own)
 {
-    (void)l;
     options *o = own;
     o->name = name;
     int code = check_name(self, o);
     if (code != CLI_OK)
         return code;
-    if (self == &cli_resolve && (o->applied != NULL) + o->not_applied + o->abandon != 1)
+    if (self == &cli_resolve &&
+        (o->applied != NULL) + o->not_applied + o->abandon + o->compensate != 1)
         return cli_usage(self, "say what happened: one of --applied VALUE, --not-applied, "
-                               "--abandon");
+                               "--abandon, --compensate");
+    if ((l->command != NULL || l->o.contract != NULL) && !o->compensate)
+        return cli_usage(self,
+                         "--contract and a command behind \"--\" go with resolve --compensate");
+    if (o->compensate)
+        l->flags |= CLI_CONTRACT | CLI_STAYS;
+    if (o->version != NULL && !cli_number(o->version, UINT64_MAX, &o->if_version))
+        return cli_usage(self, "--if-version takes a number, as semel show prints it, not \"%s\"",
+                         o->version);
     if (o->missing != NULL && (o->reason == NULL || *o->reason == '\0'))
         return cli_usage(self, "%s", o->missing);
     return CLI_OK;
@@ -67,12 +77,12 @@ static const char *fitting(semel_state state)
 }
 
 /* The ledger's advice is for callers; whoever decides needs another one. `room` keeps its text. */
-static void advise(semel_answer *a, char room[200])
+static void advise(const options *o, semel_answer *a, char room[200])
 {
     const char *text = NULL;
     if (a->verdict != SEMEL_REFUSED)
         return;
-    if (a->code == SEMEL_C_ILLEGAL_STATE)
+    if (a->code == SEMEL_C_ILLEGAL_STATE && (o->if_version == 0 || o->if_version == a->version))
         text = fitting(a->state);
     if (a->code == SEMEL_C_KEY_CONFLICT && a->request.p != NULL) {
         snprintf(room, 200, "%.*s is in its place: look at it before you approve it.",
@@ -83,85 +93,76 @@ static void advise(semel_answer *a, char room[200])
         a->corrective_action = sm_str_from(text);
 }
 
-static semel_err approve(cli_ledger *l, const options *o)
-{
-    return semel_approve(l->s, sm_str_from(o->name), (sm_str){0}, l->a);
-}
-
 static int decide(cli_ledger *l, void *own)
 {
     const options *o = own;
     char room[200];
-    semel_err e = o->decide(l, o);
-    advise(l->a, room);
-    bool more = o->decide == approve && l->a->state == SEMEL_S_PENDING;
+    if (o->compensate)
+        return cli_undo_resolve(l, o->name, o->reason, o->if_version);
+    semel_outcome outcome = {.size = sizeof outcome, .value = cli_opt(o->applied)};
+    bool known = o->applied != NULL && *o->applied != '\0';
+    semel_decision d = {
+        .size = sizeof d,
+        .what = o->what,
+        .name = sm_str_from(o->name),
+        .reason = cli_opt(o->reason),
+        .how = o->not_applied ? SEMEL_RESOLVE_NOT_APPLIED
+               : o->abandon   ? SEMEL_RESOLVE_ABANDON
+                              : SEMEL_RESOLVE_APPLIED,
+        .outcome = known ? &outcome : NULL,
+        .if_version = o->if_version,
+    };
+    semel_err e = semel_decide(l->s, &d, l->a);
+    advise(o, l->a, room);
+    bool more = o->what == SEMEL_DECIDE_APPROVE && l->a->state == SEMEL_S_PENDING;
     return cli_answer(l, e,
                       more ? "approved by you; still pending: more approvals are needed" : o->done);
 }
 
-/* ---- the decisions ---------------------------------------------------------------------------*/
+#define IF_VERSION CLI_TEXT("if-version", options, version)
 
-static semel_err deny(cli_ledger *l, const options *o)
-{
-    return semel_deny(l->s, sm_str_from(o->name), (sm_str){0}, cli_opt(o->reason), l->a);
-}
-
-static semel_err cancel(cli_ledger *l, const options *o)
-{
-    return semel_cancel(l->s, sm_str_from(o->name), (sm_str){0}, cli_opt(o->reason), l->a);
-}
-
-static semel_err forget(cli_ledger *l, const options *o)
-{
-    return semel_forget(l->s, sm_str_from(o->name), (sm_str){0}, cli_opt(o->reason), l->a);
-}
-
-static semel_err resolve(cli_ledger *l, const options *o)
-{
-    semel_resolution how = o->not_applied ? SEMEL_RESOLVE_NOT_APPLIED
-                           : o->abandon   ? SEMEL_RESOLVE_ABANDON
-                                          : SEMEL_RESOLVE_APPLIED;
-    semel_outcome outcome = {.size = sizeof outcome, .value = cli_opt(o->applied)};
-    bool known = o->applied != NULL && *o->applied != '\0';
-    return semel_resolve(l->s, sm_str_from(o->name), how, known ? &outcome : NULL,
-                         sm_str_from(o->reason), (sm_str){0}, l->a);
-}
+static const struct option plain_table[] = {IF_VERSION, CLI_LEDGER_OPTIONS, {0}};
 
 static const struct option reason_table[] = {
-    CLI_TEXT("reason", options, reason), CLI_LEDGER_OPTIONS, {0}};
+    CLI_TEXT("reason", options, reason), IF_VERSION, CLI_LEDGER_OPTIONS, {0}};
 
 static const struct option resolve_table[] = {
     CLI_TEXT("applied", options, applied),
     CLI_FLAG("not-applied", options, not_applied),
     CLI_FLAG("abandon", options, abandon),
+    CLI_FLAG("compensate", options, compensate),
+    {"contract", required_argument, NULL, CLI_O_CONTRACT},
     CLI_TEXT("evidence", options, reason),
+    IF_VERSION,
     CLI_LEDGER_OPTIONS,
     {0},
 };
 
-/* How they use a ledger: by this table of options (NULL: they have none of their own), with a name
- * of this kind. */
+/* How they use a ledger: by this table of options, with a name of this kind. */
 #define DECIDES(options_, kind, ...)                                                               \
     &(const cli_ledger_use)                                                                        \
     {                                                                                              \
         .own = &(options){.prefix = kind, __VA_ARGS__}, .table = options_,                         \
-        .argument = "one name is needed, " kind "...", .required = true, .check = check,           \
-        .work = decide                                                                             \
+        .argument = "one name is needed, " kind "...", .required = true, .command = true,          \
+        .check = check, .work = decide                                                             \
     }
 
-#define WHO_HELP    "\nWho you are for the audit trail is the operating system's user.\n"
-#define COMMON_HELP CLI_LEDGER_HELP CLI_JSON_HELP
+#define WHO_HELP "\nWho you are for the audit trail is the operating system's user.\n"
+#define COMMON_HELP                                                                                \
+    "  --if-version V           only if the effect still has this version, as semel show prints\n" \
+    "                           it; if it has changed since, nothing happens\n" CLI_LEDGER_HELP    \
+        CLI_JSON_HELP
 
 const cli_command cli_approve = {
     .name = "approve",
     .summary = "let a call that waits for approval run",
     .help = "  semel list --state pending_approval\n"
             "  semel approve ap_...\n\n"
-            "Usage: semel approve ap_...\n\n" COMMON_HELP
+            "Usage: semel approve ap_... [--if-version V]\n\n" COMMON_HELP
             "\nAn approval belongs to exactly the arguments of its request, is used once, and\n"
             "expires. semel show ap_... prints what is asked for.\n" WHO_HELP,
     .run = cli_ledger_run,
-    .ledger = DECIDES(NULL, "ap_", .decide = approve, .done = "approved"),
+    .ledger = DECIDES(plain_table, "ap_", .what = SEMEL_DECIDE_APPROVE, .done = "approved"),
 };
 
 const cli_command cli_deny = {
@@ -169,11 +170,11 @@ const cli_command cli_deny = {
     .summary = "refuse a call that waits for approval",
     .help =
         "  semel deny ap_... --reason 'not before the audit'\n\n"
-        "Usage: semel deny ap_... --reason TEXT\n\n"
+        "Usage: semel deny ap_... --reason TEXT [--if-version V]\n\n"
         "  --reason TEXT            why; whoever asked is told it\n" COMMON_HELP
         "\nA denial belongs to the action: equal calls are refused until its window ends.\n" WHO_HELP,
     .run = cli_ledger_run,
-    .ledger = DECIDES(reason_table, "ap_", .decide = deny, .done = "denied",
+    .ledger = DECIDES(reason_table, "ap_", .what = SEMEL_DECIDE_DENY, .done = "denied",
                       .missing = "--reason is missing; whoever asked is told it"),
 };
 
@@ -181,12 +182,12 @@ const cli_command cli_cancel = {
     .name = "cancel",
     .summary = "take back a call that has not started",
     .help = "  semel cancel ef_... --reason 'the order was withdrawn'\n\n"
-            "Usage: semel cancel ef_... [--reason TEXT]\n\n"
+            "Usage: semel cancel ef_... [--reason TEXT] [--if-version V]\n\n"
             "  --reason TEXT            why, for the audit trail\n" COMMON_HELP
             "\nOnly what waits for approval, or is approved and not started. What runs cannot be\n"
             "canceled: nobody could know how far it came.\n" WHO_HELP,
     .run = cli_ledger_run,
-    .ledger = DECIDES(reason_table, "ef_", .decide = cancel, .done = "canceled"),
+    .ledger = DECIDES(reason_table, "ef_", .what = SEMEL_DECIDE_CANCEL, .done = "canceled"),
 };
 
 const cli_command cli_resolve = {
@@ -195,18 +196,23 @@ const cli_command cli_resolve = {
     .help =
         "  semel list --state in_doubt\n"
         "  semel resolve ef_... --not-applied --evidence 'no charge in the dashboard'\n"
-        "  semel resolve ef_... --applied '{\"id\": \"ch_1\"}' --evidence 'charge ch_1 is there'\n\n"
+        "  semel resolve ef_... --applied '{\"id\": \"ch_1\"}' --evidence 'charge ch_1 is there'\n"
+        "  semel resolve ef_... --compensate --evidence 'better twice refunded than not'\n\n"
         "Usage: semel resolve ef_... (--applied VALUE | --not-applied | --abandon)\n"
-        "                     --evidence TEXT\n\n"
+        "                     --evidence TEXT [--if-version V]\n"
+        "       semel resolve ef_... --compensate --evidence TEXT [--contract FILE]\n"
+        "                     [-- MCP SERVER COMMAND...]\n\n"
         "  --applied VALUE          it happened, and this is what it returned ('' if that is\n"
         "                           not known): equal calls are answered with it\n"
         "  --not-applied            it did not happen: the next equal call runs\n"
         "  --abandon                leave it: it counts as failed and never runs again\n"
-        "  --evidence TEXT          how you know; it stays in the audit trail\n" COMMON_HELP
-            WHO_HELP,
+        "  --compensate             undo it, as its contract says (see semel scope undo), then\n"
+        "                           leave it. If the undo does not succeed, it stays in doubt\n"
+        "  --evidence TEXT          how you know; it stays in the audit trail\n" CLI_CONTRACT_HELP
+            COMMON_HELP WHO_HELP,
     .run = cli_ledger_run,
     .ledger =
-        DECIDES(resolve_table, "ef_", .decide = resolve, .done = "resolved",
+        DECIDES(resolve_table, "ef_", .what = SEMEL_DECIDE_RESOLVE, .done = "resolved",
                 .missing = "--evidence is missing: how do you know? It stays in the audit trail"),
 };
 
@@ -215,9 +221,9 @@ const cli_command cli_forget = {
     .summary = "forget a settled effect, so that the next equal call runs",
     .help =
         "  semel forget ef_... --reason 'the customer asked for a second copy'\n\n"
-        "Usage: semel forget ef_... [--reason TEXT]\n\n"
+        "Usage: semel forget ef_... [--reason TEXT] [--if-version V]\n\n"
         "  --reason TEXT            why, for the audit trail\n" COMMON_HELP
         "\nOnly what is settled; what is in doubt must be resolved first. Its history stays.\n" WHO_HELP,
     .run = cli_ledger_run,
-    .ledger = DECIDES(reason_table, "ef_", .decide = forget, .done = "forgotten"),
+    .ledger = DECIDES(reason_table, "ef_", .what = SEMEL_DECIDE_FORGET, .done = "forgotten"),
 };

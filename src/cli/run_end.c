@@ -8,6 +8,7 @@
 
 #include "base/duration.h"
 #include "cli/cli.h"
+#include "cli/ledger.h"
 #include "cli/run.h"
 #include "json/json.h"
 
@@ -161,14 +162,15 @@ static int conclude_refused(work *w, semel_err e)
         print_drift(w);
         return code;
     default:
-        return cli_fail(code, "%s: %.*s; the command was not run", name,
-                        a->message.p == NULL ? 100 : (int)a->message.n,
-                        a->message.p == NULL ? semel_err_text(e) : a->message.p);
+        return a->message.p == NULL
+                   ? cli_fail(code, "%s: %s; the command was not run", name, semel_err_text(e))
+                   : cli_fail(code, "%s: %.*s The command was not run.", name, SM_FMT(a->message));
     }
 }
 
 int cli_run_conclude(work *w, semel_err e)
 {
+    cli_warn(w->answer);
     if (w->answer->executed)
         return conclude_own(w, e);
     if (w->interrupted != 0)

@@ -75,8 +75,9 @@ static void put_head(sm_buf *b, sm_str name, const semel_answer *a, const sm_jso
 {
     static const struct {
         const char *label, *name;
-    } texts[] = {{"scope", "scope"}, {"step", "step"},      {"tool", "tool"},
-                 {"class", "class"}, {"key", "caller_key"}, {"replays", "replays"}};
+    } texts[] = {{"scope", "scope"},      {"step", "step"},      {"tool", "tool"},
+                 {"class", "class"},      {"key", "caller_key"}, {"replays", "replays"},
+                 {"refusals", "refusals"}};
     static const struct {
         const char *label, *name;
     } times[] = {{"created", "created_at"},       {"lease ends", "lease_end"},
@@ -88,6 +89,7 @@ static void put_head(sm_buf *b, sm_str name, const semel_answer *a, const sm_jso
     sm_buf_text(b, "\n\n");
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         cli_row(b, texts[i].label, cli_member(story, texts[i].name));
+    cli_rowf(b, "version", "%" PRIu64, a->version);
     if (a->generation > 1)
         cli_rowf(b, "generation", "%" PRIu64, a->generation);
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)

@@ -25,6 +25,16 @@ sm_str cli_member(const sm_json *object, const char *name)
     return text ? sm_json_text(v) : (sm_str){0};
 }
 
+sm_str cli_member_age(const sm_json *object, const char *name, int64_t now, char out[CLI_WHEN_TEXT])
+{
+    int64_t at;
+    sm_str text = cli_member(object, name);
+    if (text.p == NULL || !sm_stamp_parse(text, &at))
+        return SM_STR("");
+    cli_age_text(at, now, out);
+    return sm_str_from(out);
+}
+
 void cli_put_value(sm_buf *out, const sm_json *v)
 {
     int64_t ms;

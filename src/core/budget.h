@@ -15,6 +15,7 @@
 #include "base/digest.h"
 #include "base/limits.h"
 #include "core/contract.h"
+#include "semel/semel.h"
 
 typedef enum sm_measure { SM_CALLS, SM_COST, SM_TOKENS, SM_MEASURES } sm_measure;
 
@@ -30,18 +31,36 @@ typedef struct sm_account {
 } sm_account;
 
 /* The name of an account's counter. */
-#define SM_ACCOUNT_NAME 48u
+#define SM_ACCOUNT_NAME 64u
 sm_str sm_account_name(const sm_account *a, sm_measure m, char text[SM_ACCOUNT_NAME]);
+
+/* The name of the counter that holds the highest line of an account (sm_budget_line) that somebody
+ * was warned of. */
+sm_str sm_account_mark(const sm_account *a, sm_measure m, char text[SM_ACCOUNT_NAME]);
 
 /* What a call of this contract is charged before it runs. */
 sm_charge sm_charge_declared(const sm_contract *c);
 
+/* Whom a budget of a scope is for: the scope of a tenant, an agent or a run. */
+sm_str sm_budget_holder(int per, sm_str scope);
+
 /* The account of a budget, and until when its counters matter. */
-sm_err sm_account_of(sm_digest *d, sm_buf *scratch, const sm_budgets *all,
-                     const sm_budget_rule *rule, sm_str scope, int64_t now, sm_account *out,
-                     int64_t *until);
+sm_err sm_account_of(sm_digest *d, sm_buf *scratch, const sm_budget_rule *rule, sm_str scope,
+                     int64_t now, sm_account *out, int64_t *until);
 
 /* The cap of a measure, or INT64_MAX. */
 int64_t sm_budget_cap(const sm_budget_rule *rule, sm_measure m);
+
+/* From here on a call is warned: so much of the cap is spent or reserved then. INT64_MAX: never. */
+int64_t sm_budget_line(const sm_budget_rule *rule, sm_measure m);
+
+/* What somebody says that a call has cost: false if it is not an amount. Absent is 0. */
+bool sm_cost_read(sm_str text, int64_t *billionths);
+
+/* Takes what a tool's answer says of its cost, values of a document that the outcome needs; both
+ * may be NULL. What cannot be read is marked, and recorded as such. */
+void sm_spent_take(const sm_json *cost, const sm_json *tokens, semel_outcome *out);
+
+const char *sm_measure_name(sm_measure m); /* "calls", "cost", "tokens" */
 
 #endif

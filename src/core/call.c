@@ -86,3 +86,18 @@ sm_err sm_call_check(const sm_parsed_call *call, sm_fault *fault)
         e = check_part("key", call->key, SM_KEY_MAX, fault);
     return e;
 }
+
+bool sm_scope_within(sm_str scope, sm_str above)
+{
+    return above.n == 0 || (scope.n >= above.n && memcmp(scope.p, above.p, above.n) == 0 &&
+                            (scope.n == above.n || scope.p[above.n] == '/'));
+}
+
+sm_str sm_scope_leading(sm_str scope, unsigned segments)
+{
+    for (size_t i = 0; i < scope.n; i++) {
+        if (scope.p[i] == '/' && --segments == 0)
+            return (sm_str){scope.p, i};
+    }
+    return scope;
+}

@@ -21,4 +21,10 @@ typedef struct sm_parsed_call {
  * segment in the scope. SEMEL_E_BAD_ARGUMENTS with a sentence. */
 sm_err sm_call_check(const sm_parsed_call *call, sm_fault *fault);
 
+/* Whether a scope is `above`, or below it by whole segments. An absent `above` is above all. */
+bool sm_scope_within(sm_str scope, sm_str above);
+
+/* The first segments of a scope, at most so many: 1 is the tenant, 2 the agent. */
+sm_str sm_scope_leading(sm_str scope, unsigned segments);
+
 #endif

@@ -88,6 +88,7 @@ typedef struct sm_approval {
 typedef struct sm_argument_map {
     const sm_pointer *to;
     const sm_pointer *from;
+    const bool *of_outcome; /* which are taken from its outcome instead; NULL: none */
     uint32_t count;
 } sm_argument_map;
 
@@ -152,6 +153,7 @@ typedef struct sm_upstream {
     sm_idempotency idempotency;
     sm_retry retry;
     bool rejects_before_work;
+    sm_pointer cost, tokens; /* where its answer says what the call cost; absent: nowhere */
 } sm_upstream;
 
 typedef struct sm_loop_rule {
@@ -173,18 +175,33 @@ typedef struct sm_budget_rule {
     int64_t calls;  /* -1: no cap */
     int64_t tokens; /* -1: no cap */
     sm_money cost;  /* absent: no cap */
+    int soft;       /* percent of each cap from which on a call is warned, once; 0: never */
+    sm_str of;      /* the tool or pattern that it was written for; empty: all calls */
 } sm_budget_rule;
 
+/* Those of the tool, then those of the file's `defaults`. */
 typedef struct sm_budgets {
     const sm_budget_rule *v;
     uint32_t n;
-    sm_str of; /* the tool or pattern that it was written for; empty: all that share it */
 } sm_budgets;
+
+/* How often one destination may be acted on. */
+typedef struct sm_limit_rule {
+    sm_pointer per; /* the argument that names the destination, or a list of them */
+    int64_t calls;
+    int64_t window_ms;
+} sm_limit_rule;
+
+typedef struct sm_limits {
+    const sm_limit_rule *v;
+    uint32_t n;
+    sm_str of; /* the tool or pattern that they were written for */
+} sm_limits;
 
 typedef struct sm_breaker_rule {
     bool on;
     int64_t failures;
-    int64_t window_ms;
+    int64_t window_ms; /* 0: they count in a row */
     int64_t cooldown_ms;
     int64_t probes;
 } sm_breaker_rule;
@@ -220,6 +237,7 @@ typedef struct sm_breaker_rule {
     X(COST, cost)                                                                                  \
     X(TOKENS, tokens)                                                                              \
     X(BUDGET, budget)                                                                              \
+    X(LIMIT, limit)                                                                                \
     X(LOOP, loop)                                                                                  \
     X(BREAKER, breaker)
 
@@ -278,6 +296,7 @@ typedef struct sm_contract {
     sm_money cost;  /* of a call: the most that it may cost */
     int64_t tokens; /* likewise */
     sm_budgets budget;
+    sm_limits limit;
     sm_loop_rule loop;
     sm_breaker_rule breaker;
 
@@ -399,8 +418,12 @@ void sm_check_variables(sm_loader *l, const sm_json *value);
  * JSON. Bounded as contract files are. */
 sm_err sm_tree_read(sm_arena *a, sm_str name, sm_str text, const sm_json **root, sm_fault *fault);
 
-/* Internal to the contract files: the tool's table, the index, checks of what fits together. */
-extern const sm_group sm_contract_group;
+/* Internal to the contract files: the tool's table, the guards' tables and readers, the index,
+ * checks of what fits together. */
+extern const sm_group sm_contract_group, sm_loop_group, sm_breaker_group;
+extern const char *const sm_mode_names[];
+void sm_budgets_read(sm_loader *l, const sm_json *value, void *out);
+void sm_limits_read(sm_loader *l, const sm_json *value, void *out);
 bool sm_contracts_index(sm_contracts *set); /* false when out of memory */
 void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_declared_tool *tool,
                        const sm_contract *c);
@@ -411,6 +434,10 @@ void sm_contract_lint_secrets(sm_loader *l, const sm_declared_tool *tool, const 
  * at the tool's name if nobody wrote it. */
 const sm_json *sm_contract_place(const sm_declared_tool *tool, const sm_contract *c,
                                  sm_contract_field id, const char *inner);
+
+/* Said of a `poll` that is wider: it would hide loops of others. */
+#define SM_POLL_IS_NARROW                                                                          \
+    "loop: poll is for one tool that is listed by its name and has class: read"
 
 /* The fields of `defaults` that also apply to unlisted tools. */
 void sm_contract_lint_repeats(sm_loader *l, const sm_contract *c);

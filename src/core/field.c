@@ -158,9 +158,20 @@ static bool read_switch(sm_loader *l, const sm_field *f, const sm_json *value, b
     return true;
 }
 
+static bool is_off(const sm_json *value)
+{
+    return value->type == SM_JSON_FALSE ||
+           (value->type == SM_JSON_STRING && sm_str_is(sm_json_text(value), "off"));
+}
+
 static bool read_count(sm_loader *l, const sm_field *f, const sm_json *value, int64_t *out)
 {
     sm_decimal d;
+    bool may_be_off = (f->flags & SM_FIELD_OFF) != 0;
+    if (may_be_off && is_off(value)) {
+        *out = 0;
+        return true;
+    }
     if (value->type == SM_JSON_NUMBER && sm_decimal_parse(sm_json_text(value), &d) &&
         sm_decimal_integer(&d) && d.exp <= 18) {
         char digits[20] = "0000000000000000000";
@@ -179,8 +190,8 @@ static bool read_count(sm_loader *l, const sm_field *f, const sm_json *value, in
                     sm_found(l, value));
     else
         sm_complain(l, value,
-                    "%s: expected a whole number from %" PRId64 " to %" PRId64 ", found %s",
-                    f->name, f->min, f->max, sm_found(l, value));
+                    "%s: expected a whole number from %" PRId64 " to %" PRId64 "%s, found %s",
+                    f->name, f->min, f->max, may_be_off ? ", or off" : "", sm_found(l, value));
     return false;
 }
 
@@ -293,8 +304,7 @@ static bool is_brief(const sm_group *g, const sm_json *value)
 static bool read_group(sm_loader *l, const sm_field *f, const sm_json *value, void *out)
 {
     const sm_group *g = f->group;
-    bool text = value->type == SM_JSON_STRING;
-    bool off = value->type == SM_JSON_FALSE || (text && sm_str_is(sm_json_text(value), "off"));
+    bool off = is_off(value);
     if (g->defaults != NULL)
         memcpy(out, g->defaults, g->size);
     else
@@ -451,7 +461,12 @@ void sm_field_show(const sm_field *f, const char *name, const void *value, const
     case SM_KIND_STRING:
     case SM_KIND_LABEL: sm_json_put_string(&b, *(const sm_str *)value); break;
     case SM_KIND_SWITCH: sm_buf_text(&b, *(const bool *)value ? "\"on\"" : "\"off\""); break;
-    case SM_KIND_COUNT: sm_buf_printf(&b, "%" PRId64, *(const int64_t *)value); break;
+    case SM_KIND_COUNT:
+        if ((f->flags & SM_FIELD_OFF) != 0 && *(const int64_t *)value == 0)
+            sm_buf_text(&b, "\"off\"");
+        else
+            sm_buf_printf(&b, "%" PRId64, *(const int64_t *)value);
+        break;
     case SM_KIND_SIZE: {
         char text[SM_SIZE_TEXT];
         sm_size_text(*(const int64_t *)value, text);

@@ -47,7 +47,8 @@ enum {
     SM_FIELD_REQUIRED = 1,
     SM_FIELD_ZERO = 2,    /* a duration that may be 0 */
     SM_FIELD_FOREVER = 4, /* a duration that may be forever */
-    SM_FIELD_OFF = 8,     /* a group that may be "off"; its structure starts with a bool */
+    SM_FIELD_OFF = 8,     /* it may be "off": a group, whose structure starts with a bool; a count,
+                             which is 0 then */
 };
 
 typedef struct sm_loader sm_loader;

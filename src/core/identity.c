@@ -49,6 +49,8 @@ static sm_err check_rivals(sm_arena *a, const sm_contract *tool, const sm_identi
                                         &(sm_pointers){.v = &place, .n = carrier.n > 0}};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0] && found == NULL; i++)
         found = rival_of(lists[i], id->filled);
+    for (uint32_t i = 0; i < c->limit.n && found == NULL; i++)
+        found = sm_pointer_rival(&c->limit.v[i].per, id->filled);
     if (found == NULL)
         return SM_OK;
     return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
@@ -453,7 +455,8 @@ sm_err sm_redact(sm_arena *a, const sm_identity *id, const sm_json **out)
     if (c->redact.n == 0 && !id->http)
         return SM_OK;
     redaction r = {.arena = a, .gone = sm_places_new(a), .marked = sm_places_new(a)};
-    sm_err e = sm_json_read(a, SM_STR("\"[redacted]\""), &sm_json_default_limits, &r.mark, NULL);
+    sm_err e =
+        sm_json_read(a, SM_STR("\"" SM_REDACTED "\""), &sm_json_default_limits, &r.mark, NULL);
     if (e != SM_OK || r.gone == NULL || r.marked == NULL)
         return SEMEL_E_NOMEM;
     for (uint32_t i = 0; i < c->redact.n && e == SM_OK; i++) {

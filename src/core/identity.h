@@ -71,6 +71,9 @@ sm_drift sm_identity_drift(const sm_identity *earlier, const sm_identity *later)
  * key: then the stored arguments cannot show that it does. */
 bool sm_hides_header(const sm_identity *id);
 
+/* What stands in the place of a value that is not stored. */
+#define SM_REDACTED "[redacted]"
+
 /* The arguments as they may be stored: where the contract redacts, a mark stands instead. In the
  * body, form or query of an HTTP request, it stands for every value whose name is that of a secret,
  * too (core/request.h). */

@@ -66,8 +66,8 @@ sm_loop_match sm_loop_foresee(const sm_loop *l, uint64_t call, uint32_t max_cycl
     return best;
 }
 
-/* How often the entry was there since the last progress, this time included. */
-static uint32_t see(sm_loop *l, sm_loop_entry entry, bool progress)
+/* Counts how often the entry was there since the last progress. It becomes the first of them. */
+static void see(sm_loop *l, sm_loop_entry entry, bool progress)
 {
     if (progress)
         l->seen_count = 0;
@@ -83,20 +83,29 @@ static uint32_t see(sm_loop *l, sm_loop_entry entry, bool progress)
         at--; /* in the place of the oldest */
     memmove(&l->seen[1], &l->seen[0], at * sizeof l->seen[0]);
     l->seen[0] = now;
-    return now.count;
+}
+
+sm_loop_match sm_loop_now(const sm_loop *l, uint32_t max_cycle)
+{
+    const sm_loop_entry *last = sm_loop_last(l);
+    if (last == NULL)
+        return (sm_loop_match){.detector = SM_LOOP_REPEAT, .period = 1};
+    sm_loop_match best = {SM_LOOP_REPEAT, 1, 1, last->result};
+    for (uint32_t p = 1; p <= max_cycle && p <= l->periods && p < l->calls; p++)
+        take_better(&best, detector_of(p), p, l->same[p - 1] / p + 1, last->result);
+    if (l->seen_count > 0)
+        take_better(&best, SM_LOOP_NO_PROGRESS, 0, l->seen[0].count, last->result);
+    return best;
 }
 
 sm_loop_match sm_loop_add(sm_loop *l, sm_loop_entry entry, bool progress, uint32_t max_cycle)
 {
     assert(l->periods <= SM_LOOP_CYCLE_MAX);
-    sm_loop_match best = {SM_LOOP_REPEAT, 1, 1, entry.result};
     for (uint32_t p = 1; p <= l->periods && p <= l->calls; p++) {
         uint32_t *same = &l->same[p - 1];
         *same = same_entry(before(l, p), &entry) ? *same + (*same < MANY) : 0;
-        if (p <= max_cycle)
-            take_better(&best, detector_of(p), p, *same / p + 1, entry.result);
     }
     l->tail[l->calls++ % SM_LOOP_CYCLE_MAX] = entry;
-    take_better(&best, SM_LOOP_NO_PROGRESS, 0, see(l, entry, progress), entry.result);
-    return best;
+    see(l, entry, progress);
+    return sm_loop_now(l, max_cycle);
 }

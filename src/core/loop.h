@@ -69,6 +69,9 @@ const char *sm_loop_name(sm_loop_detector d);
 /* The newest entry; NULL if there is none. */
 const sm_loop_entry *sm_loop_last(const sm_loop *l);
 
+/* What the newest entry has completed. Its count is 0 if nothing was called yet. */
+sm_loop_match sm_loop_now(const sm_loop *l, uint32_t max_cycle);
+
 /* What a call would complete, if it returned what it did before. Cycles longer than `max_cycle` are
  * not looked for. */
 sm_loop_match sm_loop_foresee(const sm_loop *l, uint64_t call, uint32_t max_cycle);

@@ -8,6 +8,7 @@
 
 #include "base/duration.h"
 #include "base/limits.h"
+#include "core/breaker.h"
 
 #define LIFE_VERSION    3u
 #define OUTCOME_VERSION 1u
@@ -118,9 +119,10 @@ WALK walk_terms(codec *c, sm_terms *t)
         bytes(c, t->on_in_doubt.steps, t->on_in_doubt.count);
     span(c, &t->down_window_ms);
     span(c, &t->settle_ms);
-    uint16_t bits = (uint16_t)(t->authoritative | t->asks << 1 | t->self << 2 | t->barrier << 3 |
-                               (t->via & 1) << 4 | t->upstream << 5 | t->redacted << 6 |
-                               t->resource << 7 | t->charged << 8);
+    uint16_t bits =
+        (uint16_t)(t->authoritative | t->asks << 1 | t->self << 2 | t->barrier << 3 |
+                   (t->via & 1) << 4 | t->upstream << 5 | t->redacted << 6 | t->resource << 7 |
+                   t->charged << 8 | t->limited << 9 | t->breaker.on << 10 | t->sited << 11);
     NARROW(c, bits);
     t->authoritative = bits & 1;
     t->asks = bits & 2;
@@ -131,10 +133,19 @@ WALK walk_terms(codec *c, sm_terms *t)
     t->redacted = bits >> 6 & 1;
     t->resource = bits >> 7 & 1;
     t->charged = bits >> 8 & 1;
-    c->bad |= bits >> 9 != 0;
+    t->limited = bits >> 9 & 1;
+    t->breaker.on = bits >> 10 & 1;
+    t->sited = bits >> 11 & 1;
+    c->bad |= bits >> 12 != 0;
     if (t->asks) {
         number(c, &t->quorum);
         span(c, &t->expires_ms);
+    }
+    if (t->breaker.on) {
+        NARROW(c, t->breaker.failures);
+        NARROW(c, t->breaker.probes);
+        span(c, &t->breaker.window_ms);
+        span(c, &t->breaker.cooldown_ms);
     }
 }
 
@@ -229,6 +240,20 @@ WALK walk_charged(codec *c, sm_charged *m)
     }
 }
 
+WALK walk_slots(codec *c, sm_charged *m)
+{
+    NARROW(c, m->slots);
+    if (m->slots > SM_DESTINATIONS_MAX) {
+        c->bad = true;
+        return;
+    }
+    for (uint8_t i = 0; i < m->slots; i++) {
+        bytes(c, m->slot[i].id, sizeof m->slot[i].id);
+        NARROW(c, m->slot[i].number);
+        span(c, &m->slot[i].end);
+    }
+}
+
 WALK walk(codec *c, sm_memo *m)
 {
     sm_effect *e = &m->effect;
@@ -248,6 +273,8 @@ WALK walk(codec *c, sm_memo *m)
     }
     if (m->terms.charged)
         walk_charged(c, &m->charged);
+    if (m->terms.limited)
+        walk_slots(c, &m->charged);
     if (m->terms.upstream) {
         number(c, &m->shape);
         span(c, &m->next_at);
@@ -289,6 +316,10 @@ static bool sound_terms(const sm_terms *t, const sm_effect *e)
         if (chain->steps[i] > SM_DOUBT_HOLD)
             return false;
     }
+    const sm_breaker_rule *r = &t->breaker;
+    if (r->on && (r->failures < 1 || r->failures > SM_BREAKER_FAILURES_MAX || r->probes < 1 ||
+                  r->probes > SM_BREAKER_PROBES_MAX))
+        return false;
     return !t->asks || (t->quorum > 0 && t->quorum <= SM_APPROVERS_MAX);
 }
 
@@ -347,6 +378,8 @@ void sm_terms_take(const sm_contract *c, sm_terms *out)
         .barrier = c->barrier,
         .quorum = (uint64_t)c->approval.quorum,
         .expires_ms = c->approval.expires_ms,
+        .sited = c->breaker.on && sm_contract_origin(c).n > 0,
+        .breaker = c->breaker.on ? c->breaker : (sm_breaker_rule){0},
     };
 }
 
@@ -368,6 +401,7 @@ void sm_terms_contract(const sm_terms *t, sm_contract *out)
                      .quorum = (int64_t)t->quorum,
                      .expires_ms = t->expires_ms},
         .barrier = t->barrier,
+        .breaker = t->breaker,
     };
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/budget.h"
 #include "core/handle.h"
+#include "core/limit.h"
 #include "core/transition.h"
 #include "semel/semel.h"
 
@@ -31,6 +32,9 @@ typedef struct sm_terms {
     bool resource; /* it acts on one: see sm_memo */
     bool redacted; /* not all arguments are stored: nothing runs from those that are */
     bool charged;  /* it cost something, or has a budget: see sm_memo */
+    bool limited;  /* it has taken slots of limits: likewise */
+    bool sited;    /* its circuit is of an upstream, which the contract names */
+    sm_breaker_rule breaker;
     uint64_t quorum;
     int64_t expires_ms;
 } sm_terms;
@@ -52,6 +56,8 @@ typedef struct sm_charged {
     sm_charge charge;
     sm_charge sunk; /* spent by attempts that did nothing */
     sm_account account[SM_BUDGETS_MAX];
+    uint8_t slots; /* how many of `slot` */
+    sm_slot slot[SM_DESTINATIONS_MAX];
 } sm_charged;
 
 typedef struct sm_memo {

@@ -10,9 +10,8 @@
 #include "base/method.h"
 #include "base/url.h"
 #include "base/utf8.h"
+#include "core/identity.h"
 #include "core/secret.h"
-
-#define MARK "[redacted]"
 
 /* ---- names and values of a query -------------------------------------------------------------*/
 
@@ -298,7 +297,7 @@ sm_str sm_query_redact(sm_arena *a, sm_str query)
         const char *from = p.name.p;
         if (secret) {
             sm_buf_bytes(&out, from, p.name.n + 1);
-            sm_buf_text(&out, MARK);
+            sm_buf_text(&out, SM_REDACTED);
             from = end;
             if (from > rest.p) /* a semicolon is part of the value for most servers */
                 rest = (sm_str){from, (size_t)(query.p + query.n - from)};

@@ -114,7 +114,15 @@ typedef enum sm_reaction {
     X(RESUMED, "resumed")                                                                          \
     X(LOOPED, "looped")     /* a run repeats itself */                                             \
     X(TRIPPED, "tripped")   /* and is stopped */                                                   \
-    X(REOPENED, "reopened") /* and goes on */
+    X(REOPENED, "reopened") /* and goes on */                                                      \
+    X(KEYED, "keyed")       /* the ledger's secret was made */                                     \
+    X(FAILING, "failing")   /* a circuit counts a failure */                                       \
+    X(RECOVERED, "recovered")                                                                      \
+    X(OPENED, "opened")                                                                            \
+    X(HALF_OPENED, "half_opened")                                                                  \
+    X(PROBING, "probing") /* a place for a probe was taken, or is free again */                    \
+    X(CLOSED, "closed")                                                                            \
+    X(POSTED, "posted") /* the board says how a circuit is */
 
 typedef enum sm_history {
 #define X(code, text) SM_N_##code,

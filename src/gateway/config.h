@@ -64,6 +64,7 @@ typedef struct gw_upstream_api {
     sm_idempotency idempotency; /* the header that the upstream takes a key in */
     sm_retry retry;
     bool rejects_before_work;
+    sm_pointer cost, tokens; /* where a write's answer says what it cost; absent: nowhere */
     bool stream; /* a write's answer is passed on as it comes, and recorded when it has ended */
     gw_listens listen; /* addresses of its own, where it is mounted at / */
     bool pass_host;    /* the upstream gets the client's Host */

@@ -24,7 +24,7 @@
 typedef enum gw_role {
     GW_AGENT = 1,    /* calls tools, and reads what became of it */
     GW_APPROVER = 2, /* reads, approves and denies */
-    GW_OPERATOR = 4, /* that, and cancels, resolves and forgets */
+    GW_OPERATOR = 4, /* that, and cancels, resolves, forgets, stops and resumes */
     GW_ADMIN = 8,    /* everything */
 } gw_role;
 

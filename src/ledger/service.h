@@ -7,6 +7,8 @@
 
 #include <stdatomic.h>
 
+#include "base/limits.h"
+#include "core/breaker.h"
 #include "core/contract.h"
 #include "core/handle.h"
 #include "core/transition.h"
@@ -32,6 +34,11 @@ typedef struct sm_asking {
     bool ran;     /* the caller has run it: nothing is ever begun for the caller again */
     bool large;   /* arguments of up to SM_ARGS_MAX bytes, and not only SM_JSON_BYTES_MAX */
     bool http;    /* they are those of an HTTP request: see core/identity.h */
+    bool tells;   /* if it runs unrecorded, sm_pass_ended will be told how it ended */
+    bool undoes;  /* a person undoes the effect that the key names (core/undo.h): neither a stop of
+                     the scope or of everything, nor a run that was stopped for repeating itself,
+                     nor a budget, nor a limit of a destination keeps it from running. A stop of its
+                     tool does, and so does an open circuit */
     const sm_idempotency *down; /* how the caller's upstream is given a key, if its contract does
                                    not say; NULL: not at all */
     bool turned_away;
@@ -50,6 +57,7 @@ typedef struct sm_asking {
     semel_ref of; /* of.key is &key */
     uint64_t version;
     int64_t look_ms;
+    uint64_t passed; /* with `tells`: for sm_pass_ended; 0: there is nothing to tell */
 
     /* Those that were in use when it was first asked: it ends under them. To be freed by whoever
      * made the asking. */
@@ -88,12 +96,20 @@ void sm_answer_reword(semel_answer *a);
 /* Memory that lives as long as what the answer says. */
 sm_arena *sm_answer_arena(const semel_answer *a);
 
+/* The part of an answer's warning that is about budgets. It comes with the answer that allows an
+ * attempt; whoever executes it here carries it to the answer at its end. */
+sm_str sm_answer_budget_warning(const semel_answer *a);
+
 /* The answer is not used for a while: large memory goes back. */
 void sm_answer_rest(semel_answer *a);
 
-/* Answers and events as JSON objects. */
+/* Answers, outcomes and events as JSON objects. */
 void sm_answer_put_json(const semel_answer *a, sm_buf *out);
+void sm_outcome_put_json(const semel_outcome *o, sm_buf *out);
 void sm_event_put_json(const semel_event *e, sm_buf *out);
+
+/* The members that say what loop was found, if one was: detector, period, count. */
+void sm_answer_put_loop(const semel_answer *a, sm_buf *out);
 
 /* What waits for an approval, of an effect that semel_get has just read. */
 typedef struct sm_pending {
@@ -104,8 +120,19 @@ typedef struct sm_pending {
 } sm_pending;
 void sm_pending_of(const semel_answer *a, sm_pending *out);
 
-/* Counts a call that was passed on unrecorded, because its tool only reads. */
-void sm_note_passed(semel *s, sm_str scope, sm_str tool);
+/* A call that runs unrecorded, because its tool only reads or its contract says so. */
+typedef struct sm_passed {
+    uint64_t call; /* a number for it: sm_asking.passed, or from sm_pass */
+    sm_str scope, tool;
+} sm_passed;
+
+/* Counts a call that is passed on without asking, because its tool only reads. Returns the number
+ * for sm_pass_ended; 0: there is nothing to tell. Does no I/O. */
+uint64_t sm_pass(semel *s, const semel_call *call, semel_answer *a);
+
+/* It has ended. The answer, which is about nothing else, gets a warning if the run repeats itself.
+ * Does no I/O. */
+void sm_pass_ended(semel *s, const sm_passed *p, const semel_outcome *o, semel_answer *a);
 
 /* ---- attempts that Semel executes itself -----------------------------------------------------*/
 
@@ -124,6 +151,7 @@ typedef struct sm_running {
     bool lost;                /* the ledger had lost its record, and it was put back */
     bool unrecorded;          /* it has ended, and the ledger could not be told */
     bool owed;                /* and the keeper goes on trying */
+    sm_health health;         /* what its end says of the tool */
 } sm_running;
 
 /* Enters the attempt that `execute` has just let begin: its lease is renewed until its end is
@@ -148,6 +176,7 @@ void sm_outcome_settle(sm_arena *a, semel_outcome *o, size_t most);
 /* How the end of an attempt is recorded. */
 typedef struct sm_recording {
     const semel_outcome *outcome; /* NULL: nothing was done, and the claim is given back */
+    sm_health health;             /* what that says of the tool */
     sm_str actor;
     int64_t patience_ms;     /* how long it is tried again */
     const atomic_bool *stop; /* whoever records has no time any more; NULL: has time */
@@ -201,16 +230,79 @@ sm_contracts *sm_contracts_keep(semel *s, semel_answer *a);
 
 /* ---- people whom the caller has authenticated ------------------------------------------------*/
 
-/* As semel_approve and semel_deny, also if the contract says `via: gateway`. FORBIDDEN if the actor
+/* As semel_decide, also if the contract says `via: gateway`. FORBIDDEN if the actor approves and
  * has asked for the call (sm_asking.actor), unless the contract says `self_approval`. Those who
  * have approved a call cannot ask for it either (I7). */
-sm_err sm_approve(semel *s, semel_str request, semel_str actor, semel_answer *a);
-sm_err sm_deny(semel *s, semel_str request, semel_str actor, semel_str reason, semel_answer *a);
+sm_err sm_decide(semel *s, const semel_decision *decision, semel_answer *a);
+
+/* Whether a decision that names a version is about another one than the answer, which semel_get has
+ * just made. If it is, the answer becomes the refusal; nothing is written. */
+bool sm_decision_stale(semel_answer *a, uint64_t if_version);
 
 /* As semel_commit and semel_renew, by whoever was authenticated. */
 sm_err sm_commit_as(semel *s, sm_str claim, const semel_outcome *outcome, size_t most, sm_str actor,
                     semel_answer *a);
 sm_err sm_renew_as(semel *s, sm_str claim, int64_t lease_ms, sm_str actor, semel_answer *a);
+
+/* ---- undoing ---------------------------------------------------------------------------------*/
+
+/* Whether an effect can be undone. */
+typedef enum sm_undo_status {
+    SM_UNDO_TODO,    /* `call` undoes it; if that was begun before, `undo` is its effect */
+    SM_UNDO_DONE,    /* it was undone by `undo` */
+    SM_UNDO_NOTHING, /* there is nothing to undo, as `why` says */
+    SM_UNDO_CANNOT,  /* it took effect and cannot be undone, as `why` says */
+    SM_UNDO_OPEN,    /* it runs, or may run at any moment: nobody knows yet what to undo */
+    SM_UNDO_DOUBT,   /* it is in doubt. `call` undoes it if it took effect, and is absent (no tool)
+                        if it cannot be made, as `why` says */
+} sm_undo_status;
+
+/* Its texts live in the answer. */
+typedef struct sm_undo {
+    sm_undo_status status;
+    semel_state state; /* the effect's */
+    sm_str effect, scope, tool;
+    sm_str why;
+    sm_str undo;            /* absent: nobody has tried to undo it */
+    semel_state undo_state; /* NONE with that */
+    semel_call call;
+    bool upstream; /* the contract says how to execute it over HTTP */
+    bool stays;    /* and that a failure is replayed: the call is not tried again */
+} sm_undo;
+
+/* The rule of what undoes an effect, by the contracts in use. The answer is about nothing, or is
+ * the refusal. */
+sm_err sm_undo_of(semel *s, const sm_handle *effect, semel_answer *a, sm_undo *out);
+
+/* What keeps the call of an undo from having succeeded: what it was answered, or else what became
+ * of it. NONE: it has failed itself. */
+semel_code sm_undo_code(const semel_answer *answer, const sm_undo *after);
+
+/* The effects of one scope (none of those below it), the newest first: at most `room`, *n of them.
+ * *cursor is 0 to start, and 0 again at the end. */
+sm_err sm_scope_effects(semel *s, sm_str scope, uint64_t *cursor, sm_handle *out, size_t room,
+                        size_t *n, sm_fault *fault);
+
+/* "todo", "done", "nothing", "cannot", "running", "in_doubt". */
+const char *sm_undo_status_name(sm_undo_status status);
+
+/* One item of a plan, as JSON. */
+void sm_undo_put_json(const sm_undo *u, sm_buf *out);
+
+/* The call of an undo has succeeded: the effect in doubt is abandoned, so that it never runs again.
+ * The undo's handle becomes part of the evidence, which has at most so many bytes. */
+#define SM_UNDO_EVIDENCE_MAX (SM_REASON_MAX - SM_HANDLE_TEXT - 20)
+sm_err sm_undo_resolve(semel *s, const sm_handle *effect, sm_str undo, sm_str evidence,
+                       sm_str actor, uint64_t if_version, semel_answer *a);
+
+/* ---- the stop button -------------------------------------------------------------------------*/
+
+/* As semel_stop and semel_resume, by somebody who is bound to a scope (absent: to none). What
+ * somebody stopped who is not bound to it is not for them to resume: SEMEL_E_BARRED. */
+sm_err sm_stop(semel *s, semel_stop_kind kind, sm_str name, sm_str actor, sm_str bound,
+               sm_str reason, bool *changed, sm_fault *fault);
+sm_err sm_resume(semel *s, semel_stop_kind kind, sm_str name, sm_str actor, sm_str bound,
+                 sm_str reason, bool *changed, sm_fault *fault);
 
 /* ---- what is left over -----------------------------------------------------------------------*/
 
@@ -239,7 +331,8 @@ sm_err sm_remedy_of(semel *s, const sm_handle *effect, semel_answer *a, sm_remed
 
 /* Starts the resend that the effect's chain is at. effect->fence, if there is one, is the newest
  * attempt's when that was looked at. The answer is execute with a claim, or a refusal
- * (ILLEGAL_STATE) if it is not there, or if there is a newer attempt by now. */
+ * (ILLEGAL_STATE) if it is not there, or if there is a newer attempt by now; STOPPED while its
+ * writes are stopped: it is put off, and due again later. */
 sm_err sm_resend(semel *s, const sm_handle *effect, int64_t lease_ms, semel_answer *a);
 
 /* What a probe found. effect->fence is the newest attempt's when it was asked; if there is a newer

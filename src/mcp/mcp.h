@@ -73,6 +73,8 @@ typedef struct mcp_server_options {
     const char *pins;  /* a file; NULL: nothing is pinned */
     bool approve_here; /* whoever asks may be asked for approval, where the contract allows it: the
                           ledger is a local one, or the client has authenticated as its requester */
+    bool undoes;       /* a person asks: calls whose key names an effect undo that
+                          (sm_asking.undoes) */
 } mcp_server_options;
 
 sm_err mcp_server_new(mcp_hub *hub, const mcp_server_options *o, mcp_server **out);

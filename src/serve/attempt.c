@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "base/utf8.h"
+
 /* ---- its state -------------------------------------------------------------------------------*/
 
 const char *sm_attempt_flaw(const sm_attempt *at)
@@ -82,9 +84,9 @@ static void follow(sm_attempt *at)
 
 /* ---- the worker's turns ----------------------------------------------------------------------*/
 
-static void copy_text(char out[SM_HANDLE_TEXT], sm_str text)
+static void copy_text(char *out, size_t room, sm_str text)
 {
-    size_t n = text.n < SM_HANDLE_TEXT ? text.n : SM_HANDLE_TEXT - 1;
+    size_t n = sm_utf8_cut(text, room - 1).n;
     if (n > 0)
         memcpy(out, text.p, n);
     out[n] = '\0';
@@ -95,7 +97,8 @@ static void copy_text(char out[SM_HANDLE_TEXT], sm_str text)
 static void claim(sm_attempt *at, const semel_answer *a)
 {
     assert(at->hold == SM_HOLDS_NOTHING);
-    copy_text(at->handle, a->effect);
+    copy_text(at->handle, sizeof at->handle, a->effect);
+    copy_text(at->warning, sizeof at->warning, sm_answer_budget_warning(a));
     at->number = a->attempt;
     at->ask.ran = true;
     at->ask.joined_generation = a->generation;
@@ -114,6 +117,7 @@ static void ask(sm_attempt *at, semel_answer *a)
     }
     if (at->ops->full != NULL)
         at->ask.full = at->ops->full(at);
+    at->ask.tells = at->ops->execute != NULL;
     at->serve->deps->ask(at->serve, &at->ask, a);
     if (a->verdict != SEMEL_EXECUTE || at->ops->execute == NULL)
         return;
@@ -139,6 +143,7 @@ static void record(sm_attempt *at, semel_answer *a)
     sm_serve *s = at->serve;
     if (at->hold == SM_HOLDS_CLAIM) {
         sm_recording what = {.outcome = at->nothing_done ? NULL : &at->outcome,
+                             .health = at->health,
                              .actor = at->ask.actor,
                              .patience_ms = s->record_ms,
                              .stop = s->ending,
@@ -148,7 +153,10 @@ static void record(sm_attempt *at, semel_answer *a)
         at->ended = ended_as(at, e, a);
         s->deps->ring(s, at->resends ? at->effect.id : at->ask.id);
     } else {
+        const sm_passed passed = {at->ask.passed, at->ask.call.scope, at->ask.call.tool};
         *a = (semel_answer){.work = a->work};
+        if (passed.call != 0)
+            s->deps->passed(s, &passed, &at->outcome, a);
         at->ended = SM_ENDED_UNRECORDED;
     }
     at->hold = SM_HAS_RUN;
@@ -156,6 +164,9 @@ static void record(sm_attempt *at, semel_answer *a)
     at->told_by_ledger = tells && !at->tends; /* which has nothing to ask with */
     if (at->told_by_ledger)
         ask(at, a);
+    sm_str warning = sm_str_from(at->warning);
+    if (warning.n > 0)
+        a->warning = sm_arena_join(sm_answer_arena(a), a->warning, warning);
 }
 
 static void look(sm_attempt *at, semel_answer *a)
@@ -356,7 +367,7 @@ void sm_attempt_probed(sm_attempt *at)
 void sm_attempt_give_back(sm_attempt *at, semel_answer *a)
 {
     char text[SM_HANDLE_TEXT];
-    copy_text(text, a->claim);
+    copy_text(text, sizeof text, a->claim);
     at->serve->deps->give_back(at->serve, sm_str_from(text), a);
     at->serve->deps->ring(at->serve, at->ask.id);
 }

@@ -41,6 +41,9 @@ typedef enum sm_stage {
     SM_AT_END,
 } sm_stage;
 
+/* A warning that is carried from the begin of an attempt to its end; the rest is cut off. */
+#define SM_WARNING_MAX 600u
+
 /* What an attempt has of its effect. */
 typedef enum sm_hold {
     SM_HOLDS_NOTHING,
@@ -153,6 +156,7 @@ struct sm_attempt {
     /* Set by whoever executes, before sm_attempt_done. */
     bool nothing_done;     /* the claim is given back */
     semel_outcome outcome; /* otherwise: what it came to */
+    sm_health health;      /* what that says of the tool */
 
     /* For the front end to read. */
     sm_ended ended;
@@ -171,7 +175,8 @@ struct sm_attempt {
     sm_running lease;
     sm_next next;
     void (*before)(sm_attempt *at, semel_answer *a);
-    bool told_by_ledger; /* RECORDING: the ledger was asked what to tell */
+    char warning[SM_WARNING_MAX]; /* of what was claimed: for the answer at its end */
+    bool told_by_ledger;          /* RECORDING: the ledger was asked what to tell */
     sm_attempt *next_leading;
     bool leads; /* it is among those that look after an effect; under the lock */
     bool tends; /* it began with looking after an effect, and has no call of its own yet */

@@ -22,6 +22,11 @@ static sm_err do_record(sm_serve *s, sm_running *r, const sm_recording *what, se
     return sm_record(s->ledger, r, what, a);
 }
 
+static void do_passed(sm_serve *s, const sm_passed *p, const semel_outcome *o, semel_answer *a)
+{
+    sm_pass_ended(s->ledger, p, o, a);
+}
+
 static void do_let_go(sm_serve *s, sm_running *r)
 {
     sm_running_remove(s->ledger, r);
@@ -83,6 +88,7 @@ const sm_serve_deps sm_serve_real = {
     .ask = do_ask,
     .claim = do_claim,
     .record = do_record,
+    .passed = do_passed,
     .let_go = do_let_go,
     .give_back = do_give_back,
     .look = do_look,

@@ -28,6 +28,7 @@ typedef struct sm_serve_deps {
     sm_err (*ask)(sm_serve *s, sm_asking *q, semel_answer *a);
     void (*claim)(sm_serve *s, sm_running *r, const semel_answer *execute, size_t most);
     sm_err (*record)(sm_serve *s, sm_running *r, const sm_recording *what, semel_answer *a);
+    void (*passed)(sm_serve *s, const sm_passed *p, const semel_outcome *o, semel_answer *a);
     void (*let_go)(sm_serve *s, sm_running *r); /* its lease is kept no longer */
     sm_err (*give_back)(sm_serve *s, sm_str claim, semel_answer *a);
     sm_err (*look)(sm_serve *s, const sm_handle *effect, semel_answer *a, sm_remedy *out);

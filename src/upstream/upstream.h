@@ -11,6 +11,7 @@
 #define SM_UPSTREAM_UPSTREAM_H
 
 #include "base/buf.h"
+#include "core/breaker.h"
 #include "core/contract.h"
 #include "semel/semel.h"
 #include "upstream/http.h"
@@ -23,8 +24,9 @@ typedef struct sm_upstream_call {
     sm_idempotency key; /* how the upstream is given a key */
     sm_retry retry;
     bool rejects_before_work;
-    const sm_json *args; /* full arguments, if the key goes among them */
-    int body;            /* sm_body_form; none for a GET */
+    const sm_json *args;     /* full arguments, if the key goes among them */
+    int body;                /* sm_body_form; none for a GET */
+    sm_pointer cost, tokens; /* where its answer says what it cost; absent: nowhere */
 } sm_upstream_call;
 
 /* Makes the request of a contract that has an upstream. Values of ${NAME} come from the
@@ -47,6 +49,15 @@ sm_err sm_upstream_key(sm_arena *a, sm_upstream_call *call, sm_str key, sm_fault
 /* Adds a header; the texts must live as long as the arena. */
 sm_err sm_upstream_header(sm_arena *a, sm_upstream_call *call, sm_str name, sm_str value);
 
+/* Where an answer says what the call cost; the pointers, of which each may be absent, are copied.
+ */
+sm_err sm_upstream_priced(sm_arena *a, sm_upstream_call *call, const sm_pointer *cost,
+                          const sm_pointer *tokens);
+
+/* What an answer says that the call cost. An answer that is not JSON, or is very long, says
+ * nothing. The outcome needs the arena and the body. */
+void sm_upstream_spent(sm_arena *a, const sm_upstream_call *call, sm_str body, semel_outcome *out);
+
 /* Whether an answer with this status says that nothing was done, and that the same request is to be
  * sent to another place. */
 bool sm_http_sends_on(int status);
@@ -59,7 +70,12 @@ typedef struct sm_upstream_ruling {
                                503 where declared, and nothing sent) */
     bool elsewhere;         /* not applied: the upstream sends the request to another place */
     int64_t retry_after_ms; /* what the upstream asked for; 0: nothing */
+    sm_health health;       /* what it says of the upstream */
 } sm_upstream_ruling;
+
+/* Whether the claim is given back then: the tool has not answered, and the key stays free. So it is
+ * if the contract replays failures, and if the attempt was a resend, which is tried again later. */
+bool sm_upstream_gives_back(const sm_upstream_ruling *ruling, bool replays_failures, bool resends);
 
 void sm_upstream_judge(const sm_upstream_call *up, const sm_http_result *r, int64_t now_ms,
                        sm_upstream_ruling *out);

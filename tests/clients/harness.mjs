@@ -51,11 +51,11 @@ export const counts = {
     pid(line) {
         return Number(this.read('.pids').find((one) => one.endsWith(` ${line}`)).split(' ')[0]);
     },
-    over(line, limitMs = 60_000) {
-        return eventually(`${line} is over`, () => this.read('.over').includes(line), limitMs);
+    over(line) {
+        return eventually(`${line} is over`, () => this.read('.over').includes(line));
     },
     begun(line) {
-        return eventually(`${line} has begun`, () => this.of(line) > 0, 60_000);
+        return eventually(`${line} has begun`, () => this.of(line) > 0);
     },
 };
 

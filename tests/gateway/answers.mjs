@@ -116,7 +116,7 @@ test('a client is told that a call awaits approval before its patience for the A
     const answer = await again;
     assert.equal((answer.status === 403 ? await post('hasty/ok', body) : answer).status, 200, answer.text);
     assert.equal(up.times(body.order_id), 1);
-}, { limitMs: 15_000 });
+});
 
 test('what cannot be read has an error object, if it may be for an API', async () => {
     const host = 'Host: 127.0.0.1\r\n';

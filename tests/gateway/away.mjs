@@ -90,6 +90,6 @@ test('a ledger that is away when a call ends: its callers get the outcome with a
     }, 30_000), 409, 'IN_DOUBT');
     assert.equal(told(effect), 1);
     assert.deepEqual([order, unanswered, strict].map((each) => up.times(each)), [1, 1, 1]);
-}, { limitMs: 90_000 });
+});
 
 await run();

@@ -103,7 +103,7 @@ export class Raw {
     }
 
     // Everything until the server ends it, as text; or what came so far when the time is up.
-    async all(limitMs = 5000) {
+    async all(limitMs = 60_000) {
         let timer;
         const limit = new Promise((resolve) => (timer = setTimeout(resolve, limitMs)));
         await Promise.race([this.closed, limit]);
@@ -112,7 +112,7 @@ export class Raw {
     }
 
     // The status of the first answer that comes.
-    async status(limitMs = 5000) {
+    async status(limitMs = 60_000) {
         const end = Date.now() + limitMs;
         for (;;) {
             const found = /^HTTP\/1\.[01] (\d{3})/.exec(this.received.toString('latin1'));
@@ -123,7 +123,7 @@ export class Raw {
     }
 
     // The head of the first answer that comes.
-    async head(limitMs = 5000) {
+    async head(limitMs = 60_000) {
         const end = Date.now() + limitMs;
         for (;;) {
             const at = this.received.indexOf('\r\n\r\n');

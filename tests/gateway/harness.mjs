@@ -55,7 +55,7 @@ lastTest('every gateway ends in good order', async () => {
         if (gw.child !== null && !gw.ended) assert.equal((await gw.stop()).code, 0, gw.log.slice(-4000));
         assert.deepEqual(gw.troubles, [], gw.log.slice(-4000));
     }
-}, { limitMs: 60_000 });
+});
 
 export class Gateway {
     // Options: contract, config (more of it), env, ledger, tokens (a file), port, args.

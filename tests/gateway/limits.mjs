@@ -91,7 +91,8 @@ test('a request that comes byte by byte, but in time, is answered', async () => 
 });
 
 test('a connection whose client has closed its side is closed, and not when it has rested too long', async () => {
-    const patient = await Gateway.start({ contract: shop(up), env: { SHOP_SECRET: 's' }, config: { limits: { idle: '300s' } } });
+    const contract = { ...shop(up), defaults: { loop: 'off' } };
+    const patient = await Gateway.start({ contract, env: { SHOP_SECRET: 's' }, config: { limits: { idle: '300s' } } });
     const body = JSON.stringify({ scope: 'shop/1', tool: 'charge', args: { order_id: newOrder() } });
     const bytes = bytesOf('POST', '/v1/call', {
         Authorization: `Bearer ${patient.texts.agent}`, 'Content-Type': 'application/json',

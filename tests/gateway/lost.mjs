@@ -96,8 +96,6 @@ async function isKnown(order, status = 200) {
     return again;
 }
 
-const losing = { limitMs: 90_000 }; // a whole server is replaced, on a busy machine
-
 test('its caller gets the outcome with a doubt, the log an error, and the effect is put back', async () => {
     const over = newOrder();
     if (refuses) await settled(over);
@@ -125,7 +123,7 @@ test('its caller gets the outcome with a doubt, the log an error, and the effect
         assert.ok(shown.json.events.some((event) => event.what.split(',').includes('put_back')), shown.text);
     }
     orders.forEach((order) => assert.equal(up.times(order), 1, 'it was sent again'));
-}, losing);
+});
 
 test('an upstream that was lost as well leaves a doubt, which is put back', async () => {
     const over = newOrder(), order = newOrder();
@@ -135,7 +133,7 @@ test('an upstream that was lost as well leaves a doubt, which is put back', asyn
     held.get(order)('reset');
     assertProblem(await calling, 409, 'IN_DOUBT');
     assertProblem(await isKnown(order, 409), 409, 'IN_DOUBT');
-}, losing);
+});
 
 if (!refuses) {
     test('equal calls that come meanwhile, or waited before, get its outcome and run nothing', async () => {

@@ -119,6 +119,20 @@ test('codes are those of the library', () => {
     for (const code of codes) assert.ok(Problem.properties.code.enum.includes(code), code);
 });
 
+test('a run that repeats itself', async () => {
+    const body = { scope: 'shop/loop', tool: 'charge', args: { order_id: newOrder(), amount: 1 } };
+    for (let n = 0; n < 4; n++) await ask(gw.agent, 'POST', '/v1/call', body, 200);
+    await ask(gw.agent, 'POST', '/v1/call', body, 429);
+    const own = { scope: 'shop/loop-2', tool: 'own', args: { order_id: newOrder() } };
+    for (let n = 1; n <= 4; n++) {
+        const { json } = await ask(gw.agent, 'POST', '/v1/begin', own, 200);
+        const failure = { claim: json.claim, kind: 'failure', applied: 'no', value: 'busy' };
+        const ended = await ask(gw.agent, 'POST', '/v1/commit', failure, 200);
+        assert.equal(ended.json.warning !== undefined, n >= 3);
+    }
+    await ask(gw.agent, 'POST', '/v1/begin', own, 429);
+});
+
 test('claims', async () => {
     const body = { scope: 'shop/1', step: 7, tool: 'own', args: { order_id: newOrder() } };
     const { json } = await ask(gw.agent, 'POST', '/v1/begin', body, 200);
@@ -208,6 +222,44 @@ test('people', async () => {
     await ask(gw.operator, 'POST', at(json, 'resolve'), { result: 'applied', evidence: 'x', outcome }, 200);
     const told = await gw.agent.call(lost);
     assert.deepEqual([told.status, told.json], [202, { ok: 1 }]);
+});
+
+test('runs, stops and costs', async () => {
+    const call = { scope: 'shop/loop/1', tool: 'charge', args: { order_id: newOrder() } };
+    for (let n = 0; n < 9; n++) await gw.agent.call(call);
+    const at = (scope) => `/v1/scopes/${encodeURIComponent(scope)}`;
+    const list = await ask(gw.agent, 'GET', '/v1/scopes?since=1h&limit=1&scope=shop', undefined, 200);
+    await ask(gw.agent, 'GET', `/v1/scopes?cursor=${encodeURIComponent(list.json.cursor)}`, undefined, 200);
+    await ask(gw.agent, 'GET', '/v1/scopes?cursor=x', undefined, 400);
+    await ask(gw.agent, 'GET', '/v1/scopes?scope=other', undefined, 403);
+    await ask(gw.agent, 'GET', at('shop/loop/1'), undefined, 200);
+    await ask(gw.agent, 'GET', at('shop/nobodys'), undefined, 404);
+    await ask(gw.agent, 'POST', `${at('shop/loop/1')}/reset`, { reason: 'x' }, 403);
+    await ask(gw.operator, 'POST', `${at('shop/loop/1')}/reset`, { reason: '' }, 400);
+    await ask(gw.operator, 'POST', `${at('shop/loop/1')}/reset`, { reason: 'mended' }, 200);
+    await ask(gw.operator, 'POST', `${at('shop/loop/1')}/reset`, { reason: 'mended' }, 404);
+    for (const by of ['tool', 'scope', 'agent', 'day'])
+        await ask(gw.agent, 'GET', `/v1/spend?by=${by}`, undefined, 200);
+    await ask(gw.agent, 'GET', '/v1/spend?by=week', undefined, 400);
+    await ask(gw.operator, 'POST', '/v1/stop', { scope: 'shop/9', reason: 'a test' }, 200);
+    await ask(gw.operator, 'POST', '/v1/stop', { scope: 'shop/9' }, 400);
+    await ask(gw.operator, 'POST', '/v1/stop', { all: true, reason: 'a test' }, 403);
+    await ask(gw.admin, 'POST', '/v1/stop', { tool: 'none.*', reason: 'a test' }, 200);
+    await ask(gw.agent, 'GET', '/v1/stops', undefined, 200);
+    await ask(gw.operator, 'POST', '/v1/resume', { scope: 'shop/9' }, 200);
+    await ask(gw.operator, 'POST', '/v1/resume', { scope: 'shop/9' }, 404);
+    await ask(gw.admin, 'POST', '/v1/resume', { tool: 'none.*', reason: 'over' }, 200);
+});
+
+test('undoing', async () => {
+    const scope = 'shop/undone';
+    await gw.agent.call({ scope, tool: 'order', args: { order_id: newOrder() } });
+    const at = `/v1/scopes/${encodeURIComponent(scope)}/undo`;
+    const plan = await ask(gw.operator, 'GET', at, undefined, 200);
+    assert.equal(plan.json.items[0].status, 'cannot');
+    await ask(gw.operator, 'POST', at, {}, 200);
+    await ask(gw.operator, 'POST', at, { scope }, 400);
+    await ask(gw.agent, 'POST', at, {}, 403);
 });
 
 test('reading', async () => {

@@ -73,7 +73,7 @@ test('a decision without a body is told what is missing', async () => {
     const { effect } = await asked(gift(newOrder()));
     for (const [what, body, says] of [
         ['approve', '', /"request"/], ['approve', '{}', /"request" is missing/],
-        ['approve', '{"effect":"ef_1"}', /its only member is request/],
+        ['approve', '{"effect":"ef_1"}', /its members are request and if_version/],
         ['deny', '', /"request" and "reason"/],
     ]) {
         const refused = await gw.approver.post(`/v1/effects/${effect}/${what}`, body);

@@ -193,7 +193,7 @@ untouched('two ways to say how long a body is are refused', async () => {
     for (const head of heads) {
         const raw = await Raw.connect(gw.port);
         raw.write(bytesOf('POST', '/v1/call', { Authorization: `Bearer ${gw.texts.agent}`, ...head }, body));
-        const status = await raw.status(3000);
+        const status = await raw.status();
         assert.equal(status, 400, JSON.stringify(head));
         raw.hangUp();
     }
@@ -206,7 +206,7 @@ untouched('a chunked body far over the bound is told so before its end', async (
     }));
     const piece = 'x'.repeat(65_536);
     for (let n = 0; n < 40 && !raw.socket.destroyed; n++) raw.write(`10000\r\n${piece}\r\n`);
-    assert.match(await raw.all(3000), /^HTTP\/1\.1 413 .*"code":"TOO_LARGE"/s);
+    assert.match(await raw.all(), /^HTTP\/1\.1 413 .*"code":"TOO_LARGE"/s);
     raw.hangUp();
 });
 
@@ -243,7 +243,7 @@ untouched('a head that could be read in two ways is refused, and the connection 
     ]) {
         const raw = await Raw.connect(gw.port);
         raw.write(Buffer.from(`${head}${next}`, 'latin1'));
-        const text = await raw.all(2000);
+        const text = await raw.all();
         assert.match(text, /^HTTP\/1\.1 400 /, JSON.stringify(head));
         assert.equal(text.split('HTTP/1.1 ').length, 2, JSON.stringify(head));
         assert.ok(raw.socket.destroyed, `closed after ${JSON.stringify(head)}`);
@@ -280,7 +280,7 @@ test('a head of up to 32 KiB is taken, and a larger one refused before anything 
         });
         const raw = await Raw.connect(gw.port);
         raw.write(head + body + head + body);
-        const status = await raw.status(3000);
+        const status = await raw.status();
         const shown = `${head.length} bytes, ${head.split('\r\n').length} lines: ${status}`;
         assert.equal(status, head.length <= 32_768 ? 200 : 431, shown);
         assert.equal(up.times(order), status === 200 ? 1 : 0, shown);
@@ -367,7 +367,7 @@ test('answers to pages of listed origins can be read by them, refusals too', asy
     assert.equal(done.status, 200, done.text);
     assert.equal(told(done), page.origin);
     assert.match(done.headers.vary, /Origin/);
-    assert.equal(done.headers['access-control-expose-headers'], 'Semel-Effect, Semel-Doubt, Idempotent-Replayed, Retry-After, Mcp-Session-Id');
+    assert.equal(done.headers['access-control-expose-headers'], 'Semel-Effect, Semel-Doubt, Semel-Warning, Idempotent-Replayed, Retry-After, Mcp-Session-Id');
     const refused = await gw.client.get('/v1/effects', { headers: page });
     assertProblem(refused, 401, 'UNAUTHENTICATED');
     assert.equal(told(refused), page.origin);
@@ -388,7 +388,7 @@ untouched('requests that are no HTTP do no harm', async () => {
         const raw = await Raw.connect(gw.port);
         raw.write(Buffer.from(bytes, 'latin1'));
         raw.socket.end();
-        const text = await raw.all(3000);
+        const text = await raw.all();
         assert.ok(!/^HTTP\/1\.1 (2|5)\d\d/.test(text) || /^HTTP\/1\.1 50[15]/.test(text), text.slice(0, 60));
         raw.hangUp();
     }
@@ -398,7 +398,7 @@ untouched('requests that are no HTTP do no harm', async () => {
 test('without Host there is one answer, and it is a refusal', async () => {
     const raw = await Raw.connect(gw.port);
     raw.write('GET /healthz HTTP/1.1\r\n\r\n');
-    const text = await raw.all(2000);
+    const text = await raw.all();
     assert.match(text, /^HTTP\/1\.1 400 /);
     assert.equal(text.split('HTTP/1.1 400').length, 2, text);
 });

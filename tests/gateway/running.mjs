@@ -497,7 +497,7 @@ test('why the ledger fails is for the log and for operators, and told once a sec
     assert.equal(troubles[0].level, 'error');
     assert.ok(troubles[0].reason.length > 5);
     await gw.kill();
-}, { limitMs: 60_000 });
+});
 
 // Whether the gateway says that it is ready, in both ways in which it is asked.
 async function readiness(gw) {
@@ -536,7 +536,7 @@ test('ready says what a write would meet, and again when that has healed', async
     fs.unlinkSync(file);
     await eventually('deleted: it says that it is not ready', async () => (await readiness(gw)) === 'no');
     await gw.kill();
-}, { limitMs: 60_000 });
+});
 
 test('a ledger that cannot be used refuses, and nothing runs', async () => {
     const gw = new Gateway({

@@ -24,7 +24,7 @@ export function shop(upstream, more = {}) {
         },
         order: { class: 'write', upstream: at('/created/order') },
         any: { class: 'write', key: 'explicit', upstream: at('/ok/any') },
-        slow: { class: 'write', upstream: at('/slow/400') },
+        slow: { class: 'write', loop: 'off', upstream: at('/slow/400') }, // what is asked at once is not a loop
         lost: { class: 'write', barrier: 'off', upstream: at('/reset-after/lost') },
         rejected: { class: 'irreversible', barrier: 'off', upstream: at('/refuse/402') },
         lookup: { class: 'read', upstream: at('/find?order_id={order_id}', { method: 'GET' }) },

@@ -344,7 +344,7 @@ test('a client that reads slowly slows the upstream down; a large stream needs l
             assertProblem(await replay(`${path}/${LARGE}`, body), 410, 'RESULT_EXPIRED');
         }
     }
-}, { limitMs: 120_000 });
+});
 
 test('with `stream`, what is refused is judged as ever; what may be tried again is', async () => {
     const refused = order();
@@ -429,7 +429,7 @@ test('many streams at once, of which some are left and some break off: each is r
     }));
     await eventually('nothing is under way', async () =>
         (await gw.metric(/^semel_runs_in_flight|^semel_upstream_exchanges_in_flight/)) === 0);
-}, { limitMs: 60_000 });
+});
 
 test('a stream that cannot be recorded has been passed on: the log tells, and it is recorded later', async () => {
     const other = await Gateway.start(options);

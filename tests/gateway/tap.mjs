@@ -41,7 +41,7 @@ export function note(text) {
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 // Asks again until the answer is true, and returns it. The last error, or `what`, is the failure.
-export async function eventually(what, question, limitMs = 100_000) {
+export async function eventually(what, question, limitMs = 200_000) {
     const end = Date.now() + limitMs;
     let trouble = null;
     for (let pause = 5; ; pause = Math.min(pause * 1.5, 200)) {
@@ -104,7 +104,7 @@ export async function run() {
             count++;
             const began = Date.now();
             try {
-                await timed(body, options.limitMs ?? 120_000);
+                await timed(body, options.limitMs ?? 300_000);
                 console.log(`ok ${count} - ${prefix}${name}`);
             } catch (error) {
                 failed++;

@@ -272,7 +272,7 @@ test('a probe that finds nothing, once it has settled, lets it run', async () =>
     }, 25_000);
     assert.equal(done.json.order, order);
     assert.equal(up.times(order), 1);
-}, { limitMs: 60_000 });
+});
 
 for (const [name, tool] of [['that is new each time', 'unique'], ['that nobody records', 'nameless']]) {
     test(`a call ${name} is not sent again either when nobody knows of it`, async () => {
@@ -293,7 +293,7 @@ test('a resend that is turned away for now is tried again later', async () => {
     assert.equal(done.json.order, order);
     assert.equal(up.times(order), 1);
     assert.equal(up.asked(order).length, 4);
-}, { limitMs: 60_000 });
+});
 
 test('an irreversible call that could not be sent leaves its key free', async () => {
     const order = newOrder();
@@ -317,7 +317,7 @@ test('what was found absent runs again, also if it may be sent only once', async
     const answer = await ask('probe.absent', order, { wait_ms: 20_000 });
     assert.equal(answer.status, 200, answer.text);
     assert.equal(up.times(order), 1);
-}, { limitMs: 60_000 });
+});
 
 test('redacted arguments are never sent from the ledger', async () => {
     const order = newOrder();
@@ -328,7 +328,7 @@ test('redacted arguments are never sent from the ledger', async () => {
     const again = await ask('redacted', order, { args: { order_id: order, card: '4242' } });
     assert.equal(again.status, 200, again.text);
     assert.equal(up.times(order), 1);
-}, { limitMs: 60_000 });
+});
 
 test('a write that is only observed is not sent again when nobody knows of it', async () => {
     const order = newOrder();

@@ -34,7 +34,7 @@ const hello = {
     params: { protocolVersion: '2025-03-26', capabilities: {}, clientInfo: { name: 'corpus', version: '1' } },
 };
 const greeted = { jsonrpc: '2.0', method: 'notifications/initialized' };
-const patience = 60_000; // ms, for a server that does not answer at all
+const patience = 300_000; // ms, for a server that does not answer at all
 
 // The file that a server counts in, and the cases for which `pay` ran.
 class Count {

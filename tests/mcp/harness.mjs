@@ -358,7 +358,7 @@ export function assertVerdict(answer, code, words = null) {
     assert.ok(answer.result, answer.line);
     assert.equal(answer.result.isError, true, answer.line);
     const text = textOf(answer);
-    const lines = text.trimEnd().split('\n');
+    const lines = answer.result.content[0].text.trimEnd().split('\n'); // what was recorded may follow
     const verdict = answer.result._meta['semel/verdict'];
     const { message, corrective_action: action, ...short } = verdict;
     assert.equal(verdict.code, code, text);
@@ -434,6 +434,6 @@ lastTest('no client has seen a key', () => {
                 assert.ok(!all.includes(form), `${form} was seen`);
         }
     }
-}, { limitMs: 60_000 });
+});
 
 export { assert };

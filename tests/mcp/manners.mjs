@@ -60,7 +60,7 @@ for (const [name, value] of Object.entries(values)) {
             await client.close();
         }
         assert.equal(place.effects('lost'), 1);
-    }, { limitMs: 60_000 }); // five processes, and two SDKs that are loaded
+    }); // five processes, and two SDKs that are loaded
 }
 
 test('a result that the tool itself made is replayed to a client that checks it', async () => {
@@ -124,7 +124,7 @@ if (full) test('more answers than there is room for: who gets none is told so, a
     assertReplayed(await client.call('append', args));
     assert.equal(place.effects('large'), 1);
     await client.close();
-}, { limitMs: 60_000 });
+});
 
 if (full) test('batches that there is no room for: each request has an error', async () => {
     const place = new Place({ contract: { tools: { append: { class: 'write' } } } });
@@ -143,7 +143,7 @@ if (full) test('batches that there is no room for: each request has an error', a
     assert.deepEqual(errors.map((one) => one.id), lost);
     for (const one of errors) assert.match(one.error.message, /ask again/);
     await client.close();
-}, { limitMs: 120_000 });
+});
 
 // ---- waiting
 

@@ -120,6 +120,9 @@ const assertText = (answer, text) => {
 const right = { 'Mcp-Param-Region': 'north' };
 
 for (const site of ['http', 'stdio']) {
+    // The first request starts a server in Node, which may take longer than the gateway waits.
+    await eventually(`the server of ${site} is there`, async () => (await send(site, 'tools/list')).body?.result?.tools);
+
     test(`${site}: a call whose headers do not agree with it is not answered from the record`, async () => {
         assertText(await call(site, 'test_headers', { region: 'north' }, { headers: right }), 'region north');
         const again = await call(site, 'test_headers', { region: 'north' }, { headers: right, id: 'again' });

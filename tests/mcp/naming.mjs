@@ -117,7 +117,7 @@ test('where steps name the action, the arguments may not change', async () => {
 
 // ---- defaults that change
 
-const volatile = { contract: { tools: { fill: { class: 'write' } } }, options: { volatile: true } };
+const volatile = { contract: { tools: { fill: { class: 'write', loop: 'off' } } }, options: { volatile: true } };
 const dies = 'effect exit:3';
 
 test('a default that is another one after each start of the server: one effect', async () => {

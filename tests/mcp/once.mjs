@@ -69,6 +69,26 @@ test('a state that is set: A, B, A runs three times, by two tools too', async ()
     await second.close();
 });
 
+test('a server says what a call cost; what is not an amount is ignored, with a note', async () => {
+    const budget = { per: 'run', cost: 1, tokens: 100, soft: 'off' };
+    const paid = new Place({ contract: { tools: { append: { class: 'write', cost: 0.5, tokens: 10, budget } } } });
+    const client = await paid.open();
+    const said = async (what, script) => {
+        const answer = await client.call('append', { what, script: `effect ${script} answer` });
+        assertFresh(answer);
+        const [{ effect }] = paid.json('list').items;
+        const { body } = paid.json('show', effect).events.at(-1);
+        return [body.cost, body.tokens, body.ignored];
+    };
+    assert.deepEqual(await said('one', 'cost:0.125/7'), ['0.125', 7, undefined]);
+    assert.deepEqual(await said('two', 'cost:0.125/0'), ['0.125', undefined, undefined]);
+    assert.deepEqual(await said('three', 'cost:dear/-1'), ['0.5', 10, 'cost, tokens']);
+    const answer = await client.call('append', { what: 'four', script: 'effect answer' });
+    assertVerdict(answer, 'BUDGET_EXCEEDED', /0.75 are spent or reserved, and it may take 0.5/);
+    assert.equal(paid.effects('four'), 0);
+    await client.close();
+});
+
 test('an argument that is left out equals the default of the schema, at any depth', async () => {
     const client = await open();
     assertFresh(await client.call('fill', { what: 'fill', options: {} }));
@@ -100,7 +120,7 @@ test('a tool that nobody listed is a write, and runs again for who has the answe
     await sleep(2200);
     assertFresh(await other.call('append', { what: 'u' }), 'u: 3');
     await other.close();
-}, { limitMs: 30_000 });
+});
 
 test('a listed tool is done once, however much later the repeat comes', async () => {
     const client = await open();

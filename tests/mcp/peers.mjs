@@ -137,6 +137,6 @@ test("the inspector's command line", () => {
     assert.equal(first.content[0].text, 'inspected: 1');
     assert.deepEqual(second.content, first.content);
     assert.equal(place.effects('inspected'), 1);
-}, { limitMs: 90_000 });
+});
 
 await run();

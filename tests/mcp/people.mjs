@@ -244,7 +244,7 @@ test('unlisted: hold lets nothing run before somebody approves', async () => {
     const early = await answer;
     assertDone(early.result?.isError ? await client.call('secret', { what: 'held' }) : early, 'held: 1');
     await client.close();
-}, { limitMs: 90_000 });
+});
 
 test('annotations are not believed where the contract says so', async () => {
     const strict = new Place({ contract: { trust_annotations: false, tools: {} } });

@@ -14,8 +14,8 @@ import { eventually, run, sleep, test } from '../gateway/tap.mjs';
 // is soon, so a test says which of the two it needs: answers that count as quick though they take long,
 // or a call that counts as soon though it comes late. A pause is many times `repeat_after`, since the
 // proxy may learn late that an answer was taken.
-const contract = (defaults) => ({
-    defaults, tools: { put: { class: 'write', on_repeat: 'run' }, wipe: { class: 'write' } },
+const contract = (defaults) => ({ // what is asked for often here is no loop
+    defaults: { loop: 'off', ...defaults }, tools: { put: { class: 'write', on_repeat: 'run' }, wipe: { class: 'write' } },
 });
 const pauseMs = 400;
 const place = new Place({ contract: contract({ repeat_after: '20ms', delivered_within: '20s' }) });

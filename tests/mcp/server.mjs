@@ -218,6 +218,11 @@ const words = {
     // What its answer holds.
     structured: (call) => (call.result.structuredContent = { what: call.what, exact: 12345 }),
     meta: (call) => (call.result._meta = { 'example.org/trace': call.what }),
+    // What it says that the call cost: "cost:0.05" or "cost:x/7", with the tokens.
+    cost(call, text) {
+        const [cost, tokens] = text.split('/');
+        call.result._meta = { 'semel/cost': cost, ...(tokens ? { 'semel/tokens': Number(tokens) } : {}) };
+    },
     // What it knows of the effect that `of` names: how often it was done.
     knows(call, form = 'structured') {
         const { of } = call.params.arguments;

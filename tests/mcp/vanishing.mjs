@@ -19,7 +19,7 @@ function together(name, body) {
         begun ??= new Map([...cases].map(([each, start]) => [each, start()]));
         for (const each of begun.values()) each.catch(() => {}); // its own test tells
         return begun.get(name);
-    }, { limitMs: 60_000 });
+    });
 }
 
 // ---- processes

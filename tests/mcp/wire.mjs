@@ -99,7 +99,7 @@ test('16 MiB pass, and one byte more is answered with an error', async () => {
     assert.equal(place.effects('long'), 1);
     assert.ok(peak(client.pid) < 120, `${peak(client.pid)} MB`);
     await client.close();
-}, { limitMs: 60_000 });
+});
 
 test('long results pass and are replayed; what is too long for a line is an error, and never done twice', async () => {
     const place = new Place({ contract: { tools } });
@@ -122,7 +122,7 @@ test('long results pass and are replayed; what is too long for a line is an erro
     assert.equal(place.effects(`b${limit + 1000}`), 1);
     await alive(client);
     await client.close();
-}, { limitMs: 60_000 });
+});
 
 test('junk from the server is dropped', async () => {
     const place = new Place({ contract: { tools }, options: { first: 'Welcome to my server!' } });
@@ -211,7 +211,7 @@ test('10,000 calls at once are all answered, some with "later", and memory is bo
     assert.equal(place.file('starts').length, reads + 200, 'each write was begun once');
     assert.ok(peak(client.pid) < 150, `${peak(client.pid)} MB`);
     await client.close();
-}, { limitMs: 90_000 });
+});
 
 // More calls than may be on their way to the ledger, and nothing comes after them that would move those that wait.
 test('what comes in one piece is all taken, also when its client is made to wait again', async () => {
@@ -237,7 +237,7 @@ test('a client that does not read is waited for', async () => {
     client.child.stdout.resume();
     for (const answer of await Promise.all(answers)) assertDone(answer);
     await client.close();
-}, { limitMs: 60_000 });
+});
 
 // Those that wait for a new list of tools must count as well as those that wait for the server itself.
 const standstills = {
@@ -263,7 +263,7 @@ for (const [name, { ttl, pause }] of Object.entries(standstills)) {
         for (const answer of await Promise.all(answers)) assertDone(answer);
         assert.ok(most < 140, `${most} MB`); // all of them together have 150 MB, and would take more
         await client.close();
-    }, { limitMs: 60_000 });
+    });
 }
 
 test('ids that are used twice at once do no harm', async () => {

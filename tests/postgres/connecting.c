@@ -225,8 +225,8 @@ static void who_is_in_a_hurry_costs_one_connection(void **state)
 int connecting_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        on_proxy(a_host_that_is_silent_is_passed_over),
-        on_proxy(a_host_that_goes_away_is_passed_over),
+        in_a_hurry(a_host_that_is_silent_is_passed_over),
+        in_a_hurry(a_host_that_goes_away_is_passed_over),
         on_place(lists_that_do_not_fit_are_refused),
         on_place(a_good_setting_is_set_again_so_that_it_stays),
         on_place(a_bad_setting_is_replaced),
@@ -234,8 +234,8 @@ int connecting_tests(void)
         on_place(strings_may_have_escapes),
         on_place(functions_of_the_same_name_are_not_called),
         on_place(a_goodbye_is_not_taken_for_life),
-        on_proxy(a_server_that_does_not_answer_costs_all_connections),
-        on_proxy(who_is_in_a_hurry_costs_one_connection),
+        in_a_hurry(a_server_that_does_not_answer_costs_all_connections),
+        in_a_hurry(who_is_in_a_hurry_costs_one_connection),
     };
     return cmocka_run_group_tests_name("connecting", tests, NULL, NULL);
 }

@@ -192,11 +192,11 @@ static void purge_leaves_events_that_nobody_could_follow_yet(void **state)
 int locking_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        on_proxy(who_may_be_barred_waits_for_a_doubt_that_comes),
-        on_proxy(who_may_be_barred_does_not_wait_for_others),
-        on_proxy(a_doubt_waits_for_who_may_be_barred_by_it),
-        on_proxy(a_lease_that_is_over_waits_as_a_doubt_does),
-        on_proxy(an_end_waits_for_nobody),
+        in_a_hurry(who_may_be_barred_waits_for_a_doubt_that_comes),
+        in_a_hurry(who_may_be_barred_does_not_wait_for_others),
+        in_a_hurry(a_doubt_waits_for_who_may_be_barred_by_it),
+        in_a_hurry(a_lease_that_is_over_waits_as_a_doubt_does),
+        in_a_hurry(an_end_waits_for_nobody),
         on_open(who_waits_while_somebody_writes_looks_again),
         on_open(an_event_that_was_committed_last_is_missed_whatever_its_number),
         on_open(purge_leaves_events_that_nobody_could_follow_yet),

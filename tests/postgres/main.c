@@ -158,21 +158,31 @@ int place_open_setup(void **state)
     return 0;
 }
 
-int place_proxy_setup(void **state)
+static int proxy_setup(void **state, const char *options)
 {
     if (place_setup(state) != 0)
         return -1;
     place *p = *state;
     const char *host = PQhost(p->beside), *port = PQport(p->beside);
-    /* Making a ledger takes longest, on a busy machine longer than the timeout. */
+    /* Making a ledger takes longest, on a busy machine longer than a short timeout. */
     must_open(p);
     p->ledger.ops->close(p->ledger.st);
     p->proxy = proxy_new(host, port);
     if (p->proxy == NULL)
         return -1;
-    place_url(p, "", "&timeout=2000&pool=4");
+    place_url(p, "", options);
     must_open(p);
     return 0;
+}
+
+int place_proxy_setup(void **state)
+{
+    return proxy_setup(state, "&timeout=60000&pool=4");
+}
+
+int place_hurried_setup(void **state)
+{
+    return proxy_setup(state, "&timeout=2000&pool=4");
 }
 
 int place_teardown(void **state)

@@ -26,16 +26,18 @@ typedef struct place {
     proxy *proxy;      /* NULL: the ledger's URL leads straight to the server */
 } place;
 
-/* A ledger that is not there yet; one that is open; one that is open through a proxy, with a
- * timeout of 1 s. */
+/* A ledger that is not there yet; one that is open; one that is open through a proxy, which has
+ * time; and one that is in a hurry, for tests in which the server does not answer. */
 int place_setup(void **state);
 int place_open_setup(void **state);
 int place_proxy_setup(void **state);
+int place_hurried_setup(void **state);
 int place_teardown(void **state);
 
-#define on_place(test) cmocka_unit_test_setup_teardown(test, place_setup, place_teardown)
-#define on_open(test)  cmocka_unit_test_setup_teardown(test, place_open_setup, place_teardown)
-#define on_proxy(test) cmocka_unit_test_setup_teardown(test, place_proxy_setup, place_teardown)
+#define on_place(test)   cmocka_unit_test_setup_teardown(test, place_setup, place_teardown)
+#define on_open(test)    cmocka_unit_test_setup_teardown(test, place_open_setup, place_teardown)
+#define on_proxy(test)   cmocka_unit_test_setup_teardown(test, place_proxy_setup, place_teardown)
+#define in_a_hurry(test) cmocka_unit_test_setup_teardown(test, place_hurried_setup, place_teardown)
 
 /* Sets the ledger's URL: the server's and the place's schema, with settings of the session such as
  * "-c synchronous_commit=off", and options of the store such as "&pool=1". */

@@ -23,7 +23,7 @@
 
 enum { KEYS = 50, LEASE_MS = 200, PROCESSES_MAX = 64 };
 
-static const char contract[] = "{version: 1, tools: {"
+static const char contract[] = "{version: 1, defaults: {loop: off}, tools: {"
                                "hold: {class: write, lease: 200ms},"
                                "short: {class: write, lease: 200ms, window: 1s},"
                                "wire: {class: irreversible, key: {fields: [/k]}, lease: 200ms},"

@@ -11,12 +11,10 @@ static sm_account account(int per, const char *of, const char *scope, int64_t no
     sm_digest d;
     sm_buf scratch;
     sm_account a;
-    sm_budgets all = {.of = sm_str_from(of)};
-    sm_budget_rule rule = {.per = per, .calls = 1, .tokens = -1};
+    sm_budget_rule rule = {.per = per, .calls = 1, .tokens = -1, .of = sm_str_from(of)};
     sm_buf_init(&scratch, 4096);
     assert_int_equal(sm_digest_init(&d), SM_OK);
-    assert_int_equal(sm_account_of(&d, &scratch, &all, &rule, sm_str_from(scope), now, &a, until),
-                     SM_OK);
+    assert_int_equal(sm_account_of(&d, &scratch, &rule, sm_str_from(scope), now, &a, until), SM_OK);
     sm_digest_fini(&d);
     sm_buf_fini(&scratch);
     return a;

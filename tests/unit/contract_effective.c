@@ -90,11 +90,13 @@ static void every_field_is_read(void **state)
         "    barrier: on\n"
         "    upstream: {url: 'https://x/y', method: PUT, headers: {X-A: b}, body: form, timeout: "
         "5s, idempotency: {argument: key, style: quoted, window: forever}, retry: {attempts: 1, "
-        "backoff: 1s, max_backoff: 2s}, rejects_before_work: true}\n"
+        "backoff: 1s, max_backoff: 2s}, rejects_before_work: true, cost: /usage/cost, tokens: "
+        "/usage/total}\n"
         "    redact: [/card]\n"
         "    cost: \"0.10\"\n"
         "    tokens: 400\n"
-        "    budget: [{per: run, calls: 3}, {per: day, cost: 12.50, tokens: 9}]\n"
+        "    budget: [{per: run, calls: 3}, {per: day, cost: 12.50, tokens: 9, soft: 50%}]\n"
+        "    limit: [{per: /c, calls: 3, window: 1h}, {per: /b/0, calls: 9, window: 7d}]\n"
         "    loop: {warn: 4, block: 6, trip: 9, max_cycle: 2, volatile: [/at], mode: observe}\n"
         "    breaker: {failures: 2, window: 10s, cooldown: 20s, probes: 3}\n"
         "    input: {type: object}\n"
@@ -138,11 +140,17 @@ static void every_field_is_read(void **state)
     assert_int_equal(c->upstream.idempotency.window_ms, SM_FOREVER);
     assert_int_equal(c->upstream.retry.attempts, 1);
     assert_true(c->upstream.rejects_before_work);
+    expect_text(c->upstream.cost.text, "/usage/cost");
+    expect_text(c->upstream.tokens.text, "/usage/total");
     assert_int_equal(c->redact.n, 1);
     expect_text(c->cost.text, "0.10");
     assert_int_equal(c->budget.n, 2);
     assert_int_equal(c->budget.v[0].calls, 3);
     expect_text(c->budget.v[1].cost.text, "12.50");
+    assert_true(c->budget.v[0].soft == 80 && c->budget.v[1].soft == 50);
+    assert_int_equal(c->limit.n, 2);
+    expect_text(c->limit.v[1].per.text, "/b/0");
+    assert_true(c->limit.v[0].calls == 3 && c->limit.v[0].window_ms == 3600000);
     assert_true(c->loop.warn == 4 && c->loop.trip == 9 && c->loop.mode == SM_MODE_OBSERVE);
     assert_true(c->breaker.on && c->breaker.failures == 2 && c->breaker.probes == 3);
     assert_non_null(c->input);
@@ -150,6 +158,47 @@ static void every_field_is_read(void **state)
     for (int id = 0; id < SM_F_COUNT; id++)
         expect(c->origin[id].layer == SM_FROM_TOOL || id == SM_F_IDEMPOTENCY, "%s was not read",
                sm_contract_group.fields[id].name);
+    sm_contracts_free(set);
+}
+
+/* A step that nobody gave follows from the one before, and from what is known of results. */
+static void only_recorded_writes_that_are_listed_have_the_whole_ladder(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tool; /* NULL: one that is not listed, and these are the defaults */
+        bool on;
+        int64_t warn, block, trip;
+    } rows[] = {
+        {"class: write", true, 3, 5, 8},
+        {"class: irreversible, key: {fields: [/id]}", true, 3, 5, 8},
+        {"class: read", true, 3, 0, 0},
+        {"class: write, key: none", true, 3, 0, 0},
+        {"class: read, loop: {block: 4}", true, 3, 4, 0},
+        {"class: write, loop: {warn: 6}", true, 6, 8, 11},
+        {"class: write, loop: {block: 20}", true, 3, 20, 23},
+        {"class: write, loop: {block: off}", true, 3, 0, 0},
+        {"class: write, loop: {trip: off}", true, 3, 5, 0},
+        {"class: write, loop: off", false, 3, 5, 8},
+        {"class: write, loop: {poll: off, mode: observe}", true, 3, 5, 8},
+        {NULL, true, 3, 0, 0},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[200];
+        snprintf(text, sizeof text, "version: 1\ntools: {t: {%s}}\n",
+                 rows[i].tool == NULL ? "class: write" : rows[i].tool);
+        sm_contracts *set = contracts(text);
+        const sm_loop_rule *r = &tool(set, rows[i].tool == NULL ? "other" : "t")->loop;
+        expect(r->on == rows[i].on &&
+                   (!r->on || (r->warn == rows[i].warn && r->block == rows[i].block &&
+                               r->trip == rows[i].trip)),
+               "row %zu: %d, %lld, %lld, %lld", i, r->on, (long long)r->warn, (long long)r->block,
+               (long long)r->trip);
+        sm_contracts_free(set);
+    }
+    sm_contracts *set = contracts("version: 1\ndefaults: {loop: {block: 9}}\ntools: {}\n");
+    const sm_loop_rule *r = &tool(set, "other")->loop;
+    assert_true(r->warn == 3 && r->block == 9 && r->trip == 0);
     sm_contracts_free(set);
 }
 
@@ -563,6 +612,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_class_brings_its_defaults),
         cmocka_unit_test(every_field_is_read),
+        cmocka_unit_test(only_recorded_writes_that_are_listed_have_the_whole_ladder),
         cmocka_unit_test(every_chain_of_doubt_ends_in_one_hold),
         cmocka_unit_test(money_is_kept_to_the_last_digit),
         cmocka_unit_test(the_later_layer_wins_field_by_field),

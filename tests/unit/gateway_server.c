@@ -206,7 +206,7 @@ static void every_code_has_its_status(void **state)
         {SEMEL_C_UPSTREAM_FAILED, 502}, {SEMEL_C_LEDGER_UNAVAILABLE, 503},
         {SEMEL_C_PARTIAL_SUCCESS, 200}, {SEMEL_C_NONE, 200},
         {SEMEL_C_BUDGET_EXCEEDED, 429}, {SEMEL_C_LOOP_DETECTED, 429},
-        {SEMEL_C_STOPPED, 403},
+        {SEMEL_C_STOPPED, 403},         {SEMEL_C_CIRCUIT_OPEN, 503},
     };
     assert_int_equal(COUNT(rows), SEMEL_C_COUNT);
     for (size_t i = 0; i < COUNT(rows); i++)

@@ -378,7 +378,7 @@ static void hole_14_replays_write_and_nothing_is_purged_and_lists_are_unbounded(
                        .one_shot = true,
                        .audit_retention_ms = 1,
                        .contract = SM_STR("{version: 1, tools: {t: {class: write, window: 1ms}, "
-                                          "k: {class: write}}}")};
+                                          "k: {class: write, loop: off}}}")};
     ledger l = {.a = semel_answer_new()};
     assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
     begin(&l, "k", "{}");

@@ -189,16 +189,32 @@ static void a_budget_in_defaults_is_for_all_together(void **state)
 {
     (void)state;
     ledger l = new_ledger("{version: 1, defaults: {budget: {per: run, calls: 2}}, tools: {a: "
-                          "{class: write}, b: {class: write}, c: {class: write, budget: {per: run, "
-                          "calls: 1}}}}");
+                          "{class: write}, b: {class: write}}}");
     runs(&l, "r", "a", 0);
     runs(&l, "r", "unlisted", 0);
     refused(&l, "r", "b", 0);
     expect(memmem(l.a->message.p, l.a->message.n, "for all calls", 13) != NULL, "%.*s",
            SM_FMT(l.a->message));
     refused(&l, "r", "unlisted", 1);
-    runs(&l, "r", "c", 0); /* it has its own */
-    refused(&l, "r", "c", 1);
+    end_ledger(&l);
+}
+
+static void a_budget_of_a_tool_holds_beside_that_of_defaults(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, defaults: {budget: {per: tenant, calls: 3}}, tools: {a: "
+                          "{class: write}, b: {class: write, budget: {per: run, calls: 2}}}}");
+    for (int n = 0; n < 2; n++) {
+        begin_in(&l, "t/a/1", "b", n);
+        expect_execute(&l);
+    }
+    refused(&l, "t/a/1", "b", 2); /* its own */
+    begin_in(&l, "t/a/2", "b", 3);
+    expect_execute(&l);
+    refused(&l, "t/a/2", "b", 4); /* that of all calls */
+    refused(&l, "t/a/3", "a", 5);
+    begin_in(&l, "other/a/1", "b", 6);
+    expect_execute(&l);
     end_ledger(&l);
 }
 
@@ -283,9 +299,175 @@ static void who_settles_needs_no_contract(void **state)
     end_ledger(&l);
 }
 
+/* The number of sentences of a warning about budgets. */
+static int warnings(const ledger *l)
+{
+    static const char sign[] = "Of the budget of";
+    const char *at = l->a->warning.p, *end = at == NULL ? NULL : at + l->a->warning.n;
+    int n = 0;
+    while (at != NULL && (at = memmem(at, (size_t)(end - at), sign, sizeof sign - 1)) != NULL) {
+        n++;
+        at++;
+    }
+    return n;
+}
+
+static int warned_by(ledger *l, const char *scope, const char *tool, int n)
+{
+    begin_in(l, scope, tool, n);
+    expect_execute(l);
+    int found = warnings(l);
+    commit(l, "1");
+    return found;
+}
+
+static void the_call_that_reaches_four_fifths_is_warned_once(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, budget: {per: run, calls: 10}}"));
+    for (int n = 0; n < 10; n++) {
+        int found = warned_by(&l, "r", "t", n);
+        expect(found == (n == 7), "call %d: %d warnings", n + 1, found);
+        assert_int_equal(events_saying(&l, "\"nearly_spent\":\"calls per run\""), n == 7);
+    }
+    refused(&l, "r", "t", 10);
+    assert_int_equal(warnings(&l), 0);
+    for (int n = 0; n < 8; n++)
+        assert_int_equal(warned_by(&l, "other", "t", n), n == 7);
+    begin_in(&l, "r", "t", 7);
+    expect_replay(&l, "1");
+    assert_int_equal(warnings(&l), 0);
+    end_ledger(&l);
+}
+
+static void a_warning_says_what_is_left_and_what_to_do(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, cost: 0.05, budget: {per: day, cost: 0.3, soft: "
+                                "50%}}"));
+    for (int n = 0; n < 2; n++)
+        assert_int_equal(warned_by(&l, "acme/bot/1", "t", n), 0);
+    begin_in(&l, "acme/bot/1", "t", 2);
+    expect_text(l.a->warning,
+                "Of the budget of 0.3 a day for t, 0.15 are spent or reserved. Do what "
+                "matters most first.");
+    end_ledger(&l);
+}
+
+static void each_budget_and_measure_warns_on_its_own(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, cost: 1, budget: [{per: run, calls: 5, cost: "
+                                "10}, {per: tenant, calls: 5, soft: off}]}"));
+    const int expected[] = {0, 0, 0, 1, 0};
+    for (int n = 0; n < 5; n++)
+        assert_int_equal(warned_by(&l, "r", "t", n), expected[n]);
+    ledger m = new_ledger(TOOLS("t: {class: write, cost: 1, budget: {per: run, calls: 5, cost: "
+                                "5}}"));
+    for (int n = 0; n < 4; n++)
+        assert_int_equal(warned_by(&m, "r2", "t", n), n == 3 ? 2 : 0);
+    end_ledger(&l);
+    end_ledger(&m);
+}
+
+static void a_line_that_is_crossed_again_after_a_release_is_not_told_again(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, budget: {per: run, calls: 2, soft: 90%}}"));
+    assert_int_equal(warned_by(&l, "r", "t", 0), 0);
+    for (int i = 0; i < 3; i++) {
+        begin_in(&l, "r", "t", 1);
+        expect_execute(&l);
+        assert_int_equal(warnings(&l), i == 0);
+        commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "1");
+    }
+    end_ledger(&l);
+}
+
+/* What was really spent may cross the line when it is settled: whoever begins next is told. */
+static void what_was_spent_beyond_the_line_is_told_to_the_next_call(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, budget: {per: run, tokens: 100}}"));
+    begin_in(&l, "r", "t", 0);
+    commit_cost(&l, SEMEL_SUCCESS, NULL, 79);
+    begin_in(&l, "r", "t", 1);
+    assert_int_equal(warnings(&l), 0);
+    commit_cost(&l, SEMEL_SUCCESS, NULL, 1);
+    assert_int_equal(warned_by(&l, "r", "t", 2), 1);
+    assert_int_equal(warned_by(&l, "r", "t", 3), 0);
+    end_ledger(&l);
+}
+
+static void tokens_may_be_none(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, tokens: 60, budget: {per: run, tokens: 100}}"));
+    begin_in(&l, "r", "t", 0);
+    commit_cost(&l, SEMEL_SUCCESS, NULL, SEMEL_TOKENS_NONE);
+    runs(&l, "r", "t", 1);
+    refused(&l, "r", "t", 2);
+    end_ledger(&l);
+}
+
+static void no_process_warns_again(void **state)
+{
+    (void)state;
+    char url[512];
+    strcpy(url, fresh_url());
+    const char *contract = TOOLS("t: {class: write, budget: {per: run, calls: 5}}");
+    int found = 0;
+    for (int n = 0; n < 5; n++) {
+        ledger l = {.s = open_ledger(url, contract, true), .a = semel_answer_new()};
+        int here = warned_by(&l, "r", "t", n);
+        expect(here == (n == 3), "call %d: %d warnings", n + 1, here);
+        found += here;
+        end_ledger(&l);
+    }
+    assert_int_equal(found, 1);
+    /* A higher cap has a line of its own. */
+    const char *more = TOOLS("t: {class: write, budget: {per: run, calls: 10}}");
+    for (int n = 5; n < 10; n++) {
+        ledger l = {.s = open_ledger(url, more, true), .a = semel_answer_new()};
+        assert_int_equal(warned_by(&l, "r", "t", n), n == 7);
+        end_ledger(&l);
+    }
+}
+
+static void work_that_costs(void *context, const semel_answer *execute, semel_outcome *o)
+{
+    (void)execute;
+    o->cost = sm_str_from(context);
+}
+
+/* A budget's warning comes with the claim; whoever lets Semel run the work gets it at the end. */
+static void the_warning_reaches_who_lets_it_run(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, budget: {per: run, calls: 1}}"));
+    semel_call c = call_of("t", "{}");
+    assert_int_equal(semel_run(l.s, &c, work_that_costs, NULL, l.a), SEMEL_OK);
+    assert_int_equal(l.a->verdict, SEMEL_EXECUTE);
+    assert_int_equal(warnings(&l), 1);
+    end_ledger(&l);
+}
+
+static void a_cost_that_cannot_be_read_loses_no_outcome_of_what_ran(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, cost: 0.5, budget: {per: run, cost: 1}}"));
+    semel_call c = call_of("t", "{}");
+    char wrong[] = "cheap";
+    assert_int_equal(take(&l, semel_run(l.s, &c, work_that_costs, wrong, l.a)), SEMEL_OK);
+    assert_int_equal(l.a->state, SEMEL_S_SUCCEEDED);
+    assert_int_equal(events_saying(&l, "\"ignored\":\"cost\""), 1);
+    assert_int_equal(events_saying(&l, "cheap"), 0);
+    end_ledger(&l);
+}
+
 typedef struct crowd {
     semel *s;
-    atomic_int next, ran, refused, other;
+    atomic_int next, ran, refused, other, warned;
 } crowd;
 
 static void *call_often(void *context)
@@ -301,6 +483,8 @@ static void *call_often(void *context)
                          : a->code == SEMEL_C_BUDGET_EXCEEDED ? &c->refused
                                                               : &c->other,
                          1);
+        if (a->warning.n > 0)
+            atomic_fetch_add(&c->warned, 1);
         if (a->verdict == SEMEL_EXECUTE) {
             char claim[128];
             keep_text(claim, a->claim);
@@ -325,6 +509,7 @@ static void callers_at_once_do_not_pass_the_cap(void **state)
         pthread_join(threads[i], NULL);
     expect(c.ran == 50 && c.refused == 70 && c.other == 0, "%d ran, %d refused, %d other", c.ran,
            c.refused, c.other);
+    expect(c.warned == 1, "%d were warned", c.warned); /* of the cost; 80 calls are never made */
     end_ledger(&l);
 }
 
@@ -365,16 +550,26 @@ int main(void)
         cmocka_unit_test(a_failure_that_cost_something_did_cost_it),
         cmocka_unit_test(all_budgets_must_allow_it),
         cmocka_unit_test(a_budget_in_defaults_is_for_all_together),
+        cmocka_unit_test(a_budget_of_a_tool_holds_beside_that_of_defaults),
         cmocka_unit_test(tools_of_one_pattern_share_its_budget),
         cmocka_unit_test(nothing_is_reserved_for_what_waits_for_approval),
         cmocka_unit_test(every_generation_is_charged),
         cmocka_unit_test(a_second_attempt_at_one_effect_is_not_charged_again),
         cmocka_unit_test(observe_mode_counts_and_lets_it_run),
+        cmocka_unit_test(the_call_that_reaches_four_fifths_is_warned_once),
+        cmocka_unit_test(a_warning_says_what_is_left_and_what_to_do),
+        cmocka_unit_test(each_budget_and_measure_warns_on_its_own),
+        cmocka_unit_test(a_line_that_is_crossed_again_after_a_release_is_not_told_again),
+        cmocka_unit_test(what_was_spent_beyond_the_line_is_told_to_the_next_call),
+        cmocka_unit_test(tokens_may_be_none),
+        cmocka_unit_test(the_warning_reaches_who_lets_it_run),
+        cmocka_unit_test(a_cost_that_cannot_be_read_loses_no_outcome_of_what_ran),
         cmocka_unit_test(callers_at_once_do_not_pass_the_cap),
         cmocka_unit_test(what_is_imported_was_charged_elsewhere),
     };
     const struct CMUnitTest lasting[] = {
         cmocka_unit_test(who_settles_needs_no_contract),
+        cmocka_unit_test(no_process_warns_again),
     };
     return run_on_stores(tests, COUNT(tests), lasting, COUNT(lasting), NULL, 0);
 }

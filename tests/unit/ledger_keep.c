@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "ledger/service.h"
 #include "store/stores.h"
 
 /* ---- waiting ---------------------------------------------------------------------------------*/
@@ -820,6 +821,80 @@ static void the_doctor_compares_calls_of_two_arguments(void **state)
     end_ledger(&l);
 }
 
+typedef struct leavers {
+    unsigned n;
+    char text[1000];
+} leavers;
+
+static bool note_leaver(void *context, const semel_symptom *s)
+{
+    leavers *x = context;
+    if (strcmp(s->kind, "never_committed") != 0)
+        return true;
+    x->n++;
+    size_t n = strlen(x->text);
+    snprintf(x->text + n, sizeof x->text - n, "%.*s %.*s %llu %.*s;", SM_FMT(s->actor),
+             SM_FMT(s->tool), (unsigned long long)s->count, SM_FMT(s->effect));
+    assert_non_null(memmem(s->text.p, s->text.n, "commit every claim", 18));
+    return true;
+}
+
+/* A claim that this one takes. */
+static void claim_as(ledger *l, const char *actor, const char *tool, int n)
+{
+    char args[32];
+    snprintf(args, sizeof args, "{\"n\":%d}", n);
+    sm_asking q = {.call = call_of(tool, args), .actor = sm_str_from(actor)};
+    take(l, sm_ask(l->s, &q, l->a));
+    expect_execute(l);
+    sm_contracts_free(q.contracts);
+}
+
+static void the_doctor_tells_who_leaves_claims_uncommitted(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {pay: {class: write, " SHORT_LEASE ", barrier: "
+                          "false}, slow: {class: write, lease: 1h, barrier: false}}}");
+    char effect[2][128];
+    leavers x = {0};
+    claim_as(&l, "ann", "pay", 1);
+    claim_as(&l, "ann", "pay", 2);
+    strcpy(effect[0], l.effect);
+    claim_as(&l, "bob", "pay", 3);
+    strcpy(effect[1], l.effect);
+    claim_as(&l, "bob", "slow", 4);
+    commit(&l, "1");
+    claim_as(&l, "bob", "slow", 5); /* in doubt, and bob has said so */
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+    claim_as(&l, "eve", "slow", 6); /* at work */
+    outlive_lease();
+    begin(&l, "pay", "{\"n\":1}"); /* somebody has looked at one of them */
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    assert_int_equal(semel_doctor(l.s, 10000, note_leaver, NULL, &x, NULL), SEMEL_OK);
+    char expected[600];
+    snprintf(expected, sizeof expected, "bob pay 1 %s;ann pay 2 %s;", effect[1], effect[0]);
+    assert_string_equal(x.text, expected);
+    end_ledger(&l);
+}
+
+static void the_doctor_takes_no_document_of_guards_for_an_effect(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, breaker: {failures: 1}}, u: "
+                          "{class: write, breaker: {failures: 1}}}}");
+    static const char *const tools[] = {"t", "u"};
+    for (int i = 0; i < 2; i++) {
+        begin(&l, tools[i], "{}");
+        semel_outcome o = {
+            .size = sizeof o, .kind = SEMEL_FAILURE, .applied = SEMEL_APPLIED_NO, .status = 500};
+        semel_commit(l.s, sm_str_from(l.claim), &o, l.a);
+    }
+    symptoms n = {0};
+    assert_int_equal(semel_doctor(l.s, 10000, note_symptom, NULL, &n, NULL), SEMEL_OK);
+    assert_int_equal(n.equal, 0);
+    end_ledger(&l);
+}
+
 static int stale_ones(ledger *l, symptoms *n)
 {
     semel_fault fault = {0};
@@ -905,6 +980,8 @@ int main(void)
         cmocka_unit_test(evidence_is_not_taken_for_a_changed_outcome),
         cmocka_unit_test(the_doctor_sees_keys_that_should_have_been_equal),
         cmocka_unit_test(the_doctor_compares_calls_of_two_arguments),
+        cmocka_unit_test(the_doctor_tells_who_leaves_claims_uncommitted),
+        cmocka_unit_test(the_doctor_takes_no_document_of_guards_for_an_effect),
         cmocka_unit_test(the_doctor_sees_reads_that_were_answered_from_the_record_after_a_write),
     };
     const struct CMUnitTest filed[] = {

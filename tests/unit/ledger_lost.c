@@ -88,6 +88,29 @@ static void a_claim_whose_record_is_gone_is_put_back_by_the_handle_that_gave_it(
     end_ledger(&l);
 }
 
+/* What a call was charged was lost with its record, and comes back with it, if it did something. */
+static void what_a_lost_attempt_was_charged_comes_back_with_it(void **state)
+{
+    (void)state;
+    static const char *const contracts[] = {
+        "{version: 1, tools: {t: {class: write, budget: {per: run, calls: 1}}}}",
+        "{version: 1, tools: {t: {class: write, limit: {per: /to, calls: 1, window: 1h}}}}"};
+    for (size_t i = 0; i < 2 * COUNT(contracts); i++) {
+        bool fails = i % 2 == 1;
+        ledger l = start(contracts[i / 2]);
+        begin(&l, "t", "{\"to\":1,\"n\":1}");
+        expect_execute(&l);
+        lose(RECORDS "; DELETE FROM counter");
+        commit_as(&l, l.claim, fails ? SEMEL_FAILURE : SEMEL_SUCCESS,
+                  fails ? SEMEL_APPLIED_NO : SEMEL_APPLIED_DEFAULT, "1");
+        expect_text(l.a->result, "put_back");
+        begin(&l, "t", "{\"to\":1,\"n\":2}");
+        expect_verdict(&l, fails ? SEMEL_EXECUTE : SEMEL_REFUSED,
+                       fails ? SEMEL_C_NONE : SEMEL_C_BUDGET_EXCEEDED);
+        end_ledger(&l);
+    }
+}
+
 static void a_claim_that_an_agent_has_is_not_given_to_another_when_its_record_is_lost(void **state)
 {
     (void)state;
@@ -354,6 +377,7 @@ int main(void)
         cmocka_unit_test(
             a_commit_that_a_renewal_overtook_is_evidence_though_the_store_has_lost_something),
         cmocka_unit_test(a_run_whose_record_is_gone_is_put_back),
+        cmocka_unit_test(what_a_lost_attempt_was_charged_comes_back_with_it),
         cmocka_unit_test(a_claim_that_an_agent_has_is_not_given_to_another_when_its_record_is_lost),
         cmocka_unit_test(what_runs_here_is_put_back_with_a_new_lease),
         cmocka_unit_test(a_claim_that_was_put_back_can_still_be_committed_late),

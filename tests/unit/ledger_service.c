@@ -25,6 +25,13 @@ static sm_asking asking(const char *args)
     return (sm_asking){.call = call_of("t", args), .upstream = true, .lease_ms = 5000};
 }
 
+/* Approves as somebody who was authenticated. */
+static void approve_as(semel *s, sm_str request, sm_str actor, semel_answer *a)
+{
+    sm_decide(s, &(semel_decision){.what = SEMEL_DECIDE_APPROVE, .name = request, .actor = actor},
+              a);
+}
+
 static void ask(ledger *l, sm_asking *q)
 {
     take(l, sm_ask(l->s, q, l->a));
@@ -247,14 +254,14 @@ static void an_approval_is_not_used_up_by_a_claim_that_is_given_back(void **stat
     q.actor = SM_STR("bot");
     ask(&l, &q);
     expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
-    sm_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    approve_as(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
     ask(&l, &q);
     expect_execute(&l);
     assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SM_OK);
     sm_asking other = asking("{\"n\": 1, \"more\": true}");
     ask(&l, &other);
     expect_refused(&l, SEMEL_C_AWAITING_APPROVAL); /* it was for other arguments (I7) */
-    sm_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    approve_as(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
     ask(&l, &other);
     expect_execute(&l);
     assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SM_OK);
@@ -793,9 +800,9 @@ static void whoever_asked_cannot_approve_where_both_are_known(void **state)
     expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
     semel_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
     expect_refused(&l, SEMEL_C_FORBIDDEN); /* not by the local way */
-    sm_approve(l.s, sm_str_from(l.request), SM_STR("bot"), l.a);
+    approve_as(l.s, sm_str_from(l.request), SM_STR("bot"), l.a);
     expect_refused(&l, SEMEL_C_FORBIDDEN);
-    sm_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    approve_as(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
     assert_int_equal(l.a->state, SEMEL_S_READY);
     end_ledger(&l);
 }
@@ -819,7 +826,7 @@ static void who_waits_does_not_replace_the_request_of_others(void **state)
     expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
     assert_string_equal(l.request, request);
     assert_false(waiting.waits);
-    sm_approve(l.s, sm_str_from(request), SM_STR("carol"), l.a);
+    approve_as(l.s, sm_str_from(request), SM_STR("carol"), l.a);
     assert_int_equal(l.a->state, SEMEL_S_READY);
     ask(&l, &waiting); /* nor what was approved */
     expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
@@ -880,9 +887,9 @@ static void everybody_who_asked_is_kept_from_approving(void **state)
     ask(&l, &second);
     expect_refused(&l, SEMEL_C_AWAITING_APPROVAL);
     assert_string_equal(l.request, request); /* the same one */
-    sm_approve(l.s, sm_str_from(request), SM_STR("dora"), l.a);
+    approve_as(l.s, sm_str_from(request), SM_STR("dora"), l.a);
     expect_refused(&l, SEMEL_C_FORBIDDEN);
-    sm_approve(l.s, sm_str_from(request), SM_STR("carol"), l.a);
+    approve_as(l.s, sm_str_from(request), SM_STR("carol"), l.a);
     assert_int_equal(l.a->state, SEMEL_S_READY);
     sm_asking approver = asking("{}");
     approver.actor = SM_STR("carol");
@@ -901,7 +908,7 @@ static void self_approval_is_for_those_whom_the_contract_lets(void **state)
     sm_asking q = asking("{}");
     q.actor = SM_STR("bot");
     ask(&l, &q);
-    sm_approve(l.s, sm_str_from(l.request), SM_STR("bot"), l.a);
+    approve_as(l.s, sm_str_from(l.request), SM_STR("bot"), l.a);
     assert_int_equal(l.a->state, SEMEL_S_READY);
     end_ledger(&l);
 }
@@ -972,6 +979,38 @@ static void a_resend_that_was_given_back_is_tried_again(void **state)
     sm_remedy_of(l.s, &h, l.a, &what);
     assert_int_equal(what.state, SEMEL_S_IN_DOUBT); /* I16 */
     assert_int_equal(what.step, SM_DOUBT_PROBE);
+    end_ledger(&l);
+}
+
+static void a_resend_waits_while_writes_are_stopped(void **state)
+{
+    (void)state;
+    static const struct {
+        semel_stop_kind kind;
+        const char *name;
+    } rows[] = {{SEMEL_STOP_ALL, NULL}, {SEMEL_STOP_SCOPE, NULL}, {SEMEL_STOP_TOOL, "t"}};
+    ledger l = new_ledger(KEYED);
+    doubt(&l);
+    sm_handle h = handle_of(&l);
+    sm_remedy what;
+    bool changed;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        sm_str name = rows[i].name == NULL ? (sm_str){0} : sm_str_from(rows[i].name);
+        if (rows[i].kind == SEMEL_STOP_SCOPE)
+            name = call_of("t", "{}").scope;
+        assert_int_equal(
+            semel_stop(l.s, rows[i].kind, name, SM_STR("carol"), SM_STR("wait"), &changed, NULL),
+            SEMEL_OK);
+        sm_resend(l.s, &h, 5000, l.a);
+        expect_refused(&l, SEMEL_C_STOPPED);
+        sm_remedy_of(l.s, &h, l.a, &what);
+        assert_int_equal(what.step, SM_DOUBT_RESEND); /* it is still to be done */
+        assert_int_equal(
+            semel_resume(l.s, rows[i].kind, name, SM_STR("carol"), (sm_str){0}, &changed, NULL),
+            SEMEL_OK);
+    }
+    sm_resend(l.s, &h, 5000, l.a);
+    expect_verdict(&l, SEMEL_EXECUTE, SEMEL_C_NONE);
     end_ledger(&l);
 }
 
@@ -1244,7 +1283,7 @@ static void what_was_approved_is_told_of_and_what_was_resolved_is_not(void **sta
     assert_int_equal(told_within(&t, 2200), 0);
     sm_asking asks = asking("{\"n\": 2}");
     ask(&l, &asks);
-    sm_approve(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
+    approve_as(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
     sm_handle h = handle_of(&l);
     assert_true(told_within(&t, 20000) > 0);
     assert_int_equal(atomic_load(&t.id), h.id);
@@ -1337,6 +1376,7 @@ int main(void)
         cmocka_unit_test(self_approval_is_for_those_whom_the_contract_lets),
         cmocka_unit_test(a_resend_has_the_same_key_and_settles_the_doubt),
         cmocka_unit_test(a_resend_that_was_given_back_is_tried_again),
+        cmocka_unit_test(a_resend_waits_while_writes_are_stopped),
         cmocka_unit_test(a_resend_is_of_the_attempt_that_was_looked_at),
         cmocka_unit_test(only_a_doubt_that_can_be_resent_is_resent),
         cmocka_unit_test(nothing_is_resent_when_the_downstreams_window_is_over),

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "core/loop.h"
+#include "semel/semel.h"
 
 #define LENGTH_MAX 96
 
@@ -274,6 +275,108 @@ static void counts_do_not_overflow(void **state)
     assert_true(sm_loop_foresee(&l, 1, 1).count >= UINT32_MAX - 4);
 }
 
+/* ---- the detector alone ----------------------------------------------------------------------*/
+
+static semel_loop *new_loop(uint32_t repeats, uint32_t max_cycle)
+{
+    semel_loop_options o = {.size = sizeof o, .repeats = repeats, .max_cycle = max_cycle};
+    semel_loop *l;
+    assert_int_equal(semel_loop_new(&o, &l, NULL), SEMEL_OK);
+    return l;
+}
+
+static void alone_it_finds_three_repeats_and_cycles_of_two(void **state)
+{
+    (void)state;
+    semel_loop *l;
+    semel_loop_match m;
+    assert_int_equal(semel_loop_new(NULL, &l, NULL), SEMEL_OK);
+    const sm_str a = SM_STR("search"), b = SM_STR("open"), c = SM_STR("read"), none = {0};
+    for (uint32_t i = 1; i <= 5; i++) {
+        assert_int_equal(semel_loop_add(l, a, SM_STR("{\"q\":1}"), SM_STR("[]"), &m), i >= 3);
+        assert_true(sm_str_is(m.detector, "repeat") && m.period == 1 && m.count == i);
+    }
+    for (uint32_t i = 1; i <= 4; i++) {
+        semel_loop_add(l, b, none, none, NULL);
+        assert_int_equal(semel_loop_add(l, c, none, none, &m), i >= 3);
+        assert_int_equal(m.count, i);
+    }
+    assert_true(sm_str_is(m.detector, "cycle") && m.period == 2);
+    for (int i = 0; i < 20; i++) { /* of three: too long for this one */
+        const sm_str tools[] = {a, b, c};
+        assert_false(semel_loop_add(l, tools[i % 3], none, none, NULL));
+    }
+    semel_loop_free(l);
+    semel_loop_free(NULL);
+}
+
+static void alone_it_compares_json_by_value_and_the_rest_by_bytes(void **state)
+{
+    (void)state;
+    const struct {
+        const char *args[2], *result[2];
+        bool equal;
+    } rows[] = {
+        {{"{\"a\":1,\"b\":2}", " { \"b\": 2.0, \"a\": 1 }"}, {"[1]", "[ 1 ]"}, true},
+        {{NULL, "{}"}, {NULL, NULL}, true},
+        {{"{}", "{}"}, {NULL, "null"}, false},
+        {{"{}", "{}"}, {"1", "2"}, false},
+        {{"{\"a\":1}", "{\"a\":2}"}, {"1", "1"}, false},
+        {{"not json", "not json"}, {"{", "{"}, true},
+        {{"not json", "not  json"}, {"1", "1"}, false},
+        {{"\"x\"", "x"}, {"1", "1"}, false},
+        {{"{\"a\":12345678901234567890}", "{\"a\":12345678901234567891}"}, {"1", "1"}, false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        semel_loop *l = new_loop(2, 1);
+        bool found = false;
+        for (int k = 0; k < 2; k++)
+            found = semel_loop_add(l, SM_STR("t"), sm_str_from(rows[i].args[k]),
+                                   sm_str_from(rows[i].result[k]), NULL);
+        if (found != rows[i].equal)
+            fail_msg("row %zu", i);
+        semel_loop_free(l);
+    }
+    /* A tool's name does not run into its arguments. */
+    semel_loop *l = new_loop(2, 1);
+    semel_loop_add(l, SM_STR("tb"), SM_STR("x"), (sm_str){0}, NULL);
+    assert_false(semel_loop_add(l, SM_STR("t"), SM_STR("bx"), (sm_str){0}, NULL));
+    semel_loop_free(l);
+}
+
+static void alone_it_refuses_options_out_of_range(void **state)
+{
+    (void)state;
+    const semel_loop_options rows[] = {
+        {.repeats = 3},
+        {.size = sizeof rows[0], .repeats = 1},
+        {.size = sizeof rows[0], .max_cycle = 33},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        semel_loop *l;
+        semel_fault fault;
+        assert_int_equal(semel_loop_new(&rows[i], &l, &fault), SEMEL_E_BAD_ARGUMENTS);
+        assert_null(l);
+        assert_true(strlen(fault.text) > 10);
+    }
+    semel_loop_free(new_loop(2, 32));
+}
+
+static void alone_it_is_quiet_about_work(void **state)
+{
+    (void)state;
+    semel_loop *l = new_loop(0, 0);
+    char text[64];
+    for (int i = 0; i < 500; i++) {
+        snprintf(text, sizeof text, "{\"to\":%d}", i);
+        assert_false(semel_loop_add(l, SM_STR("template"), (sm_str){0}, SM_STR("\"Dear\""), NULL));
+        assert_false(semel_loop_add(l, SM_STR("send"), sm_str_from(text), SM_STR("\"ok\""), NULL));
+        snprintf(text, sizeof text, "\"%d %%\"", i / 5);
+        assert_false(semel_loop_add(l, SM_STR("status"), (sm_str){0}, sm_str_from(text), NULL));
+    }
+    semel_loop_free(l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +390,10 @@ int main(void)
         cmocka_unit_test(a_question_whose_answer_changes_is_no_loop),
         cmocka_unit_test(what_breaks_a_pattern_ends_it),
         cmocka_unit_test(counts_do_not_overflow),
+        cmocka_unit_test(alone_it_finds_three_repeats_and_cycles_of_two),
+        cmocka_unit_test(alone_it_compares_json_by_value_and_the_rest_by_bytes),
+        cmocka_unit_test(alone_it_refuses_options_out_of_range),
+        cmocka_unit_test(alone_it_is_quiet_about_work),
     };
     return cmocka_run_group_tests_name("loop", tests, NULL, NULL);
 }

@@ -370,6 +370,18 @@ static bool gone_script(int fd, const peer_request *r)
                  "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32001,\"message\":\"m\"}}");
 }
 
+/* The newest request with this body: others, such as the one for the stream, come when they come.
+ */
+static const peer_request *newest_asked(const char *body)
+{
+    for (unsigned i = asked_count(); i-- > 0;) {
+        if (strcmp(asked(i)->body, body) == 0)
+            return asked(i);
+    }
+    fail_msg("<%s> was not asked", body);
+    return NULL;
+}
+
 static void a_session_that_is_gone_is_told(void **state)
 {
     (void)state;
@@ -381,12 +393,11 @@ static void a_session_that_is_gone_is_told(void **state)
     expect_lost(1, &way, true, "the server answered 404");
     assert_true(list[1].gone);
     assert_int_equal(list[1].status, 404);
-    unsigned before = asked_count();
     assert_true(send_text(INIT, &again));
     wait_told(3);
     expect_message(2, &again, INIT_RESULT);
-    expect_header(asked(before), "Mcp-Session-Id", NULL);
-    expect_header(asked(before), "MCP-Protocol-Version", NULL);
+    expect_header(newest_asked(INIT), "Mcp-Session-Id", NULL);
+    expect_header(newest_asked(INIT), "MCP-Protocol-Version", NULL);
 }
 
 static void a_session_that_is_gone_is_not_ended(void **state)

@@ -433,6 +433,13 @@ static void an_exchange_proves_what_the_table_says(void **state)
                    out.elsewhere == (out.applied == SEMEL_APPLIED_NO && rows[i].status / 100 == 3),
                "row %zu, status %d: kind %d, applied %d, passing %d", i, rows[i].status, out.kind,
                out.applied, out.passing);
+        /* Only an answer says anything for the upstream. */
+        bool rejects = out.elsewhere ||
+                       (rows[i].how & COMPLETE && rows[i].status / 100 == 4 && !rows[i].passing);
+        expect(out.health == (out.kind == SEMEL_SUCCESS ? SM_HEALTH_WELL
+                              : rejects                 ? SM_HEALTH_ANSWERED
+                                                        : SM_HEALTH_FAILED),
+               "row %zu, status %d: health %d", i, rows[i].status, (int)out.health);
     }
 }
 

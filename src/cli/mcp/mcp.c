@@ -60,6 +60,7 @@ static int read_options(const cli_command *self, int argc, char **argv, options 
         {"scope", required_argument, NULL, 's'},    {"name", required_argument, NULL, 'n'},
         {"upstream", required_argument, NULL, 'u'}, {"header", required_argument, NULL, 'H'},
         {"seal-key", required_argument, NULL, 'S'}, {"suggest", no_argument, NULL, 'g'},
+        {"undoes", no_argument, NULL, 'U'}, /* for semel scope undo */
         {"help", no_argument, NULL, 'h'},           {0},
     };
     int c;
@@ -79,6 +80,7 @@ static int read_options(const cli_command *self, int argc, char **argv, options 
             o->header[o->headers++] = optarg;
             break;
         case 'g': o->suggest = true; break;
+        case 'U': o->undoes = true; break;
         case 'h': return 'h';
         default: return CLI_USAGE;
         }
@@ -146,7 +148,8 @@ static int proxy(const options *o, mcp_hub *hub, sm_signals *signals)
     run.server = (mcp_server_options){.name = sm_str_from(name),
                                       .scope = cli_opt(o->scope),
                                       .pins = find_pins(name, pins) ? pins : NULL,
-                                      .approve_here = true};
+                                      .approve_here = true,
+                                      .undoes = o->undoes};
     sm_fault fault = {0};
     cli_mcp_remote remote = {0};
     sm_err e = o->argv != NULL ? SM_OK : cli_mcp_remote_make(o, &remote, &fault);

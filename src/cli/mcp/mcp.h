@@ -14,6 +14,7 @@ typedef struct cli_mcp_options {
     const char *header[CLI_MCP_HEADERS];
     int headers;
     bool suggest;
+    bool undoes;
     char **argv; /* the server's command; NULL: --upstream */
 } cli_mcp_options;
 

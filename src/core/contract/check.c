@@ -302,6 +302,32 @@ static void check_other_tool(const check *k, sm_contract_field id, sm_str name, 
                     SM_FMT(name));
 }
 
+/* An undo's arguments are put together from nothing: its places are members of objects, and none
+ * is inside another. */
+static void check_undo(const check *k)
+{
+    const sm_argument_map *map = &k->c->compensate.args;
+    const sm_json *at = inner_place(k, SM_F_COMPENSATE, "args");
+    for (uint32_t i = 0; i < map->count; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            if (sm_pointer_overlap(&map->to[i], &map->to[j]))
+                sm_complain(k->l, at,
+                            "args: %.*s and %.*s are the same place or one is inside the "
+                            "other; remove one of them",
+                            SM_FMT(map->to[j].text), SM_FMT(map->to[i].text));
+        }
+        for (uint32_t j = 0; j < map->to[i].count; j++) {
+            if (sm_pointer_index(map->to[i].tokens[j]) == SM_NO_INDEX)
+                continue;
+            sm_complain(k->l, at,
+                        "args: %.*s names an element of an array, which cannot be made; "
+                        "name the array, or members of objects",
+                        SM_FMT(map->to[i].text));
+            break;
+        }
+    }
+}
+
 /* What is never stored cannot be used later from what is stored. */
 static void check_redact(const check *k)
 {
@@ -315,8 +341,11 @@ static void check_redact(const check *k)
                     "redact: resend and rerun send the stored arguments again, and "
                     "redacted ones are not stored; remove one of them");
     const sm_pointer *p = first_overlap(&c->redact, c->probe.args.from, c->probe.args.count);
-    if (p == NULL)
-        p = first_overlap(&c->redact, c->compensate.args.from, c->compensate.args.count);
+    const sm_argument_map *undo = &c->compensate.args;
+    for (uint32_t i = 0; p == NULL && i < undo->count; i++) {
+        if (!undo->of_outcome[i])
+            p = first_overlap(&c->redact, &undo->from[i], 1);
+    }
     if (p != NULL)
         sm_complain(k->l, at, "redact: %.*s is needed for the arguments of probe or compensate",
                     SM_FMT(p->text));
@@ -339,10 +368,11 @@ static void check_read(const check *k)
                           "approve it; write approval: off in that variant"
                         : "a read passes through without a record, so nobody can approve it; "
                           "write class: write");
-    static const sm_contract_field idle[] = {SM_F_KEY,      SM_F_WINDOW,      SM_F_RESULT_WINDOW,
-                                             SM_F_LEASE,    SM_F_ON_HIT,      SM_F_FAILURES,
-                                             SM_F_ON_DRIFT, SM_F_ON_IN_DOUBT, SM_F_ON_REPEAT,
-                                             SM_F_BARRIER,  SM_F_COMPENSATE,  SM_F_RESOURCE};
+    static const sm_contract_field idle[] = {
+        SM_F_KEY,        SM_F_WINDOW,   SM_F_RESULT_WINDOW, SM_F_LEASE,     SM_F_ON_HIT,
+        SM_F_FAILURES,   SM_F_ON_DRIFT, SM_F_ON_IN_DOUBT,   SM_F_ON_REPEAT, SM_F_BARRIER,
+        SM_F_COMPENSATE, SM_F_RESOURCE, SM_F_LIMIT,         SM_F_BREAKER,   SM_F_BUDGET,
+        SM_F_COST,       SM_F_TOKENS};
     /* A variant that reads has its tool's fields for nothing, and they are not for it. */
     sm_layer own = k->c->variant > 0 ? SM_FROM_VARIANT : SM_FROM_TOOL;
     for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++) {
@@ -356,11 +386,14 @@ static void check_read(const check *k)
 static void check_guards(const check *k)
 {
     const sm_loop_rule *loop = &k->c->loop;
-    static const sm_contract_field later[] = {SM_F_COMPENSATE, SM_F_BREAKER};
-    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
-        if (k->c->origin[later[i]].layer >= SM_FROM_TOOL)
-            sm_advise(k->l, place(k, later[i]), "%s is checked, but not enforced yet",
-                      sm_contract_group.fields[later[i]].name);
+    static const sm_contract_field recorded[] = {SM_F_BREAKER, SM_F_BUDGET, SM_F_COST, SM_F_TOKENS};
+    bool unrecorded = k->c->key.strategy == SM_KEY_NONE && k->c->class != SM_CLASS_READ;
+    for (size_t i = 0; unrecorded && i < sizeof recorded / sizeof recorded[0]; i++) {
+        if (k->c->origin[recorded[i]].layer >= SM_FROM_TOOL)
+            sm_advise(k->l, place(k, recorded[i]),
+                      "%s has no effect with key: none, because such calls are not recorded; "
+                      "remove it, or write key: unique",
+                      sm_contract_group.fields[recorded[i]].name);
     }
     if (loop->on && ((loop->block > 0 && loop->warn > loop->block) ||
                      (loop->trip > 0 && (loop->warn > loop->trip || loop->block > loop->trip))))
@@ -371,8 +404,52 @@ static void check_guards(const check *k)
     if (loop->on && loop->poll &&
         (k->tool->glob || k->c->class != SM_CLASS_READ ||
          k->c->origin[SM_F_LOOP].layer < SM_FROM_TOOL))
-        sm_complain(k->l, sm_contract_place(k->tool, k->c, SM_F_LOOP, "poll"),
-                    "loop: poll is for one tool that is listed by its name and has class: read");
+        sm_complain(k->l, sm_contract_place(k->tool, k->c, SM_F_LOOP, "poll"), SM_POLL_IS_NARROW);
+}
+
+/* Whether the first of two limits for one argument never matters, because of the second. */
+static bool idle_limit(const sm_limit_rule *a, const sm_limit_rule *b)
+{
+    return b->window_ms > a->window_ms
+               ? b->calls <= a->calls
+               : b->calls * ((a->window_ms + b->window_ms - 1) / b->window_ms) <= a->calls;
+}
+
+/* How often one destination may be acted on. */
+static void check_limit(const check *k)
+{
+    const sm_limits *limits = &k->c->limit;
+    const sm_json *at = place(k, SM_F_LIMIT);
+    const sm_key_rule *key = &k->c->key;
+    for (uint32_t i = 0; i < limits->n; i++) {
+        const sm_pointer *per = &limits->v[i].per;
+        if (first_overlap(&key->ignore, per, 1) != NULL)
+            sm_complain(k->l, at,
+                        "limit: %.*s is under key.ignore, so calls for different ones share one "
+                        "key, and only the first runs; remove one of them",
+                        SM_FMT(per->text));
+        if (key->strategy == SM_KEY_FIELDS && !always_counts(k, per) &&
+            first_overlap(&key->fields, per, 1) == NULL &&
+            first_overlap(&key->match, per, 1) == NULL)
+            sm_advise(k->l, at,
+                      "limit: %.*s is not part of the identity, so calls for different ones may "
+                      "share one key; add it to key.fields or key.match",
+                      SM_FMT(per->text));
+        for (uint32_t j = 0; j < limits->n; j++) {
+            char a[SM_DURATION_TEXT];
+            if (j != i && sm_str_eq(per->text, limits->v[j].per.text) &&
+                idle_limit(&limits->v[i], &limits->v[j]))
+                sm_advise(k->l, at,
+                          "limit: of the limits for %.*s the one of %lld calls within %s never "
+                          "matters, because another one allows less; remove it",
+                          SM_FMT(per->text), (long long)limits->v[i].calls,
+                          duration(a, limits->v[i].window_ms));
+        }
+    }
+    if (limits->n > 0 && key->strategy == SM_KEY_NONE)
+        sm_complain(k->l, at,
+                    "limit has no effect with key: none, because such calls are not recorded; "
+                    "write key: unique");
 }
 
 /* ---- lints -----------------------------------------------------------------------------------*/
@@ -498,6 +575,7 @@ void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_declared_
     check_read(&k);
     check_other_tool(&k, SM_F_PROBE, c->probe.tool, true);
     check_other_tool(&k, SM_F_COMPENSATE, c->compensate.tool, false);
+    check_undo(&k);
     check_idempotency(&k);
     check_upstream(&k);
     check_guards(&k);
@@ -506,6 +584,7 @@ void sm_contract_check(sm_loader *l, const sm_contracts *set, const sm_declared_
         return;
     check_key(&k);
     check_resource(&k);
+    check_limit(&k);
     check_windows(&k);
     check_doubt(&k);
     check_redact(&k);

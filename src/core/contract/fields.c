@@ -22,7 +22,6 @@ static const char *const drift_names[] = {"replay", "conflict", NULL};
 static const char *const hit_names[] = {"replay", "replay_success", "fail", NULL};
 static const char *const failures_names[] = {"retry", "replay", NULL};
 static const char *const repeat_names[] = {"replay", "run", NULL};
-static const char *const mode_names[] = {"enforce", "observe", NULL};
 static const char *const need_names[] = {"optional", "required", NULL};
 static const char *const doubt_names[] = {"resend", "probe", "rerun", "hold", NULL};
 static const char *const via_names[] = {"any", "gateway", NULL};
@@ -33,7 +32,6 @@ static const char *const method_names[] = {SM_METHODS(CALL, X) NULL};
 #undef CALL
 #undef X
 static const char *const body_names[] = {"json", "form", "none", NULL};
-static const char *const per_names[] = {"run", "agent", "tenant", "hour", "day", NULL};
 
 const char *sm_class_name(int class_)
 {
@@ -43,11 +41,6 @@ const char *sm_class_name(int class_)
 const char *sm_strategy_name(int strategy)
 {
     return strategy_names[strategy];
-}
-
-const char *sm_per_name(int per)
-{
-    return per_names[per];
 }
 
 const char *sm_method_name(int method)
@@ -202,24 +195,54 @@ static void show_headers(const void *value, sm_buf *out)
     sm_buf_byte(out, '}');
 }
 
-static void read_argument_map(sm_loader *l, const sm_json *value, void *out)
+/* Where an argument comes from: a pointer into the call's arguments or, if `outcome` may be meant,
+ * { outcome: POINTER }. */
+static bool read_source(sm_loader *l, const sm_json *value, sm_pointer *from, bool *outcome)
 {
-    sm_argument_map *map = out;
+    const sm_json *of = NULL;
+    if (outcome != NULL && value->type == SM_JSON_OBJECT) {
+        *outcome = true;
+        of = sm_json_find(value, SM_STR("outcome"));
+        if (of == NULL || value->len != 1) {
+            sm_complain(l, value,
+                        "args: expected a pointer into the arguments, such as /order_id, "
+                        "or into the outcome, such as { outcome: /id }");
+            return false;
+        }
+    }
+    return sm_read_pointer(l, of != NULL ? of : value, from);
+}
+
+static void read_map(sm_loader *l, const sm_json *value, bool outcomes, sm_argument_map *map)
+{
     if (!check_mapping(l, value,
                        "args: expected a mapping of pointers, the other tool's argument to this "
                        "one's, such as { /order_id: /order_id }"))
         return;
     sm_pointer *to = sm_loader_alloc(l, value->len, sizeof *to);
     sm_pointer *from = sm_loader_alloc(l, value->len, sizeof *from);
-    if (to == NULL || from == NULL)
+    bool *of_outcome = outcomes ? sm_loader_alloc(l, value->len, sizeof *of_outcome) : NULL;
+    if (to == NULL || from == NULL || (outcomes && of_outcome == NULL))
         return;
     uint32_t n = 0;
     const sm_json *name = value + 1;
     for (uint32_t i = 0; i < value->len; i++, name = sm_json_next(name + 1)) {
+        if (outcomes)
+            of_outcome[n] = false;
         bool right = sm_read_pointer(l, name, &to[n]);
-        n += sm_read_pointer(l, name + 1, &from[n]) && right;
+        n += read_source(l, name + 1, &from[n], outcomes ? &of_outcome[n] : NULL) && right;
     }
-    *map = (sm_argument_map){to, from, n};
+    *map = (sm_argument_map){to, from, of_outcome, n};
+}
+
+static void read_argument_map(sm_loader *l, const sm_json *value, void *out)
+{
+    read_map(l, value, false, out);
+}
+
+static void read_undo_map(sm_loader *l, const sm_json *value, void *out)
+{
+    read_map(l, value, true, out);
 }
 
 static void check_header_name(sm_loader *l, const sm_json *value)
@@ -330,7 +353,7 @@ static const sm_group probe_group = {probe_fields, COUNT(probe_fields), &probe_d
 static const sm_field compensate_fields[] = {
     {"tool", SM_KIND_CUSTOM, SM_FIELD(sm_compensate, tool), SM_FIELD_REQUIRED,
      .read = read_literal},
-    {"args", SM_KIND_CUSTOM, SM_FIELD(sm_compensate, args), .read = read_argument_map},
+    {"args", SM_KIND_CUSTOM, SM_FIELD(sm_compensate, args), .read = read_undo_map},
 };
 static const sm_group compensate_group = {compensate_fields, COUNT(compensate_fields), NULL,
                                           .size = sizeof(sm_compensate)};
@@ -398,85 +421,19 @@ static const sm_field upstream_fields[] = {
      .group = &sm_idempotency_group},
     {"retry", SM_KIND_GROUP, SM_FIELD(sm_upstream, retry), .group = &sm_retry_group},
     {"rejects_before_work", SM_KIND_SWITCH, SM_FIELD(sm_upstream, rejects_before_work)},
+    {"cost", SM_KIND_POINTER, SM_FIELD(sm_upstream, cost)},
+    {"tokens", SM_KIND_POINTER, SM_FIELD(sm_upstream, tokens)},
 };
 static const sm_upstream upstream_defaults = {
     .method = 1, .timeout_ms = SECONDS(30), .retry = RETRY_DEFAULTS};
 static const sm_group upstream_group = {upstream_fields, COUNT(upstream_fields), &upstream_defaults,
                                         .size = sizeof(sm_upstream)};
 
-static const sm_field loop_fields[] = {
-    {"warn", SM_KIND_COUNT, SM_FIELD(sm_loop_rule, warn), .min = 2, .max = ANY},
-    {"block", SM_KIND_COUNT, SM_FIELD(sm_loop_rule, block), .min = 2, .max = ANY},
-    {"trip", SM_KIND_COUNT, SM_FIELD(sm_loop_rule, trip), .min = 2, .max = ANY},
-    {"max_cycle", SM_KIND_COUNT, SM_FIELD(sm_loop_rule, max_cycle), .min = 1, .max = 32},
-    {"volatile", SM_KIND_POINTERS, SM_FIELD(sm_loop_rule, volatile_results)},
-    {"poll", SM_KIND_SWITCH, SM_FIELD(sm_loop_rule, poll)},
-    {"mode", SM_KIND_ENUM, SM_FIELD(sm_loop_rule, mode), .names = mode_names},
-};
-static const sm_loop_rule loop_defaults = {
-    .on = true, .warn = 3, .block = -1, .trip = -1, .max_cycle = 4};
-static const sm_group loop_group = {loop_fields, COUNT(loop_fields), &loop_defaults,
-                                    .size = sizeof(sm_loop_rule)};
-
-static const sm_field budget_fields[] = {
-    {"per", SM_KIND_ENUM, SM_FIELD(sm_budget_rule, per), SM_FIELD_REQUIRED, .names = per_names},
-    {"calls", SM_KIND_COUNT, SM_FIELD(sm_budget_rule, calls), .min = 0, .max = ANY},
-    {"tokens", SM_KIND_COUNT, SM_FIELD(sm_budget_rule, tokens), .min = 0, .max = ANY * ANY},
-    {"cost", SM_KIND_MONEY, SM_FIELD(sm_budget_rule, cost)},
-};
-static const sm_budget_rule budget_defaults = {.calls = -1, .tokens = -1};
-static const sm_group budget_group = {budget_fields, COUNT(budget_fields), &budget_defaults,
-                                      .size = sizeof(sm_budget_rule)};
-
-static void read_budget(sm_loader *l, const sm_json *value, void *out)
-{
-    bool list = value->type == SM_JSON_ARRAY;
-    uint32_t n = list ? value->len : 1;
-    if (n > SM_BUDGETS_MAX) {
-        sm_complain(l, value, "budget: a tool has at most %u, found %u", SM_BUDGETS_MAX, n);
-        return;
-    }
-    sm_budget_rule *v = sm_loader_alloc(l, n, sizeof *v);
-    if (v == NULL)
-        return;
-    const sm_json *item = list ? value + 1 : value;
-    for (uint32_t i = 0; i < n; i++, item = sm_json_next(item)) {
-        v[i] = budget_defaults;
-        if (item->type != SM_JSON_OBJECT) {
-            sm_complain(l, item,
-                        "budget: expected { per: run, calls: 100 } or a list of such, "
-                        "found %s",
-                        sm_found(l, item));
-            continue;
-        }
-        sm_group_read(l, &budget_group, "a budget", item, &v[i], NULL);
-        if (v[i].calls < 0 && v[i].tokens < 0 && v[i].cost.text.p == NULL)
-            sm_complain(l, item, "a budget needs a cap: calls, tokens or cost");
-        for (uint32_t j = 0; j < i; j++) {
-            if (v[j].per == v[i].per)
-                sm_complain(l, item, "budget: there is one per %s already; put its caps together",
-                            per_names[v[i].per]);
-        }
-    }
-    *(sm_budgets *)out = (sm_budgets){.v = v, .n = n};
-}
-
-static const sm_field breaker_fields[] = {
-    {"failures", SM_KIND_COUNT, SM_FIELD(sm_breaker_rule, failures), .min = 1, .max = ANY},
-    {"window", SM_KIND_DURATION, SM_FIELD(sm_breaker_rule, window_ms)},
-    {"cooldown", SM_KIND_DURATION, SM_FIELD(sm_breaker_rule, cooldown_ms)},
-    {"probes", SM_KIND_COUNT, SM_FIELD(sm_breaker_rule, probes), .min = 1, .max = 100},
-};
-static const sm_breaker_rule breaker_defaults = {
-    .on = true, .failures = 5, .window_ms = SECONDS(60), .cooldown_ms = SECONDS(30), .probes = 1};
-static const sm_group breaker_group = {breaker_fields, COUNT(breaker_fields), &breaker_defaults,
-                                       .size = sizeof(sm_breaker_rule)};
-
 static const sm_field contract_fields[] = {
     [SM_F_CLASS] = {"class", SM_KIND_ENUM, SM_FIELD(sm_contract, class), .names = class_names},
     [SM_F_DESCRIPTION] = {"description", SM_KIND_STRING, SM_FIELD(sm_contract, description)},
     [SM_F_VERSION] = {"version", SM_KIND_LABEL, SM_FIELD(sm_contract, version)},
-    [SM_F_MODE] = {"mode", SM_KIND_ENUM, SM_FIELD(sm_contract, mode), .names = mode_names},
+    [SM_F_MODE] = {"mode", SM_KIND_ENUM, SM_FIELD(sm_contract, mode), .names = sm_mode_names},
     [SM_F_INPUT] = {"input", SM_KIND_CUSTOM, SM_FIELD(sm_contract, input), .read = sm_schema_read},
     [SM_F_FILL] = {"fill", SM_KIND_CUSTOM, SM_FIELD(sm_contract, fill), .read = read_fill},
     [SM_F_KEY] = {"key", SM_KIND_GROUP, SM_FIELD(sm_contract, key), .group = &key_group},
@@ -515,11 +472,13 @@ static const sm_field contract_fields[] = {
     [SM_F_COST] = {"cost", SM_KIND_MONEY, SM_FIELD(sm_contract, cost)},
     [SM_F_TOKENS] = {"tokens", SM_KIND_COUNT, SM_FIELD(sm_contract, tokens), .min = 0,
                      .max = ANY * ANY},
-    [SM_F_BUDGET] = {"budget", SM_KIND_CUSTOM, SM_FIELD(sm_contract, budget), .read = read_budget},
+    [SM_F_BUDGET] = {"budget", SM_KIND_CUSTOM, SM_FIELD(sm_contract, budget),
+                     .read = sm_budgets_read},
+    [SM_F_LIMIT] = {"limit", SM_KIND_CUSTOM, SM_FIELD(sm_contract, limit), .read = sm_limits_read},
     [SM_F_LOOP] = {"loop", SM_KIND_GROUP, SM_FIELD(sm_contract, loop), SM_FIELD_OFF,
-                   .group = &loop_group},
+                   .group = &sm_loop_group},
     [SM_F_BREAKER] = {"breaker", SM_KIND_GROUP, SM_FIELD(sm_contract, breaker), SM_FIELD_OFF,
-                      .group = &breaker_group},
+                      .group = &sm_breaker_group},
 };
 _Static_assert(COUNT(contract_fields) == SM_F_COUNT, "every field has a row");
 
@@ -530,7 +489,7 @@ static const sm_contract contract_defaults = {
     .lease_ms = SECONDS(300),
     .repeat_after_ms = SECONDS(2),
     .delivered_within_ms = SECONDS(1),
-    .loop = {.on = false, .warn = 3, .block = -1, .trip = -1, .max_cycle = 4},
+    .loop = {.on = true, .warn = 3, .block = -1, .trip = -1, .max_cycle = 4},
 };
 
 const sm_group sm_contract_group = {contract_fields, SM_F_COUNT, &contract_defaults,

@@ -72,26 +72,36 @@ static bool given(const sm_contract *c, sm_contract_field id)
     return c->origin[id].layer >= SM_FROM_DEFAULTS;
 }
 
-/* At how many copies of a call it is blocked, and its run stopped, where nobody says otherwise. */
+/* At how many copies of a call it is blocked, and its run stopped, where nobody says otherwise: at
+ * least so many copies after the step before. */
 #define LOOP_BLOCK 5
 #define LOOP_TRIP  8
 
-/* A write that is repeated too often is blocked, and then its run is stopped. A tool that only
- * reads has the steps that are given. */
-static void complete_ladder(sm_loop_rule *r, bool whole)
+static int64_t step_after(int64_t step, int64_t pause, int64_t usual)
 {
+    return step + pause > usual ? step + pause : usual;
+}
+
+/* A write that is repeated too often is blocked, and then its run is stopped. A tool that only
+ * reads has the steps that are given, and so has a write of which nothing is recorded: nobody knows
+ * what these returned. */
+static void complete_ladder(sm_contract *c)
+{
+    sm_loop_rule *r = &c->loop;
+    bool whole = c->class != SM_CLASS_READ && c->key.strategy != SM_KEY_NONE;
     if (r->block < 0)
-        r->block = !whole ? 0 : r->warn > LOOP_BLOCK ? r->warn : LOOP_BLOCK;
+        r->block = whole ? step_after(r->warn, 2, LOOP_BLOCK) : 0;
     if (r->trip < 0)
-        r->trip = !whole ? 0 : r->block > LOOP_TRIP ? r->block : LOOP_TRIP;
+        r->trip =
+            whole && r->block > 0 ? step_after(r->block, LOOP_TRIP - LOOP_BLOCK, LOOP_TRIP) : 0;
 }
 
 /* Values that follow from others, where nobody gave them. */
 static void derive(sm_contract *c)
 {
-    complete_ladder(&c->loop, c->class != SM_CLASS_READ);
     if (sm_json_find(c->origin[SM_F_KEY].given, SM_STR("strategy")) == NULL && c->key.fields.n > 0)
         c->key.strategy = SM_KEY_FIELDS;
+    complete_ladder(c);
     bool named_by_caller = c->key.strategy == SM_KEY_STEP || c->key.strategy == SM_KEY_EXPLICIT;
     if (!given(c, SM_F_ON_DRIFT)) {
         c->on_drift = named_by_caller ? SM_DRIFT_CONFLICT : SM_DRIFT_REPLAY;
@@ -182,11 +192,37 @@ static const sm_json *without(sm_loader *l, const sm_json *mapping, const char *
     return out;
 }
 
-/* A budget belongs to the entry that it is written in. One in `defaults` is for all together. */
-static void own_budget(const sm_declared_tool *t, sm_contract *c)
+/* A tool's budgets hold beside those of `defaults`, which are for all calls together. */
+static void nest_budgets(sm_loader *l, const layer *defaults, const sm_declared_tool *t,
+                         sm_contract *c)
+{
+    sm_budgets all = defaults != NULL ? defaults->values.budget : (sm_budgets){0};
+    uint32_t n = c->budget.n + all.n;
+    if (n > SM_BUDGETS_MAX) {
+        sm_complain(l, c->origin[SM_F_BUDGET].given,
+                    "budget: a tool has at most %u, those of defaults included; found %u",
+                    SM_BUDGETS_MAX, n);
+        return;
+    }
+    sm_budget_rule *v = sm_loader_alloc(l, n, sizeof *v);
+    if (v == NULL)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        v[i] = i < c->budget.n ? c->budget.v[i] : all.v[i - c->budget.n];
+        if (i < c->budget.n)
+            v[i].of = t->name;
+    }
+    c->budget = (sm_budgets){v, n};
+}
+
+/* A budget or limit belongs to the entry that it is written in. */
+static void own_budget(sm_loader *l, const layer *defaults, const sm_declared_tool *t,
+                       sm_contract *c)
 {
     if (c->origin[SM_F_BUDGET].layer >= SM_FROM_TOOL)
-        c->budget.of = t->name;
+        nest_budgets(l, defaults, t, c);
+    if (c->origin[SM_F_LIMIT].layer >= SM_FROM_TOOL)
+        c->limit.of = t->name;
 }
 
 static void read_variant(sm_loader *l, const sm_json *item, const layer *defaults,
@@ -207,7 +243,7 @@ static void read_variant(sm_loader *l, const sm_json *item, const layer *default
         !read_layer(l, without(l, item, "when"), "a variant", "when", SM_FROM_VARIANT, own))
         return;
     make_effective(l, (const layer *[]){defaults, tool, own}, 3, &v->contract);
-    own_budget(t, &v->contract);
+    own_budget(l, defaults, t, &v->contract);
 }
 
 static void read_variants(sm_loader *l, const sm_json *list, const layer *defaults,
@@ -265,7 +301,7 @@ static void read_tool(sm_loader *l, sm_contracts *set, const sm_json *name, cons
         !read_layer(l, without(l, mapping, "variants"), "a tool", "variants", SM_FROM_TOOL, own))
         return;
     make_effective(l, (const layer *[]){defaults, own}, 2, &t->contract);
-    own_budget(t, &t->contract);
+    own_budget(l, defaults, t, &t->contract);
     if (variants != NULL)
         read_variants(l, variants, defaults, own, t);
     set->tool_count++;
@@ -315,6 +351,11 @@ static const layer *read_file(sm_loader *l, sm_contracts *set, const sm_json *ro
         return NULL;
     if (f.defaults != NULL)
         read_layer(l, f.defaults, "defaults", NULL, SM_FROM_DEFAULTS, defaults);
+    const sm_json *limit = sm_json_find(f.defaults, SM_STR("limit"));
+    if (limit != NULL)
+        sm_complain(l, limit,
+                    "limit names an argument, so it belongs to the tools or patterns that have it; "
+                    "move it there");
     if (f.tools == NULL)
         return defaults;
     if (f.tools->len > SM_TOOLS_MAX) {
@@ -337,6 +378,15 @@ static const layer *read_file(sm_loader *l, sm_contracts *set, const sm_json *ro
     return defaults;
 }
 
+/* Of a tool that is not listed a repeat is only warned of, unless the defaults say more. */
+static void only_warn(sm_loop_rule *r, const sm_json *given)
+{
+    if (given == NULL || sm_json_find(given, SM_STR("block")) == NULL)
+        r->block = 0;
+    if (given == NULL || sm_json_find(given, SM_STR("trip")) == NULL)
+        r->trip = 0;
+}
+
 /* An unlisted tool is a write that is remembered for ten minutes, so that retries and lost answers
  * are caught, and that runs again if the repeat is deliberate. The file's defaults say when a
  * repeat counts as deliberate, their budget is for all calls, and so is their loop detection. The
@@ -352,7 +402,9 @@ static void make_unlisted(sm_loader *l, sm_contracts *set, const layer *defaults
     make_effective(l, (const layer *[]){&few}, 1, c);
     c->window_ms = c->result_window_ms = 600000;
     c->on_repeat = SM_REPEAT_RUN;
-    c->loop.block = c->loop.trip = 0; /* it is only warned of */
+    only_warn(&c->loop, c->origin[SM_F_LOOP].given);
+    if (c->loop.on && c->loop.poll)
+        sm_complain(l, c->origin[SM_F_LOOP].given, SM_POLL_IS_NARROW);
     c->approval =
         (sm_approval){.on = set->unlisted == SM_UNLISTED_HOLD, .quorum = 1, .expires_ms = 3600000};
     const sm_contract_field changed[] = {SM_F_WINDOW, SM_F_RESULT_WINDOW, SM_F_ON_REPEAT,

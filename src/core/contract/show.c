@@ -27,6 +27,7 @@ static bool shown_for_read(int id)
     switch (id) {
     case SM_F_KEY:
     case SM_F_RESOURCE:
+    case SM_F_LIMIT:
     case SM_F_ON_DRIFT:
     case SM_F_WINDOW:
     case SM_F_RESULT_WINDOW:

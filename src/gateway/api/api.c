@@ -9,6 +9,9 @@
 #include <stdio.h>
 
 #include "base/base64.h"
+#include "base/clock.h"
+#include "base/duration.h"
+#include "base/stamp.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "json/write.h"
@@ -151,6 +154,39 @@ bool gw_query_read(gw_request *r, const gw_member *members, size_t count, void *
     if (q.fault.code == SM_OK)
         return true;
     gw_problem(r, 400, "BAD_ARGUMENTS", "Correct the query.", "%s", q.fault.text);
+    return false;
+}
+
+sm_err gw_read_time(const char *name, sm_str text, int64_t *out, sm_fault *fault)
+{
+    int64_t ms;
+    if (text.p == NULL)
+        return SM_OK;
+    if (sm_duration_parse(text, &ms)) {
+        int64_t now = sm_clock_ms();
+        *out = ms < now ? now - ms : 1;
+        return SM_OK;
+    }
+    if (sm_stamp_parse(text, out) && *out > 0)
+        return SM_OK;
+    return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                        "%s: write a time such as 2026-03-01T12:00:00Z, or how long ago, such as "
+                        "2h, not \"%.*s\"",
+                        name, SM_FMT(sm_utf8_cut(text, 60)));
+}
+
+bool gw_choose_scope(gw_request *r, sm_str asked, sm_str *out)
+{
+    while (asked.n > 0 && asked.p[asked.n - 1] == '/')
+        asked.n--;
+    *out = r->who.scope[0] == '\0' ? (sm_str){0} : sm_str_from(r->who.scope);
+    if (asked.n == 0)
+        return true;
+    *out = asked;
+    if (gw_who_owns(&r->who, asked))
+        return true;
+    gw_problem(r, 403, "FORBIDDEN", "Leave the scope out to see all of yours.",
+               "This token may only see scopes below \"%s\".", r->who.scope);
     return false;
 }
 

@@ -5,6 +5,7 @@
 #ifndef SM_GATEWAY_API_API_H
 #define SM_GATEWAY_API_API_H
 
+#include "core/contract.h"
 #include "core/handle.h"
 #include "gateway/api/body.h"
 #include "gateway/inside/gateway.h"
@@ -28,11 +29,29 @@ bool gw_may_see(gw_request *r, semel_answer *a, const sm_handle *h, semel_code m
  * request has its answer. Blocks on the ledger. */
 bool gw_effect_named(gw_request *r, semel_answer *a, sm_handle *h);
 
+/* ---- executing -------------------------------------------------------------------------------*/
+
+/* gw_run_ops.prepare of a call whose contract says how it is executed (call.c). */
+struct gw_run;
+sm_err gw_call_prepare(struct gw_run *run, const sm_contract *c, const sm_json *args,
+                       sm_fault *fault);
+
+/* Undoes an effect that is in doubt and resolves it so; replies (undo.c). */
+void gw_undo_resolve(gw_request *r, semel_answer *a, const sm_handle *effect, sm_str evidence,
+                     uint64_t if_version);
+
 /* ---- queries ---------------------------------------------------------------------------------*/
 
 /* Reads the query by a table of texts and counts. An empty value counts as absent. False if
  * something was wrong: the request has its answer then. */
 bool gw_query_read(gw_request *r, const gw_member *members, size_t count, void *out);
+
+/* The value of a parameter that is a time, or how long ago that is. Absent: *out stays. */
+sm_err gw_read_time(const char *name, sm_str text, int64_t *out, sm_fault *fault);
+
+/* The scope to look in: the one that was asked for, if it is the token's, or all of the token's.
+ * False if it is not: the request has its answer then. */
+bool gw_choose_scope(gw_request *r, sm_str asked, sm_str *out);
 
 /* A position in a list, as we gave it out. */
 bool gw_cursor_parse(sm_str text, uint64_t *out);

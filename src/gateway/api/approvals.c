@@ -80,6 +80,7 @@ static void put_request(gw_page *p, const semel_answer *a, const asked *q)
     sm_buf_byte(out, '{');
     gw_put_text(out, "request", a->request);
     gw_put_text(out, "effect", a->effect);
+    sm_put_number(out, "version", a->version);
     gw_put_text(out, "scope", what.scope);
     gw_put_text(out, "step", what.step);
     gw_put_text(out, "tool", what.tool);

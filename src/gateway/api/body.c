@@ -11,6 +11,7 @@
 
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "core/budget.h"
 #include "json/number.h"
 
 /* How much of a client's text is repeated to it. */
@@ -112,6 +113,13 @@ static bool read_count(const gw_member *m, const sm_json *v, int64_t *out)
     return true;
 }
 
+static bool read_amount(const sm_json *v, sm_str *out)
+{
+    int64_t billionths;
+    *out = v->type == SM_JSON_NUMBER || v->type == SM_JSON_STRING ? sm_json_text(v) : (sm_str){0};
+    return out->p != NULL && sm_cost_read(*out, &billionths);
+}
+
 static bool read_choice(const gw_member *m, const sm_json *v, int *out)
 {
     if (v->type != SM_JSON_STRING)
@@ -134,6 +142,9 @@ static void describe(const gw_member *m, sm_buf *out)
     case GW_M_COUNT:
         sm_buf_printf(out, "a whole number from %lld to %lld", (long long)m->min,
                       (long long)m->max);
+        break;
+    case GW_M_AMOUNT:
+        sm_buf_text(out, "an amount such as 0.05 or \"0.05\", with at most 9 decimal places");
         break;
     case GW_M_CHOICE:
         for (int i = 0; m->names[i] != NULL; i++)
@@ -177,6 +188,7 @@ static sm_err read_value(sm_arena *a, const gw_object *o, const gw_member *m, co
         break;
     case GW_M_LABEL: good = read_label(a, v, out, &e); break;
     case GW_M_COUNT: good = read_count(m, v, out); break;
+    case GW_M_AMOUNT: good = read_amount(v, out); break;
     case GW_M_CHOICE: good = read_choice(m, v, out); break;
     case GW_M_ANY:
         *(sm_str *)out = (sm_str){o->source.p + v->at, value_end(o, v, last) - v->at};

@@ -28,6 +28,7 @@ typedef enum gw_member_kind {
     GW_M_TEXT,   /* sm_str */
     GW_M_LABEL,  /* sm_str: a text, or a whole number's digits */
     GW_M_COUNT,  /* int64_t from .min to .max */
+    GW_M_AMOUNT, /* sm_str: an amount of money, from a number or a text, to the last digit */
     GW_M_CHOICE, /* int, index into .names */
     GW_M_ANY,    /* sm_str: any value, its bytes as they were sent */
     GW_M_OBJECT, /* gw_object */

@@ -6,7 +6,7 @@
  * without looking anything up; everything else is a run.
  */
 #include "base/clock.h"
-#include "gateway/api/body.h"
+#include "gateway/api/api.h"
 #include "gateway/api/nearest.h"
 #include "gateway/run/run.h"
 
@@ -34,7 +34,7 @@ static sm_err refuse_unknown(gw_run *run, sm_str near)
                          SM_FMT(run->at.ask.call.tool), SM_FMT(near));
 }
 
-static sm_err prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault)
+sm_err gw_call_prepare(gw_run *run, const sm_contract *c, const sm_json *args, sm_fault *fault)
 {
     sm_str near = c->origin[SM_F_UPSTREAM].given == NULL ? nearest(run) : (sm_str){0};
     if (near.p != NULL)
@@ -69,7 +69,7 @@ static void answer(gw_run *run, gw_request *r, const semel_answer *a)
                run->refusal.text);
 }
 
-static const gw_run_ops ops = {.prepare = prepare, .answer = answer};
+static const gw_run_ops ops = {.prepare = gw_call_prepare, .answer = answer};
 
 void gw_on_call(gw_request *r)
 {

@@ -55,6 +55,8 @@ typedef struct commit_body {
     sm_str claim;
     int kind, applied;
     sm_str corrective_action;
+    sm_str cost;
+    int64_t tokens; /* -1: not given */
 } commit_body;
 
 static const char *const kinds[] = {"success", "failure", "partial", NULL};
@@ -70,12 +72,14 @@ static const gw_member commit_members[] = {
     {MEMBER(commit_body, kind), .kind = GW_M_CHOICE, .names = kinds, .required = true},
     {MEMBER(commit_body, applied), .kind = GW_M_CHOICE, .names = applieds},
     {MEMBER(commit_body, corrective_action), .kind = GW_M_TEXT},
+    {MEMBER(commit_body, cost), .kind = GW_M_AMOUNT},
+    {MEMBER(commit_body, tokens), .kind = GW_M_COUNT, .max = SM_TOKENS_MAX},
     GW_OUTCOME_MEMBERS,
 };
 
 static bool read_commit(gw_request *r, sm_arena *arena, sm_str *claim, semel_outcome *o)
 {
-    commit_body b = {.applied = -1};
+    commit_body b = {.applied = -1, .tokens = -1};
     if (!gw_body_read(r, arena, commit_members, sizeof commit_members / sizeof commit_members[0],
                       &b))
         return false;
@@ -85,6 +89,10 @@ static bool read_commit(gw_request *r, sm_arena *arena, sm_str *claim, semel_out
         .kind = (semel_kind)b.kind,
         .applied = (semel_applied)(b.applied + 1),
         .corrective_action = b.corrective_action,
+        .cost = b.cost,
+        .tokens = b.tokens == 0  ? SEMEL_TOKENS_NONE
+                  : b.tokens < 0 ? 0
+                                 : (uint64_t)b.tokens,
     };
     sm_fault fault = {0};
     sm_err e = gw_outcome_take(arena, &b.outcome, o, &fault);

@@ -5,10 +5,7 @@
  */
 #include <stddef.h>
 
-#include "base/clock.h"
-#include "base/duration.h"
 #include "base/limits.h"
-#include "base/stamp.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "gateway/api/api.h"
@@ -73,55 +70,21 @@ static sm_err read_states(sm_str list, uint32_t *states, sm_fault *fault)
     return SM_OK;
 }
 
-static sm_err read_time(const char *name, sm_str text, int64_t *out, sm_fault *fault)
-{
-    int64_t ms;
-    if (text.p == NULL)
-        return SM_OK;
-    if (sm_duration_parse(text, &ms)) {
-        int64_t now = sm_clock_ms();
-        *out = ms < now ? now - ms : 1;
-        return SM_OK;
-    }
-    if (sm_stamp_parse(text, out) && *out > 0)
-        return SM_OK;
-    return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
-                        "%s: write a time such as 2026-03-01T12:00:00Z, or how long ago, such as "
-                        "2h, not \"%.*s\"",
-                        name, SM_FMT(sm_utf8_cut(text, 60)));
-}
-
 static sm_err read_list(const list_query *l, semel_query *q, sm_fault *fault)
 {
     *q = (semel_query){.size = sizeof *q, .limit = (size_t)l->limit};
     q->filter.tool = l->tool;
     sm_err e = read_states(l->state, &q->filter.states, fault);
     if (e == SM_OK)
-        e = read_time("since", l->since, &q->filter.since, fault);
+        e = gw_read_time("since", l->since, &q->filter.since, fault);
     if (e == SM_OK)
-        e = read_time("until", l->until, &q->filter.until, fault);
+        e = gw_read_time("until", l->until, &q->filter.until, fault);
     if (e == SM_OK && (l->tool.n > SM_TOOL_MAX || l->scope.n > SM_SCOPE_MAX))
         e = sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "a tool or scope is not that long");
     if (e == SM_OK && l->cursor.p != NULL && !gw_cursor_parse(l->cursor, &q->cursor))
         e = sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                          "cursor: this is none; take it from the page before");
     return e;
-}
-
-/* The scope to look in: the one that was asked for, if it is the token's, or all of the token's. */
-static bool choose_scope(gw_request *r, sm_str asked, sm_str *out)
-{
-    while (asked.n > 0 && asked.p[asked.n - 1] == '/')
-        asked.n--;
-    *out = r->who.scope[0] == '\0' ? (sm_str){0} : sm_str_from(r->who.scope);
-    if (asked.n == 0)
-        return true;
-    *out = asked;
-    if (gw_who_owns(&r->who, asked))
-        return true;
-    gw_problem(r, 403, "FORBIDDEN", "Leave the scope out to see all of yours.",
-               "This token may only see scopes below \"%s\".", r->who.scope);
-    return false;
 }
 
 static bool put_item(void *context, const semel_answer *item, const semel_record *record)
@@ -151,7 +114,7 @@ static void list_effects(gw_request *r, semel_answer *a)
         gw_body_refuse(r, &fault);
         return;
     }
-    if (!choose_scope(r, l.scope, &q.filter.scope))
+    if (!gw_choose_scope(r, l.scope, &q.filter.scope))
         return;
     gw_page p;
     gw_page_start(&p);

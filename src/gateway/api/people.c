@@ -13,27 +13,34 @@
 
 typedef struct people_body {
     sm_str request, reason, evidence;
-    int result; /* semel_resolution */
+    int result; /* semel_resolution, or COMPENSATE */
     gw_object outcome;
     semel_outcome found; /* what `outcome` says */
+    int64_t if_version;  /* 0: whatever it is now */
 } people_body;
 
 #define MEMBER(n) .name = #n, .offset = offsetof(people_body, n)
 #define COUNT(t)  (sizeof(t) / sizeof(t)[0])
 
-static const char *const results[] = {"applied", "not_applied", "abandon", NULL};
+static const char *const results[] = {"applied", "not_applied", "abandon", "compensate", NULL};
+#define COMPENSATE 3
 _Static_assert(SEMEL_RESOLVE_APPLIED == 0 && SEMEL_RESOLVE_NOT_APPLIED == 1 &&
                    SEMEL_RESOLVE_ABANDON == 2,
                "see results");
 
-/* A decision: what its body holds, and how the ledger is told. */
+/* A decision: what its body holds. */
 typedef struct decision {
+    semel_decides what;
     const gw_member *members;
     size_t count;
     bool of_request;    /* it is about a request and not only about an effect */
     bool body_optional; /* none at all is fine */
-    void (*tell)(semel *s, sm_str effect, const people_body *b, sm_str actor, semel_answer *a);
 } decision;
+
+#define IF_VERSION                                                                                 \
+    {                                                                                              \
+        MEMBER(if_version), .kind = GW_M_COUNT, .min = 1, .max = INT64_MAX                         \
+    }
 
 /* ---- what all of them share ------------------------------------------------------------------*/
 
@@ -111,28 +118,39 @@ static void decide(gw_request *r, semel_answer *a, const decision *d)
     if (!read_body(r, &arena, d, &b) || !gw_effect_named(r, a, &h) ||
         (d->of_request && !same_effect(r, &h, b.request)))
         goto cleanup;
+    if (d->what == SEMEL_DECIDE_RESOLVE && b.result == COMPENSATE) {
+        gw_undo_resolve(r, a, &h, b.evidence, (uint64_t)b.if_version);
+        goto cleanup;
+    }
     char effect[SM_HANDLE_TEXT];
     sm_str name = {effect, sm_handle_effect(&h, effect)};
-    d->tell(r->g->ledger, name, &b, sm_str_from(r->who.actor), a);
+    semel_decision decided = {
+        .size = sizeof decided,
+        .what = d->what,
+        .name = d->of_request ? b.request : name,
+        .actor = sm_str_from(r->who.actor),
+        .reason = d->what == SEMEL_DECIDE_RESOLVE ? b.evidence : b.reason,
+        .how = (semel_resolution)b.result,
+        .outcome = b.outcome.node == NULL ? NULL : &b.found,
+        .if_version = (uint64_t)b.if_version,
+    };
+    sm_decide(r->g->ledger, &decided, a);
     sm_waits_ring(r->g->waits, h.id);
     gw_reply_answer(r, a);
 cleanup:
     sm_arena_fini(&arena);
 }
 
-/* ---- approve, deny ---------------------------------------------------------------------------*/
-
-static void tell_approve(semel *s, sm_str effect, const people_body *b, sm_str actor,
-                         semel_answer *a)
-{
-    (void)effect;
-    sm_approve(s, b->request, actor, a);
-}
+/* ---- each of them ----------------------------------------------------------------------------*/
 
 static void approve(gw_request *r, semel_answer *a)
 {
-    static const gw_member members[] = {{MEMBER(request), .kind = GW_M_TEXT, .required = true}};
-    static const decision d = {members, COUNT(members), .of_request = true, .tell = tell_approve};
+    static const gw_member members[] = {{MEMBER(request), .kind = GW_M_TEXT, .required = true},
+                                        IF_VERSION};
+    static const decision d = {.what = SEMEL_DECIDE_APPROVE,
+                               .members = members,
+                               .count = COUNT(members),
+                               .of_request = true};
     decide(r, a, &d);
 }
 
@@ -141,17 +159,13 @@ void gw_on_approve(gw_request *r)
     gw_work(r, approve);
 }
 
-static void tell_deny(semel *s, sm_str effect, const people_body *b, sm_str actor, semel_answer *a)
-{
-    (void)effect;
-    sm_deny(s, b->request, actor, b->reason, a);
-}
-
 static void deny(gw_request *r, semel_answer *a)
 {
     static const gw_member members[] = {{MEMBER(request), .kind = GW_M_TEXT, .required = true},
-                                        {MEMBER(reason), .kind = GW_M_TEXT, .required = true}};
-    static const decision d = {members, COUNT(members), .of_request = true, .tell = tell_deny};
+                                        {MEMBER(reason), .kind = GW_M_TEXT, .required = true},
+                                        IF_VERSION};
+    static const decision d = {
+        .what = SEMEL_DECIDE_DENY, .members = members, .count = COUNT(members), .of_request = true};
     decide(r, a, &d);
 }
 
@@ -160,20 +174,14 @@ void gw_on_deny(gw_request *r)
     gw_work(r, deny);
 }
 
-/* ---- cancel, forget --------------------------------------------------------------------------*/
-
-static const gw_member reason_members[] = {{MEMBER(reason), .kind = GW_M_TEXT}};
-
-static void tell_cancel(semel *s, sm_str effect, const people_body *b, sm_str actor,
-                        semel_answer *a)
-{
-    semel_cancel(s, effect, actor, b->reason, a);
-}
+static const gw_member reason_members[] = {{MEMBER(reason), .kind = GW_M_TEXT}, IF_VERSION};
 
 static void cancel(gw_request *r, semel_answer *a)
 {
-    static const decision d = {reason_members, COUNT(reason_members), .body_optional = true,
-                               .tell = tell_cancel};
+    static const decision d = {.what = SEMEL_DECIDE_CANCEL,
+                               .members = reason_members,
+                               .count = COUNT(reason_members),
+                               .body_optional = true};
     decide(r, a, &d);
 }
 
@@ -182,16 +190,12 @@ void gw_on_cancel(gw_request *r)
     gw_work(r, cancel);
 }
 
-static void tell_forget(semel *s, sm_str effect, const people_body *b, sm_str actor,
-                        semel_answer *a)
-{
-    semel_forget(s, effect, actor, b->reason, a);
-}
-
 static void forget(gw_request *r, semel_answer *a)
 {
-    static const decision d = {reason_members, COUNT(reason_members), .body_optional = true,
-                               .tell = tell_forget};
+    static const decision d = {.what = SEMEL_DECIDE_FORGET,
+                               .members = reason_members,
+                               .count = COUNT(reason_members),
+                               .body_optional = true};
     decide(r, a, &d);
 }
 
@@ -200,23 +204,16 @@ void gw_on_forget(gw_request *r)
     gw_work(r, forget);
 }
 
-/* ---- resolve ---------------------------------------------------------------------------------*/
-
-static void tell_resolve(semel *s, sm_str effect, const people_body *b, sm_str actor,
-                         semel_answer *a)
-{
-    semel_resolve(s, effect, (semel_resolution)b->result,
-                  b->outcome.node == NULL ? NULL : &b->found, b->evidence, actor, a);
-}
-
 static void resolve(gw_request *r, semel_answer *a)
 {
     static const gw_member members[] = {
         {MEMBER(result), .kind = GW_M_CHOICE, .names = results, .required = true},
         {MEMBER(evidence), .kind = GW_M_TEXT, .required = true},
         {MEMBER(outcome), .kind = GW_M_OBJECT},
+        IF_VERSION,
     };
-    static const decision d = {members, COUNT(members), .tell = tell_resolve};
+    static const decision d = {
+        .what = SEMEL_DECIDE_RESOLVE, .members = members, .count = COUNT(members)};
     decide(r, a, &d);
 }
 

@@ -113,6 +113,8 @@ static const sm_field proxy_fields[] = {
      .group = &sm_idempotency_group},
     {"retry", SM_KIND_GROUP, SM_FIELD(gw_upstream_api, retry), .group = &sm_retry_group},
     {"rejects_before_work", SM_KIND_SWITCH, SM_FIELD(gw_upstream_api, rejects_before_work)},
+    {"cost", SM_KIND_POINTER, SM_FIELD(gw_upstream_api, cost)},
+    {"tokens", SM_KIND_POINTER, SM_FIELD(gw_upstream_api, tokens)},
     {"stream", SM_KIND_SWITCH, SM_FIELD(gw_upstream_api, stream)},
     {"listen", SM_KIND_CUSTOM, SM_FIELD(gw_upstream_api, listen), .read = gw_read_listen},
     {"pass_host", SM_KIND_SWITCH, SM_FIELD(gw_upstream_api, pass_host)},

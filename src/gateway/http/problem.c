@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "gateway/http/request.h"
 #include "json/write.h"
+#include "ledger/service.h"
 
 int gw_status_of(semel_code code)
 {
@@ -37,7 +38,8 @@ int gw_status_of(semel_code code)
     case SEMEL_C_BUDGET_EXCEEDED:
     case SEMEL_C_LOOP_DETECTED: return 429;
     case SEMEL_C_UPSTREAM_FAILED: return 502;
-    case SEMEL_C_LEDGER_UNAVAILABLE: return 503;
+    case SEMEL_C_LEDGER_UNAVAILABLE:
+    case SEMEL_C_CIRCUIT_OPEN: return 503;
     case SEMEL_C_UPSTREAM_TIMEOUT: return 504;
     case SEMEL_C_COUNT: break;
     }
@@ -93,6 +95,11 @@ void gw_problem_put(sm_buf *out, int status, const char *code, bool retriable,
     sm_buf_byte(out, '}');
 }
 
+bool gw_problem_has_outcome(const semel_answer *a)
+{
+    return a->code == SEMEL_C_LOOP_DETECTED && a->has_outcome;
+}
+
 void gw_problem_of_answer(sm_buf *out, int status, const semel_answer *a)
 {
     gw_problem_put(out, status, semel_code_name(a->code), a->retriable, a->retry_after_ms,
@@ -103,9 +110,16 @@ void gw_problem_of_answer(sm_buf *out, int status, const semel_answer *a)
     put_text(out, "effect", a->effect);
     if (a->state != SEMEL_S_NONE)
         put_text(out, "state", sm_str_from(semel_state_name(a->state)));
+    if (a->version != 0)
+        sm_put_number(out, "version", a->version);
     put_text(out, "request", a->request);
     sm_put_raw(out, "drift", a->drift);
     put_text(out, "blocked_by", a->blocked_by);
+    sm_answer_put_loop(a, out);
+    if (gw_problem_has_outcome(a)) {
+        sm_put_name(out, "outcome");
+        sm_outcome_put_json(&a->outcome, out);
+    }
     sm_buf_byte(out, '}');
 }
 

@@ -13,6 +13,10 @@
 int gw_proxied_status(int status);
 void gw_problem_add_error(sm_buf *out, const char *code, sm_str message, sm_str advice);
 
+/* Whether a refusal has the recorded outcome in it: of a call that is blocked because it is
+ * repeated, so that nothing is lost. */
+bool gw_problem_has_outcome(const semel_answer *a);
+
 /* Of a ledger's refusal. */
 void gw_problem_of_answer(sm_buf *out, int status, const semel_answer *a);
 

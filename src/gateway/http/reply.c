@@ -16,6 +16,7 @@
 #include "ledger/service.h"
 
 #define PROBLEM_MAX ((size_t)64 << 10)
+#define WARNING_MAX 512u /* bytes of the header */
 #define OWN_BYTES   768u /* of an answer's head: what the server and we say */
 
 /* A name or value that HTTP does not allow is left out: upstreams and contracts may have one. */
@@ -53,8 +54,8 @@ static void admit_page(const gw_inner *q, struct MHD_Response *answer)
 {
     MHD_add_response_header(answer, "Access-Control-Allow-Origin", q->origin.p);
     MHD_add_response_header(answer, "Access-Control-Expose-Headers",
-                            "Semel-Effect, Semel-Doubt, Idempotent-Replayed, Retry-After, "
-                            "Mcp-Session-Id");
+                            "Semel-Effect, Semel-Doubt, Semel-Warning, Idempotent-Replayed, "
+                            "Retry-After, Mcp-Session-Id");
     MHD_add_response_header(answer, "Vary", "Origin");
 }
 
@@ -191,6 +192,32 @@ static bool may_know(const gw_request *r)
     return (r->who.role & (GW_OPERATOR | GW_ADMIN)) != 0;
 }
 
+void gw_set_warning(gw_request *r, const semel_answer *a)
+{
+    char text[WARNING_MAX];
+    size_t n = a->warning.n < sizeof text ? a->warning.n : sizeof text;
+    for (size_t i = 0; i < n; i++)
+        text[i] = a->warning.p[i] >= 0x20 && a->warning.p[i] < 0x7F ? a->warning.p[i] : '?';
+    gw_set(r, "Semel-Warning", (sm_str){text, n});
+}
+
+/* A bound that holds what the problem has. */
+static size_t problem_max(const semel_answer *a)
+{
+    size_t recorded = gw_problem_has_outcome(a) ? 2 * a->outcome.value.n + a->outcome.headers.n +
+                                                      2 * a->outcome.corrective_action.n
+                                                : 0;
+    return PROBLEM_MAX + recorded;
+}
+
+/* Clients that send again by themselves what got a 429 ask these headers first. Sent again, it is
+ * one repeat more. */
+static void keep_from_retrying(gw_request *r)
+{
+    gw_set(r, "X-Should-Retry", SM_STR("false"));
+    gw_set(r, "Stripe-Should-Retry", SM_STR("false"));
+}
+
 void gw_reply_refusal(gw_request *r, const semel_answer *a)
 {
     semel_answer told = *a;
@@ -205,8 +232,10 @@ void gw_reply_refusal(gw_request *r, const semel_answer *a)
     int status = gw_status_of(a->code);
     if (r->proxied)
         status = gw_proxied_status(status);
+    if (r->proxied && status == 429 && !told.retriable)
+        keep_from_retrying(r);
     sm_buf text;
-    sm_buf_init(&text, PROBLEM_MAX);
+    sm_buf_init(&text, problem_max(a));
     gw_problem_of_answer(&text, status, &told);
     if (r->proxied)
         gw_problem_add_error(&text, semel_code_name(a->code), told.message, told.corrective_action);
@@ -223,6 +252,7 @@ void gw_reply_answer(gw_request *r, const semel_answer *a)
     }
     semel_str json;
     r->effect = a->effect;
+    gw_set_warning(r, a);
     if (a->verdict == SEMEL_EXECUTE || a->verdict == SEMEL_DONE)
         gw_ledger_works(r->g);
     if (semel_answer_json(a, &json) == SEMEL_OK)

@@ -107,6 +107,9 @@ void gw_query_each(const gw_request *r, gw_pair_fn *each, void *context);
  * and Transfer-Encoding are the server's to say. */
 void gw_set(gw_request *r, const char *name, sm_str value);
 
+/* Adds Semel-Warning, if the answer has a warning: bounded, and in plain ASCII. */
+void gw_set_warning(gw_request *r, const semel_answer *a);
+
 /* The reply. The body is copied. */
 void gw_reply(gw_request *r, int status, const char *content_type, sm_str body);
 void gw_reply_json(gw_request *r, int status, sm_str json);

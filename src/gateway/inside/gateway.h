@@ -137,7 +137,18 @@ void gw_on_approve(gw_request *r); /* api/people.c */
 void gw_on_deny(gw_request *r);
 void gw_on_cancel(gw_request *r);
 void gw_on_resolve(gw_request *r);
+void gw_on_undo_plan(gw_request *r);
+void gw_on_undo(gw_request *r);
 void gw_on_forget(gw_request *r);
+
+void gw_on_scopes(gw_request *r); /* api/scopes.c */
+void gw_on_scope(gw_request *r);
+void gw_on_spend(gw_request *r);
+
+void gw_on_stop(gw_request *r); /* api/stops.c */
+void gw_on_resume(gw_request *r);
+void gw_on_stops(gw_request *r);
+void gw_on_reset(gw_request *r);
 
 void gw_on_stream(gw_request *r);  /* api/stream.c */
 void gw_on_metrics(gw_request *r); /* telemetry/metrics_put.c */

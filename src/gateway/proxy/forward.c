@@ -305,6 +305,8 @@ sm_err gw_proxy_request(const gw_request *r, sm_arena *a, const gw_upstream_api 
         *given = q->header_count;
     sm_err e = c.err == SM_OK ? find_token(r, a, up, path, fault) : c.err;
     if (e == SM_OK)
+        e = sm_upstream_priced(a, up, &api->cost, &api->tokens);
+    if (e == SM_OK)
         e = add_configured(a, up, api, fault);
     if (e == SM_OK && api->mcp && q->body.p != NULL)
         e = sm_upstream_header(a, up, SM_STR("Content-Type"), SM_STR("application/json"));

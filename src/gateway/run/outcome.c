@@ -127,6 +127,7 @@ void gw_reply_about(gw_request *r, const semel_answer *a)
     gw_count_answer(r->g->metrics, a);
     if (a->effect.p != NULL)
         gw_set(r, "Semel-Effect", a->effect);
+    gw_set_warning(r, a);
 }
 
 void gw_reply_outcome(gw_request *r, const semel_answer *a)

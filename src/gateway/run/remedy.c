@@ -12,6 +12,7 @@
  */
 #include "base/clock.h"
 #include "core/probe.h"
+#include "core/undo.h"
 #include "gateway/run/runs.h"
 #include "gateway/telemetry/trace.h"
 
@@ -118,6 +119,7 @@ static sm_next call_again(gw_run *run, const sm_remedy *what, semel_answer *a)
     if (!gw_run_call(run, &what->call))
         return SM_NEXT_STOP;
     q->upstream = q->quiet = q->patient = q->known = true;
+    q->undoes = sm_undo_key_reserved(q->call.key); /* nobody but a person has begun it */
     q->lease_ms = SM_RUN_LEASE_MS;
     q->shape = what->shape;
     q->key = what->key;

@@ -48,6 +48,8 @@ void gw_result_keep(gw_run *run, const sm_http_result *res)
     if (run->body.err != SM_OK)
         run->cut = true;
     o->value = run->body.len == 0 ? SM_STR("") : sm_buf_view(&run->body);
+    if (res->complete && !run->cut)
+        sm_upstream_spent(&run->arena, &run->up, o->value, o);
     /* There may be more, and nobody knows how much. */
     o->bytes = run->relay.began && run->cut ? run->relay.bytes : o->value.n + run->cut;
     if (run->headers.len > 0 && run->headers.err == SM_OK)

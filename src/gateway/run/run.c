@@ -188,15 +188,6 @@ static bool worth_another(const gw_run *run, const sm_http_result *res, int64_t 
             run->ruling.applied == SEMEL_APPLIED_UNKNOWN);
 }
 
-/* Not applied, for a reason that passes, and the contract replays failures: the tool has not
- * answered, and the key stays free. So it has not if it sent the request to another place. A resend
- * is tried again later. */
-static bool gives_back(const gw_run *run)
-{
-    return run->ruling.elsewhere ||
-           (run->ruling.passing && (run->replays_failures || run->at.resends));
-}
-
 static void on_done(void *context, const sm_http_result *res)
 {
     gw_run *run = context;
@@ -210,7 +201,9 @@ static void on_done(void *context, const sm_http_result *res)
         return;
     }
     gw_result_keep(run, res);
-    run->at.nothing_done = gives_back(run);
+    run->at.nothing_done =
+        sm_upstream_gives_back(&run->ruling, run->replays_failures, run->at.resends);
+    run->at.health = run->unsent ? SM_HEALTH_UNTRIED : run->ruling.health;
     sm_attempt_done(&run->at);
 }
 
@@ -229,6 +222,7 @@ static void send(gw_run *run, int64_t pause_ms)
     sm_http_result nothing = {.error = e == SEMEL_E_UNAVAILABLE ? "the gateway is being stopped"
                                                                 : semel_err_text(e)};
     run->tries = run->up.retry.attempts;
+    run->unsent = true;
     on_done(run, &nothing);
 }
 

@@ -62,6 +62,22 @@ typedef struct gw_probing {
     int64_t least_ms; /* until it may be asked again */
 } gw_probing;
 
+#define GW_UNDO_PAGE 50u
+
+/* What a run undoes (api/undo.c): an effect in doubt, or the next one of a scope. */
+typedef struct gw_undo {
+    sm_handle effect;
+    sm_str scope;        /* a series: of these effects; absent: there is none */
+    sm_handle *page;     /* those that were read: at most GW_UNDO_PAGE */
+    size_t n, at;        /* so many, and which is next */
+    uint64_t cursor;     /* of the next page */
+    bool last;           /* there is none */
+    uint64_t undone;     /* so many were */
+    sm_str evidence;     /* of a doubt */
+    uint64_t if_version; /* likewise */
+    int64_t deadline_ns;
+} gw_undo;
+
 struct gw_run {
     sm_attempt at;
     gateway *g;
@@ -89,6 +105,7 @@ struct gw_run {
     sm_buf body, headers;      /* its texts, for at.outcome */
     sm_buf given;              /* all its headers (gw_returned_keep) */
     bool cut, late;            /* it was too large; it did not end in time */
+    bool unsent;               /* the gateway could not send it */
     sm_str gives;              /* the answer has these instead of the outcome's; absent: no */
     struct {
         bool began;          /* a success has begun: its bytes are in `body` */
@@ -98,6 +115,7 @@ struct gw_run {
     } relay;
     char why[256]; /* for people: how the last exchange went wrong; empty: it did not */
     gw_probing probing;
+    gw_undo undo; /* the front end's */
 };
 
 /* A run with an arena of its own; NULL when out of memory. `r` may be NULL. The front end fills in

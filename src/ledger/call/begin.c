@@ -17,91 +17,13 @@
 #include "base/clock.h"
 #include "base/given.h"
 #include "base/limits.h"
-#include "ledger/call/charge.h"
+#include "ledger/call/limit.h"
 #include "ledger/guard/guard.h"
 #include "ledger/work/holder.h"
 #include "ledger/work/ledger.h"
 
 /* Somebody else's process is looked at this often while waiting for it: its end wakes nobody. */
 #define HOLDER_CHECK_NS 100000000
-
-/* ---- answers ---------------------------------------------------------------------------------*/
-
-static void count(atomic_uint_fast64_t *what)
-{
-    atomic_fetch_add_explicit(what, 1, memory_order_relaxed);
-}
-
-static sm_err refuse(sm_begun *b, semel_code code)
-{
-    count(&b->s->refused);
-    if (b->w->cur.version != 0) {
-        sm_err e = sm_answer_about(b->w, b->a);
-        if (e != SM_OK)
-            return sm_answer_error(b->w, b->a, e);
-    }
-    const sm_effect *e = &b->w->memo.effect;
-    if (code == SEMEL_C_RETRY_IN_FLIGHT && e->state == SEMEL_S_RUNNING) {
-        int64_t left = e->lease_end - b->w->now;
-        b->a->retry_after_ms = left < 1000 && left > 0 ? left : 1000;
-    } else if (semel_code_retriable(code) && code != SEMEL_C_AWAITING_APPROVAL) {
-        b->a->retry_after_ms = 1000; /* nobody knows when an approval comes */
-    }
-    return sm_answer_refuse(b->w, b->a, code, SM_OK);
-}
-
-/* `joined`: the caller has waited for the attempt. */
-static sm_err replay(sm_begun *b, semel_code code, bool joined)
-{
-    sm_work *w = b->w;
-    semel_code loop = SEMEL_C_NONE;
-    sm_err e = sm_answer_about(w, b->a);
-    if (e != SM_OK)
-        return sm_answer_error(w, b->a, e);
-    if (!joined && !sm_guard_replay(b, &loop))
-        return SEMEL_E_UNAVAILABLE;
-    if (loop != SEMEL_C_NONE) {
-        count(&b->s->refused);
-        return sm_answer_refuse(w, b->a, loop, SM_OK);
-    }
-    count(&b->s->replays);
-    sm_journal_add(&b->s->journal, SM_JOT_REPLAYED, SEMEL_C_NONE, w->cur.id, w->cur.generation,
-                   w->now, (sm_str){0}, (sm_str){0});
-    b->a->verdict = SEMEL_REPLAY;
-    b->a->code = code;
-    if (code != SEMEL_C_NONE)
-        sm_answer_words(w, b->a);
-    return SM_OK;
-}
-
-/* Execute without a claim: reads, calls without identity, and what observe mode lets by. */
-static sm_err pass(sm_begun *b, sm_jot what)
-{
-    sm_work *w = b->w;
-    bool record = w->cur.version != 0;
-    if (record && what == SM_JOT_OBSERVED)
-        sm_answer_about(w, b->a);
-    b->a->has_outcome = false;
-    b->a->verdict = SEMEL_EXECUTE;
-    if (what == SM_JOT_OBSERVED)
-        b->a->observed = sm_str_from(semel_code_name(w->step.observed));
-    semel_code would = what == SM_JOT_OBSERVED ? w->step.observed : SEMEL_C_NONE;
-    sm_journal_add(&b->s->journal, what, would, record ? w->cur.id : 0,
-                   record ? w->cur.generation : 0, sm_now(b->s), b->call.scope, b->call.tool);
-    count(&b->s->executes);
-    return SM_OK;
-}
-
-static sm_err blocked(sm_begun *b)
-{
-    sm_work *w = b->w;
-    semel_answer *a = b->a;
-    a->blocked_by = sm_answer_handle(w, &w->cur);
-    a->message = SM_STR("Another call of this tool in this scope may or may not have taken effect; "
-                        "until that is resolved no other is let through.");
-    count(&b->s->refused);
-    return sm_answer_refuse(w, a, SEMEL_C_IN_DOUBT, SM_OK);
-}
 
 /* ---- writing ---------------------------------------------------------------------------------*/
 
@@ -153,9 +75,22 @@ static sm_err write_step(sm_begun *b, uint8_t *secret, bool *again, bool *barred
         b->a->repeat_of = sm_answer_handle(w, &w->cur);
     if (taken)
         w->memo.terms.asks = sm_begun_asks(b);
+    sm_destinations to;
+    sm_crossed crossed = {0};
+    /* An approval is not asked for either if the call could not begin afterwards. */
+    bool limited = taken && !sm_begun_undoes(b);
+    e = limited ? sm_limits_find(b->s, w, &b->id, b->call.scope, &to) : SM_OK;
+    if (e != SM_OK)
+        return e;
+    limited = limited && sm_step_noted(&w->step, SM_N_STARTED);
     sm_body_start(w);
+    if (taken && sm_begun_undoes(b)) {
+        sm_body_text(w, "undoes", (sm_str){b->call.key.p + 5, b->call.key.n - 5});
+        sm_body_text(w, "despite", b->despite != NULL ? sm_str_from(b->despite) : (sm_str){0});
+    }
     sm_change change = {
         .actor = sm_ledger_actor(b->s, b->actor),
+        .undoes = sm_begun_undoes(b),
         .upstream = b->asking != NULL && b->asking->upstream,
         .shape = b->asking != NULL ? b->asking->shape : 0,
         .identity = taken ? &b->id : NULL,
@@ -165,11 +100,15 @@ static sm_err write_step(sm_begun *b, uint8_t *secret, bool *again, bool *barred
         .detached = (b->given->flags & SEMEL_CALL_DETACHED) != 0,
         .barrier = barrier,
         .alone = barrier && !b->settled,
+        .to = limited ? &to : NULL,
         .over = beyond,
+        .crossed = &crossed,
     };
     bool known = w->cur.version != 0;
     uint8_t shard = w->cur.shard;
     e = sm_write(b->s, w, &change);
+    if (e == SM_OK)
+        sm_charge_warn(w, &crossed, b->a);
     if (e == SEMEL_E_BARRED && change.alone && w->cur.state == SEMEL_S_RUNNING) {
         *again = true;
         return settle_company(b, known, shard);
@@ -240,6 +179,7 @@ static sm_err reread(sm_begun *b)
     semel *s = b->s;
     sm_work *w = b->w;
     uint8_t shard;
+    b->unread = false;
     sm_err err = sm_scope_shard(&w->keyer.digest, b->call.scope, &shard);
     if (err == SM_OK)
         err = sm_load_key(s, w, &b->id.key.hash, &shard);
@@ -264,7 +204,7 @@ static sm_err wait_for_change(sm_begun *b)
     sm_work *w = b->w;
     sm_hash key = w->cur.key;
     semel_ref of = {&key, w->cur.id, w->cur.generation, true, w->cur.shard};
-    count(&s->waits);
+    sm_count(&s->waits);
     sm_err err = s->ops->wait(s->store, &of, w->cur.version, look_again_ns(b), &w->fault);
     return err == SM_OK || err == SEMEL_E_TIMEOUT ? reread(b) : err;
 }
@@ -276,8 +216,8 @@ static sm_err end_of_joined(sm_begun *b, bool *done)
     *done = b->w->cur.version != 0 && joined_ended(b, &code);
     if (!*done)
         return SM_OK;
-    return code == SEMEL_C_NONE || code == SEMEL_C_PARTIAL_SUCCESS ? replay(b, code, true)
-                                                                   : refuse(b, code);
+    return code == SEMEL_C_NONE || code == SEMEL_C_PARTIAL_SUCCESS ? sm_begun_replay(b, code, true)
+                                                                   : sm_begun_refuse(b, code);
 }
 
 /* Whoever asks waits elsewhere, and is told for what. */
@@ -293,8 +233,8 @@ static sm_err leave(sm_begun *b)
     q->joined_generation = b->joined_generation;
     q->joined_fence = b->joined_fence;
     q->joined_request = b->joined_request;
-    count(&b->s->waits);
-    return refuse(b, w->step.code);
+    sm_count(&b->s->waits);
+    return sm_begun_refuse(b, w->step.code);
 }
 
 /* ---- the order of steps ----------------------------------------------------------------------*/
@@ -306,16 +246,16 @@ static sm_err answer_step(sm_begun *b, const uint8_t *secret, bool *done)
     *done = true;
     switch (w->step.answer) {
     case SM_EXECUTE:
-        return w->step.unclaimed ? pass(b, SM_JOT_OBSERVED)
+        return w->step.unclaimed ? sm_begun_pass(b, SM_JOT_OBSERVED)
                                  : sm_execute(b->s, w, secret, b->lease_ms, b->a);
-    case SM_REPLAY: return replay(b, w->step.code, false);
+    case SM_REPLAY: return sm_begun_replay(b, w->step.code, false);
     case SM_WAIT:
         *done = sm_clock_mono_ns() >= b->deadline_ns;
         b->waits = !*done;
         if (sm_step_noted(&w->step, SM_N_REQUESTED))
             sm_keeper_stir(b->s); /* somebody has to be told */
-        return *done ? refuse(b, w->step.code) : SM_OK;
-    default: return refuse(b, w->step.code);
+        return *done ? sm_begun_refuse(b, w->step.code) : SM_OK;
+    default: return sm_begun_refuse(b, w->step.code);
     }
 }
 
@@ -342,6 +282,20 @@ static bool held_back(sm_begun *b, bool *done)
     return true;
 }
 
+/* Asks the guards about an attempt. What they refuse may be done already, if the store would tell
+ * only with the insertion: then the record is read, and *again says to judge it. */
+static sm_err ask_guards(sm_begun *b, semel_code *code, bool *again)
+{
+    b->unread &= b->w->cur.version == 0;
+    sm_err e = sm_guard_start(b, code);
+    if (e != SM_OK || *code == SEMEL_C_NONE || !b->unread)
+        return e;
+    *b->a = (semel_answer){.work = b->w};
+    e = reread(b);
+    *again = e == SM_OK && b->w->cur.version != 0;
+    return e != SM_OK || *again ? e : sm_guard_start(b, code);
+}
+
 /* One round: judge, write, answer. */
 static sm_err attempt(sm_begun *b, bool *done)
 {
@@ -352,7 +306,7 @@ static sm_err attempt(sm_begun *b, bool *done)
     sm_err e = sm_begun_judge(b);
     const sm_move *step = &b->w->step;
     if (e == SM_OK && b->asking != NULL && held_back(b, done))
-        return *done ? refuse(b, b->w->step.code) : SM_OK;
+        return *done ? sm_begun_refuse(b, b->w->step.code) : SM_OK;
     semel_code lost = SEMEL_C_NONE;
     if (e == SM_OK && starts(step) && !step->unclaimed)
         e = sm_begun_lost(b, &again, &lost);
@@ -360,18 +314,20 @@ static sm_err attempt(sm_begun *b, bool *done)
     if (e == SM_OK && lost != SEMEL_C_NONE && begins && b->id.contract->mode == SM_MODE_OBSERVE) {
         *done = true; /* observe mode never refuses */
         b->w->step.observed = lost;
-        return pass(b, SM_JOT_OBSERVED);
+        return sm_begun_pass(b, SM_JOT_OBSERVED);
     }
     if (e == SM_OK && lost != SEMEL_C_NONE)
-        return sm_begun_hold(b, lost, done) ? refuse(b, lost) : SM_OK;
+        return sm_begun_hold(b, lost, done) ? sm_begun_refuse(b, lost) : SM_OK;
     if (e == SM_OK && again)
         return SM_OK;
     semel_code guarded = SEMEL_C_NONE;
     if (e == SM_OK && starts(step))
-        e = sm_guard_start(b, &guarded);
+        e = ask_guards(b, &guarded, &again);
+    if (e == SM_OK && again)
+        return SM_OK;
     if (e == SM_OK && guarded != SEMEL_C_NONE) {
         *done = true;
-        return refuse(b, guarded);
+        return sm_begun_refuse(b, guarded);
     }
     /* A window that is over is written down by whoever starts anew, and by nobody else. */
     bool idle = step->next.state == SEMEL_S_NONE;
@@ -380,7 +336,7 @@ static sm_err attempt(sm_begun *b, bool *done)
     if (e == SEMEL_E_OVER_CAP) {
         *done = true;
         sm_charge_words(b->w, &over, b->a);
-        return refuse(b, SEMEL_C_BUDGET_EXCEEDED);
+        return sm_begun_refuse(b, SEMEL_C_BUDGET_EXCEEDED);
     }
     if (e != SM_OK) {
         *done = true;
@@ -388,7 +344,7 @@ static sm_err attempt(sm_begun *b, bool *done)
     }
     *done = barred;
     if (again || barred)
-        return again ? SM_OK : blocked(b);
+        return again ? SM_OK : sm_begun_blocked(b);
     return answer_step(b, secret, done);
 }
 
@@ -400,7 +356,8 @@ static sm_err find(sm_begun *b)
     sm_work *w = b->w;
     const semel_store_ops *ops = b->s->ops;
     w->cur.version = 0;
-    if (ops->peek == NULL)
+    b->unread = ops->peek == NULL;
+    if (b->unread)
         return SM_OK;
     if (ops->peek(b->s->store, &b->id.key.hash, &w->room, &w->cur, &w->now) == SM_OK)
         return sm_load_cur(w);
@@ -467,28 +424,31 @@ static sm_err prepare(sm_begun *b)
 static sm_err begin(sm_begun *b)
 {
     semel *s = b->s;
-    count(&s->begins);
+    sm_count(&s->begins);
     sm_err e = sm_begun_read(b);
     if (e == SM_OK && b->asking != NULL)
         e = prepare(b);
     if (e != SM_OK) {
-        count(&s->refused);
+        sm_count(&s->refused);
         return sm_answer_error(b->w, b->a, e);
     }
     if (b->id.strategy == SM_KEY_NONE && b->asking != NULL &&
         (b->asking->quiet || b->asking->full)) {
         b->asking->turned_away = b->asking->full;
-        return refuse(b, SEMEL_C_ILLEGAL_STATE);
+        return sm_begun_refuse(b, SEMEL_C_ILLEGAL_STATE);
     }
     if (b->id.strategy == SM_KEY_NONE) {
         semel_code guarded;
         e = sm_guard_pass(b, &guarded);
         if (e != SM_OK)
             return sm_answer_error(b->w, b->a, e);
-        return guarded != SEMEL_C_NONE ? refuse(b, guarded) : pass(b, SM_JOT_PASSED);
+        return guarded != SEMEL_C_NONE ? sm_begun_refuse(b, guarded)
+                                       : sm_begun_pass(b, SM_JOT_PASSED);
     }
     e = sm_ledger_fits(s, b->id.contract, &b->w->fault);
     e = e == SM_OK ? ask(b) : sm_answer_error(b->w, b->a, e);
+    if (b->a->verdict != SEMEL_EXECUTE)
+        sm_guard_unstart(b);
     e = sm_begun_held(b, e);
     if (e == SM_OK || b->id.contract->mode != SM_MODE_OBSERVE || e == SEMEL_E_BAD_ARGUMENTS)
         return e;
@@ -496,7 +456,7 @@ static sm_err begin(sm_begun *b)
     *b->a = (semel_answer){.work = b->w};
     b->w->cur.version = 0;
     b->w->step.observed = SEMEL_C_LEDGER_UNAVAILABLE;
-    return pass(b, SM_JOT_OBSERVED);
+    return sm_begun_pass(b, SM_JOT_OBSERVED);
 }
 
 /* `bound`: the claim is tied to this process, whatever the call says. */
@@ -507,12 +467,16 @@ static sm_err begin_with(semel *s, const semel_call *given, bool bound, int64_t 
     sm_begun b = {.s = s, .a = a, .w = sm_work_start(a), .given = &call, .lease_ms = lease_ms};
     sm_err e = sm_given_read(&call, sizeof call, given, SM_FIRST_SIZE(semel_call, flags),
                              "the call", &b.w->fault);
-    uint64_t unknown = e == SM_OK ? call.flags & ~(uint64_t)SEMEL_CALL_DETACHED : 0;
+    uint64_t unknown =
+        e == SM_OK ? call.flags & ~(uint64_t)(SEMEL_CALL_DETACHED | SEMEL_CALL_UNDOES) : 0;
     if (e == SM_OK)
         e = sm_given_spare(&unknown, sizeof unknown, "the call's flags", &b.w->fault);
+    b.undoes = e == SM_OK && (call.flags & SEMEL_CALL_UNDOES) != 0;
+    if (b.undoes)
+        e = sm_undo_check(s, &call, &b.w->fault);
     if (e != SM_OK) {
-        count(&s->begins);
-        count(&s->refused);
+        sm_count(&s->begins);
+        sm_count(&s->refused);
         return sm_answer_error(b.w, a, e);
     }
     if (bound)
@@ -542,6 +506,7 @@ static sm_begun asked(semel *s, sm_asking *q, semel_answer *a)
                       .asking = q,
                       .contracts = q->contracts,
                       .actor = q->actor,
+                      .undoes = q->undoes,
                       .lease_ms = q->lease_ms,
                       .deadline_ns = INT64_MAX,
                       .again = q->joined_generation != 0,
@@ -570,6 +535,15 @@ bool sm_ask_memory(semel *s, sm_asking *q, semel_answer *a)
         sm_load_cur(w) != SM_OK || w->cur.args.n > SM_INLINE_BYTES_MAX ||
         sm_begun_judge(&b) != SM_OK || w->step.answer != SM_REPLAY || w->step.changed)
         return false;
-    count(&s->begins);
-    return replay(&b, w->step.code, false) == SM_OK && a->verdict == SEMEL_REPLAY;
+    sm_count(&s->begins);
+    return sm_begun_replay(&b, w->step.code, false) == SM_OK && a->verdict == SEMEL_REPLAY;
+}
+
+uint64_t sm_pass(semel *s, const semel_call *call, semel_answer *a)
+{
+    sm_begun b = {.s = s, .a = a, .w = sm_work_start(a), .given = call};
+    sm_journal_add(&s->journal, SM_JOT_PASSED, SEMEL_C_NONE, 0, 0, sm_now(s), call->scope,
+                   call->tool);
+    return call->args.n <= SM_INLINE_BYTES_MAX && sm_begun_read(&b) == SM_OK ? sm_guard_passing(&b)
+                                                                             : 0;
 }

@@ -24,11 +24,26 @@ typedef struct sm_begun {
     uint64_t joined_generation;
     uint64_t joined_fence;
     uint64_t joined_request;
-    bool again;   /* it has been asked for before */
-    bool waits;   /* there is something to wait for */
-    bool memory;  /* answered from this process' memory: nothing is read */
-    bool settled; /* what runs beside it under a barrier was looked at */
+    bool again;          /* it has been asked for before */
+    bool waits;          /* there is something to wait for */
+    bool memory;         /* answered from this process' memory: nothing is read */
+    bool probes;         /* it has a place as a probe of its circuit, */
+    uint64_t turn;       /* under this number; 0: it never asked for one */
+    bool unread;         /* whether there is a record is not known before the write tells */
+    const char *despite; /* an undo: what was stopped, and does not keep it from running */
+    bool undoes;         /* a person undoes something */
+    bool settled;        /* what runs beside it under a barrier was looked at */
 } sm_begun;
+
+/* A person undoes something. */
+static inline bool sm_begun_undoes(const sm_begun *b)
+{
+    return b->undoes;
+}
+
+/* Whether a call is the one that undoes the effect that its key names: SM_OK, or
+ * SEMEL_E_BAD_ARGUMENTS with a sentence (undo.c). */
+sm_err sm_undo_check(semel *s, const semel_call *call, sm_fault *fault);
 
 /* From what was given to call, contract and identity (begin_call.c). */
 sm_err sm_begun_read(sm_begun *b);
@@ -49,6 +64,14 @@ sm_err sm_begun_lost(sm_begun *b, bool *again, semel_code *code);
 /* The step is not taken. True if the call is refused, false if it waits: at UPSTREAM_TIMEOUT others
  * work on the effect. */
 bool sm_begun_hold(sm_begun *b, semel_code code, bool *done);
+
+/* Answers (begin_answer.c): a refusal; a replay, `joined` if the caller has waited for the attempt;
+ * execute without a claim, for reads, calls without identity, and what observe mode lets by; and
+ * that the other effect in w->cur bars the call. */
+sm_err sm_begun_refuse(sm_begun *b, semel_code code);
+sm_err sm_begun_replay(sm_begun *b, semel_code code, bool joined);
+sm_err sm_begun_pass(sm_begun *b, sm_jot what);
+sm_err sm_begun_blocked(sm_begun *b);
 
 /* `e` and the answer are what the ledger said. If that does not tell what became of an attempt that
  * this handle runs or has run, the handle's own table does (held.c). */

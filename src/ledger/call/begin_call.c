@@ -4,6 +4,7 @@
  */
 #include <sys/random.h>
 
+#include "core/undo.h"
 #include "json/canon.h"
 #include "json/diff.h"
 #include "ledger/call/begin.h"
@@ -44,6 +45,14 @@ sm_err sm_begun_read(sm_begun *b)
     if (c->scope.p == NULL)
         return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the call has no scope");
     b->call = (sm_parsed_call){.scope = c->scope, .step = c->step, .tool = c->tool, .key = c->key};
+    sm_handle undone;
+    if (sm_begun_undoes(b) && !sm_undo_key_parse(c->key, &undone))
+        return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS,
+                            "the key of an undo names the effect, such as undo:ef_...");
+    if (!sm_begun_undoes(b) && sm_undo_key_reserved(c->key))
+        return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS,
+                            "keys that start with \"undo:\" are only for undoing (semel scope "
+                            "undo); use another key");
     b->call.args_text = c->args.p == NULL ? SM_STR("{}") : c->args;
     b->call.http = b->asking != NULL && b->asking->http;
     const sm_json_limits *limits =

@@ -8,11 +8,19 @@
  *
  * An attempt that failed may have cost something all the same, if whoever ran it says so. That is
  * sunk: it stays in the counters, and the next attempt's charge comes on top.
+ *
+ * A call is warned when `soft` of a cap is spent or reserved, once. No store says what a counter is
+ * after a write, so the line is tried as the cap: below it, nothing more is asked. The write that
+ * would cross it is refused, and tried again with a mark, a counter that one write can set. Others
+ * find the mark set, and remember that, so that they take the real cap at once.
  */
 #include "ledger/call/charge.h"
 
+#include <stdio.h>
+
 #include "base/decimal.h"
 #include "base/duration.h"
+#include "ledger/call/limit.h"
 
 /* ---- what a write does -----------------------------------------------------------------------*/
 
@@ -23,7 +31,7 @@ static bool may_have_run(semel_state state)
 
 static bool has_price(const sm_contract *c)
 {
-    return c->budget.n > 0 || c->cost.billionths > 0 || c->tokens > 0;
+    return c->budget.n > 0 || c->limit.n > 0 || c->cost.billionths > 0 || c->tokens > 0;
 }
 
 sm_charging sm_charging_of(const sm_work *w, const sm_change *change)
@@ -41,6 +49,8 @@ sm_charging sm_charging_of(const sm_work *w, const sm_change *change)
         c.does = sm_effect_applied(next) || next->abandoned ? SM_CHARGE_SETTLE : SM_CHARGE_RELEASE;
     else if (starts && !c.before.held && has_price(change->identity->contract))
         c.does = SM_CHARGE_RESERVE;
+    if (c.does == SM_CHARGE_RESERVE)
+        sm_slots_guess(&c, change);
     return c;
 }
 
@@ -74,6 +84,31 @@ static void add_changes(const sm_charged *to, const sm_charge *from, sm_counters
     }
 }
 
+/* ---- lines -----------------------------------------------------------------------------------*/
+
+/* Where this handle remembers that somebody was warned of a line. */
+static uint64_t line_number(const sm_account *a, sm_measure m, int64_t line)
+{
+    uint64_t number;
+    memcpy(&number, a->id, sizeof number);
+    number ^= ((uint64_t)line << 2 | (uint64_t)m) * 0x9E3779B97F4A7C15u;
+    return number == 0 ? 1 : number;
+}
+
+static bool line_known(semel *s, const sm_account *a, sm_measure m, int64_t line)
+{
+    uint64_t number = line_number(a, m, line);
+    return atomic_load_explicit(&s->warned[number % SM_WARNED], memory_order_relaxed) == number;
+}
+
+static void line_learn(semel *s, const sm_account *a, sm_measure m, int64_t line)
+{
+    uint64_t number = line_number(a, m, line);
+    atomic_store_explicit(&s->warned[number % SM_WARNED], number, memory_order_relaxed);
+}
+
+/* ---- reserving -------------------------------------------------------------------------------*/
+
 /* A counter that has reached its cap lets nothing begin, whatever that may cost. */
 static int64_t cap_for(const sm_budget_rule *rule, sm_measure m, int64_t reserve)
 {
@@ -81,32 +116,80 @@ static int64_t cap_for(const sm_budget_rule *rule, sm_measure m, int64_t reserve
     return reserve == 0 ? cap - 1 : cap;
 }
 
-static sm_err reserve(sm_work *w, const sm_contract *c, sm_str scope, sm_counters *out)
+/* What a write reserves of one budget. */
+typedef struct reserving {
+    semel *s;
+    sm_work *w;
+    const sm_budget_rule *rule;
+    const sm_account *account;
+    const sm_line *lines; /* of its measures */
+    int64_t until;
+    bool uncapped;
+} reserving;
+
+static void reserve_one(const reserving *r, sm_measure m, sm_counters *out)
 {
+    int64_t amount = r->w->memo.charged.charge.of[m], line = sm_budget_line(r->rule, m);
+    int64_t cap = r->uncapped ? INT64_MAX : cap_for(r->rule, m, amount);
+    bool warns = !r->uncapped && line != INT64_MAX;
+    if (warns && r->lines[m].is == SM_LINE_BELOW && line - 1 < cap &&
+        !line_known(r->s, r->account, m, line))
+        cap = line - 1;
+    sm_str name = sm_account_name(r->account, m, out->name[out->n]);
+    out->v[out->n++] = (semel_counter){name, amount, cap, r->until};
+    if (r->lines[m].is == SM_LINE_CROSSED) {
+        name = sm_account_mark(r->account, m, out->name[out->n]);
+        out->v[out->n++] = (semel_counter){name, line - r->lines[m].mark, line, r->until};
+    }
+}
+
+static void put_crossed(sm_work *w, const sm_contract *c, const sm_charging *charging)
+{
+    char text[512] = "";
+    size_t n = 0;
+    for (uint32_t i = 0; i < c->budget.n; i++) {
+        for (int m = 0; m < SM_MEASURES; m++) {
+            if (charging->line[i][m].is == SM_LINE_CROSSED)
+                n += (size_t)snprintf(text + n, sizeof text - n, "%s%s per %s", n == 0 ? "" : ", ",
+                                      sm_measure_name((sm_measure)m),
+                                      sm_per_name(c->budget.v[i].per));
+        }
+    }
+    if (n > 0)
+        sm_body_text(w, "nearly_spent", (sm_str){text, n});
+}
+
+static sm_err reserve(semel *s, sm_work *w, const sm_charging *charging, const sm_change *change,
+                      sm_str scope, sm_counters *out)
+{
+    const sm_contract *c = change->identity->contract;
     sm_charged *to = &w->memo.charged;
     to->accounts = (uint8_t)c->budget.n;
     to->charge = sm_charge_declared(c);
     to->held = true;
     for (uint32_t i = 0; i < c->budget.n; i++) {
-        const sm_budget_rule *rule = &c->budget.v[i];
-        int64_t until;
-        sm_err e = sm_account_of(&w->keyer.digest, &w->scratch, &c->budget, rule, scope, w->now,
-                                 &to->account[i], &until);
+        reserving r = {.s = s,
+                       .w = w,
+                       .rule = &c->budget.v[i],
+                       .account = &to->account[i],
+                       .lines = charging->line[i],
+                       .uncapped = c->mode == SM_MODE_OBSERVE || change->undoes};
+        sm_err e = sm_account_of(&w->keyer.digest, &w->scratch, r.rule, scope, w->now,
+                                 &to->account[i], &r.until);
         if (e != SM_OK)
             return e;
         for (int m = 0; m < SM_MEASURES; m++) {
-            if ((to->account[i].measures >> m & 1) == 0)
-                continue;
-            int64_t amount = to->charge.of[m];
-            sm_str name = sm_account_name(&to->account[i], (sm_measure)m, out->name[out->n]);
-            bool observed = c->mode == SM_MODE_OBSERVE;
-            out->v[out->n++] = (semel_counter){
-                name, amount, observed ? INT64_MAX : cap_for(rule, (sm_measure)m, amount), until};
+            if ((to->account[i].measures >> m & 1) != 0)
+                reserve_one(&r, (sm_measure)m, out);
         }
     }
+    sm_slots_take(w, charging, change->to, out);
     put_charge(w, &to->charge);
+    put_crossed(w, c, charging);
     return SM_OK;
 }
+
+/* ---- settling --------------------------------------------------------------------------------*/
 
 /* What an attempt spent although nothing was done stays with the effect. */
 static void sink(sm_charged *c, const sm_charge *spent)
@@ -140,34 +223,47 @@ static void release(sm_work *w, const sm_charging *c, const sm_charge *spent, sm
     to->charge = nothing;
     to->held = false;
     to->accounts = 0;
+    sm_slots_free(w, c, out);
 }
 
-sm_err sm_charging_take(sm_work *w, const sm_charging *c, const sm_change *change, sm_str scope,
-                        sm_counters *out)
+/* A record that was lost comes back. The write that reserved was lost with it. */
+static sm_err bring_back(semel *s, sm_work *w, const sm_change *change, uint8_t shard,
+                         sm_counters *out)
 {
     static const sm_charge nothing;
+    sm_charged *to = &w->memo.charged;
+    const sm_effect *e = &w->memo.effect;
+    if (!to->held)
+        return SM_OK;
+    if (!may_have_run(e->state) && !sm_effect_applied(e) && !e->abandoned) {
+        *to = (sm_charged){.sunk = to->sunk};
+        return SM_OK;
+    }
+    if (change->spent != NULL)
+        to->charge = *change->spent;
+    to->charge.of[SM_CALLS] = 1;
+    add_changes(to, &nothing, out);
+    return sm_slots_return(s, w, change, shard, out);
+}
+
+sm_err sm_charging_take(semel *s, sm_work *w, const sm_charging *c, const sm_change *change,
+                        const semel_record *r, sm_counters *out)
+{
     sm_charged *to = &w->memo.charged;
     sm_err e = SM_OK;
     if (change->import == NULL)
         *to = c->before;
     switch (c->does) {
     case SM_CHARGE_NOTHING: break;
-    case SM_CHARGE_RESERVE: e = reserve(w, change->identity->contract, scope, out); break;
-    case SM_CHARGE_RETURN: add_changes(to, &nothing, out); break;
+    case SM_CHARGE_RESERVE: e = reserve(s, w, c, change, r->scope, out); break;
+    case SM_CHARGE_RETURN: e = bring_back(s, w, change, r->shard, out); break;
     case SM_CHARGE_SETTLE: settle(w, c, change->spent, out); break;
     case SM_CHARGE_RELEASE: release(w, c, change->spent, out); break;
-    case SM_CHARGE_MOVED: to->accounts = 0; break;
+    case SM_CHARGE_MOVED: to->accounts = to->slots = 0; break;
     }
     w->memo.terms.charged = to->held || to->sunk.of[SM_COST] > 0 || to->sunk.of[SM_TOKENS] > 0;
+    w->memo.terms.limited = to->slots > 0;
     return e;
-}
-
-bool sm_cost_read(sm_str text, int64_t *billionths)
-{
-    sm_decimal d;
-    *billionths = 0;
-    return text.p == NULL || (sm_decimal_parse(text, &d) && !d.negative &&
-                              sm_decimal_scaled(&d, SM_MONEY_PLACES, billionths));
 }
 
 bool sm_charge_told(const semel_outcome *o, const sm_charged *declared, sm_charge *out)
@@ -177,38 +273,55 @@ bool sm_charge_told(const semel_outcome *o, const sm_charged *declared, sm_charg
     if (o->cost.p != NULL && sm_cost_read(o->cost, &cost))
         out->of[SM_COST] = cost;
     if (o->tokens > 0)
-        out->of[SM_TOKENS] = (int64_t)o->tokens;
+        out->of[SM_TOKENS] = o->tokens == SEMEL_TOKENS_NONE ? 0 : (int64_t)o->tokens;
     return o->cost.p != NULL || o->tokens > 0;
 }
 
 /* ---- refusing --------------------------------------------------------------------------------*/
 
-sm_err sm_charging_over(semel *s, sm_work *w, const sm_change *change, sm_str scope, uint8_t shard,
-                        bool *found)
+/* Whether this measure of a budget allows the call, and whether its line is crossed. */
+static sm_err look_at(semel *s, sm_work *w, const sm_budget_rule *rule, const sm_account *account,
+                      sm_measure m, int64_t amount, uint8_t shard, sm_line *line, int64_t *value)
 {
-    const sm_contract *c = change->identity->contract;
-    sm_charge declared = sm_charge_declared(c);
-    *found = false;
-    for (uint32_t i = 0; i < c->budget.n; i++) {
-        const sm_budget_rule *rule = &c->budget.v[i];
+    char text[SM_ACCOUNT_NAME];
+    int64_t at = sm_budget_line(rule, m);
+    sm_err e =
+        s->ops->counter(s->store, shard, sm_account_name(account, m, text), value, &w->fault);
+    if (e != SM_OK || *value < at - amount)
+        return e;
+    *line = (sm_line){.value = *value + amount};
+    e = s->ops->counter(s->store, shard, sm_account_mark(account, m, text), &line->mark, &w->fault);
+    line->is = line->mark < at ? SM_LINE_CROSSED : SM_LINE_PAST;
+    if (e == SM_OK && line->is == SM_LINE_PAST)
+        line_learn(s, account, m, at);
+    return e;
+}
+
+static sm_err budgets_over(semel *s, sm_work *w, sm_charging *c, const sm_change *change,
+                           const semel_record *r, bool *found)
+{
+    const sm_contract *contract = change->identity->contract;
+    sm_charge declared = sm_charge_declared(contract);
+    for (uint32_t i = 0; i < contract->budget.n; i++) {
+        const sm_budget_rule *rule = &contract->budget.v[i];
         sm_account account;
         int64_t until, value;
-        sm_err e = sm_account_of(&w->keyer.digest, &w->scratch, &c->budget, rule, scope, w->now,
-                                 &account, &until);
+        sm_err e =
+            sm_account_of(&w->keyer.digest, &w->scratch, rule, r->scope, w->now, &account, &until);
         for (int m = 0; m < SM_MEASURES && e == SM_OK; m++) {
-            char text[SM_ACCOUNT_NAME];
-            int64_t cap = cap_for(rule, (sm_measure)m, declared.of[m]);
+            int64_t amount = declared.of[m];
             if ((account.measures >> m & 1) == 0)
                 continue;
-            e = s->ops->counter(s->store, shard, sm_account_name(&account, (sm_measure)m, text),
-                                &value, &w->fault);
-            if (e == SM_OK && value > cap - declared.of[m]) {
+            c->line[i][m] = (sm_line){0};
+            e = look_at(s, w, rule, &account, (sm_measure)m, amount, r->shard, &c->line[i][m],
+                        &value);
+            if (e == SM_OK && value > cap_for(rule, (sm_measure)m, amount) - amount) {
                 *found = true;
                 *change->over = (sm_over){.rule = rule,
-                                          .of = c->budget.of,
+                                          .of = rule->of,
                                           .measure = (sm_measure)m,
                                           .value = value,
-                                          .wanted = declared.of[m]};
+                                          .wanted = amount};
                 return SM_OK;
             }
         }
@@ -218,6 +331,41 @@ sm_err sm_charging_over(semel *s, sm_work *w, const sm_change *change, sm_str sc
     return SM_OK;
 }
 
+sm_err sm_charging_over(semel *s, sm_work *w, sm_charging *c, const sm_change *change,
+                        const semel_record *r, bool *found)
+{
+    *found = false;
+    if (c->does == SM_CHARGE_RELEASE)
+        return sm_slots_lost(s, w, c, r->shard);
+    if (c->does != SM_CHARGE_RESERVE)
+        return SM_OK;
+    sm_err e = budgets_over(s, w, c, change, r, found);
+    return e != SM_OK || *found ? e : sm_slots_over(s, w, c, change, r->shard, found);
+}
+
+void sm_charging_done(semel *s, const sm_work *w, const sm_charging *c, const sm_change *change)
+{
+    const sm_charged *charged = &w->memo.charged;
+    if (c->does != SM_CHARGE_RESERVE || change->crossed == NULL)
+        return;
+    const sm_budgets *budgets = &change->identity->contract->budget;
+    for (uint32_t i = 0; i < budgets->n; i++) {
+        for (int m = 0; m < SM_MEASURES; m++) {
+            const sm_line *line = &c->line[i][m];
+            sm_crossed *out = change->crossed;
+            if (line->is != SM_LINE_CROSSED)
+                continue;
+            line_learn(s, &charged->account[i], (sm_measure)m,
+                       sm_budget_line(&budgets->v[i], (sm_measure)m));
+            out->v[out->n].rule = &budgets->v[i];
+            out->v[out->n].measure = (sm_measure)m;
+            out->v[out->n++].value = line->value;
+        }
+    }
+}
+
+/* ---- words -----------------------------------------------------------------------------------*/
+
 static sm_str amount_text(sm_work *w, sm_measure m, int64_t value)
 {
     char text[SM_DECIMAL_TEXT];
@@ -225,25 +373,59 @@ static sm_str amount_text(sm_work *w, sm_measure m, int64_t value)
     return sm_work_copy(w, (sm_str){text, n});
 }
 
+static const char *const units[] = {" calls", "", " tokens"};
+
+static const char *per_text(const sm_budget_rule *rule)
+{
+    static const char *const per[] = {"a run", "an agent", "a tenant", "an hour", "a day"};
+    return per[rule->per];
+}
+
+static sm_str owner_text(sm_str of)
+{
+    return of.n == 0 ? SM_STR("all calls") : of;
+}
+
 void sm_charge_words(sm_work *w, const sm_over *over, semel_answer *a)
 {
-    static const char *const what[] = {" calls", "", " tokens"};
-    static const char *const per[] = {"a run", "an agent", "a tenant", "an hour", "a day"};
+    if (over->rule == NULL) {
+        sm_limit_words(w, over, a);
+        return;
+    }
     sm_measure m = over->measure;
     sm_str cap = amount_text(w, m, sm_budget_cap(over->rule, m));
     sm_str value = amount_text(w, m, over->value), wanted = amount_text(w, m, over->wanted);
-    sm_str of = over->of.n == 0 ? SM_STR("all calls") : over->of;
+    sm_str of = owner_text(over->of);
     a->message = sm_arena_printf(
         &w->call,
         "The budget of %.*s%s %s for %.*s does not allow this call: %.*s%s are spent or reserved%s"
         "%.*s%s. Nothing has been done.",
-        SM_FMT(cap), what[m], per[over->rule->per], SM_FMT(of), SM_FMT(value), what[m],
+        SM_FMT(cap), units[m], per_text(over->rule), SM_FMT(of), SM_FMT(value), units[m],
         m == SM_CALLS ? "" : ", and it may take ", m == SM_CALLS ? 0 : (int)wanted.n, wanted.p,
-        m == SM_CALLS ? "" : what[m]);
+        m == SM_CALLS ? "" : units[m]);
     if (over->rule->per == SM_PER_HOUR || over->rule->per == SM_PER_DAY)
         a->corrective_action = sm_arena_printf(
             &w->call,
             "Do not make this call again before the next %s (UTC). Tell the user what "
             "is left to do.",
             sm_per_name(over->rule->per));
+}
+
+void sm_charge_warn(sm_work *w, const sm_crossed *crossed, semel_answer *a)
+{
+    for (uint32_t i = 0; i < crossed->n; i++) {
+        sm_measure m = crossed->v[i].measure;
+        sm_str owner = owner_text(crossed->v[i].rule->of);
+        sm_str cap = amount_text(w, m, sm_budget_cap(crossed->v[i].rule, m));
+        sm_str value = amount_text(w, m, crossed->v[i].value);
+        sm_str words = sm_arena_printf(
+            &w->call,
+            "Of the budget of %.*s%s %s for %.*s, %.*s%s are spent or reserved. Do what matters most "
+            "first.",
+            SM_FMT(cap), units[m], per_text(crossed->v[i].rule), SM_FMT(owner), SM_FMT(value),
+            units[m]);
+        w->budget_warning = sm_arena_join(&w->call, w->budget_warning, words);
+    }
+    if (crossed->n > 0)
+        a->warning = sm_arena_join(&w->call, a->warning, w->budget_warning);
 }

@@ -144,7 +144,7 @@ semel_err semel_renew(semel *s, semel_str claim, int64_t lease_ms, semel_answer 
 
 /* ---- withdraw --------------------------------------------------------------------------------*/
 
-sm_err sm_unclaim(semel *s, const sm_handle *claim, semel_answer *a, bool *absent)
+sm_err sm_unclaim(semel *s, const sm_handle *claim, sm_health health, semel_answer *a, bool *absent)
 {
     sm_work *w = sm_work_start(a);
     *absent = false;
@@ -165,8 +165,10 @@ sm_err sm_unclaim(semel *s, const sm_handle *claim, semel_answer *a, bool *absen
         e = sm_write(s, w,
                      &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0}),
                                   .drop_args = w->step.next.state == SEMEL_S_NONE});
-        if (e == SM_OK)
+        if (e == SM_OK) {
             sm_recall_drop(&s->recall, claim->id, claim->generation, claim->fence);
+            sm_guard_given_back(s, w, claim, health);
+        }
         if (e != SEMEL_E_STALE && e != SEMEL_E_NOT_FOUND)
             return e;
     }
@@ -216,6 +218,8 @@ sm_err sm_ending_body(sm_work *w, const sm_ending *end, const semel_outcome *o, 
     sm_body_text(w, "kind", sm_str_from(kinds[o->kind]));
     if (o->kind == SEMEL_FAILURE)
         sm_body_text(w, "applied", sm_str_from(applied[o->applied]));
+    if (end->ignored != NULL)
+        sm_body_text(w, "ignored", sm_str_from(end->ignored));
     sm_hash digest;
     sm_err e = sm_digest_bytes(&w->keyer.digest, value.n == 0 ? "" : value.p, value.n, &digest);
     sm_body_number(w, "bytes", value.n);
@@ -294,12 +298,30 @@ static sm_err check_outcome(sm_work *w, const semel_outcome *o)
         wrong = "headers is not a JSON object";
     else if (!sm_cost_read(o->cost, &cost))
         wrong = "cost is not an amount such as 0.05";
-    else if (o->tokens > INT64_MAX)
+    else if (o->tokens > INT64_MAX && o->tokens != SEMEL_TOKENS_NONE)
         wrong = "tokens is too large";
     else if (o->corrective_action.n > SM_REASON_MAX || !sm_utf8_valid(o->corrective_action))
         wrong = "corrective_action is not a text of at most 4096 bytes";
     return wrong == NULL ? SM_OK
                          : sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS, "the outcome: %s", wrong);
+}
+
+/* A tool that ran has run, whatever it says of its cost: what cannot be read is left out, and the
+ * history says so. */
+static void drop_unreadable(sm_ending *end)
+{
+    semel_outcome *o = &end->outcome;
+    int64_t cost;
+    bool no_cost = !sm_cost_read(o->cost, &cost);
+    bool no_tokens = o->tokens > INT64_MAX && o->tokens != SEMEL_TOKENS_NONE;
+    if (no_cost)
+        o->cost = (sm_str){0};
+    if (no_tokens)
+        o->tokens = 0;
+    end->ignored = no_cost && no_tokens ? "cost, tokens"
+                   : no_cost            ? "cost"
+                   : no_tokens          ? "tokens"
+                                        : NULL;
 }
 
 static bool has_claim(sm_work *w, const sm_handle *h)
@@ -351,16 +373,21 @@ static sm_err end_once(semel *s, sm_work *w, const sm_ending *end, const sm_reca
 }
 
 sm_err sm_end_attempt(semel *s, const sm_handle *claim, const semel_outcome *outcome, size_t most,
-                      sm_str actor, const sm_recalled *seen, semel_answer *a)
+                      sm_str actor, bool own, sm_health health, const sm_recalled *seen,
+                      semel_answer *a)
 {
     sm_work *w = sm_work_start(a);
     sm_ending end = {.claim = claim, .actor = actor};
     sm_err wrong = sm_outcome_read(&end.outcome, outcome, &w->fault);
+    if (wrong == SM_OK && own)
+        drop_unreadable(&end);
     if (wrong == SM_OK)
         wrong = check_outcome(w, &end.outcome);
     if (wrong != SM_OK)
         return sm_answer_error(w, a, wrong);
     end.value = end.outcome.value;
+    if (health == SM_HEALTH_BY_OUTCOME)
+        health = sm_health_of(&end.outcome);
     sm_outcome_settle(&w->call, &end.outcome, most);
     for (int races = 0; races < SM_RACES_MAX; races++) {
         bool known;
@@ -377,11 +404,11 @@ sm_err sm_end_attempt(semel *s, const sm_handle *claim, const semel_outcome *out
         if (w->step.answer == SM_REFUSED)
             return sm_answer_refuse(w, a, w->step.code, SM_OK);
         sm_recall_drop(&s->recall, claim->id, claim->generation, claim->fence);
-        atomic_fetch_add_explicit(&s->commits, 1, memory_order_relaxed);
+        sm_count(&s->commits);
         a->verdict = SEMEL_DONE;
         a->result = sm_str_from(result);
         if (w->step.answer == SM_DONE && w->step.changed)
-            sm_guard_ended(s, w, a);
+            sm_guard_ended(s, w, claim, health, a);
         return SM_OK;
     }
     return sm_answer_error(w, a, SEMEL_E_UNAVAILABLE);
@@ -393,7 +420,7 @@ sm_err sm_commit_as(semel *s, sm_str claim, const semel_outcome *outcome, size_t
     sm_handle h;
     if (!sm_handle_parse("cl_", claim, &h))
         return bad_claim(sm_work_start(a), a);
-    return sm_end_attempt(s, &h, outcome, most, actor, NULL, a);
+    return sm_end_attempt(s, &h, outcome, most, actor, false, SM_HEALTH_BY_OUTCOME, NULL, a);
 }
 
 semel_err semel_commit(semel *s, semel_str claim, const semel_outcome *outcome, semel_answer *a)

@@ -12,7 +12,8 @@ typedef struct sm_ending {
     semel_outcome outcome; /* settled, see sm_outcome_settle */
     sm_str value;          /* all of it, also if it is too large to be kept */
     sm_str actor;
-    bool evidence; /* see semel_write */
+    bool evidence;       /* see semel_write */
+    const char *ignored; /* what it says of its cost and cannot be read: "cost"; NULL: nothing */
 } sm_ending;
 
 /* Whether an outcome was applied: as it says, else by the class of its tool. */

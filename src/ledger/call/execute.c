@@ -48,6 +48,6 @@ sm_err sm_execute(semel *s, sm_work *w, const uint8_t *secret, int64_t lease_ms,
                        w->now, (sm_str){0}, (sm_str){0});
     }
     sm_remember(s, w);
-    atomic_fetch_add_explicit(&s->executes, 1, memory_order_relaxed);
+    sm_count(&s->executes);
     return SM_OK;
 }

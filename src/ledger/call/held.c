@@ -45,7 +45,7 @@ static sm_err answer_refused(sm_begun *b, semel_code code, const char *message)
     sm_err e = sm_answer_about(w, b->a);
     if (e != SM_OK)
         return sm_answer_error(w, b->a, e);
-    atomic_fetch_add_explicit(&b->s->refused, 1, memory_order_relaxed);
+    sm_count(&b->s->refused);
     b->a->message = message == NULL ? (sm_str){0} : sm_str_from(message);
     b->a->retry_after_ms = semel_code_retriable(code) ? 1000 : 0;
     return sm_answer_refuse(w, b->a, code, SM_OK);
@@ -71,7 +71,7 @@ static sm_err answer_ended(sm_begun *b, const sm_held *h)
     e = sm_answer_after(w, a, e);
     if (e != SM_OK)
         return e;
-    atomic_fetch_add_explicit(&b->s->replays, 1, memory_order_relaxed);
+    sm_count(&b->s->replays);
     a->verdict = SEMEL_REPLAY;
     a->has_outcome = true;
     a->outcome = o;

@@ -1,4 +1,7 @@
 /* approve, deny, cancel, resolve, forget: what people decide about an effect. */
+#include <inttypes.h>
+
+#include "base/given.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "ledger/work/ledger.h"
@@ -8,7 +11,9 @@ typedef struct decision {
     sm_life_event ev;
     sm_str actor, reason, evidence;
     const semel_outcome *outcome;
+    uint64_t if_version; /* 0: whatever it is */
     bool forgets;
+    bool changed;  /* set: the effect is of another version */
     bool unproven; /* set: the contract wants an authenticated actor, and this one is not */
 } decision;
 
@@ -50,6 +55,13 @@ static sm_err decide_once(semel *s, sm_work *w, const sm_handle *h, decision *d)
     }
     if (h->request > w->memo.effect.request)
         return SEMEL_E_NOT_FOUND; /* nobody has asked for that yet */
+    /* The write replaces this very version or fails, so nothing comes in between. */
+    d->changed = d->if_version != 0 && d->if_version != w->cur.version;
+    if (d->changed) {
+        sm_look_now(s, w);
+        w->step = (sm_move){.answer = SM_REFUSED, .code = SEMEL_C_ILLEGAL_STATE};
+        return SM_OK;
+    }
     e = sm_digest_bytes(&w->keyer.digest, d->actor.p, d->actor.n, &d->ev.actor);
     if (e != SM_OK)
         return e;
@@ -102,6 +114,34 @@ static void explain_forbidden(const sm_work *w, const decision *d, semel_answer 
     }
 }
 
+static void explain_changed(sm_work *w, uint64_t if_version, semel_answer *a)
+{
+    a->message = sm_arena_printf(&w->call,
+                                 "The effect has changed since version %" PRIu64
+                                 ": it is %s now, version %" PRIu64 ". Nothing has been done.",
+                                 if_version, semel_state_name(a->state), a->version);
+    a->corrective_action = SM_STR("Look at it again, then decide with the version that it has.");
+}
+
+static void explain_illegal(sm_work *w, const decision *d, semel_answer *a)
+{
+    if (d->changed)
+        explain_changed(w, d->if_version, a);
+    else
+        a->message = sm_arena_printf(&w->call, "The effect is %s; that cannot be done to it.",
+                                     semel_state_name(a->state));
+}
+
+bool sm_decision_stale(semel_answer *a, uint64_t if_version)
+{
+    sm_work *w = sm_work_of(a);
+    if (if_version == 0 || a->version == if_version)
+        return false;
+    explain_changed(w, if_version, a);
+    sm_answer_refuse(w, a, SEMEL_C_ILLEGAL_STATE, SM_OK);
+    return true;
+}
+
 static sm_err decide(semel *s, const char *prefix, sm_str name, decision *d, semel_answer *a)
 {
     sm_work *w = sm_work_start(a);
@@ -130,9 +170,7 @@ static sm_err decide(semel *s, const char *prefix, sm_str name, decision *d, sem
             return e;
         if (w->step.answer == SM_REFUSED) {
             if (w->step.code == SEMEL_C_ILLEGAL_STATE)
-                a->message =
-                    sm_arena_printf(&w->call, "The effect is %s; that cannot be done to it.",
-                                    semel_state_name(a->state));
+                explain_illegal(w, d, a);
             if (w->step.code == SEMEL_C_FORBIDDEN)
                 explain_forbidden(w, d, a);
             if (w->step.code == SEMEL_C_KEY_CONFLICT)
@@ -147,72 +185,112 @@ static sm_err decide(semel *s, const char *prefix, sm_str name, decision *d, sem
     return sm_answer_error(w, a, SEMEL_E_UNAVAILABLE);
 }
 
-semel_err sm_approve(semel *s, semel_str request, semel_str actor, semel_answer *a)
+/* What a decision comes to: its event, and what it leaves. `o` has room for an outcome. */
+static sm_err make(sm_work *w, const semel_decision *given, semel_outcome *o, decision *d)
 {
-    decision d = {.ev = {.kind = SM_EV_APPROVE, .proven = true}, .actor = actor};
-    return decide(s, "ap_", request, &d, a);
+    static const sm_event_kind kinds[] = {
+        [SEMEL_DECIDE_APPROVE] = SM_EV_APPROVE, [SEMEL_DECIDE_DENY] = SM_EV_DENY,
+        [SEMEL_DECIDE_CANCEL] = SM_EV_CANCEL,   [SEMEL_DECIDE_RESOLVE] = SM_EV_RESOLVE,
+        [SEMEL_DECIDE_FORGET] = SM_EV_FORGET,
+    };
+    if ((unsigned)given->what >= sizeof kinds / sizeof kinds[0])
+        return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS,
+                            "the decision is not a valid semel_decides");
+    bool resolves = given->what == SEMEL_DECIDE_RESOLVE;
+    *d = (decision){.ev = {.kind = kinds[given->what]},
+                    .actor = given->actor,
+                    .if_version = given->if_version,
+                    .forgets = given->what == SEMEL_DECIDE_FORGET};
+    *(resolves ? &d->evidence : &d->reason) = given->reason;
+    if (!resolves)
+        return SM_OK;
+    d->ev.resolution = given->how;
+    if (given->outcome != NULL) {
+        sm_err e = sm_outcome_read(o, given->outcome, &w->fault);
+        if (e != SM_OK)
+            return e;
+    }
+    if (given->how == SEMEL_RESOLVE_ABANDON)
+        *o = (semel_outcome){.size = sizeof *o,
+                             .kind = SEMEL_FAILURE,
+                             .applied = SEMEL_APPLIED_UNKNOWN,
+                             .value = SM_STR("\"abandoned\"")};
+    else
+        o->kind = SEMEL_SUCCESS;
+    sm_arena reading;
+    sm_arena_init(&reading, SM_ARENA_MAX);
+    sm_outcome_settle(&reading, o, SM_OUTCOME_MAX);
+    sm_arena_fini(&reading);
+    d->outcome = given->how == SEMEL_RESOLVE_NOT_APPLIED ? NULL : o;
+    return SM_OK;
 }
 
-semel_err sm_deny(semel *s, semel_str request, semel_str actor, semel_str reason, semel_answer *a)
+static sm_err decide_given(semel *s, const semel_decision *given, bool proven, semel_answer *a)
 {
-    decision d = {.ev = {.kind = SM_EV_DENY, .proven = true}, .actor = actor, .reason = reason};
-    return decide(s, "ap_", request, &d, a);
+    sm_work *w = sm_work_start(a);
+    semel_outcome o = {.size = sizeof o};
+    decision d;
+    sm_err e = make(w, given, &o, &d);
+    if (e != SM_OK)
+        return sm_answer_error(w, a, e);
+    d.ev.proven = proven;
+    bool of_request = d.ev.kind == SM_EV_APPROVE || d.ev.kind == SM_EV_DENY;
+    return decide(s, of_request ? "ap_" : "ef_", given->name, &d, a);
+}
+
+sm_err sm_decide(semel *s, const semel_decision *given, semel_answer *a)
+{
+    return decide_given(s, given, true, a);
+}
+
+semel_err semel_decide(semel *s, const semel_decision *given, semel_answer *a)
+{
+    semel_decision ours;
+    sm_work *w = sm_work_start(a);
+    sm_err e = sm_given_read(&ours, sizeof ours, given, SM_FIRST_SIZE(semel_decision, if_version),
+                             "the decision", &w->fault);
+    return e == SM_OK ? decide_given(s, &ours, false, a) : sm_answer_error(w, a, e);
 }
 
 semel_err semel_approve(semel *s, semel_str request, semel_str actor, semel_answer *a)
 {
-    decision d = {.ev = {.kind = SM_EV_APPROVE}, .actor = actor};
-    return decide(s, "ap_", request, &d, a);
+    semel_decision d = {.what = SEMEL_DECIDE_APPROVE, .name = request, .actor = actor};
+    return decide_given(s, &d, false, a);
 }
 
 semel_err semel_deny(semel *s, semel_str request, semel_str actor, semel_str reason,
                      semel_answer *a)
 {
-    decision d = {.ev = {.kind = SM_EV_DENY}, .actor = actor, .reason = reason};
-    return decide(s, "ap_", request, &d, a);
+    semel_decision d = {
+        .what = SEMEL_DECIDE_DENY, .name = request, .actor = actor, .reason = reason};
+    return decide_given(s, &d, false, a);
 }
 
 semel_err semel_cancel(semel *s, semel_str effect, semel_str actor, semel_str reason,
                        semel_answer *a)
 {
-    decision d = {.ev = {.kind = SM_EV_CANCEL}, .actor = actor, .reason = reason};
-    return decide(s, "ef_", effect, &d, a);
+    semel_decision d = {
+        .what = SEMEL_DECIDE_CANCEL, .name = effect, .actor = actor, .reason = reason};
+    return decide_given(s, &d, false, a);
 }
 
 semel_err semel_forget(semel *s, semel_str effect, semel_str actor, semel_str reason,
                        semel_answer *a)
 {
-    decision d = {.ev = {.kind = SM_EV_FORGET}, .actor = actor, .reason = reason, .forgets = true};
-    return decide(s, "ef_", effect, &d, a);
+    semel_decision d = {
+        .what = SEMEL_DECIDE_FORGET, .name = effect, .actor = actor, .reason = reason};
+    return decide_given(s, &d, false, a);
 }
 
 semel_err semel_resolve(semel *s, semel_str effect, semel_resolution how,
                         const semel_outcome *outcome, semel_str evidence, semel_str actor,
                         semel_answer *a)
 {
-    semel_outcome o = {.size = sizeof o};
-    if (outcome != NULL) {
-        sm_work *w = sm_work_start(a);
-        sm_err e = sm_outcome_read(&o, outcome, &w->fault);
-        if (e != SM_OK)
-            return sm_answer_error(w, a, e);
-    }
-    sm_arena reading;
-    sm_arena_init(&reading, SM_ARENA_MAX);
-    if (how == SEMEL_RESOLVE_ABANDON)
-        o = (semel_outcome){.size = sizeof o,
-                            .kind = SEMEL_FAILURE,
-                            .applied = SEMEL_APPLIED_UNKNOWN,
-                            .value = SM_STR("\"abandoned\"")};
-    else
-        o.kind = SEMEL_SUCCESS;
-    sm_outcome_settle(&reading, &o, SM_OUTCOME_MAX);
-    sm_arena_fini(&reading);
-    decision d = {
-        .ev = {.kind = SM_EV_RESOLVE, .resolution = how},
-        .actor = actor,
-        .evidence = evidence,
-        .outcome = how == SEMEL_RESOLVE_NOT_APPLIED ? NULL : &o,
-    };
-    return decide(s, "ef_", effect, &d, a);
+    semel_decision d = {.what = SEMEL_DECIDE_RESOLVE,
+                        .name = effect,
+                        .actor = actor,
+                        .reason = evidence,
+                        .how = how,
+                        .outcome = outcome};
+    return decide_given(s, &d, false, a);
 }

@@ -36,13 +36,23 @@ sm_err sm_load_key(semel *s, sm_work *w, const sm_hash *key, const uint8_t *shar
     return load(s, w, &ref);
 }
 
+/* What guards share is not an effect, and may be a secret. */
+static sm_err only_effect(sm_work *w, sm_err e)
+{
+    if (e != SM_OK || !sm_is_shared(&w->cur))
+        return e;
+    w->cur.version = 0;
+    return SEMEL_E_NOT_FOUND;
+}
+
 sm_err sm_load_handle(semel *s, sm_work *w, const sm_handle *h, bool newest)
 {
-    return load(s, w,
-                &(semel_ref){.id = h->id,
-                             .generation = newest ? 0 : h->generation,
-                             .sharded = true,
-                             .shard = h->shard});
+    sm_err e = load(s, w,
+                    &(semel_ref){.id = h->id,
+                                 .generation = newest ? 0 : h->generation,
+                                 .sharded = true,
+                                 .shard = h->shard});
+    return only_effect(w, e);
 }
 
 void sm_remember(semel *s, sm_work *w)
@@ -86,7 +96,7 @@ static sm_err load_name(semel *s, sm_work *w, const semel_name *name)
     if (sm_handle_parse("ef_", name->text, &h) || sm_handle_parse("ap_", name->text, &h))
         return sm_load_handle(s, w, &h, false);
     if (sm_hash_parse(name->text, &key))
-        return sm_load_key(s, w, &key, NULL);
+        return only_effect(w, sm_load_key(s, w, &key, NULL));
     return sm_fault_set(&w->fault, SEMEL_E_BAD_ARGUMENTS,
                         "\"%.*s\" is neither a handle (ef_..., ap_...) nor a key of 43 characters",
                         (int)(name->text.n < 60 ? name->text.n : 60), name->text.p);
@@ -100,9 +110,7 @@ void sm_judge(semel *s, sm_work *w, sm_life_event *ev)
     sm_transition(&w->memo.effect, ev, &terms, w->now, &w->step);
 }
 
-/* What the clock makes of the record now, without writing it down. A window that is over frees the
- * key, but the effect is still the one it was. */
-static void look(semel *s, sm_work *w)
+void sm_look_now(semel *s, sm_work *w)
 {
     sm_judge(s, w, &(sm_life_event){.kind = SM_EV_LOOK});
     if (w->step.next.state != SEMEL_S_NONE)
@@ -119,7 +127,7 @@ semel_err semel_get(semel *s, const semel_name *name, semel_answer *a)
         e = load_name(s, w, &given);
     if (e != SM_OK)
         return sm_answer_error(w, a, e);
-    look(s, w);
+    sm_look_now(s, w);
     e = sm_answer_about(w, a);
     if (e != SM_OK)
         return sm_answer_error(w, a, e);
@@ -154,7 +162,7 @@ static bool list_one(void *context, const semel_record *r, int64_t now)
         l->stopped = !l->sink(l->context, l->a, r);
         return !l->stopped;
     }
-    look(l->s, w);
+    sm_look_now(l->s, w);
     l->err = sm_answer_about(w, l->a);
     if (l->err != SM_OK)
         return false;

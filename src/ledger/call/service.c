@@ -19,7 +19,7 @@ sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a)
     bool absent;
     if (!sm_handle_parse("cl_", claim, &h))
         return SEMEL_E_BAD_ARGUMENTS;
-    sm_err e = sm_unclaim(s, &h, a, &absent);
+    sm_err e = sm_unclaim(s, &h, SM_HEALTH_UNTRIED, a, &absent);
     if (e == SEMEL_E_UNAVAILABLE)
         sm_withdraw(s, &h); /* the keeper goes on trying */
     return e;
@@ -32,7 +32,7 @@ sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a)
 static sm_err record_once(semel *s, sm_running *r, const sm_recording *what, semel_answer *a)
 {
     bool absent;
-    return what->outcome == NULL ? sm_unclaim(s, &r->claim, a, &absent)
+    return what->outcome == NULL ? sm_unclaim(s, &r->claim, r->health, a, &absent)
                                  : sm_running_end(s, r, what->outcome, what->actor, a);
 }
 
@@ -46,6 +46,7 @@ static bool ledger_lost(const semel_answer *a)
 sm_err sm_record(semel *s, sm_running *r, const sm_recording *what, semel_answer *a)
 {
     int64_t deadline = sm_clock_deadline_ns(what->patience_ms);
+    r->health = what->health;
     sm_err e = record_once(s, r, what, a);
     if (e != SM_OK && what->outcome != NULL)
         sm_running_unrecorded(s, r);
@@ -167,6 +168,12 @@ sm_arena *sm_answer_arena(const semel_answer *a)
     return &((sm_work *)a->work)->call;
 }
 
+sm_str sm_answer_budget_warning(const semel_answer *a)
+{
+    const sm_work *w = a->work;
+    return w == NULL ? (sm_str){0} : w->budget_warning;
+}
+
 void sm_pending_of(const semel_answer *a, sm_pending *out)
 {
     const sm_work *w = a->work;
@@ -181,9 +188,4 @@ void sm_pending_of(const semel_answer *a, sm_pending *out)
         .approvals = w->memo.effect.approvals,
         .quorum = w->memo.effect.quorum,
     };
-}
-
-void sm_note_passed(semel *s, sm_str scope, sm_str tool)
-{
-    sm_journal_add(&s->journal, SM_JOT_PASSED, SEMEL_C_NONE, 0, 0, sm_now(s), scope, tool);
 }

@@ -1,6 +1,7 @@
 /*
  * The whole story of an effect as one JSON object: the answer about it, its call, its attempts and
- * requests as its events tell them, the events themselves, and how often it was replayed.
+ * requests as its events tell them, the events themselves, and how often it was replayed or
+ * refused.
  */
 #include "base/limits.h"
 #include "json/write.h"
@@ -11,7 +12,7 @@
 typedef struct story {
     sm_work *w;
     sm_buf *events, attempts, requests;
-    uint64_t replays;
+    uint64_t replays, refusals;
     int64_t last_replay;
     bool overwritten;
     sm_err err;
@@ -74,6 +75,8 @@ static bool tell_note(void *context, const semel_note *n)
     if (sm_str_is(n->what, "replayed")) {
         t->replays += n->count;
         t->last_replay = n->last_at > t->last_replay ? n->last_at : t->last_replay;
+    } else if (n->what.n > 7 && memcmp(n->what.p, "refused", 7) == 0) {
+        t->refusals += n->count;
     }
     return true;
 }
@@ -122,6 +125,7 @@ static void put_story(sm_work *w, semel_answer *a, story *t, sm_buf *out)
     put_list(out, "events", t->events);
     sm_put_number(out, "replays", t->replays);
     sm_put_stamp(out, "replayed_at", t->last_replay);
+    sm_put_number(out, "refusals", t->refusals);
     sm_buf_byte(out, '}');
 }
 

@@ -155,7 +155,8 @@ sm_err sm_board_ask(semel *s, sm_arena *a, sm_str scope, sm_str tool, sm_halt *o
     if (h != NULL) {
         *stopped = true;
         *out = *h;
-        if (!sm_arena_keep(a, (sm_str *const[]){&out->name, &out->reason, &out->by}, 3))
+        if (!sm_arena_keep(a, (sm_str *const[]){&out->name, &out->reason, &out->by, &out->bound},
+                           4))
             e = SEMEL_E_NOMEM;
     }
     pthread_mutex_unlock(&s->board.lock);
@@ -172,10 +173,74 @@ bool sm_board_loop(semel *s, sm_str scope, sm_halt *out)
     return h != NULL;
 }
 
+bool sm_board_find_circuit(semel *s, const sm_circuit_name *of, sm_circuit *out)
+{
+    sm_board_refresh(s, FRESH_MS, NULL);
+    pthread_mutex_lock(&s->board.lock);
+    const sm_circuit *c = sm_board_circuit(&s->board.now, of);
+    if (c != NULL)
+        *out = (sm_circuit){
+            .state = c->state, .since = c->since, .until = c->until, .failures = c->failures};
+    pthread_mutex_unlock(&s->board.lock);
+    return c != NULL;
+}
+
+bool sm_board_agrees(semel *s, const sm_circuit *c)
+{
+    pthread_mutex_lock(&s->board.lock);
+    bool agrees = sm_board_says(&s->board.now, c);
+    pthread_mutex_unlock(&s->board.lock);
+    return agrees;
+}
+
+sm_err sm_board_circuits(semel *s, sm_arena *a, const sm_circuit **out, uint32_t *n,
+                         semel_fault *fault)
+{
+    *out = NULL;
+    *n = 0;
+    sm_err e = sm_board_refresh(s, 0, fault);
+    if (e != SM_OK)
+        return e;
+    pthread_mutex_lock(&s->board.lock);
+    const sm_board *b = &s->board.now;
+    sm_circuit *list = sm_arena_zalloc(a, b->n_circuits + 1, sizeof *list);
+    bool kept = list != NULL;
+    for (uint32_t i = 0; i < b->n_circuits && kept; i++) {
+        if (b->circuits[i].state == SM_CIRCUIT_CLOSED)
+            continue;
+        sm_circuit *c = &list[(*n)++];
+        *c = b->circuits[i];
+        kept = sm_arena_keep(a, (sm_str *const[]){&c->of.tool, &c->of.upstream, &c->of.tenant}, 3);
+    }
+    pthread_mutex_unlock(&s->board.lock);
+    *out = list;
+    return kept ? SM_OK : sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+}
+
+sm_err sm_board_copy(semel *s, sm_arena *a, sm_board *out, semel_fault *fault)
+{
+    *out = (sm_board){0};
+    sm_err e = sm_board_refresh(s, 0, fault);
+    if (e != SM_OK)
+        return e;
+    pthread_mutex_lock(&s->board.lock);
+    const sm_board *now = &s->board.now;
+    out->halts = sm_arena_alloc(a, (now->n + 1) * sizeof *out->halts);
+    for (uint32_t i = 0; out->halts != NULL && i < now->n; i++) {
+        sm_halt *h = &out->halts[out->n++];
+        *h = now->halts[i];
+        if (!sm_arena_keep(a, (sm_str *const[]){&h->name, &h->reason, &h->by, &h->bound}, 4))
+            out->halts = NULL;
+    }
+    pthread_mutex_unlock(&s->board.lock);
+    return out->halts != NULL ? SM_OK : sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+}
+
 /* ---- changing it -----------------------------------------------------------------------------*/
 
-/* What the trail says about a halt. */
-static void put_body(sm_work *w, const sm_halt *h, sm_str reason)
+/* What the trail says about a halt. `ended`: so many runs that loop are off the board now, because
+ * they were on it for long or made room. */
+static void put_body(sm_work *w, const sm_halt *h, sm_str reason, uint32_t ended)
 {
     sm_body_start(w);
     sm_body_text(w, "kind", sm_str_from(sm_halt_name(h->kind)));
@@ -186,6 +251,8 @@ static void put_body(sm_work *w, const sm_halt *h, sm_str reason)
         sm_body_number(w, "period", h->match.period);
         sm_body_number(w, "count", h->match.count);
     }
+    if (ended > 0)
+        sm_body_number(w, "loops_ended", ended);
 }
 
 static sm_err write_board(semel *s, sm_work *w, const sm_board *b, sm_history note, sm_str actor)
@@ -215,17 +282,29 @@ static sm_err change_once(semel *s, sm_work *w, const sm_halt *add, const sm_hal
         return e;
     if (!sm_board_read(&w->call, text, &b))
         return unreadable(&w->fault);
+    uint32_t loops = sm_board_loops(&b);
+    sm_board_tidy(&b, w->now);
     const sm_halt *of = add != NULL ? add : remove;
     sm_halt *there = sm_board_find(&b, of->kind, of->name);
+    if (add == NULL && there != NULL && !sm_halt_yields(there, remove->bound))
+        return sm_fault_set(&w->fault, SEMEL_E_BARRED,
+                            "this was stopped by somebody who is not bound to \"%.*s\"",
+                            SM_FMT(remove->bound));
+    if (add != NULL && there != NULL && !sm_halt_yields(add, there->bound)) {
+        sm_board_remove(&b, there);
+        there = NULL;
+    }
     if ((there != NULL) == (add != NULL))
         return SM_OK;
     if (add != NULL && !sm_board_add(&w->call, &b, add))
         return sm_fault_set(&w->fault, SEMEL_E_LIMIT,
-                            "%u stops are in force, which is the most; resume some of them first",
-                            SM_HALTS_MAX);
-    put_body(w, add != NULL ? add : there, reason);
+                            "as much is stopped as can be; resume some of it first");
+    sm_halt gone = add != NULL ? *add : *there;
     if (add == NULL)
         sm_board_remove(&b, there);
+    uint32_t now = sm_board_loops(&b) + (gone.kind == SM_HALT_LOOP && add == NULL) -
+                   (gone.kind == SM_HALT_LOOP && add != NULL);
+    put_body(w, &gone, reason, loops - now);
     bool loop = of->kind == SM_HALT_LOOP;
     sm_history note =
         add != NULL ? (loop ? SM_N_TRIPPED : SM_N_STOPPED) : (loop ? SM_N_REOPENED : SM_N_RESUMED);
@@ -258,8 +337,51 @@ sm_err sm_board_halt(semel *s, const sm_halt *h, sm_str actor, bool *changed, se
     return change(s, &whole, NULL, actor, h->reason, changed, fault);
 }
 
-sm_err sm_board_release(semel *s, sm_halt_kind kind, sm_str name, sm_str actor, sm_str reason,
-                        bool *changed, semel_fault *fault)
+sm_err sm_board_release(semel *s, sm_halt_kind kind, sm_str name, sm_str bound, sm_str actor,
+                        sm_str reason, bool *changed, semel_fault *fault)
 {
-    return change(s, NULL, &(sm_halt){.kind = kind, .name = name}, actor, reason, changed, fault);
+    sm_halt h = {.kind = kind, .name = name, .bound = bound};
+    return change(s, NULL, &h, actor, reason, changed, fault);
+}
+
+/* One try. */
+static sm_err post_once(semel *s, sm_work *w, sm_truth_fn *truth, void *context)
+{
+    sm_str text;
+    sm_board b;
+    sm_circuit c;
+    sm_err e = read_board(s, w, &text);
+    if (e == SM_OK)
+        e = truth(context, &c);
+    if (e != SM_OK)
+        return e;
+    if (!sm_board_read(&w->call, text, &b))
+        return unreadable(&w->fault);
+    sm_board_tidy(&b, w->now);
+    if (sm_board_says(&b, &c))
+        return SM_OK;
+    if (!sm_board_set_circuit(&w->call, &b, &c))
+        return sm_fault_set(&w->fault, SEMEL_E_LIMIT, "%u circuits are open, which is the most",
+                            SM_CIRCUITS_MAX);
+    sm_body_start(w);
+    sm_body_text(w, "kind", SM_STR("circuit"));
+    sm_body_text(w, "tool", c.of.tool);
+    sm_body_text(w, "upstream", c.of.upstream);
+    sm_body_text(w, "tenant", c.of.tenant);
+    sm_body_text(w, "circuit", sm_str_from(sm_circuit_state_name(c.state)));
+    return write_board(s, w, &b, SM_N_POSTED, (sm_str){0});
+}
+
+sm_err sm_board_post(semel *s, sm_truth_fn *truth, void *context, semel_fault *fault)
+{
+    semel_answer *a = semel_answer_new();
+    if (a == NULL)
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+    sm_err e = SEMEL_E_STALE;
+    for (int races = 0; e == SEMEL_E_STALE && races < SM_RACES_MAX; races++)
+        e = post_once(s, sm_work_start(a), truth, context);
+    if (e != SM_OK && fault != NULL)
+        *fault = sm_work_of(a)->fault;
+    semel_answer_free(a);
+    return e;
 }

@@ -35,7 +35,7 @@ void sm_noticeboard_fini(sm_noticeboard *b);
 sm_err sm_board_refresh(semel *s, int64_t age_ms, semel_fault *fault);
 
 /* What keeps a write from beginning. The texts are copied into the arena. *stopped is false if
- * nothing does. Reads the board first if it was not read for a second. */
+ * nothing does. Reads the board first if it was not read for half a second. */
 sm_err sm_board_ask(semel *s, sm_arena *a, sm_str scope, sm_str tool, sm_halt *out, bool *stopped,
                     semel_fault *fault);
 
@@ -43,9 +43,30 @@ sm_err sm_board_ask(semel *s, sm_arena *a, sm_str scope, sm_str tool, sm_halt *o
  * no texts. */
 bool sm_board_loop(semel *s, sm_str scope, sm_halt *out);
 
-/* Puts a halt on the board, or takes it off. *changed is false if it was there, or was not. */
+/* All halts that are on it now, copied into the arena. Reads it first. */
+sm_err sm_board_copy(semel *s, sm_arena *a, sm_board *out, semel_fault *fault);
+
+/* Puts a halt on the board, or takes it off. *changed is false if it was there, or was not. One
+ * that yields to fewer people takes the place of the one that is there. SEMEL_E_BARRED: it does not
+ * yield to somebody who is `bound`. */
 sm_err sm_board_halt(semel *s, const sm_halt *h, sm_str actor, bool *changed, semel_fault *fault);
-sm_err sm_board_release(semel *s, sm_halt_kind kind, sm_str name, sm_str actor, sm_str reason,
-                        bool *changed, semel_fault *fault);
+sm_err sm_board_release(semel *s, sm_halt_kind kind, sm_str name, sm_str bound, sm_str actor,
+                        sm_str reason, bool *changed, semel_fault *fault);
+
+/* How a circuit is, as far as is known; without its texts. False if it is not on the board. Reads
+ * the board first if it was not read for half a second. */
+bool sm_board_find_circuit(semel *s, const sm_circuit_name *of, sm_circuit *out);
+
+/* Whether the board says this of a circuit, as far as is known. */
+bool sm_board_agrees(semel *s, const sm_circuit *c);
+
+/* Makes the board say how a circuit is. `truth` tells, after the board was read: so whoever posts
+ * last posts what is so. */
+typedef sm_err sm_truth_fn(void *context, sm_circuit *out);
+sm_err sm_board_post(semel *s, sm_truth_fn *truth, void *context, semel_fault *fault);
+
+/* All circuits that are open or half open, as of now. */
+sm_err sm_board_circuits(semel *s, sm_arena *a, const sm_circuit **out, uint32_t *n,
+                         semel_fault *fault);
 
 #endif

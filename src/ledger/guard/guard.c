@@ -4,16 +4,10 @@
 #include "json/canon.h"
 #include "json/pointer.h"
 #include "ledger/guard/board.h"
+#include "ledger/guard/circuit.h"
 #include "ledger/guard/runs.h"
 
 /* ---- what a call and its result are, for a loop ----------------------------------------------*/
-
-static uint64_t number_of(const sm_hash *h)
-{
-    uint64_t v;
-    memcpy(&v, h->b, sizeof v);
-    return v == 0 ? 1 : v;
-}
 
 /* Whether the key is made of the arguments: then it tells what is called. Other keys may differ
  * although the same is called, and the arguments tell. */
@@ -23,28 +17,34 @@ static bool key_tells(sm_strategy strategy, sm_str caller, sm_str step)
            step.p == NULL;
 }
 
+static bool observes(const sm_contract *c)
+{
+    return c->loop.mode == SM_MODE_OBSERVE || c->mode == SM_MODE_OBSERVE;
+}
+
 static sm_err call_of(sm_begun *b, sm_loop_call *out)
 {
     sm_work *w = b->w;
     *out = (sm_loop_call){.scope = b->call.scope,
+                          .now = w->now,
                           .rule = &b->id.contract->loop,
-                          .passes = b->id.strategy == SM_KEY_NONE};
+                          .passes = b->id.strategy == SM_KEY_NONE,
+                          .observes = observes(b->id.contract),
+                          .memory = b->memory};
     if (key_tells(b->id.strategy, b->call.key, b->call.step)) {
-        out->call = number_of(&b->id.key.hash);
+        out->call = sm_loop_number(&b->id.key.hash);
         return SM_OK;
     }
     sm_fingerprint print;
     sm_err e = sm_fingerprint_make(&w->keyer, b->call.tool, b->id.filled, b->call.args_text, &print,
                                    &w->fault);
-    out->call = number_of(&print.hash);
+    out->call = sm_loop_number(&print.hash);
     return e;
 }
 
-/* What a call returned: the record's digest of it, unless it has parts that do not count. */
-static uint64_t result_of(sm_work *w, const semel_outcome *o, const sm_loop_rule *rule)
+/* What a call returned, without the parts that do not count. 0 if it cannot be told. */
+static uint64_t returned(sm_work *w, const semel_outcome *o, const sm_loop_rule *rule)
 {
-    if (o->headers.p == NULL && rule->places == NULL)
-        return number_of(&w->memo.outcome);
     sm_hash h;
     sm_buf_clear(&w->scratch);
     sm_buf_printf(&w->scratch, "%d %d ", (int)o->kind, o->status);
@@ -55,24 +55,26 @@ static uint64_t result_of(sm_work *w, const semel_outcome *o, const sm_loop_rule
         sm_json_canon(stable, &w->scratch, (sm_str){0}, NULL);
     else
         sm_buf_str(&w->scratch, o->value);
-    if (w->scratch.err != SM_OK ||
-        sm_digest_bytes(&w->keyer.digest, w->scratch.p, w->scratch.len, &h) != SM_OK)
-        return number_of(&w->memo.outcome);
-    return number_of(&h);
+    return w->scratch.err == SM_OK &&
+                   sm_digest_bytes(&w->keyer.digest, w->scratch.p, w->scratch.len, &h) == SM_OK
+               ? sm_loop_number(&h)
+               : 0;
 }
 
-/* Whether a call counts. Those do not that have waited for something, or look after what is left
- * over. */
+/* The record's digest tells the same, unless it covers parts that do not count. */
+static uint64_t result_of(sm_work *w, const semel_outcome *o, const sm_loop_rule *rule)
+{
+    uint64_t r = o->headers.p == NULL && rule->places == NULL ? 0 : returned(w, o, rule);
+    return r == 0 ? sm_loop_number(&w->memo.outcome) : r;
+}
+
+/* Whether a call counts. Those do not that have waited for something, look after what is left over,
+ * or are a person's. */
 static bool counts(const sm_begun *b)
 {
     const sm_asking *q = b->asking;
-    return b->id.contract->loop.on && b->joined_generation == 0 &&
+    return b->id.contract->loop.on && b->joined_generation == 0 && !sm_begun_undoes(b) &&
            (q == NULL || (!q->ran && !q->quiet));
-}
-
-static bool observes(const sm_contract *c)
-{
-    return c->loop.mode == SM_MODE_OBSERVE || c->mode == SM_MODE_OBSERVE;
 }
 
 /* ---- words -----------------------------------------------------------------------------------*/
@@ -163,6 +165,11 @@ static sm_err ask_board(sm_begun *b, semel_code *code)
     bool stopped;
     sm_err e =
         sm_board_ask(b->s, &b->w->call, b->call.scope, b->call.tool, &h, &stopped, &b->w->fault);
+    if (e == SM_OK && stopped && sm_begun_undoes(b) && h.kind != SM_HALT_TOOL) {
+        /* What was stopped must be undoable. Whoever stops the undo's own tool means that. */
+        b->despite = sm_halt_name(h.kind);
+        e = sm_board_ask(b->s, &b->w->call, (sm_str){0}, b->call.tool, &h, &stopped, &b->w->fault);
+    }
     if (e == SM_OK && stopped)
         explain_halt(b, &h, code);
     return e;
@@ -172,12 +179,12 @@ static sm_err ask_board(sm_begun *b, semel_code *code)
 
 /* The run is over, which is written down, so that every process knows. If there is no room for it,
  * the call is blocked and the run goes on. */
-static void trip(sm_begun *b, const sm_loop_match *m)
+static bool trip(sm_begun *b, const sm_loop_match *m)
 {
     bool changed;
     semel_fault fault;
     sm_halt h = {.kind = SM_HALT_LOOP, .name = b->call.scope, .match = *m};
-    sm_board_halt(b->s, &h, (sm_str){0}, &changed, &fault);
+    return sm_board_halt(b->s, &h, (sm_str){0}, &changed, &fault) == SM_OK;
 }
 
 /* What to do about a finding. `ran`: the call has its result already. */
@@ -205,9 +212,12 @@ static void judge(sm_begun *b, const sm_loop_finding *f, bool ran, semel_code *c
         explain_trip(b, &h.match);
         return;
     }
-    if (f->level == SM_LOOP_TRIP)
-        trip(b, &f->match);
     explain_block(b, &f->match, ran);
+    if (f->level == SM_LOOP_TRIP && trip(b, &f->match))
+        b->a->message = sm_arena_printf(&b->w->call,
+                                        "%.*s The run is stopped now: it can write nothing more "
+                                        "until a person reopens it.",
+                                        SM_FMT(b->a->message));
 }
 
 /* Asks the ledger what it knows of the run, as often as that is worth it. */
@@ -216,11 +226,11 @@ static sm_loop_finding look(sm_begun *b, const sm_loop_call *c,
                             uint64_t result)
 {
     sm_loop_finding f = ask(b->s, c, result);
-    for (int tries = 0; f.level >= SM_LOOP_LOAD && tries < 3; tries++) {
+    for (int tries = 0; f.level >= SM_LOOP_LOAD && !c->memory && tries < 3; tries++) {
         sm_runs_share(b->s, c->scope, f.level == SM_LOOP_SHARE);
         f = ask(b->s, c, result);
     }
-    if (f.level >= SM_LOOP_LOAD)
+    if (f.level >= SM_LOOP_LOAD && !c->memory)
         f.level = SM_LOOP_FINE;
     return f;
 }
@@ -231,29 +241,47 @@ bool sm_guard_replay(sm_begun *b, semel_code *code)
     *code = SEMEL_C_NONE;
     if (!counts(b) || call_of(b, &c) != SM_OK)
         return true;
-    uint64_t result = result_of(b->w, &b->a->outcome, c.rule);
-    if (b->memory && !sm_runs_known(b->s, &c))
+    sm_loop_finding f = look(b, &c, sm_runs_replay, result_of(b->w, &b->a->outcome, c.rule));
+    if (f.level >= SM_LOOP_LOAD)
         return false;
-    sm_loop_finding f = look(b, &c, sm_runs_replay, result);
     judge(b, &f, true, code);
     return true;
+}
+
+static sm_err ask_run(sm_begun *b, semel_code *code)
+{
+    /* What was never called before repeats nothing. */
+    bool new = b->w->cur.version == 0 && key_tells(b->id.strategy, b->call.key, b->call.step);
+    sm_loop_call c;
+    if (new || !counts(b))
+        return SM_OK;
+    sm_err e = call_of(b, &c);
+    if (e != SM_OK)
+        return e;
+    c.looks = !c.observes && b->unread;
+    sm_loop_finding f = look(b, &c, sm_runs_before, 0);
+    if (c.looks && f.level != SM_LOOP_FINE)
+        *code = SEMEL_C_LOOP_DETECTED;
+    else
+        judge(b, &f, false, code);
+    return SM_OK;
 }
 
 sm_err sm_guard_start(sm_begun *b, semel_code *code)
 {
     *code = SEMEL_C_NONE;
     sm_err e = ask_board(b, code);
-    /* What was never called before repeats nothing. */
-    bool new = b->w->cur.version == 0 && key_tells(b->id.strategy, b->call.key, b->call.step);
-    sm_loop_call c;
-    if (e != SM_OK || *code != SEMEL_C_NONE || new || !counts(b))
-        return e;
-    e = call_of(b, &c);
-    if (e != SM_OK)
-        return e;
-    sm_loop_finding f = look(b, &c, sm_runs_before, 0);
-    judge(b, &f, false, code);
-    return SM_OK;
+    if (e == SM_OK && *code == SEMEL_C_NONE)
+        e = ask_run(b, code);
+    if (e == SM_OK && *code == SEMEL_C_NONE)
+        e = sm_circuit_begin(b, code);
+    return e;
+}
+
+void sm_guard_unstart(sm_begun *b)
+{
+    if (b->probes)
+        sm_circuit_unbegin(b);
 }
 
 sm_err sm_guard_pass(sm_begun *b, semel_code *code)
@@ -267,23 +295,61 @@ sm_err sm_guard_pass(sm_begun *b, semel_code *code)
     }
     if (!counts(b) || call_of(b, &c) != SM_OK)
         return SM_OK;
-    sm_loop_finding f = sm_runs_replay(b->s, &c, 0);
+    c.now = sm_now(b->s); /* the ledger was not asked */
+    bool tells = b->asking != NULL && b->asking->tells;
+    sm_loop_finding f = tells ? sm_runs_before(b->s, &c, 0) : sm_runs_replay(b->s, &c, 0);
     judge(b, &f, false, code);
+    if (tells && *code == SEMEL_C_NONE)
+        b->asking->passed = c.call;
     return SM_OK;
 }
 
-void sm_guard_ended(semel *s, sm_work *w, semel_answer *a)
+uint64_t sm_guard_passing(sm_begun *b)
+{
+    sm_loop_call c;
+    b->id.strategy = SM_KEY_NONE;
+    return counts(b) && call_of(b, &c) == SM_OK ? c.call : 0;
+}
+
+void sm_pass_ended(semel *s, const sm_passed *p, const semel_outcome *o, semel_answer *a)
+{
+    sm_work *w = sm_work_start(a);
+    const sm_contract *contract = sm_contracts_find(sm_contracts_of(s, w), p->tool);
+    if (p->call == 0 || contract == NULL || !contract->loop.on)
+        return;
+    sm_loop_call c = {
+        .scope = p->scope, .call = p->call, .rule = &contract->loop, .now = sm_now(s)};
+    sm_loop_finding f = sm_runs_after(s, &c, returned(w, o, c.rule), false);
+    if (f.level == SM_LOOP_WARN && !observes(contract))
+        warn(w, a, &f.match);
+}
+
+static void end_run(semel *s, sm_work *w, semel_answer *a)
 {
     const sm_contract *contract = sm_contracts_find(sm_contracts_of(s, w), w->cur.tool);
     if (!a->has_outcome || contract == NULL || !contract->loop.on)
         return;
     bool tells = key_tells(contract->key.strategy, w->cur.caller, w->cur.step);
     sm_loop_call c = {.scope = w->cur.scope,
-                      .call = number_of(tells ? &w->cur.key : &w->cur.fingerprint),
+                      .call = sm_loop_number(tells ? &w->cur.key : &w->cur.fingerprint),
                       .rule = &contract->loop,
+                      .now = w->now,
                       .repeats = !tells || w->memo.effect.attempt > 1};
     bool progress = sm_effect_applied(&w->memo.effect);
+    if (c.repeats)
+        sm_runs_load(s, &c);
     sm_loop_finding f = sm_runs_after(s, &c, result_of(w, &a->outcome, c.rule), progress);
     if (f.level == SM_LOOP_WARN && !observes(contract))
         warn(w, a, &f.match);
+}
+
+void sm_guard_ended(semel *s, sm_work *w, const sm_handle *claim, sm_health health, semel_answer *a)
+{
+    sm_circuit_ended(s, w, claim, health);
+    end_run(s, w, a);
+}
+
+void sm_guard_given_back(semel *s, sm_work *w, const sm_handle *claim, sm_health health)
+{
+    sm_circuit_ended(s, w, claim, health);
 }

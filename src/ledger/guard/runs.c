@@ -9,9 +9,15 @@
 
 #define BUCKETS  512u  /* in a stripe; a power of two */
 #define RUNS_MAX 1024u /* in a stripe: about a megabyte */
-#define SHARE_NS 1000000000
-#define IDLE_MS  ((int64_t)3600 * 1000) /* then it begins anew: who loops is quicker */
-#define FORM     1u                     /* of what is shared */
+
+/* A run that repeats itself asks the ledger at each step of the ladder, and otherwise as often as
+ * this: many callers of one call must not wait for each other. One that is only ever warned asks
+ * less often. */
+#define SHARE_NS        100000000
+#define SHARE_WARNED_NS 1000000000
+
+#define IDLE_MS ((int64_t)3600 * 1000) /* then it begins anew: who loops is quicker */
+#define FORM    1u                     /* of what is shared */
 
 struct sm_run_seen {
     sm_run_seen *next;          /* in its bucket */
@@ -19,7 +25,9 @@ struct sm_run_seen {
     uint64_t hash;
     sm_loop loop;
     uint64_t told;     /* how many calls of `loop` the ledger knows */
-    int64_t shared_ns; /* when the ledger was last asked; 0: never */
+    int64_t shared_ns; /* when the ledger was last asked, or somebody set out to; 0: never */
+    uint8_t shared_at; /* the highest sm_loop_level that the ledger was asked at */
+    bool sharing;      /* somebody is asking the ledger: two would tell it the same calls twice */
     int64_t called_at; /* the newest entry, by the store's clock */
     uint64_t epoch;    /* of the board when `tripped` was looked up; 0: never */
     bool tripped;
@@ -137,14 +145,14 @@ static void begin_anew(sm_run_seen *run)
 {
     run->loop = (sm_loop){0};
     run->told = 0;
+    run->shared_at = SM_LOOP_FINE;
     run->repeats = false;
 }
 
 /* The run, with its stripe locked. */
-static sm_run_seen *enter(semel *s, sm_str scope, struct sm_runs_stripe **stripe)
+static sm_run_seen *enter(semel *s, sm_str scope, int64_t now, struct sm_runs_stripe **stripe)
 {
     uint64_t hash = hash_of(scope);
-    int64_t now = sm_now(s);
     *stripe = &s->runs.stripes[hash % SM_RUNS_STRIPES];
     pthread_mutex_lock(&(*stripe)->lock);
     sm_run_seen *run = find(*stripe, hash, scope);
@@ -162,7 +170,7 @@ static bool reaches(int64_t step, uint32_t count)
     return step > 0 && count >= step;
 }
 
-static sm_loop_level level_of(const sm_loop_rule *rule, uint32_t count)
+sm_loop_level sm_loop_level_of(const sm_loop_rule *rule, uint32_t count)
 {
     return reaches(rule->trip, count)    ? SM_LOOP_TRIP
            : reaches(rule->block, count) ? SM_LOOP_BLOCK
@@ -184,13 +192,24 @@ static bool is_tripped(semel *s, sm_run_seen *run)
     return run->tripped;
 }
 
-/* A run that is to be warned tells the others, who may know more. If it is only ever warned, it
- * does so once a second. */
+/* A run that is to be warned tells the others, who may know more. */
 static bool must_share(const sm_run_seen *run, const sm_loop_rule *rule, uint32_t count)
 {
-    if (!reaches(rule->warn, count) || run->told == run->loop.calls)
+    if (run->sharing || !reaches(rule->warn, count) || run->told == run->loop.calls)
         return false;
-    return rule->block > 0 || sm_clock_mono_ns() - run->shared_ns > SHARE_NS;
+    int64_t pause_ns = rule->block > 0 ? SHARE_NS : SHARE_WARNED_NS;
+    bool higher = rule->block > 0 && sm_loop_level_of(rule, count) > run->shared_at;
+    return higher || sm_clock_mono_ns() - run->shared_ns >= pause_ns;
+}
+
+/* Somebody is about to ask the ledger: others who come meanwhile go on with what is known. */
+static void set_out(sm_run_seen *run, const sm_loop_call *c, const sm_loop_finding *f)
+{
+    if (f->level != SM_LOOP_SHARE)
+        return;
+    run->sharing = true;
+    run->shared_ns = sm_clock_mono_ns();
+    run->shared_at = (uint8_t)sm_loop_level_of(c->rule, f->match.count);
 }
 
 static void widen(sm_run_seen *run, const sm_loop_rule *rule)
@@ -199,10 +218,18 @@ static void widen(sm_run_seen *run, const sm_loop_rule *rule)
         run->loop.periods = (uint32_t)rule->max_cycle;
 }
 
-/* A process that makes one call and ends knows nothing of the run by itself. */
-static bool must_load(const semel *s, const sm_run_seen *run)
+/* A process that has just started, or knows the run for the first time, does not know by itself how
+ * often a call was repeated before. */
+static bool must_load(const semel *s, const sm_run_seen *run, const sm_loop_rule *rule)
 {
-    return s->o.one_shot && run->shared_ns == 0;
+    return run->shared_ns == 0 && (s->o.one_shot || rule->block > 0);
+}
+
+/* Whether a tool that is asked until something is ready is asked once more. */
+static bool polls(const sm_run_seen *run, const sm_loop_call *c)
+{
+    const sm_loop_entry *last = sm_loop_last(&run->loop);
+    return c->rule->poll && last != NULL && last->call == c->call;
 }
 
 /* A read is not written, so a run that is stopped may go on reading. */
@@ -214,25 +241,20 @@ static sm_loop_finding look(semel *s, sm_run_seen *run, const sm_loop_call *c)
         f.level = SM_LOOP_TRIPPED;
         return f;
     }
-    f.match = sm_loop_foresee(&run->loop, c->call, (uint32_t)c->rule->max_cycle);
-    f.level = c->passes                                 ? level_of(c->rule, f.match.count)
-              : must_load(s, run)                       ? SM_LOOP_LOAD
+    if (!polls(run, c))
+        f.match = sm_loop_foresee(&run->loop, c->call, (uint32_t)c->rule->max_cycle);
+    f.level = c->passes                                 ? sm_loop_level_of(c->rule, f.match.count)
+              : must_load(s, run, c->rule)              ? SM_LOOP_LOAD
               : must_share(run, c->rule, f.match.count) ? SM_LOOP_SHARE
-                                                        : level_of(c->rule, f.match.count);
+                                                        : sm_loop_level_of(c->rule, f.match.count);
     return f;
 }
 
 /* What is asked again and again until something is ready counts once, until the answer differs. */
-static bool polls_on(const sm_run_seen *run, const sm_loop_call *c, uint64_t result)
-{
-    const sm_loop_entry *last = sm_loop_last(&run->loop);
-    return c->rule->poll && last != NULL && last->call == c->call && last->result == result;
-}
-
 static void add(sm_run_seen *run, const sm_loop_call *c, uint64_t result, bool progress,
                 sm_loop_finding *f)
 {
-    if (polls_on(run, c, result)) {
+    if (polls(run, c) && sm_loop_last(&run->loop)->result == result) {
         f->match = (sm_loop_match){.count = 1, .period = 1};
         return;
     }
@@ -240,26 +262,20 @@ static void add(sm_run_seen *run, const sm_loop_call *c, uint64_t result, bool p
                            (uint32_t)c->rule->max_cycle);
 }
 
-bool sm_runs_known(semel *s, const sm_loop_call *c)
-{
-    struct sm_runs_stripe *t;
-    sm_run_seen *run = enter(s, c->scope, &t);
-    bool known = run == NULL || look(s, run, c).level <= SM_LOOP_WARN;
-    pthread_mutex_unlock(&t->lock);
-    return known;
-}
-
 sm_loop_finding sm_runs_before(semel *s, const sm_loop_call *c, uint64_t unused)
 {
     (void)unused;
     struct sm_runs_stripe *t;
     sm_loop_finding f = {0};
-    sm_run_seen *run = enter(s, c->scope, &t);
+    sm_run_seen *run = enter(s, c->scope, c->now, &t);
     if (run != NULL) {
         f = look(s, run, c);
-        if (f.level == SM_LOOP_BLOCK || f.level == SM_LOOP_TRIP)
+        set_out(run, c, &f);
+        bool blocks = f.level == SM_LOOP_BLOCK || f.level == SM_LOOP_TRIP;
+        if (blocks && !c->observes && !c->looks) {
             add(run, c, f.match.result, false, &f);
-        else if (f.level == SM_LOOP_WARN)
+            run->repeats |= !c->passes;
+        } else if (f.level == SM_LOOP_WARN)
             f.level = SM_LOOP_FINE; /* its result may differ */
     }
     pthread_mutex_unlock(&t->lock);
@@ -270,12 +286,16 @@ sm_loop_finding sm_runs_replay(semel *s, const sm_loop_call *c, uint64_t result)
 {
     struct sm_runs_stripe *t;
     sm_loop_finding f = {0};
-    sm_run_seen *run = enter(s, c->scope, &t);
+    sm_run_seen *run = enter(s, c->scope, c->now, &t);
     if (run != NULL) {
         f = look(s, run, c);
+        if (c->memory && f.level > SM_LOOP_WARN)
+            f.level = SM_LOOP_LOAD;
+        else
+            set_out(run, c, &f);
         if (f.level <= SM_LOOP_TRIP) {
             add(run, c, result, false, &f);
-            f.level = level_of(c->rule, f.match.count);
+            f.level = sm_loop_level_of(c->rule, f.match.count);
             run->repeats |= !c->passes;
         }
     }
@@ -283,11 +303,21 @@ sm_loop_finding sm_runs_replay(semel *s, const sm_loop_call *c, uint64_t result)
     return f;
 }
 
+void sm_runs_load(semel *s, const sm_loop_call *c)
+{
+    struct sm_runs_stripe *t;
+    sm_run_seen *run = enter(s, c->scope, c->now, &t);
+    bool load = run != NULL && must_load(s, run, c->rule);
+    pthread_mutex_unlock(&t->lock);
+    if (load)
+        sm_runs_share(s, c->scope, false);
+}
+
 sm_loop_finding sm_runs_after(semel *s, const sm_loop_call *c, uint64_t result, bool progress)
 {
     struct sm_runs_stripe *t;
     sm_loop_finding f = {0};
-    sm_run_seen *run = enter(s, c->scope, &t);
+    sm_run_seen *run = enter(s, c->scope, c->now, &t);
     if (run != NULL) {
         widen(run, c->rule);
         add(run, c, result, progress, &f);
@@ -327,8 +357,7 @@ static uint64_t number(const sm_json *v, sm_json_type type, int base)
     return v->type == type ? strtoull(v->text, NULL, base) : 0;
 }
 
-/* False if it was written by another version, or is damaged: then it says nothing. */
-static bool read_loop(sm_arena *a, sm_str text, sm_loop *l)
+bool sm_runs_read(sm_arena *a, sm_str text, sm_loop *l)
 {
     const sm_json *root, *v;
     *l = (sm_loop){0};
@@ -374,7 +403,7 @@ static void append(sm_loop *to, const sm_loop *from, uint64_t newest)
 static bool snapshot(semel *s, sm_str scope, sm_loop *out, uint64_t *news)
 {
     struct sm_runs_stripe *t;
-    sm_run_seen *run = enter(s, scope, &t);
+    sm_run_seen *run = enter(s, scope, sm_now(s), &t);
     if (run != NULL) {
         *out = run->loop;
         *news = run->loop.calls - run->told;
@@ -387,8 +416,9 @@ static bool snapshot(semel *s, sm_str scope, sm_loop *out, uint64_t *news)
 static void adopt(semel *s, sm_str scope, const sm_loop *merged, uint64_t known)
 {
     struct sm_runs_stripe *t;
-    sm_run_seen *run = enter(s, scope, &t);
+    sm_run_seen *run = enter(s, scope, sm_now(s), &t);
     if (run != NULL) {
+        run->sharing = false;
         run->shared_ns = sm_clock_mono_ns();
         if (merged != NULL && run->loop.calls >= known) {
             sm_loop both = *merged;
@@ -404,7 +434,7 @@ static void adopt(semel *s, sm_str scope, const sm_loop *merged, uint64_t known)
 /* One try. */
 static sm_err share(semel *s, sm_work *w, sm_str scope, bool tell)
 {
-    const sm_shared doc = {.kind = "/loop", .of = scope, .keep_ms = IDLE_MS};
+    const sm_shared doc = {.kind = SM_LOOP_DOCUMENT, .of = scope, .keep_ms = IDLE_MS};
     sm_loop own, all;
     uint64_t news;
     sm_str text;
@@ -413,7 +443,7 @@ static sm_err share(semel *s, sm_work *w, sm_str scope, bool tell)
     sm_err e = sm_shared_read(s, w, &doc, &text);
     if (e != SM_OK)
         return e;
-    bool there = read_loop(&w->call, text, &all);
+    bool there = sm_runs_read(&w->call, text, &all);
     if (!tell) {
         adopt(s, scope, there ? &all : NULL, own.calls - news);
         return SM_OK;
@@ -443,12 +473,48 @@ void sm_runs_share(semel *s, sm_str scope, bool tell)
     semel_answer_free(a);
 }
 
+sm_err sm_runs_known(semel *s, sm_str scope, sm_loop *out, semel_fault *fault)
+{
+    const sm_shared doc = {.kind = SM_LOOP_DOCUMENT, .of = scope, .keep_ms = IDLE_MS};
+    *out = (sm_loop){0};
+    semel_answer *a = semel_answer_new();
+    if (a == NULL)
+        return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
+    sm_work *w = sm_work_start(a);
+    sm_str text;
+    sm_err e = sm_shared_read(s, w, &doc, &text);
+    if (e == SM_OK && !sm_runs_read(&w->call, text, out))
+        *out = (sm_loop){0};
+    if (e != SM_OK)
+        sm_fault_set(fault, e, "%s", w->fault.text);
+    semel_answer_free(a);
+    return e;
+}
+
+sm_err sm_runs_look(semel *s, sm_str scope, sm_loop *out, semel_fault *fault)
+{
+    uint64_t hash = hash_of(scope);
+    struct sm_runs_stripe *t = &s->runs.stripes[hash % SM_RUNS_STRIPES];
+    sm_loop here = {0};
+    pthread_mutex_lock(&t->lock);
+    const sm_run_seen *run = t->buckets == NULL ? NULL : *place_of(t, hash, scope);
+    if (run != NULL && sm_now(s) - run->called_at <= IDLE_MS)
+        here = run->loop;
+    pthread_mutex_unlock(&t->lock);
+    sm_err e = sm_runs_known(s, scope, out, fault);
+    if (out->calls < here.calls)
+        *out = here;
+    return e;
+}
+
 void sm_runs_tell_all(semel *s)
 {
     for (size_t i = 0; i < SM_RUNS_STRIPES; i++) {
-        /* Nobody else uses the handle any more. */
-        for (sm_run_seen *run = s->runs.stripes[i].newest; run != NULL; run = run->older) {
-            if (run->repeats && run->told != run->loop.calls)
+        /* Nobody else uses the handle any more. A run that is told of moves to the front. */
+        for (sm_run_seen *run = s->runs.stripes[i].newest, *older; run != NULL; run = older) {
+            older = run->older;
+            bool worth = s->o.one_shot || run->shared_at >= SM_LOOP_WARN;
+            if (worth && run->repeats && run->told != run->loop.calls)
                 sm_runs_share(s, (sm_str){run->scope, run->scope_bytes}, true);
         }
     }
@@ -456,34 +522,41 @@ void sm_runs_tell_all(semel *s)
 
 /* ---- people ----------------------------------------------------------------------------------*/
 
-static sm_err write_empty(semel *s, sm_work *w, sm_str scope, sm_str actor)
+static sm_err write_empty(semel *s, sm_work *w, sm_str scope, sm_str actor, sm_str reason,
+                          bool *changed)
 {
-    const sm_shared doc = {.kind = "/loop", .of = scope, .keep_ms = IDLE_MS};
+    const sm_shared doc = {.kind = SM_LOOP_DOCUMENT, .of = scope, .keep_ms = IDLE_MS};
     static const sm_loop nothing;
     sm_str text;
+    sm_loop known;
     sm_err e = sm_shared_read(s, w, &doc, &text);
-    if (e != SM_OK || text.p == NULL)
+    if (e != SM_OK || !sm_runs_read(&w->call, text, &known) || known.calls == 0)
         return e;
     sm_buf_clear(&w->json);
     put_loop(&w->json, &nothing);
     sm_body_start(w);
     sm_body_text(w, "scope", scope);
-    return w->json.err != SM_OK
-               ? w->json.err
-               : sm_shared_write(s, w, &doc, sm_buf_view(&w->json), SM_N_REOPENED, actor);
+    sm_body_text(w, "reason", reason);
+    e = w->json.err != SM_OK
+            ? w->json.err
+            : sm_shared_write(s, w, &doc, sm_buf_view(&w->json), SM_N_REOPENED, actor);
+    *changed = e == SM_OK;
+    return e;
 }
 
-sm_err sm_runs_reset(semel *s, sm_str scope, sm_str actor, semel_fault *fault)
+sm_err sm_runs_reset(semel *s, sm_str scope, sm_str actor, sm_str reason, bool *changed,
+                     semel_fault *fault)
 {
+    *changed = false;
     struct sm_runs_stripe *t;
-    sm_run_seen *run = enter(s, scope, &t);
+    sm_run_seen *run = enter(s, scope, sm_now(s), &t);
     if (run != NULL)
         begin_anew(run);
     pthread_mutex_unlock(&t->lock);
     semel_answer *a = semel_answer_new();
     sm_err e = a == NULL ? SEMEL_E_NOMEM : SEMEL_E_STALE;
     for (int races = 0; e == SEMEL_E_STALE && races < SM_RACES_MAX; races++)
-        e = write_empty(s, sm_work_start(a), scope, actor);
+        e = write_empty(s, sm_work_start(a), scope, actor, reason, changed);
     if (e != SM_OK)
         sm_fault_set(fault, e, "%s", a == NULL ? "out of memory" : sm_work_of(a)->fault.text);
     semel_answer_free(a);

@@ -7,8 +7,9 @@
  *
  * The table is bounded: the run that was not heard of for longest makes room. As soon as a run is
  * to be warned, what it did is shared through the ledger (shared.h), so that other processes go on
- * counting, and so does this one after a restart. A process that makes one call and ends (one_shot)
- * reads it first, and tells when it closes. Calls that repeat nothing never cost anything more.
+ * counting, and so does this one after a restart. A process reads it at the first repeat of a run,
+ * and tells of runs that were warned when it closes; one that makes one call and ends (one_shot)
+ * tells of every repeat. Calls that repeat nothing never cost anything more.
  *
  *     count     up to here        the ladder of a contract
  *     warn      answered          the answer carries a warning
@@ -20,6 +21,7 @@
 
 #include <pthread.h>
 
+#include "base/arena.h"
 #include "core/contract.h"
 #include "core/loop.h"
 #include "semel/semel.h"
@@ -44,8 +46,13 @@ typedef struct sm_loop_call {
     sm_str scope;
     uint64_t call;
     const sm_loop_rule *rule;
-    bool passes;  /* it has no record: only what this process knows counts */
-    bool repeats; /* after: it may have been made before */
+    int64_t now;   /* by the store's clock */
+    bool passes;   /* it has no record: only what this process knows counts */
+    bool observes; /* whatever is found, it runs */
+    bool looks;    /* before: nothing is added yet, it will be asked again */
+    bool memory;   /* a replay that must not wait: SM_LOOP_LOAD, with nothing added, if more than a
+                      warning is to be told */
+    bool repeats;  /* after: it may have been made before */
 } sm_loop_call;
 
 typedef enum sm_loop_level {
@@ -63,9 +70,6 @@ typedef struct sm_loop_finding {
     sm_loop_match match;
 } sm_loop_finding;
 
-/* Whether a look at this call needs nothing of the ledger. */
-bool sm_runs_known(semel *s, const sm_loop_call *c);
-
 /* About a call that is to run: whether it may. It adds nothing, unless the call is blocked. */
 sm_loop_finding sm_runs_before(semel *s, const sm_loop_call *c, uint64_t unused);
 
@@ -74,6 +78,10 @@ sm_loop_finding sm_runs_before(semel *s, const sm_loop_call *c, uint64_t unused)
 sm_loop_finding sm_runs_replay(semel *s, const sm_loop_call *c, uint64_t result);
 sm_loop_finding sm_runs_after(semel *s, const sm_loop_call *c, uint64_t result, bool progress);
 
+/* A process that makes one call and ends learns what the ledger knows of the run, before it adds to
+ * it. */
+void sm_runs_load(semel *s, const sm_loop_call *c);
+
 /* Learns what the ledger knows of the run; and tells it what this process does, if `tell`. */
 void sm_runs_share(semel *s, sm_str scope, bool tell);
 
@@ -81,7 +89,30 @@ void sm_runs_share(semel *s, sm_str scope, bool tell);
  * ends. */
 void sm_runs_tell_all(semel *s);
 
-/* The run begins anew: a person has reopened it. */
-sm_err sm_runs_reset(semel *s, sm_str scope, sm_str actor, semel_fault *fault);
+/* What a call or its result is called in a loop's state, by a hash of it. */
+static inline uint64_t sm_loop_number(const sm_hash *h)
+{
+    uint64_t v;
+    memcpy(&v, h->b, sizeof v);
+    return v == 0 ? 1 : v;
+}
+
+/* How a loop's state is shared: the text of a document "/loop". False if it says nothing, because
+ * another version wrote it, or it is damaged. */
+#define SM_LOOP_DOCUMENT "/loop"
+bool sm_runs_read(sm_arena *a, sm_str text, sm_loop *out);
+
+/* What the ledger knows of a run; whoever asks is told the same. */
+sm_err sm_runs_known(semel *s, sm_str scope, sm_loop *out, semel_fault *fault);
+
+/* What is known of a run here, or by the ledger if that knows more. It changes nothing. */
+sm_err sm_runs_look(semel *s, sm_str scope, sm_loop *out, semel_fault *fault);
+
+/* The step of the ladder that so many copies reach. */
+sm_loop_level sm_loop_level_of(const sm_loop_rule *rule, uint32_t count);
+
+/* The run begins anew: a person has reopened it. *changed: the ledger knew what it did. */
+sm_err sm_runs_reset(semel *s, sm_str scope, sm_str actor, sm_str reason, bool *changed,
+                     semel_fault *fault);
 
 #endif

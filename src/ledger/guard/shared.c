@@ -2,17 +2,23 @@
 #include "ledger/guard/shared.h"
 
 #include "base/duration.h"
+#include "base/limits.h"
+#include "base/utf8.h"
 
 bool sm_shared_begins(const semel_event *e)
 {
     return sm_str_is(e->what, "looped") || sm_str_is(e->what, "stopped") ||
-           sm_str_is(e->what, "tripped");
+           sm_str_is(e->what, "tripped") || sm_str_is(e->what, "keyed") ||
+           sm_str_is(e->what, "failing") || sm_str_is(e->what, "opened") ||
+           sm_str_is(e->what, "posted");
 }
 
+/* What it is about is its step, for people: a step is not longer than this. */
 static sm_parsed_call call_of(const sm_shared *doc)
 {
-    return (sm_parsed_call){
-        .scope = sm_str_from(doc->kind), .step = doc->of, .tool = SM_STR("guard")};
+    return (sm_parsed_call){.scope = sm_str_from(doc->kind),
+                            .step = sm_utf8_cut(doc->of, SM_STEP_MAX),
+                            .tool = SM_STR("guard")};
 }
 
 /* Not a hash of what calls are made of: a step that is absent is one too. */

@@ -1,6 +1,8 @@
 /* What people stop, resume and reopen. */
 #include "base/limits.h"
 #include "base/utf8.h"
+#include "ledger/guard/circuit.h"
+#include "ledger/service.h"
 #include "ledger/work/ledger.h"
 
 static sm_err check_words(semel *s, sm_str *actor, sm_str reason, semel_fault *fault)
@@ -48,21 +50,39 @@ static sm_halt_kind kind_of(semel_stop_kind kind)
                                              : (sm_halt_kind)(SM_HALT_LOOP + 1);
 }
 
+sm_err sm_stop(semel *s, semel_stop_kind kind, sm_str name, sm_str actor, sm_str bound,
+               sm_str reason, bool *changed, sm_fault *fault)
+{
+    *changed = false;
+    sm_halt h = {.kind = kind_of(kind), .name = name, .reason = reason, .bound = bound};
+    sm_err e = check(s, h.kind, name, &actor, reason, fault);
+    return e == SM_OK ? sm_board_halt(s, &h, actor, changed, fault) : e;
+}
+
+sm_err sm_resume(semel *s, semel_stop_kind kind, sm_str name, sm_str actor, sm_str bound,
+                 sm_str reason, bool *changed, sm_fault *fault)
+{
+    *changed = false;
+    bool closed = false;
+    sm_err e = check(s, kind_of(kind), name, &actor, reason, fault);
+    if (e == SM_OK && kind == SEMEL_STOP_TOOL)
+        e = sm_circuit_close(s, name, actor, reason, &closed, fault);
+    if (e == SM_OK)
+        e = sm_board_release(s, kind_of(kind), name, bound, actor, reason, changed, fault);
+    *changed = *changed || closed;
+    return e;
+}
+
 semel_err semel_stop(semel *s, semel_stop_kind kind, semel_str name, semel_str actor,
                      semel_str reason, bool *changed, semel_fault *fault)
 {
-    *changed = false;
-    sm_halt h = {.kind = kind_of(kind), .name = name, .reason = reason};
-    sm_err e = check(s, h.kind, name, &actor, reason, fault);
-    return e == SM_OK ? sm_board_halt(s, &h, actor, changed, fault) : e;
+    return sm_stop(s, kind, name, actor, (sm_str){0}, reason, changed, fault);
 }
 
 semel_err semel_resume(semel *s, semel_stop_kind kind, semel_str name, semel_str actor,
                        semel_str reason, bool *changed, semel_fault *fault)
 {
-    *changed = false;
-    sm_err e = check(s, kind_of(kind), name, &actor, reason, fault);
-    return e == SM_OK ? sm_board_release(s, kind_of(kind), name, actor, reason, changed, fault) : e;
+    return sm_resume(s, kind, name, actor, (sm_str){0}, reason, changed, fault);
 }
 
 semel_err semel_scope_reset(semel *s, semel_str scope, semel_str actor, semel_str reason,
@@ -71,7 +91,11 @@ semel_err semel_scope_reset(semel *s, semel_str scope, semel_str actor, semel_st
     *changed = false;
     sm_err e = check(s, SM_HALT_LOOP, scope, &actor, reason, fault);
     /* What is known of the run goes first: else whoever asks in between finds it looping again. */
+    bool counted = false, stopped = false;
     if (e == SM_OK)
-        e = sm_runs_reset(s, scope, actor, fault);
-    return e == SM_OK ? sm_board_release(s, SM_HALT_LOOP, scope, actor, reason, changed, fault) : e;
+        e = sm_runs_reset(s, scope, actor, reason, &counted, fault);
+    if (e == SM_OK)
+        e = sm_board_release(s, SM_HALT_LOOP, scope, (sm_str){0}, actor, reason, &stopped, fault);
+    *changed = counted || stopped;
+    return e;
 }

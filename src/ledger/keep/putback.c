@@ -14,6 +14,8 @@
  */
 #include "ledger/call/commit.h"
 
+#include "ledger/call/charge.h"
+
 /* Whether the record that is there, with time applied, is older than the lost one, which replaces
  * it. */
 static bool gives_way(semel *s, sm_work *w, const semel_record *seen)
@@ -134,13 +136,16 @@ static sm_err put_lost(semel *s, sm_work *w, const sm_recalled *seen, const sm_e
     put_left_out(w, &r);
     if (!renumbered)
         put_claim(w, &seen->record);
+    sm_charge spent;
+    bool told = sm_charge_told(&o, &w->memo.charged, &spent);
     return e != SM_OK ? e
                       : sm_write(s, w,
                                  &(sm_change){.actor = sm_ledger_actor(s, end->actor),
                                               .import = &seen->record,
                                               .returns = true,
                                               .evidence = true,
-                                              .outcome = keeps ? &o : NULL});
+                                              .outcome = keeps ? &o : NULL,
+                                              .spent = told ? &spent : NULL});
 }
 
 static sm_err put_stray(semel *s, sm_work *w, const sm_recalled *seen, const sm_ending *end)

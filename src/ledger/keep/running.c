@@ -215,7 +215,7 @@ bool sm_running_ended(semel *s, const semel_record *r)
 /* Copies the outcome of an end that is owed into the workspace. False when out of memory. */
 static bool copy_outcome(sm_work *w, const semel_outcome *from, semel_outcome *to)
 {
-    sm_str *const texts[] = {&to->value, &to->headers, &to->corrective_action};
+    sm_str *const texts[] = {&to->value, &to->headers, &to->corrective_action, &to->cost};
     *to = *from;
     return sm_arena_keep(&w->call, texts, sizeof texts / sizeof texts[0]);
 }
@@ -288,7 +288,7 @@ void sm_running_renew(semel *s, semel_answer *a)
 sm_err sm_running_end(semel *s, sm_running *r, const semel_outcome *outcome, sm_str actor,
                       semel_answer *a)
 {
-    sm_err e = sm_end_attempt(s, &r->claim, outcome, r->most, actor, r->seen, a);
+    sm_err e = sm_end_attempt(s, &r->claim, outcome, r->most, actor, true, r->health, r->seen, a);
     lock(s);
     bool lost = r->lost;
     unlock(s);
@@ -315,7 +315,7 @@ static char *take_text(char *at, sm_str *text)
 
 static size_t size_of(const semel_outcome *o, sm_str actor)
 {
-    return sizeof(owed) + o->value.n + o->headers.n + o->corrective_action.n + actor.n;
+    return sizeof(owed) + o->value.n + o->headers.n + o->corrective_action.n + o->cost.n + actor.n;
 }
 
 /* Room for an outcome; NULL if there is none. */
@@ -352,6 +352,7 @@ void sm_running_owe(semel *s, sm_running *r, const semel_outcome *outcome, sm_st
     char *at = take_text(o->bytes, &o->outcome.value);
     at = take_text(at, &o->outcome.headers);
     at = take_text(at, &o->outcome.corrective_action);
+    at = take_text(at, &o->outcome.cost);
     take_text(at, &o->actor);
     lock(s);
     leave(s, r);

@@ -54,7 +54,7 @@ static bool take_back(semel *s, semel_answer *a, sm_withdrawal *w, sm_err *e)
     bool absent;
     if (sm_clock_mono_ns() < w->next_ns)
         return false;
-    *e = sm_unclaim(s, &w->claim, a, &absent);
+    *e = sm_unclaim(s, &w->claim, SM_HEALTH_UNTRIED, a, &absent);
     if (*e == SEMEL_E_UNAVAILABLE)
         return false;
     w->pause_ms = w->pause_ms * 2 < PAUSE_MS ? w->pause_ms * 2 : PAUSE_MS;

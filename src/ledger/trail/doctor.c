@@ -5,7 +5,8 @@
  * identity is (a timestamp, a fresh key on every try). Near-duplicates: two calls that differ in
  * one place only, close together. Effects long in doubt: nobody has looked. A key used again soon
  * after its window: the window is shorter than the retries are apart. Replays of an unlisted tool
- * after another tool of the same scope had run: if the tool only reads, they are stale.
+ * after another tool of the same scope had run: if the tool only reads, they are stale. Claims that
+ * were never committed, by whom they were taken: the lease is over, and nobody told of an end.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@
 #include "base/duration.h"
 #include "base/limits.h"
 #include "json/diff.h"
+#include "ledger/guard/shared.h"
+#include "ledger/trail/unended.h"
 #include "ledger/work/ledger.h"
 
 #define NEAR_MS     10000              /* "within seconds" */
@@ -20,10 +23,11 @@
 #define LATE_MS     (24 * 3600 * 1000) /* soon after its window */
 #define ARGS_MAX    65536u             /* larger arguments are not compared place by place */
 #define NOTES_MAX   100u               /* of one effect that are looked at */
-#define NEIGHBOURS  16u /* how many of a tool's newest effects one is compared with */
-#define REPORTS_MAX 20u /* of one kind */
+#define NEIGHBOURS  16u   /* how many of a tool's newest effects one is compared with */
+#define REPORTS_MAX 20u   /* of one kind */
+#define UNENDED_MAX 1000u /* effects whose history is read */
 
-typedef enum symptom { EQUAL, NEAR, LONG, SHORT, STALE, KINDS } symptom;
+typedef enum symptom { EQUAL, NEAR, LONG, SHORT, STALE, UNENDED, KINDS } symptom;
 
 /* What is remembered of an effect. */
 typedef struct patient {
@@ -32,6 +36,7 @@ typedef struct patient {
     semel_hash fingerprint;
     int64_t created_at, settled_at, window_end;
     bool unlisted; /* the contract does not list its tool */
+    bool left;     /* its attempt may have ended without anybody telling */
     char *tool, *scope, *args;
     size_t args_bytes;
 } patient;
@@ -52,7 +57,7 @@ typedef struct ward {
 static const char *kind_name(symptom k)
 {
     static const char *const names[] = {"equal_arguments", "near_duplicate", "long_in_doubt",
-                                        "short_window", "stale_replay"};
+                                        "short_window",    "stale_replay",   "never_committed"};
     return names[k];
 }
 
@@ -80,12 +85,20 @@ static bool is_unlisted(const ward *d, const semel_record *r)
            r->window_end == sm_time_after(r->settled_at, set->unlisted_contract.window_ms);
 }
 
+/* In doubt, or its lease is over and nobody has looked since. What the gateway executes is looked
+ * after. */
+static bool may_be_left(const semel_record *r, const sm_memo *m, int64_t now)
+{
+    return !m->terms.upstream && (r->state == SEMEL_S_IN_DOUBT ||
+                                  (r->state == SEMEL_S_RUNNING && m->effect.lease_end <= now));
+}
+
 static bool admit(void *context, const semel_record *r, int64_t now)
 {
     ward *d = context;
     sm_memo memo;
-    if (sm_memo_unpack(r, &memo) != SM_OK)
-        return true; /* verifying reports it */
+    if (sm_is_shared(r) || sm_memo_unpack(r, &memo) != SM_OK)
+        return true; /* no effect; or verifying reports it */
     patient *p = &d->all[d->count];
     *p = (patient){.handle = {.shard = r->shard, .id = r->id, .generation = r->generation},
                    .id = r->id,
@@ -93,6 +106,7 @@ static bool admit(void *context, const semel_record *r, int64_t now)
                    .created_at = r->created_at,
                    .settled_at = r->settled_at,
                    .unlisted = is_unlisted(d, r),
+                   .left = may_be_left(r, &memo, now),
                    .window_end = r->window_end,
                    .tool = strndup(r->tool.p, r->tool.n),
                    .scope = strndup(r->scope.p, r->scope.n)};
@@ -295,6 +309,72 @@ static sm_err examine_replays(ward *d)
     return e;
 }
 
+/* ---- claims that were never committed --------------------------------------------------------*/
+
+/* Those that one actor left of one tool. */
+typedef struct heap {
+    sm_str actor;
+    const patient *newest; /* for an example */
+    uint64_t count;
+} heap;
+
+static void report_heap(ward *d, const heap *h)
+{
+    if (d->told[UNENDED]++ >= REPORTS_MAX || d->stopped)
+        return;
+    char handle[SM_HANDLE_TEXT], text[SM_ACTOR_MAX + SM_TOOL_MAX + 400];
+    snprintf(text, sizeof text,
+             "%.*s took %llu claim%s of %s and told of no end before the lease was over; commit "
+             "every claim, a failure too, and renew it if the tool takes longer than its lease; "
+             "then say with `semel resolve` what happened",
+             SM_FMT(h->actor), (unsigned long long)h->count, h->count == 1 ? "" : "s",
+             h->newest->tool);
+    semel_symptom s = {.kind = kind_name(UNENDED),
+                       .effect = {handle, sm_handle_effect(&h->newest->handle, handle)},
+                       .tool = sm_str_from(h->newest->tool),
+                       .text = sm_str_from(text),
+                       .actor = h->actor,
+                       .count = h->count};
+    d->stopped = !d->sink(d->context, &s);
+}
+
+static heap *find_heap(heap *all, size_t n, sm_str actor, const char *tool)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (sm_str_eq(all[i].actor, actor) && strcmp(all[i].newest->tool, tool) == 0)
+            return &all[i];
+    }
+    return NULL;
+}
+
+static sm_err examine_claims(ward *d, semel_fault *fault)
+{
+    heap heaps[REPORTS_MAX];
+    size_t n = 0, read = 0;
+    sm_err e = SM_OK;
+    sm_arena_reset(&d->w->call);
+    for (size_t i = 0; i < d->count && e == SM_OK && read < UNENDED_MAX; i++) {
+        const patient *p = &d->all[i];
+        sm_str actor;
+        if (!p->left)
+            continue;
+        read++;
+        e = sm_unended_by(d->s, d->w, &p->handle, &actor, fault);
+        if (e != SM_OK || actor.p == NULL)
+            continue;
+        heap *h = find_heap(heaps, n, actor, p->tool);
+        if (h == NULL && n < REPORTS_MAX) {
+            h = &heaps[n++];
+            *h = (heap){.actor = actor, .newest = p};
+        }
+        if (h != NULL)
+            h->count++;
+    }
+    for (size_t i = 0; i < n && e == SM_OK; i++)
+        report_heap(d, &heaps[i]);
+    return e;
+}
+
 semel_err semel_doctor(semel *s, size_t newest, semel_symptom_fn *sink, semel_progress_fn *progress,
                        void *context, semel_fault *fault)
 {
@@ -324,6 +404,8 @@ semel_err semel_doctor(semel *s, size_t newest, semel_symptom_fn *sink, semel_pr
         e = examine_replays(&d);
         if (e != SM_OK)
             sm_fault_set(fault, e, "%s", semel_err_text(e));
+        else
+            e = examine_claims(&d, fault);
     }
 cleanup:
     for (size_t i = 0; d.all != NULL && i < d.count; i++) {

@@ -58,7 +58,9 @@
       "Use the result you have, change the arguments, or stop.")                                   \
     X(STOPPED, "Writes were stopped by a person; nothing has been done.",                          \
       "Do not make this call again, and do not try another way. Tell the user what "               \
-      "is left to do.")
+      "is left to do.")                                                                            \
+    X(CIRCUIT_OPEN, "The tool fails, so it is not called for now; nothing has been done.",         \
+      "Make the same call again later, and do something else until then.")
 
 static const char *const messages[SEMEL_C_COUNT] = {
 #define X(code, message, advice) [SEMEL_C_##code] = message,
@@ -190,6 +192,7 @@ sm_err sm_answer_about(sm_work *w, semel_answer *a)
     a->generation = e->generation;
     a->attempt = e->attempt;
     a->fence = e->fence;
+    a->version = w->cur.version;
     if (e->request > 0 && (e->state == SEMEL_S_PENDING || e->state == SEMEL_S_READY ||
                            e->state == SEMEL_S_DENIED || e->state == SEMEL_S_EXPIRED)) {
         sm_handle h = {.shard = w->cur.shard,
@@ -222,11 +225,11 @@ static void put_number(sm_buf *out, const char *name, uint64_t v)
         sm_put_number(out, name, v);
 }
 
-static void put_outcome(sm_buf *out, const semel_outcome *o)
+void sm_outcome_put_json(const semel_outcome *o, sm_buf *out)
 {
     static const char *const kinds[] = {"success", "failure", "partial"};
     static const char *const applied[] = {NULL, "no", "yes", "unknown"};
-    sm_put_open(out, "outcome", '{');
+    sm_buf_byte(out, '{');
     put_text(out, "kind", sm_str_from(kinds[o->kind]));
     if (o->kind == SEMEL_FAILURE && applied[o->applied] != NULL)
         put_text(out, "applied", sm_str_from(applied[o->applied]));
@@ -260,6 +263,7 @@ void sm_answer_put_json(const semel_answer *a, sm_buf *out)
     put_text(out, "effect", a->effect);
     if (a->effect.p != NULL)
         put_text(out, "state", sm_str_from(semel_state_name(a->state)));
+    put_number(out, "version", a->version);
     put_number(out, "generation", a->generation);
     put_number(out, "attempt", a->attempt);
     put_number(out, "fence", a->fence);
@@ -267,8 +271,10 @@ void sm_answer_put_json(const semel_answer *a, sm_buf *out)
     put_number(out, "lease_ms", (uint64_t)a->lease_ms);
     put_text(out, "idempotency_key", a->idempotency_key);
     put_text(out, "request", a->request);
-    if (a->has_outcome)
-        put_outcome(out, &a->outcome);
+    if (a->has_outcome) {
+        sm_put_name(out, "outcome");
+        sm_outcome_put_json(&a->outcome, out);
+    }
     sm_put_raw(out, "drift", a->drift);
     put_text(out, "repeat_of", a->repeat_of);
     put_text(out, "blocked_by", a->blocked_by);
@@ -279,10 +285,17 @@ void sm_answer_put_json(const semel_answer *a, sm_buf *out)
     put_text(out, "message", a->message);
     put_text(out, "corrective_action", a->corrective_action);
     put_text(out, "warning", a->warning);
+    sm_answer_put_loop(a, out);
+    sm_buf_byte(out, '}');
+}
+
+void sm_answer_put_loop(const semel_answer *a, sm_buf *out)
+{
+    if (a->detector.p == NULL)
+        return;
     put_text(out, "detector", a->detector);
     put_number(out, "period", a->period);
     put_number(out, "count", a->count);
-    sm_buf_byte(out, '}');
 }
 
 semel_err semel_answer_json(const semel_answer *a, semel_str *out)

@@ -9,7 +9,7 @@
 
 static const char *jot_name(sm_jot what)
 {
-    static const char *const names[] = {"replayed", "passed", "observed"};
+    static const char *const names[] = {"replayed", "passed", "observed", "refused"};
     return names[what];
 }
 

@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "semel/store.h"
 
-typedef enum sm_jot { SM_JOT_REPLAYED, SM_JOT_PASSED, SM_JOT_OBSERVED } sm_jot;
+typedef enum sm_jot { SM_JOT_REPLAYED, SM_JOT_PASSED, SM_JOT_OBSERVED, SM_JOT_REFUSED } sm_jot;
 
 #define SM_JOURNAL_STRIPES 16u
 
@@ -20,7 +20,7 @@ typedef struct sm_jotted {
     int64_t first_at, last_at;
     uint64_t count;
     sm_jot what;
-    semel_code code; /* observed: what would have been said */
+    semel_code code; /* refused: why; observed: what would have been said */
     char *names;     /* scope and tool of a call without a record; NULL */
     uint32_t scope_bytes, tool_bytes;
 } sm_jotted;

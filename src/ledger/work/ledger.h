@@ -32,6 +32,10 @@
 
 #define SM_RUNNING_BUCKETS 256u
 
+/* How many lines of budgets a handle remembers as crossed. One that it forgets costs a call more
+ * round trips, and nothing else. */
+#define SM_WARNED 1024u
+
 typedef struct sm_withdrawal sm_withdrawal; /* withdraw.c */
 
 typedef struct sm_keeper {
@@ -68,6 +72,8 @@ struct semel {
     sm_keeper keeper;
     sm_noticeboard board;
     sm_runs runs;
+    atomic_uint_fast64_t warned[SM_WARNED]; /* lines that somebody was warned of, see charge.c */
+    _Atomic(sm_hash *) secret;              /* guard/secret.h; NULL: not read yet */
     void (*_Atomic on_due)(void *context, const sm_handle *effect); /* remedy.c; NULL: nobody */
     void *on_due_context;
     atomic_int_least64_t ahead_ms; /* the store's clock before ours, see time.c */
@@ -75,6 +81,11 @@ struct semel {
     atomic_uint_fast64_t kept_to;  /* events up to here are the newest of no record that decides */
     atomic_uint_fast64_t begins, executes, replays, refused, waits, commits;
 };
+
+static inline void sm_count(atomic_uint_fast64_t *what)
+{
+    atomic_fetch_add_explicit(what, 1, memory_order_relaxed);
+}
 
 /* How a store's functions are told of a record. */
 static inline semel_ref sm_ref_of(const semel_record *r)
@@ -126,18 +137,36 @@ sm_err sm_load_cur(sm_work *w);
 /* Lets the life cycle judge an event about w->cur, by the terms that it was begun under. */
 void sm_judge(semel *s, sm_work *w, sm_life_event *ev);
 
+/* What the clock makes of w->memo now, without writing it down. A window that is over frees the
+ * key, but the effect is still the one it was. */
+void sm_look_now(semel *s, sm_work *w);
+
 /* ---- writing (write.c) -----------------------------------------------------------------------*/
 
-/* A cap that was in the way of a write. */
+/* A budget or a limit that was in the way of a write. */
 typedef struct sm_over {
-    const sm_budget_rule *rule;
-    sm_str of; /* whose budget it is: see sm_budgets */
+    const sm_budget_rule *rule; /* NULL: it was a limit */
+    sm_str of;                  /* whose budget it is: see sm_budgets */
     sm_measure measure;
     int64_t value, wanted; /* what is spent or reserved, and what this one needs */
+    const sm_limit_rule *limit;
+    int64_t free_at; /* when the limit allows the next call */
 } sm_over;
 
-/* The counters that change with a record. */
-#define SM_COUNTERS_MAX (1 + SM_BUDGETS_MAX * SM_MEASURES)
+/* Budgets that are nearly used up, of which the caller is warned (core/budget.h). */
+#define SM_LINES_MAX (SM_BUDGETS_MAX * SM_MEASURES)
+typedef struct sm_crossed {
+    uint32_t n;
+    struct {
+        const sm_budget_rule *rule;
+        sm_measure measure;
+        int64_t value; /* what is spent or reserved now */
+    } v[SM_LINES_MAX];
+} sm_crossed;
+
+/* The counters that change with a record: of its resource, its budgets with their marks, and its
+ * limits. */
+#define SM_COUNTERS_MAX (1 + 2 * SM_LINES_MAX + SM_DESTINATIONS_MAX)
 typedef struct sm_counters {
     size_t n;
     semel_counter v[SM_COUNTERS_MAX];
@@ -158,12 +187,16 @@ typedef struct sm_change {
     const uint8_t *secret;       /* a claim's */
     bool detached;
     bool barrier;
-    bool alone;             /* with that: see semel_write */
-    bool upstream;          /* begin: Semel itself executes it */
-    uint64_t shape;         /* begin: see sm_asking */
-    int64_t next_at;        /* of what is left over; 0: as it was, in a new state unset */
-    const sm_charge *spent; /* what the attempt that ends has spent; NULL: as declared */
-    sm_over *over;          /* begin: set if the answer is SEMEL_E_OVER_CAP */
+    bool alone;                /* with that: see semel_write */
+    bool upstream;             /* begin: Semel itself executes it */
+    uint64_t shape;            /* begin: see sm_asking */
+    int64_t next_at;           /* of what is left over; 0: as it was, in a new state unset */
+    const sm_charge *spent;    /* what the attempt that ends has spent; NULL: as declared */
+    const sm_destinations *to; /* begin: whom the call is for; NULL: no limit is to be held */
+    bool undoes;         /* begin: budgets are charged, and refuse nothing; and it is remembered
+                            for ever */
+    sm_over *over;       /* begin: set if the answer is SEMEL_E_OVER_CAP */
+    sm_crossed *crossed; /* begin: set if it was written */
 } sm_change;
 
 /* Starts the body of the event; the caller may add members in front of what the write adds. */
@@ -232,7 +265,8 @@ sm_err sm_barrier_find(semel *s, sm_work *w, const sm_parsed_call *call, const s
 void sm_withdraw(semel *s, const sm_handle *claim);
 
 /* Takes one back, in one write or not at all. *absent: there is no such claim, or not yet. */
-sm_err sm_unclaim(semel *s, const sm_handle *claim, semel_answer *a, bool *absent); /* commit.c */
+sm_err sm_unclaim(semel *s, const sm_handle *claim, sm_health health, semel_answer *a,
+                  bool *absent); /* commit.c */
 
 /* Takes back what can be taken back now. */
 void sm_withdraw_all(semel *s, semel_answer *a);
@@ -281,9 +315,11 @@ void sm_running_renew(semel *s, semel_answer *a); /* the leases that need it */
 void sm_running_pay(semel *s, semel_answer *a);   /* records the ends that are due */
 void sm_running_fini(semel *s);                   /* tries all of them a last time */
 
-/* As sm_commit_as. `seen` may be NULL; with it the record is put back if the ledger has lost it. */
+/* As sm_commit_as. `own`: this handle ran it, and nobody could correct a cost that is no amount.
+ * `seen` may be NULL; with it the record is put back if the ledger has lost it. */
 sm_err sm_end_attempt(semel *s, const sm_handle *claim, const semel_outcome *outcome, size_t most,
-                      sm_str actor, const sm_recalled *seen, semel_answer *a); /* commit.c */
+                      sm_str actor, bool own, sm_health health, const sm_recalled *seen,
+                      semel_answer *a); /* commit.c */
 
 /* ---- the keeper (keeper.c) -------------------------------------------------------------------*/
 

@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/trust.h"
 #include "base/utf8.h"
+#include "ledger/guard/secret.h"
 #include "ledger/work/holder.h"
 #include "ledger/work/ledger.h"
 #include "store/stores.h"
@@ -323,6 +324,7 @@ static void release(semel *s)
     sm_journal_fini(&s->journal);
     sm_noticeboard_fini(&s->board);
     sm_runs_fini(&s->runs);
+    sm_secret_fini(s);
     sm_recall_fini(&s->recall);
     pthread_mutex_destroy(&s->contracts_lock);
     free(s->actor);
@@ -387,8 +389,7 @@ void semel_close(semel *s)
         return;
     sm_keeper_stop(s);
     sm_noticeboard_stop(&s->board);
-    if (s->o.one_shot)
-        sm_runs_tell_all(s);
+    sm_runs_tell_all(s);
     sm_journal_flush(&s->journal, s->ops, s->store);
     if (atomic_load(&s->written) > 0)
         sm_seal_now(s, false, NULL);

@@ -61,6 +61,7 @@ sm_work *sm_work_start(semel_answer *a)
     w->cur.version = 0;
     free(w->recalled);
     w->recalled = NULL;
+    w->budget_warning = (sm_str){0};
     w->fault.code = SM_OK;
     w->fault.text[0] = '\0';
     return w;

@@ -27,6 +27,7 @@ typedef struct sm_work {
     sm_memo memo;                 /* its memo */
     sm_move step;
     semel_fault fault;
+    sm_str budget_warning;   /* the part of the answer's warning that is about budgets */
     sm_contracts *contracts; /* those in use when they were last asked for; held */
 } sm_work;
 

@@ -211,6 +211,8 @@ static sm_err take_call(sm_work *w, const sm_change *change, semel_record *r)
     bool asked = m->terms.asks;
     sm_terms_take(id->contract, &m->terms);
     m->terms.asks = asked;
+    if (change->undoes) /* that something was undone is remembered */
+        m->terms.window_ms = SM_FOREVER;
     m->terms.upstream = change->upstream;
     m->terms.redacted = id->contract->redact.n > 0;
     m->terms.resource = !sm_resource_none(&id->resource);
@@ -346,7 +348,7 @@ static sm_err make_record(semel *s, sm_work *w, const sm_change *change, const t
     if (e == SM_OK)
         e = sm_counting_take(s, w, &tallies->resource, r->shard, counters);
     if (e == SM_OK)
-        e = sm_charging_take(w, &tallies->charge, change, r->scope, counters);
+        e = sm_charging_take(s, w, &tallies->charge, change, r, counters);
     wr->counters = counters->v;
     wr->n_counters = counters->n;
     if (e == SM_OK)
@@ -410,11 +412,9 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
         w->now = now;
         w->body.len = body;
         w->fault = (semel_fault){0};
-        if (tallies.charge.does == SM_CHARGE_RESERVE) {
-            sm_err bad = sm_charging_over(s, w, change, wr.next.scope, wr.next.shard, &over);
-            if (bad != SM_OK || over)
-                return refuse_over(w, bad);
-        }
+        sm_err bad = sm_charging_over(s, w, &tallies.charge, change, &wr.next, &over);
+        if (bad != SM_OK || over)
+            return refuse_over(w, bad);
         asked_ms = sm_clock_boot_ms();
         e = try_write(s, w, change, &tallies, &wr);
     }
@@ -428,12 +428,16 @@ sm_err sm_write(semel *s, sm_work *w, const sm_change *change)
         memcpy(claim.secret, change->secret, sizeof claim.secret);
         sm_withdraw(s, &claim);
     }
+    if (e == SEMEL_E_OVER_CAP) /* its counters changed each time, and nothing was in the way */
+        e = sm_fault_set(&w->fault, SEMEL_E_UNAVAILABLE, "the store loses every race");
     if (e == SM_OK || e == SEMEL_E_STALE || e == SEMEL_E_BARRED)
         sm_learn(s, w->now, asked_ms);
     if (e == SEMEL_E_STALE && w->cur.version == 0)
         return e; /* only our idea of the store's time was wrong */
-    if (e == SM_OK)
-        atomic_fetch_add_explicit(&s->written, 1, memory_order_relaxed);
+    if (e == SM_OK) {
+        sm_count(&s->written);
+        sm_charging_done(s, w, &tallies.charge, change);
+    }
     if (e == SM_OK || e == SEMEL_E_STALE || e == SEMEL_E_BARRED) {
         sm_err bad = sm_load_cur(w);
         return bad != SM_OK ? bad : e;

@@ -230,11 +230,30 @@ static void mark_doubt(mcp_tool_call *call)
     sm_buf_fini(&marked);
 }
 
+/* The run repeats itself: the model is told beside what the tool returned. */
+static void add_warning(mcp_tool_call *call)
+{
+    mcp_message m;
+    sm_buf text;
+    if (call->a.warning.n == 0)
+        return;
+    mcp_read(sm_buf_view(&call->answer), &m);
+    sm_buf_init(&text, 2 * MCP_LINE_MAX);
+    mcp_put_warned(&text, &m, call->a.warning,
+                   mcp_call_unrecorded(call) ? (sm_str){0} : call->a.effect);
+    if (text.err == SM_OK) {
+        sm_buf_clear(&call->answer);
+        sm_buf_str(&call->answer, sm_buf_view(&text));
+    }
+    sm_buf_fini(&text);
+}
+
 void mcp_call_pass(mcp_tool_call *call)
 {
     mcp_exchange *x = call->x;
     mcp_message m;
     mark_doubt(call);
+    add_warning(call);
     mcp_read(sm_buf_view(&call->answer), &m);
     if (!mcp_call_unrecorded(call) && call->a.effect.p != NULL)
         about_effect(call, call->at.ended != SM_ENDED_OWED && !call->at.nothing_done &&
@@ -242,4 +261,24 @@ void mcp_call_pass(mcp_tool_call *call)
     call->x = NULL;
     mcp_pass_answer(x, &m);
     mcp_call_end(call);
+}
+
+void mcp_read_answered(mcp_exchange *x, const mcp_message *m)
+{
+    mcp_hub *hub = x->session->server->hub;
+    bool failed = m->kind != MCP_RESULT;
+    semel_outcome o = {.size = sizeof o,
+                       .kind = failed ? SEMEL_FAILURE : SEMEL_SUCCESS,
+                       .value = failed ? m->error : m->result,
+                       .is_json = true};
+    sm_pass_ended(hub->ledger, &x->read->passed, &o, hub->answer);
+    mcp_message warned = *m;
+    sm_buf text;
+    sm_buf_init(&text, 2 * MCP_LINE_MAX);
+    if (hub->answer->warning.n > 0)
+        mcp_put_warned(&text, m, hub->answer->warning, (sm_str){0});
+    if (text.len > 0 && text.err == SM_OK)
+        mcp_read(sm_buf_view(&text), &warned);
+    mcp_pass_answer(x, &warned);
+    sm_buf_fini(&text);
 }

@@ -207,7 +207,8 @@ void mcp_call_keep(mcp_tool_call *call, const semel_answer *a)
                              &call->a.drift,           &call->a.repeat_of,
                              &call->a.blocked_by,      &call->a.observed,
                              &call->a.message,         &call->a.corrective_action,
-                             &call->a.result,          &call->a.outcome.value,
+                             &call->a.result,          &call->a.warning,
+                             &call->a.detector,        &call->a.outcome.value,
                              &call->a.outcome.headers, &call->a.outcome.corrective_action};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (texts[i]->p == NULL)
@@ -281,6 +282,8 @@ static void on_turned(sm_attempt *at, semel_answer *a)
             tell_trouble(hub, a->message);
         else if (!sm_str_is(a->result, SM_UNRECORDED))
             atomic_store(&hub->told_trouble, false);
+    } else if (a->warning.p != NULL) { /* it has run, and its run repeats itself */
+        call->a.warning = sm_arena_text(&call->said, a->warning);
     }
     mcp_loop_post(hub->loop, &call->post);
 }

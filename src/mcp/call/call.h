@@ -187,6 +187,18 @@ void mcp_call_execute(sm_attempt *at, semel_answer *a);
 /* It waits no longer for somebody else: what is known now is told. */
 void mcp_call_hurry(mcp_tool_call *call);
 
+/* ---- reads -----------------------------------------------------------------------------------*/
+
+/* A call that is passed on without the ledger, because its tool only reads. */
+typedef struct mcp_read_call {
+    sm_passed passed; /* its texts are in `text` */
+    char text[];
+} mcp_read_call;
+
+/* The server has answered one: the client gets that, with a warning if the run repeats itself
+ * (answer.c). */
+void mcp_read_answered(mcp_exchange *x, const mcp_message *m);
+
 /* ---- progress (progress.c) -------------------------------------------------------------------*/
 
 /* Whether the client of a request gave a valid progress token. */
@@ -244,6 +256,10 @@ void mcp_approve_read(mcp_tool_call *call);
  * is false if the record is an error and not a result: then *error is it. */
 void mcp_put_refusal(sm_buf *out, const semel_answer *a, bool modern);
 bool mcp_put_replay(sm_buf *out, const mcp_tool_call *call, sm_str *error);
+
+/* Appends an answer of the server with a warning beside its result: a text behind its items, and
+ * _meta. An error stays as it is. */
+void mcp_put_warned(sm_buf *out, const mcp_message *m, sm_str warning, sm_str effect);
 
 /* Whether the record has a result that the client accepts. If not, the replay says that the call
  * was done. */

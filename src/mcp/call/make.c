@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "core/undo.h"
 #include "json/canon.h"
 #include "mcp/call/call.h"
 #include "mcp/param_headers.h"
@@ -182,9 +183,28 @@ static void make_call(mcp_tool_call *call)
     call->at.ask.actor = call->session->actor;
     call->at.ask.lease_ms = SM_RUN_LEASE_MS;
     call->at.ask.large = true;
+    sm_handle effect;
+    call->at.ask.undoes =
+        call->server->o.undoes && sm_undo_key_parse(call->at.ask.call.key, &effect);
 }
 
 /* ---- the beginning ---------------------------------------------------------------------------*/
+
+/* What has to be known of a read when it is answered. NULL: nothing. */
+static mcp_read_call *new_read(mcp_tool_call *call)
+{
+    mcp_hub *hub = call->server->hub;
+    semel_call read = call->at.ask.call;
+    read.args = call->args;
+    uint64_t number = sm_pass(hub->ledger, &read, hub->answer);
+    mcp_read_call *r = number == 0 ? NULL : malloc(sizeof *r + read.scope.n + read.tool.n);
+    if (r == NULL)
+        return NULL;
+    memcpy(r->text, read.scope.p, read.scope.n);
+    memcpy(r->text + read.scope.n, read.tool.p, read.tool.n);
+    r->passed = (sm_passed){number, {r->text, read.scope.n}, {r->text + read.scope.n, read.tool.n}};
+    return r;
+}
 
 /* Passes on what only reads, without a record but with a note. */
 static void pass(mcp_tool_call *call)
@@ -192,7 +212,7 @@ static void pass(mcp_tool_call *call)
     mcp_session *s = call->session;
     mcp_exchange *x = call->x;
     mcp_message m;
-    sm_note_passed(s->server->hub->ledger, call->at.ask.call.scope, call->tool);
+    x->read = new_read(call);
     x->what = MCP_W_OTHER;
     x->call = NULL;
     call->x = NULL;
@@ -253,9 +273,10 @@ static bool only_reads(mcp_tool_call *call, const sm_contracts *set)
 {
     const sm_declared_tool *entry = sm_contracts_tool(set, call->tool);
     if (sm_contracts_rival(set, call->tool) != NULL)
-        return false; /* the ledger says why it is refused */
-    if (entry != NULL)
-        return sm_contract_only_reads(&entry->contract);
+        return false;  /* the ledger says why it is refused */
+    if (entry != NULL) /* one that may be blocked is asked for */
+        return sm_contract_only_reads(&entry->contract) &&
+               !(entry->contract.loop.on && entry->contract.loop.block > 0);
     return mcp_call_hinted(call, set, call->tool);
 }
 

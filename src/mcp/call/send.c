@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/budget.h"
 #include "json/write.h"
 #include "mcp/call/call.h"
 #include "mcp/wire/lines.h"
@@ -91,9 +92,10 @@ static sm_err put_message(mcp_tool_call *call, sm_buf *out)
 }
 
 /* Nothing was done under the claim: it is given back. */
-static void give_back(mcp_tool_call *call)
+static void give_back(mcp_tool_call *call, sm_health health)
 {
     call->at.nothing_done = true;
+    call->at.health = health;
     mcp_call_decided(call);
     sm_attempt_done(&call->at);
 }
@@ -109,11 +111,11 @@ void mcp_call_execute(sm_attempt *at, semel_answer *a)
     sm_buf text;
     sm_buf_init(&text, 2 * MCP_LINE_MAX);
     if (x->canceled) {
-        give_back(call); /* whoever asked has changed their mind in time */
+        give_back(call, SM_HEALTH_UNTRIED); /* whoever asked has changed their mind in time */
     } else if (put_message(call, &text) != SM_OK) {
         call->why = SM_STR("the proxy is out of memory");
         mcp_call_set_fate(call, MCP_UNANSWERED);
-        give_back(call);
+        give_back(call, SM_HEALTH_UNTRIED);
     } else {
         mcp_slot *slot = call->slot;
         call->slot = NULL;
@@ -165,6 +167,25 @@ static void judge_error(mcp_tool_call *call, const mcp_message *m)
                                                                 : SEMEL_APPLIED_DEFAULT;
 }
 
+/* One of the few values that `_meta` has for us; NULL: it is not there. */
+static const sm_json *read_meta(mcp_tool_call *call, sm_str meta, const char *name)
+{
+    const sm_json *value;
+    sm_str text;
+    bool read = sm_raw_find(meta, name, &text) &&
+                sm_json_read(&call->arena, text, &sm_json_default_limits, &value, NULL) == SM_OK;
+    return read ? value : NULL;
+}
+
+/* What the server says that the call cost. */
+static void judge_cost(mcp_tool_call *call, sm_str result)
+{
+    sm_str meta;
+    if (sm_raw_find(result, "_meta", &meta) && sm_raw_is_object(meta))
+        sm_spent_take(read_meta(call, meta, "semel/cost"), read_meta(call, meta, "semel/tokens"),
+                      &call->at.outcome);
+}
+
 /* A tool that says that it failed has answered. What that means for what was done follows from its
  * class: of what is irreversible nobody knows. */
 static void judge_result(mcp_tool_call *call, const mcp_message *m)
@@ -173,6 +194,7 @@ static void judge_result(mcp_tool_call *call, const mcp_message *m)
     bool error = sm_raw_find(m->result, "isError", &failed) && sm_raw_is_true(failed);
     call->at.outcome.kind = error ? SEMEL_FAILURE : SEMEL_SUCCESS;
     call->at.outcome.value = m->result;
+    judge_cost(call, m->result);
 }
 
 void mcp_call_answered(mcp_tool_call *call, const mcp_message *m)
@@ -184,14 +206,19 @@ void mcp_call_answered(mcp_tool_call *call, const mcp_message *m)
         mcp_call_lost(call, &(mcp_loss){.sent = true, .why = "the proxy is out of memory"});
         return;
     }
-    if (mcp_call_unrecorded(call)) {
-        mcp_call_set_fate(call, MCP_ANSWERED);
-        sm_attempt_done(&call->at);
-        return;
-    }
     mcp_message own;
     char flaw[MCP_FLAW_MAX];
     mcp_read(sm_buf_view(&call->answer), &own);
+    if (mcp_call_unrecorded(call)) {
+        mcp_call_set_fate(call, MCP_ANSWERED);
+        call->at.outcome =
+            (semel_outcome){.size = sizeof call->at.outcome,
+                            .kind = own.kind == MCP_RESULT ? SEMEL_SUCCESS : SEMEL_FAILURE,
+                            .value = own.kind == MCP_RESULT ? own.result : own.error,
+                            .is_json = true};
+        sm_attempt_done(&call->at);
+        return;
+    }
     if (!mcp_names_plain(own.result, &mcp_names_result, flaw) ||
         !mcp_names_plain(own.error, &mcp_names_error, flaw)) {
         mcp_call_lost(call, &(mcp_loss){.sent = true, .why = MCP_UNREADABLE});
@@ -202,6 +229,8 @@ void mcp_call_answered(mcp_tool_call *call, const mcp_message *m)
     call->at.nothing_done = own.kind == MCP_RESULT && call->x->modern &&
                             sm_raw_find(own.result, "resultType", &type) &&
                             sm_raw_is(type, "input_required");
+    if (call->at.nothing_done)
+        call->at.health = SM_HEALTH_ANSWERED;
     if (own.kind == MCP_RESULT)
         judge_result(call, &own);
     else
@@ -255,12 +284,12 @@ void mcp_call_lost(mcp_tool_call *call, const mcp_loss *loss)
         sm_buf_clear(&call->answer);
         sm_buf_str(&call->answer, loss->body);
         mcp_call_set_fate(call, MCP_TURNED_DOWN);
-        give_back(call);
+        give_back(call, loss->status == 429 ? SM_HEALTH_FAILED : SM_HEALTH_ANSWERED);
         return;
     }
     if (!loss->sent) {
         mcp_call_set_fate(call, MCP_UNANSWERED);
-        give_back(call);
+        give_back(call, SM_HEALTH_FAILED);
         return;
     }
     if (mcp_call_unrecorded(call)) {

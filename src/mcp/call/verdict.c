@@ -7,8 +7,9 @@
  *
  * A replay is the recorded result byte for byte (I4). What is added is beside it, never inside:
  * `_meta` says that it is a replay; `resultType` is there if the client's era has it. Under
- * `on_repeat: run` one more text says that nothing ran now; beside `structuredContent` an embedded
- * resource follows it, because some clients then show their model all items.
+ * `on_repeat: run` one more text says that nothing ran now, and if the run repeats itself, one more
+ * warns of that, also after a call that has just run. Beside `structuredContent` an embedded
+ * resource follows them, because some clients then show their model all items.
  *
  * The record may have no result that the client accepts: its bytes were not kept, a person resolved
  * the call without one, or the tool's outputSchema wants more than was recorded. Then the client
@@ -43,6 +44,7 @@ static void put_shape(sm_buf *out, const semel_answer *a, bool sentences)
     put_member(out, "request", a->request);
     put_member(out, "blocked_by", a->blocked_by);
     sm_put_raw(out, "drift", a->drift);
+    sm_answer_put_loop(a, out);
     sm_buf_byte(out, '}');
 }
 
@@ -81,6 +83,8 @@ static void put_verdict(sm_buf *out, const semel_answer *a, bool modern, bool do
         sm_put_item(out);
         sm_buf_str(out, more);
     }
+    if (a->warning.n > 0)
+        put_text_item(out, a->warning);
     sm_buf_byte(out, ']');
     sm_put_bool(out, "isError", true);
     sm_put_open(out, "_meta", '{');
@@ -92,15 +96,11 @@ static void put_verdict(sm_buf *out, const semel_answer *a, bool modern, bool do
         if (is_unrecorded(a))
             sm_put_text(out, "semel/doubt", SM_STR(SM_UNRECORDED));
     }
+    put_member(out, "semel/warning", a->warning);
     sm_buf_text(out, "}}");
     if (text.err != SM_OK)
         out->err = SEMEL_E_NOMEM;
     sm_buf_fini(&text);
-}
-
-void mcp_put_refusal(sm_buf *out, const semel_answer *a, bool modern)
-{
-    put_verdict(out, a, modern, false, (sm_str){0});
 }
 
 /* ---- replays ---------------------------------------------------------------------------------*/
@@ -141,74 +141,148 @@ static void put_advice(sm_buf *out, const mcp_tool_call *call)
         sm_buf_text(out, " A person can forget the record before that.");
 }
 
-/* Adds the note that nothing ran now, as a text for the model. If all items are text, a client may
- * show the model structuredContent alone. So beside structuredContent a second item, which is not a
- * text, says the same for programs. */
-static void put_note(sm_buf *out, const mcp_tool_call *call, bool structured)
+/* The note that nothing ran now. */
+static void put_note(sm_buf *out, const mcp_tool_call *call)
 {
     char stamp[SM_STAMP_TEXT];
-    sm_buf text;
-    sm_buf_init(&text, 4096);
     sm_stamp_text(call->settled_at, stamp);
     if (is_unrecorded(&call->a))
-        sm_buf_text(&text, "Already done: this is its answer, which the ledger has yet to record.");
+        sm_buf_text(out, "Already done: this is its answer, which the ledger has yet to record.");
     else
-        sm_buf_printf(&text, "Already done at %s: this is the answer recorded then.", stamp);
-    sm_buf_text(&text, " The tool was NOT run again, because the same call had been made before.");
+        sm_buf_printf(out, "Already done at %s: this is the answer recorded then.", stamp);
+    sm_buf_text(out, " The tool was NOT run again, because the same call had been made before.");
     if (!is_unrecorded(&call->a))
-        put_advice(&text, call);
-    put_text_item(out, sm_buf_view(&text));
-    if (structured) {
-        sm_buf_clear(&text);
-        sm_buf_byte(&text, '{');
-        sm_put_bool(&text, "semel/replayed", true);
-        sm_put_text(&text, "semel/effect", call->a.effect);
-        sm_put_text(&text, "done_at", sm_str_from(stamp));
-        sm_buf_byte(&text, '}');
-        sm_put_item(out);
-        sm_buf_byte(out, '{');
-        sm_put_text(out, "type", SM_STR("resource"));
-        sm_put_open(out, "resource", '{');
-        sm_put_open(out, "uri", '"');
-        sm_buf_printf(out, "semel://effect/%.*s\"", SM_FMT(call->a.effect));
-        sm_put_text(out, "mimeType", SM_STR("application/json"));
-        sm_put_text(out, "text", sm_buf_view(&text));
-        sm_buf_text(out, "}}");
-    }
-    sm_buf_fini(&text);
+        put_advice(out, call);
 }
 
-/* The content, then the note: a program that reads the first item finds the recorded one. */
-static void put_content(sm_buf *out, const mcp_tool_call *call, sm_str content, bool structured)
+/* The same for programs. */
+static void put_note_object(sm_buf *out, const mcp_tool_call *call)
 {
-    size_t cursor = 0;
-    sm_str name, item;
-    bool empty = !sm_raw_next(content, &cursor, &name, &item);
-    if (empty)
-        sm_buf_byte(out, '[');
+    char stamp[SM_STAMP_TEXT];
+    sm_stamp_text(call->settled_at, stamp);
+    sm_buf_byte(out, '{');
+    sm_put_bool(out, "semel/replayed", true);
+    sm_put_text(out, "semel/effect", call->a.effect);
+    sm_put_text(out, "done_at", sm_str_from(stamp));
+    put_member(out, "semel/warning", call->a.warning);
+    sm_buf_byte(out, '}');
+}
+
+static void put_resource_item(sm_buf *out, sm_str effect, sm_str text)
+{
+    sm_put_item(out);
+    sm_buf_byte(out, '{');
+    sm_put_text(out, "type", SM_STR("resource"));
+    sm_put_open(out, "resource", '{');
+    sm_put_open(out, "uri", '"');
+    if (effect.n > 0)
+        sm_buf_printf(out, "semel://effect/%.*s\"", SM_FMT(effect));
     else
-        sm_buf_bytes(out, content.p, content.n - 1);
-    put_note(out, call, structured);
-    sm_buf_byte(out, ']');
+        sm_buf_text(out, "semel://warning\"");
+    sm_put_text(out, "mimeType", SM_STR("application/json"));
+    sm_put_text(out, "text", text);
+    sm_buf_text(out, "}}");
+}
+
+/* What is added to a result: texts for the model; absent ones are left out. `object` says the same
+ * for programs. */
+typedef struct extra {
+    sm_str note, warning, object, effect;
+} extra;
+
+/* Appends the result with more items: a program that reads the first one finds the recorded one. If
+ * all items are text, a client may show the model structuredContent alone. So beside that the last
+ * item is not a text. */
+static void put_with(sm_buf *out, sm_str result, const extra *more)
+{
+    sm_str content, item, name;
+    size_t cursor = 0;
+    if (!sm_raw_find(result, "content", &content) || content.p[0] != '[') {
+        sm_buf_str(out, result);
+        return;
+    }
+    sm_buf items;
+    sm_buf_init(&items, 2 * MCP_LINE_MAX);
+    if (sm_raw_next(content, &cursor, &name, &item))
+        sm_buf_bytes(&items, content.p, content.n - 1);
+    else
+        sm_buf_byte(&items, '[');
+    if (more->note.n > 0)
+        put_text_item(&items, more->note);
+    if (more->warning.n > 0)
+        put_text_item(&items, more->warning);
+    if (sm_raw_find(result, "structuredContent", &item))
+        put_resource_item(&items, more->effect, more->object);
+    sm_buf_byte(&items, ']');
+    sm_raw_put_with(out, result, "content", sm_buf_view(&items));
+    if (items.err != SM_OK)
+        out->err = SEMEL_E_NOMEM;
+    sm_buf_fini(&items);
+}
+
+/* A member of _meta, if there is a text for it. */
+static void put_meta_text(sm_buf *out, sm_str meta, const char *name, sm_str text)
+{
+    sm_buf value;
+    sm_buf_init(&value, 8192);
+    if (text.n > 0)
+        sm_json_put_string(&value, text);
+    if (text.n > 0)
+        sm_raw_put_with(out, sm_raw_is_object(meta) ? meta : (sm_str){0}, name,
+                        sm_buf_view(&value));
+    else
+        sm_buf_str(out, meta);
+    if (value.err != SM_OK)
+        out->err = SEMEL_E_NOMEM;
+    sm_buf_fini(&value);
+}
+
+void mcp_put_warned(sm_buf *out, const mcp_message *m, sm_str warning, sm_str effect)
+{
+    if (m->kind != MCP_RESULT || !sm_raw_is_object(m->result)) {
+        sm_buf_str(out, m->text);
+        return;
+    }
+    sm_buf object, with, meta, result;
+    sm_str part = {0};
+    sm_buf_init(&result, 2 * MCP_LINE_MAX);
+    sm_buf_init(&object, 8192);
+    sm_buf_init(&with, 2 * MCP_LINE_MAX);
+    sm_buf_init(&meta, MCP_LINE_MAX);
+    sm_buf_byte(&object, '{');
+    put_member(&object, "semel/warning", warning);
+    sm_buf_byte(&object, '}');
+    put_with(&with, m->result,
+             &(extra){.warning = warning, .object = sm_buf_view(&object), .effect = effect});
+    if (!sm_raw_find(m->result, "_meta", &part))
+        part = (sm_str){0};
+    put_meta_text(&meta, part, "semel/warning", warning);
+    sm_raw_put_with(&result, sm_buf_view(&with), "_meta", sm_buf_view(&meta));
+    sm_raw_put_edited(out, m->text, &(sm_raw_edit){.at = m->result, .with = sm_buf_view(&result)},
+                      1);
+    if (object.err != SM_OK || with.err != SM_OK || meta.err != SM_OK || result.err != SM_OK)
+        out->err = SEMEL_E_NOMEM;
+    sm_buf_fini(&result);
+    sm_buf_fini(&meta);
+    sm_buf_fini(&with);
+    sm_buf_fini(&object);
 }
 
 static void put_meta(sm_buf *out, const mcp_tool_call *call, sm_str meta)
 {
-    sm_buf one, two, handle;
+    sm_buf one, two, three;
     sm_buf_init(&one, MCP_LINE_MAX);
     sm_buf_init(&two, MCP_LINE_MAX);
-    sm_buf_init(&handle, 256);
-    sm_json_put_string(&handle, call->a.effect);
-    sm_raw_put_with(&one, sm_raw_is_object(meta) ? meta : (sm_str){0}, "semel/effect",
-                    sm_buf_view(&handle));
-    if (is_unrecorded(&call->a))
-        sm_raw_put_with(&two, sm_buf_view(&one), "semel/doubt", SM_STR("\"" SM_UNRECORDED "\""));
-    else
-        sm_buf_str(&two, sm_buf_view(&one));
-    sm_raw_put_with(out, sm_buf_view(&two), "semel/replayed", SM_STR("true"));
-    if (one.err != SM_OK || two.err != SM_OK)
+    sm_buf_init(&three, MCP_LINE_MAX);
+    put_meta_text(&one, sm_raw_is_object(meta) ? meta : SM_STR("{}"), "semel/effect",
+                  call->a.effect);
+    put_meta_text(&two, sm_buf_view(&one), "semel/doubt",
+                  is_unrecorded(&call->a) ? SM_STR(SM_UNRECORDED) : (sm_str){0});
+    put_meta_text(&three, sm_buf_view(&two), "semel/warning", call->a.warning);
+    sm_raw_put_with(out, sm_buf_view(&three), "semel/replayed", SM_STR("true"));
+    if (one.err != SM_OK || two.err != SM_OK || three.err != SM_OK)
         out->err = SEMEL_E_NOMEM;
-    sm_buf_fini(&handle);
+    sm_buf_fini(&three);
     sm_buf_fini(&two);
     sm_buf_fini(&one);
 }
@@ -268,6 +342,28 @@ static void put_items(sm_buf *out, const semel_outcome *o)
     put_text_item(out, o->value);
 }
 
+/* Whether a list of items has none. */
+static bool is_blank(const sm_buf *items)
+{
+    for (size_t i = 0; i < items->len; i++)
+        if (strchr(" \t\r\n", items->p[i]) == NULL)
+            return false;
+    return true;
+}
+
+/* A call that is blocked because it is repeated gets the recorded result all the same. */
+void mcp_put_refusal(sm_buf *out, const semel_answer *a, bool modern)
+{
+    sm_buf items;
+    sm_buf_init(&items, 2 * MCP_LINE_MAX);
+    if (a->code == SEMEL_C_LOOP_DETECTED && a->has_outcome)
+        put_items(&items, &a->outcome);
+    put_verdict(out, a, modern, false, is_blank(&items) ? (sm_str){0} : sm_buf_view(&items));
+    if (items.err != SM_OK)
+        out->err = SEMEL_E_NOMEM;
+    sm_buf_fini(&items);
+}
+
 /* The call was done, and the record has no result that the client accepts. */
 static void put_over(sm_buf *out, const mcp_tool_call *call)
 {
@@ -275,15 +371,14 @@ static void put_over(sm_buf *out, const mcp_tool_call *call)
     semel_answer a = {.code = SEMEL_C_ALREADY_DONE,
                       .effect = call->a.effect,
                       .state = call->a.state,
-                      .result = call->a.result};
+                      .result = call->a.result,
+                      .warning = call->a.warning};
     char stamp[SM_STAMP_TEXT];
     sm_buf text, items;
     sm_buf_init(&text, 4096);
     sm_buf_init(&items, 2 * MCP_LINE_MAX);
     put_items(&items, o);
-    bool blank = true;
-    for (size_t i = 0; i < items.len && blank; i++)
-        blank = strchr(" \t\r\n", items.p[i]) != NULL;
+    bool blank = is_blank(&items);
     sm_stamp_text(call->settled_at, stamp);
     sm_buf_printf(&text, "This was %s already, at %s, and nothing ran now. ",
                   o->kind == SEMEL_FAILURE   ? "tried, and failed,"
@@ -330,19 +425,25 @@ bool mcp_put_replay(sm_buf *out, const mcp_tool_call *call, sm_str *error)
     else
         put_foreign(&whole, call);
 
-    sm_str part, other;
-    if (call->contract != NULL && call->contract->on_repeat == SM_REPEAT_RUN &&
-        sm_raw_find(sm_buf_view(&whole), "content", &part) && part.p[0] == '[') {
-        sm_buf content;
-        sm_buf_init(&content, 2 * MCP_LINE_MAX);
-        put_content(&content, call, part,
-                    sm_raw_find(sm_buf_view(&whole), "structuredContent", &other));
-        sm_raw_put_with(&next, sm_buf_view(&whole), "content", sm_buf_view(&content));
-        sm_buf_fini(&content);
+    sm_str part;
+    sm_buf note, object;
+    sm_buf_init(&note, 4096);
+    sm_buf_init(&object, 8192);
+    if (call->contract != NULL && call->contract->on_repeat == SM_REPEAT_RUN)
+        put_note(&note, call);
+    if (note.len > 0 || call->a.warning.n > 0) {
+        put_note_object(&object, call);
+        put_with(&next, sm_buf_view(&whole),
+                 &(extra){.note = sm_buf_view(&note),
+                          .warning = call->a.warning,
+                          .object = sm_buf_view(&object),
+                          .effect = call->a.effect});
         sm_buf_clear(&whole);
         sm_buf_str(&whole, sm_buf_view(&next));
         sm_buf_clear(&next);
     }
+    sm_buf_fini(&object);
+    sm_buf_fini(&note);
     bool typed = sm_raw_find(sm_buf_view(&whole), "resultType", &part);
     if (typed != call->x->modern) {
         sm_raw_put_with(&next, sm_buf_view(&whole), "resultType",

@@ -59,7 +59,7 @@ static void on_answer(mcp_session *s, mcp_exchange *x, const mcp_message *m)
         mcp_pass_answer(x, m);
         break;
     case MCP_W_DISCOVER:
-    case MCP_W_OTHER: mcp_pass_answer(x, m); break;
+    case MCP_W_OTHER: (x->read != NULL ? mcp_read_answered : mcp_pass_answer)(x, m); break;
     }
 }
 

@@ -146,6 +146,7 @@ void mcp_exchange_free(mcp_exchange *x)
     table_remove(x);
     free((char *)(uintptr_t)x->token.p);
     free(x->headers);
+    free(x->read);
     free(x);
     if (s->requests == 0)
         mcp_session_rest(s);

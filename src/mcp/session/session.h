@@ -66,6 +66,7 @@ struct mcp_exchange {
     bool first_page;        /* LIST: it asks for the list from its beginning */
     mcp_tool_call *call;
     mcp_batch *batch;
+    struct mcp_read_call *read; /* OTHER: it calls a tool that only reads; NULL: it does not */
 
     /* What the answer is about, for mcp_told_of; 0: no effect. */
     uint64_t effect;

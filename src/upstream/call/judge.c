@@ -54,11 +54,14 @@ bool sm_http_sends_on(int status)
  *     503 where it is declared         not applied, passes
  *     other 4xx                        not applied: rejected
  *     1xx at the end, other 5xx, else  unknown
+ *
+ * Redirects and what is rejected say nothing against the upstream; every other failure does.
  */
 void sm_upstream_judge(const sm_upstream_call *up, const sm_http_result *r, int64_t now_ms,
                        sm_upstream_ruling *out)
 {
-    *out = (sm_upstream_ruling){.kind = SEMEL_FAILURE, .applied = SEMEL_APPLIED_UNKNOWN};
+    *out = (sm_upstream_ruling){
+        .kind = SEMEL_FAILURE, .applied = SEMEL_APPLIED_UNKNOWN, .health = SM_HEALTH_FAILED};
     if (!r->complete) {
         if (!r->sent) {
             out->applied = SEMEL_APPLIED_NO;
@@ -71,15 +74,23 @@ void sm_upstream_judge(const sm_upstream_call *up, const sm_http_result *r, int6
     if (sm_http_sends_on(s)) {
         out->applied = SEMEL_APPLIED_NO;
         out->elsewhere = true;
+        out->health = SM_HEALTH_ANSWERED;
     } else if (s >= 200 && s < 400) {
         out->kind = SEMEL_SUCCESS;
         out->applied = SEMEL_APPLIED_DEFAULT;
+        out->health = SM_HEALTH_WELL;
     } else if (s == 408 || s == 425 || s == 429 || (s == 503 && up->rejects_before_work)) {
         out->applied = SEMEL_APPLIED_NO;
         out->passing = true;
     } else if (s >= 400 && s < 500) {
         out->applied = SEMEL_APPLIED_NO;
+        out->health = SM_HEALTH_ANSWERED;
     }
+}
+
+bool sm_upstream_gives_back(const sm_upstream_ruling *ruling, bool replays_failures, bool resends)
+{
+    return ruling->elsewhere || (ruling->passing && (replays_failures || resends));
 }
 
 int64_t sm_upstream_pause(const sm_retry *retry, int64_t attempt, int64_t retry_after_ms,

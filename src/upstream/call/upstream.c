@@ -5,6 +5,7 @@
 
 #include "base/header.h"
 #include "base/url.h"
+#include "core/budget.h"
 #include "json/number.h"
 #include "upstream/call/body.h"
 
@@ -273,7 +274,38 @@ sm_err sm_upstream_make(sm_arena *a, const sm_contract *c, const sm_json *args,
         e = sm_upstream_body(a, out->body, args, &out->request.body, fault);
     if (e == SM_OK && out->key.argument.p != NULL)
         e = keep_args(a, args, out, fault);
-    return e;
+    return e == SM_OK ? sm_upstream_priced(a, out, &u->cost, &u->tokens) : e;
+}
+
+/* ---- what it cost ----------------------------------------------------------------------------*/
+
+static sm_err keep_pointer(sm_arena *a, const sm_pointer *from, sm_pointer *to)
+{
+    *to = (sm_pointer){0};
+    if (from->text.p == NULL)
+        return SM_OK;
+    sm_str text = sm_arena_text(a, from->text);
+    return text.p == NULL ? SEMEL_E_NOMEM : sm_pointer_parse(a, text, to, NULL);
+}
+
+sm_err sm_upstream_priced(sm_arena *a, sm_upstream_call *call, const sm_pointer *cost,
+                          const sm_pointer *tokens)
+{
+    sm_err e = keep_pointer(a, cost, &call->cost);
+    return e == SM_OK ? keep_pointer(a, tokens, &call->tokens) : e;
+}
+
+static const sm_json *value_at(const sm_pointer *p, const sm_json *root)
+{
+    return p->text.p == NULL ? NULL : sm_pointer_get(p, root);
+}
+
+void sm_upstream_spent(sm_arena *a, const sm_upstream_call *call, sm_str body, semel_outcome *out)
+{
+    const sm_json *root;
+    if ((call->cost.text.p != NULL || call->tokens.text.p != NULL) && body.n > 0 &&
+        sm_json_read(a, body, &sm_json_default_limits, &root, NULL) == SM_OK)
+        sm_spent_take(value_at(&call->cost, root), value_at(&call->tokens, root), out);
 }
 
 /* ---- the key ---------------------------------------------------------------------------------*/

@@ -1,0 +1,233 @@
+/* The board of a ledger when much is on it; who may resume; and runs that are told of at the end.
+ */
+#include "ledger.h"
+
+#include "ledger/guard/board.h"
+#include "ledger/service.h"
+#include "store/stores.h"
+
+#define TOOLS(text) "{version: 1, tools: {" text "}}"
+
+static semel_err begin_in(ledger *l, const char *scope, const char *tool)
+{
+    semel_call c = call_of(tool, "{}");
+    c.scope = sm_str_from(scope);
+    return take(l, semel_begin(l->s, &c, l->a));
+}
+
+static bool lists(ledger *l, const char *scope, const char *part)
+{
+    semel_str text;
+    assert_int_equal(semel_stops(l->s, sm_str_from(scope), l->a, &text), SEMEL_OK);
+    return memmem(text.p, text.n, part, strlen(part)) != NULL;
+}
+
+static void the_stop_button_works_after_more_runs_have_looped_than_have_room(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write}"));
+    semel_fault fault = {0};
+    bool changed;
+    int refused = 0;
+    for (int n = 0; n < (int)SM_LOOP_HALTS_MAX + 20; n++) {
+        char name[SM_SCOPE_MAX + 1];
+        snprintf(name, sizeof name, "acme/%0490d", n);
+        sm_halt h = {.kind = SM_HALT_LOOP, .name = sm_str_from(name), .match = {.count = 8}};
+        sm_err e = sm_board_halt(l.s, &h, (sm_str){0}, &changed, &fault);
+        refused += e == SEMEL_E_LIMIT;
+        if (refused > 2) /* it goes on like this */
+            break;
+    }
+    assert_true(refused > 2);
+    char reason[SM_REASON_MAX + 1], scope[SM_SCOPE_MAX + 1];
+    memset(reason, '"', sizeof reason);
+    memset(scope, 's', sizeof scope);
+    semel_err e = semel_stop(l.s, SEMEL_STOP_SCOPE, (sm_str){scope, SM_SCOPE_MAX}, SM_STR("carol"),
+                             (sm_str){reason, SM_REASON_MAX}, &changed, &fault);
+    expect(e == SEMEL_OK && changed, "%s", fault.text);
+    e = semel_stop(l.s, SEMEL_STOP_ALL, (sm_str){0}, SM_STR("carol"), SM_STR("enough"), &changed,
+                   &fault);
+    expect(e == SEMEL_OK && changed, "%s", fault.text);
+    begin_in(&l, "other", "t");
+    expect_refused(&l, SEMEL_C_STOPPED);
+    end_ledger(&l);
+}
+
+static void open_circuits_are_listed_for_those_who_see_everything(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("pay: {class: write, breaker: {failures: 1, cooldown: 1h}}"));
+    assert_true(lists(&l, NULL, "\"items\":[]"));
+    begin_in(&l, "acme", "pay");
+    expect_execute(&l);
+    semel_outcome o = {
+        .size = sizeof o, .kind = SEMEL_FAILURE, .applied = SEMEL_APPLIED_NO, .status = 503};
+    take(&l, semel_commit(l.s, sm_str_from(l.claim), &o, l.a));
+    assert_true(lists(&l, NULL,
+                      "{\"kind\":\"circuit\",\"tool\":\"pay\",\"tenant\":\"acme\",\"failures\":1,"
+                      "\"half_open\":false,\"retry_after_ms\":3"));
+    assert_true(lists(&l, "acme", "\"items\":[]"));
+    bool changed;
+    semel_resume(l.s, SEMEL_STOP_TOOL, SM_STR("pay"), (sm_str){0}, (sm_str){0}, &changed, NULL);
+    assert_true(changed);
+    assert_true(lists(&l, NULL, "\"items\":[]"));
+    end_ledger(&l);
+}
+
+static void whoever_is_bound_resumes_what_those_stopped_who_are_bound_as_well(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *stopper, *resumer;
+        bool may;
+    } rows[] = {
+        {NULL, NULL, true},        {"acme", NULL, true},       {NULL, "acme", false},
+        {"acme", "acme", true},    {"acme/bot", "acme", true}, {"acme", "acme/bot", false},
+        {"acme/bot", "ac", false},
+    };
+    ledger l = new_ledger(TOOLS("t: {class: write}"));
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        semel_fault fault = {0};
+        bool changed;
+        sm_str name = SM_STR("acme/bot/1");
+        sm_err e = sm_stop(l.s, SEMEL_STOP_SCOPE, name, SM_STR("a"), sm_str_from(rows[i].stopper),
+                           SM_STR("why"), &changed, &fault);
+        expect(e == SM_OK && changed, "row %zu: %s", i, fault.text);
+        e = sm_resume(l.s, SEMEL_STOP_SCOPE, name, SM_STR("b"), sm_str_from(rows[i].resumer),
+                      (sm_str){0}, &changed, &fault);
+        expect(e == (rows[i].may ? SM_OK : SEMEL_E_BARRED) && changed == rows[i].may, "row %zu", i);
+        if (!rows[i].may)
+            semel_resume(l.s, SEMEL_STOP_SCOPE, name, (sm_str){0}, (sm_str){0}, &changed, &fault);
+    }
+    end_ledger(&l);
+}
+
+static void a_stop_of_somebody_who_is_not_bound_takes_the_place_of_a_bound_ones(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write}"));
+    bool changed;
+    sm_str name = SM_STR("acme/bot"), bound = SM_STR("acme");
+    sm_stop(l.s, SEMEL_STOP_SCOPE, name, SM_STR("ann"), bound, SM_STR("hers"), &changed, NULL);
+    assert_true(changed);
+    semel_stop(l.s, SEMEL_STOP_SCOPE, name, SM_STR("root"), SM_STR("ours"), &changed, NULL);
+    assert_true(changed);
+    assert_true(lists(&l, NULL, "ours") && !lists(&l, NULL, "hers"));
+    sm_stop(l.s, SEMEL_STOP_SCOPE, name, SM_STR("ann"), bound, SM_STR("hers"), &changed, NULL);
+    assert_false(changed);
+    semel_fault fault;
+    assert_int_equal(
+        sm_resume(l.s, SEMEL_STOP_SCOPE, name, SM_STR("ann"), bound, (sm_str){0}, &changed, &fault),
+        SEMEL_E_BARRED);
+    end_ledger(&l);
+}
+
+/* ---- stores that fail, and that are asked ----------------------------------------------------*/
+
+static bool is_down;
+static unsigned asked_for_documents;
+
+static semel_err get_if_up(semel_store *st, const semel_ref *ref, semel_room *room,
+                           semel_record *cur, int64_t *now, semel_fault *fault)
+{
+    return is_down ? SEMEL_E_UNAVAILABLE : sm_store_memory.get(st, ref, room, cur, now, fault);
+}
+
+static semel_err peek_if_up(semel_store *st, const semel_hash *key, semel_room *room,
+                            semel_record *cur, int64_t *now)
+{
+    return is_down ? SEMEL_E_NOT_FOUND : sm_store_memory.peek(st, key, room, cur, now);
+}
+
+static semel_err query_effects(semel_store *st, const semel_filter *filter, uint64_t *cursor,
+                               size_t limit, semel_record_sink *sink, void *context,
+                               semel_fault *fault)
+{
+    asked_for_documents += filter->scope.n > 0 && filter->scope.p[0] == '/';
+    return sm_store_memory.query(st, filter, cursor, limit, sink, context, fault);
+}
+
+static ledger ledger_of_own_store(const char *contract)
+{
+    static semel_store_ops own;
+    own = sm_store_memory;
+    own.get = get_if_up;
+    own.peek = peek_if_up;
+    own.query = query_effects;
+    is_down = false;
+    semel_options o = {.size = sizeof o,
+                       .url = "memory:",
+                       .store = &own,
+                       .contract = sm_str_from(contract),
+                       .one_shot = true};
+    ledger l = {.a = semel_answer_new()};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    return l;
+}
+
+static void repeat(ledger *l, const char *scope, int times)
+{
+    begin_in(l, scope, "t");
+    expect_execute(l);
+    commit(l, "1");
+    for (int n = 1; n < times; n++)
+        begin_in(l, scope, "t");
+}
+
+static void closing_ends_although_the_store_fails_and_runs_repeat_themselves(void **state)
+{
+    (void)state;
+    ledger l = ledger_of_own_store(TOOLS("t: {class: write}"));
+    for (int n = 0; n < 64; n++) { /* more than there are stripes */
+        char scope[16];
+        snprintf(scope, sizeof scope, "run-%d", n);
+        repeat(&l, scope, 2);
+    }
+    is_down = true;
+    alarm(60); /* else it goes on for ever */
+    end_ledger(&l);
+    alarm(0);
+}
+
+static void a_list_of_runs_reads_the_loop_state_of_its_page_only(void **state)
+{
+    (void)state;
+    ledger l = ledger_of_own_store(TOOLS("t: {class: write}, other: {class: write}"));
+    for (int n = 0; n < 5; n++) {
+        char scope[16];
+        snprintf(scope, sizeof scope, "others/%d", n);
+        repeat(&l, scope, 6);
+    }
+    repeat(&l, "acme/1", 6);
+    repeat(&l, "acme/3", 1);
+    semel_str text;
+    semel_scope_query q = {.size = sizeof q, .scope = SM_STR("acme")};
+    asked_for_documents = 0;
+    assert_int_equal(semel_scope_list(l.s, &q, l.a, &text), SEMEL_OK);
+    assert_int_equal(asked_for_documents, 0);
+    /* How much the ledger knows of a run depends on time. */
+    static const char warned[] = "\"scope\":\"acme/1\",\"state\":\"warned\"",
+                      looping[] = "\"scope\":\"acme/1\",\"state\":\"looping\"",
+                      fine[] = "\"scope\":\"acme/3\",\"state\":\"ok\"";
+    expect(memmem(text.p, text.n, warned, sizeof warned - 1) != NULL ||
+               memmem(text.p, text.n, looping, sizeof looping - 1) != NULL,
+           "%.*s", SM_FMT(text));
+    expect(memmem(text.p, text.n, fine, sizeof fine - 1) != NULL, "%.*s", SM_FMT(text));
+    end_ledger(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_stop_button_works_after_more_runs_have_looped_than_have_room),
+        cmocka_unit_test(open_circuits_are_listed_for_those_who_see_everything),
+        cmocka_unit_test(whoever_is_bound_resumes_what_those_stopped_who_are_bound_as_well),
+        cmocka_unit_test(a_stop_of_somebody_who_is_not_bound_takes_the_place_of_a_bound_ones),
+    };
+    const struct CMUnitTest once[] = {
+        cmocka_unit_test(closing_ends_although_the_store_fails_and_runs_repeat_themselves),
+        cmocka_unit_test(a_list_of_runs_reads_the_loop_state_of_its_page_only),
+    };
+    int failed = run_on_stores(tests, COUNT(tests), NULL, 0, NULL, 0);
+    return failed + cmocka_run_group_tests(once, NULL, NULL);
+}
