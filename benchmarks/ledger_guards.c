@@ -115,7 +115,7 @@ static void slice(fresh *f, semel_answer *a, int round)
 
 static void effects(const bench_options *o)
 {
-    fresh all[] = {{.metric = "fresh", .file = "fresh.db", .contract = no_budget},
+    fresh all[] = {{.metric = "fresh", .file = "no_budget.db", .contract = no_budget},
                    {.metric = "fresh_budget", .file = "small.db", .contract = one_budget},
                    {.metric = "fresh_3_budgets", .file = "large.db", .contract = three_budgets}};
     enum { N = sizeof all / sizeof all[0] };
