@@ -155,17 +155,22 @@ bool sm_arena_keep(sm_arena *a, sm_str *const texts[], size_t n)
     return true;
 }
 
+/* A sentence is short: it is made once, and copied. What is longer is made again where it stays. */
 sm_str sm_arena_printf(sm_arena *a, const char *format, ...)
 {
+    char sentence[256];
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, args);
+    int n = vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
     char *p = n < 0 ? NULL : sm_arena_alloc(a, (size_t)n + SM_TEXT_PAD);
     if (p != NULL) {
         memset(p + n, 0, SM_TEXT_PAD);
-        vsnprintf(p, (size_t)n + 1, format, again);
+        if ((size_t)n < sizeof sentence)
+            memcpy(p, sentence, (size_t)n);
+        else
+            vsnprintf(p, (size_t)n + 1, format, again);
     }
     va_end(again);
     return p == NULL ? (sm_str){0} : (sm_str){p, (size_t)n};

@@ -44,9 +44,13 @@ static void take_better(sm_loop_match *best, sm_loop_detector detector, uint32_t
     best->result = result;
 }
 
-static sm_loop_detector detector_of(uint32_t period)
+/* The copies of a period of which so many entries in a row are equal to the one before them. Most
+ * periods are not better than what was found, which a product tells sooner than a quotient. */
+static void take_period(sm_loop_match *best, uint32_t period, uint32_t same, uint64_t result)
 {
-    return period == 1 ? SM_LOOP_REPEAT : SM_LOOP_CYCLE;
+    if (same >= (uint64_t)best->count * period)
+        take_better(best, period == 1 ? SM_LOOP_REPEAT : SM_LOOP_CYCLE, period, same / period + 1,
+                    result);
 }
 
 sm_loop_match sm_loop_foresee(const sm_loop *l, uint64_t call, uint32_t max_cycle)
@@ -56,7 +60,7 @@ sm_loop_match sm_loop_foresee(const sm_loop *l, uint64_t call, uint32_t max_cycl
     for (uint32_t p = 1; p <= max_cycle && p <= l->periods && p <= l->calls; p++) {
         const sm_loop_entry *e = before(l, p);
         if (e->call == call)
-            take_better(&best, detector_of(p), p, (l->same[p - 1] + 1) / p + 1, e->result);
+            take_period(&best, p, l->same[p - 1] + 1, e->result);
     }
     for (uint32_t i = 0; i < l->seen_count; i++) {
         if (l->seen[i].entry.call == call)
@@ -92,7 +96,7 @@ sm_loop_match sm_loop_now(const sm_loop *l, uint32_t max_cycle)
         return (sm_loop_match){.detector = SM_LOOP_REPEAT, .period = 1};
     sm_loop_match best = {SM_LOOP_REPEAT, 1, 1, last->result};
     for (uint32_t p = 1; p <= max_cycle && p <= l->periods && p < l->calls; p++)
-        take_better(&best, detector_of(p), p, l->same[p - 1] / p + 1, last->result);
+        take_period(&best, p, l->same[p - 1], last->result);
     if (l->seen_count > 0)
         take_better(&best, SM_LOOP_NO_PROGRESS, 0, l->seen[0].count, last->result);
     return best;

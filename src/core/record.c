@@ -334,6 +334,7 @@ static bool sound_names(const semel_record *r)
 sm_err sm_memo_unpack(const semel_record *r, sm_memo *out)
 {
     memset(out, 0, offsetof(sm_memo, effect) + SM_EFFECT_HEAD);
+    memset(&out->charged, 0, SM_CHARGED_HEAD);
     codec c = {.reading = true,
                .in = (const uint8_t *)r->life.p,
                .end = (const uint8_t *)r->life.p + r->life.n};

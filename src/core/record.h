@@ -53,12 +53,15 @@ typedef struct sm_holder {
 typedef struct sm_charged {
     bool held;        /* `charge` is in the counters: reserved, or spent */
     uint8_t accounts; /* how many of `account` */
+    uint8_t slots;    /* how many of `slot` */
     sm_charge charge;
     sm_charge sunk; /* spent by attempts that did nothing */
     sm_account account[SM_BUDGETS_MAX];
-    uint8_t slots; /* how many of `slot` */
     sm_slot slot[SM_DESTINATIONS_MAX];
 } sm_charged;
+
+/* All but the lists, of which only what is counted means something. */
+#define SM_CHARGED_HEAD offsetof(sm_charged, account)
 
 typedef struct sm_memo {
     sm_terms terms;
@@ -73,9 +76,9 @@ typedef struct sm_memo {
     sm_resource resource; /* what it acts on */
     uint64_t written; /* applied or in doubt: the resource's count of writes that this one made, or
                          0 if others wrote while it ran. Before that: the count when it began */
-    sm_charged charged;
     int64_t keep_until; /* an older generation stays so long: this one must not go first */
-    sm_effect effect;   /* last, so that its lists are */
+    sm_effect effect;
+    sm_charged charged;
 } sm_memo;
 
 /* What is agreed by a contract, and a contract that says just that. */

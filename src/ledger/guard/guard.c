@@ -81,28 +81,28 @@ static bool counts(const sm_begun *b)
 
 #define ADVICE "Use the result you have, change the arguments, or stop."
 
-/* `times`: how often the calls were made. */
-static sm_str words_of(sm_work *w, const sm_loop_match *m, uint32_t times)
+/* `times`: how often the calls were made. `more`: what follows, with a space before it. */
+static sm_str words_of(sm_work *w, const sm_loop_match *m, uint32_t times, const char *more)
 {
     bool known = m->result != 0;
     switch (m->detector) {
     case SM_LOOP_REPEAT:
         return sm_arena_printf(&w->call,
-                               known ? "The same call returned the same result %u times."
-                                     : "The same call was made %u times in a row.",
-                               times);
+                               known ? "The same call returned the same result %u times.%s"
+                                     : "The same call was made %u times in a row.%s",
+                               times, more);
     case SM_LOOP_CYCLE:
         return sm_arena_printf(&w->call,
-                               known ? "The same %u calls returned the same results %u times."
-                                     : "The same %u calls were made in turn %u times.",
-                               m->period, times);
+                               known ? "The same %u calls returned the same results %u times.%s"
+                                     : "The same %u calls were made in turn %u times.%s",
+                               m->period, times, more);
     default:
         return sm_arena_printf(&w->call,
                                known ? "This call returned the same result %u times, and nothing "
-                                       "new was done in between."
+                                       "new was done in between.%s"
                                      : "This call was made %u times, and nothing new was done in "
-                                       "between.",
-                               times);
+                                       "between.%s",
+                               times, more);
     }
 }
 
@@ -115,16 +115,18 @@ static void name_match(semel_answer *a, const sm_loop_match *m)
 
 static void warn(sm_work *w, semel_answer *a, const sm_loop_match *m)
 {
-    sm_str words = words_of(w, m, m->count);
-    a->warning = sm_arena_printf(&w->call, "%.*s " ADVICE, SM_FMT(words));
+    a->warning = words_of(w, m, m->count, " " ADVICE);
     name_match(a, m);
 }
 
 /* A call that is blocked before it runs has returned one time less than it was made. */
-static void explain_block(sm_begun *b, const sm_loop_match *m, bool ran)
+static void explain_block(sm_begun *b, const sm_loop_match *m, bool ran, bool tripped)
 {
     name_match(b->a, m);
-    b->a->message = words_of(b->w, m, ran ? m->count : m->count - 1);
+    b->a->message = words_of(b->w, m, ran ? m->count : m->count - 1,
+                             tripped ? " The run is stopped now: it can write nothing more until a "
+                                       "person reopens it."
+                                     : "");
     b->a->corrective_action = SM_STR(ADVICE);
 }
 
@@ -212,12 +214,7 @@ static void judge(sm_begun *b, const sm_loop_finding *f, bool ran, semel_code *c
         explain_trip(b, &h.match);
         return;
     }
-    explain_block(b, &f->match, ran);
-    if (f->level == SM_LOOP_TRIP && trip(b, &f->match))
-        b->a->message = sm_arena_printf(&b->w->call,
-                                        "%.*s The run is stopped now: it can write nothing more "
-                                        "until a person reopens it.",
-                                        SM_FMT(b->a->message));
+    explain_block(b, &f->match, ran, f->level == SM_LOOP_TRIP && trip(b, &f->match));
 }
 
 /* Asks the ledger what it knows of the run, as often as that is worth it. */
