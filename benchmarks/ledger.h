@@ -2,11 +2,10 @@
  * What the parts of the ledger's benchmark share: where ledgers are put, what is called, printing.
  *
  *   ledger.c         options, the directory, the order of the parts
- *   ledger_replay.c  a settled effect asked for again, beside SHA-256 alone
- *   ledger_fresh.c   durable effects, beside what the disk can sync
- *   ledger_guards.c  loop detection and budgets, beside the same without them
- *   ledger_size.c    small and large ledgers: latency of begin, bytes on disk
- *   ledger_wake.c    how soon a second caller hears of the end
+ *   ledger_replay.c  a settled effect asked for again, beside SHA-256 alone and without loop
+ * detection ledger_fresh.c   durable effects, beside what the disk can sync ledger_guards.c
+ * budgets, beside the same without them ledger_size.c    small and large ledgers: latency of begin,
+ * bytes on disk ledger_wake.c    how soon a second caller hears of the end
  */
 #ifndef SM_BENCH_LEDGER_H
 #define SM_BENCH_LEDGER_H

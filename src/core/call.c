@@ -59,18 +59,13 @@ static sm_err check_part(const char *what, sm_str part, size_t most, sm_fault *f
 /* Prefixes of a scope match whole segments, so each segment must be there to be seen. */
 static sm_err check_segments(sm_str scope, sm_fault *fault)
 {
-    if (memchr(scope.p, '/', scope.n) == NULL)
-        return SM_OK; /* one segment, and it is not empty */
-    for (size_t i = 0; i <= scope.n; i++) {
-        bool before = i == 0 || scope.p[i - 1] == '/';
-        bool after = i == scope.n || scope.p[i] == '/';
-        if (before && after)
-            return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
-                                "the scope \"%.*s\" has an empty segment; write it like "
-                                "tenant/agent/run, without '/' at either end",
-                                SM_FMT(scope));
-    }
-    return SM_OK;
+    if (scope.p[0] != '/' && scope.p[scope.n - 1] != '/' &&
+        memmem(scope.p, scope.n, "//", 2) == NULL)
+        return SM_OK;
+    return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                        "the scope \"%.*s\" has an empty segment; write it like "
+                        "tenant/agent/run, without '/' at either end",
+                        SM_FMT(scope));
 }
 
 sm_err sm_call_check(const sm_parsed_call *call, sm_fault *fault)
