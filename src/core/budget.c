@@ -99,12 +99,22 @@ sm_str sm_budget_holder(int per, sm_str scope)
     return per == SM_PER_RUN ? scope : sm_scope_leading(scope, per == SM_PER_AGENT ? 2 : 1);
 }
 
+static int64_t span_of(const sm_budget_rule *rule)
+{
+    return rule->per == SM_PER_HOUR ? HOUR_MS : rule->per == SM_PER_DAY ? DAY_MS : 0;
+}
+
+int64_t sm_budget_ends(const sm_budget_rule *rule, int64_t now)
+{
+    int64_t span = span_of(rule);
+    return span == 0 ? INT64_MAX : (now / span + 1) * span;
+}
+
 sm_err sm_account_of(sm_digest *d, sm_buf *scratch, const sm_budget_rule *rule, sm_str scope,
                      int64_t now, sm_account *out, int64_t *until)
 {
     sm_str holder = sm_budget_holder(rule->per, scope);
-    int64_t span = rule->per == SM_PER_HOUR ? HOUR_MS : rule->per == SM_PER_DAY ? DAY_MS : 0;
-    int64_t number = span == 0 ? 0 : now / span;
+    int64_t span = span_of(rule), number = span == 0 ? 0 : now / span;
     sm_buf_clear(scratch);
     sm_buf_printf(scratch, "semel-budget-1 %d %lld %zu:", rule->per, (long long)number, rule->of.n);
     sm_buf_str(scratch, rule->of);
@@ -120,6 +130,6 @@ sm_err sm_account_of(sm_digest *d, sm_buf *scratch, const sm_budget_rule *rule, 
         if (sm_budget_cap(rule, (sm_measure)m) != INT64_MAX)
             out->measures |= (uint8_t)(1u << m);
     }
-    *until = span == 0 ? sm_time_after(now, IDLE_MS) : (number + 1) * span + LATE_MS;
+    *until = span == 0 ? sm_time_after(now, IDLE_MS) : sm_budget_ends(rule, now) + LATE_MS;
     return SM_OK;
 }

@@ -44,6 +44,9 @@ sm_charge sm_charge_declared(const sm_contract *c);
 /* Whom a budget of a scope is for: the scope of a tenant, an agent or a run. */
 sm_str sm_budget_holder(int per, sm_str scope);
 
+/* When the hour or day of a budget is over, by UTC; INT64_MAX: it has no such end. */
+int64_t sm_budget_ends(const sm_budget_rule *rule, int64_t now);
+
 /* The account of a budget, and until when its counters matter. */
 sm_err sm_account_of(sm_digest *d, sm_buf *scratch, const sm_budget_rule *rule, sm_str scope,
                      int64_t now, sm_account *out, int64_t *until);

@@ -77,6 +77,12 @@ static void hours_and_days_begin_anew(void **state)
     b = account(SM_PER_RUN, "", "x", start + 50 * DAY, &later);
     assert_memory_equal(a.id, b.id, sizeof a.id);
     assert_int_equal(later - until, 50 * DAY);
+    const sm_budget_rule hour = {.per = SM_PER_HOUR}, day = {.per = SM_PER_DAY},
+                         run = {.per = SM_PER_RUN};
+    assert_int_equal(sm_budget_ends(&hour, start), start + HOUR);
+    assert_int_equal(sm_budget_ends(&hour, start + HOUR - 1), start + HOUR);
+    assert_int_equal(sm_budget_ends(&day, start + HOUR), start + DAY);
+    assert_int_equal(sm_budget_ends(&run, start), INT64_MAX);
 }
 
 static void a_counter_is_named_by_account_and_measure(void **state)

@@ -47,11 +47,27 @@ static void so_many_calls_run_and_no_more(void **state)
     refused(&l, "acme/bot/1", "t", 3);
     expect_text(l.a->message, "The budget of 3 calls a run for t does not allow this call: 3 calls "
                               "are spent or reserved. Nothing has been done.");
+    assert_int_equal(l.a->retry_after_ms, 0); /* it does not come back */
     assert_int_equal(l.a->state, SEMEL_S_NONE);
     begin_in(&l, "acme/bot/1", "t", 0); /* a replay costs nothing */
     expect_replay(&l, "1");
     refused(&l, "acme/bot/1", "t", 3);
     runs(&l, "acme/bot/2", "t", 3);
+    end_ledger(&l);
+}
+
+static void a_budget_of_a_day_says_when_the_next_one_begins(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, budget: {per: day, calls: 1}}"));
+    int n = 0;
+    do /* midnight may come between two of them */
+        begin_in(&l, "r", "t", n++);
+    while (n < 3 && l.a->verdict == SEMEL_EXECUTE);
+    expect_refused(&l, SEMEL_C_BUDGET_EXCEEDED);
+    assert_in_range(l.a->retry_after_ms, 1, 24 * 3600 * 1000);
+    semel_str advice = l.a->corrective_action;
+    assert_non_null(memmem(advice.p, advice.n, "T00:00:00.000Z (in ", 19));
     end_ledger(&l);
 }
 
@@ -542,6 +558,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(so_many_calls_run_and_no_more),
+        cmocka_unit_test(a_budget_of_a_day_says_when_the_next_one_begins),
         cmocka_unit_test(what_was_not_done_is_released),
         cmocka_unit_test(what_is_in_doubt_stays_reserved_until_it_is_resolved),
         cmocka_unit_test(what_it_really_cost_is_what_counts),

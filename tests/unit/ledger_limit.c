@@ -105,6 +105,13 @@ static void what_is_in_doubt_counts_until_it_is_resolved(void **state)
     }
 }
 
+/* How much sooner than its window a slot may be free. Times are whole milliseconds. A server's
+ * clock is known as well as its answers are quick. */
+static int64_t early_ms(void)
+{
+    return in_memory() || in_file() ? 1 : 50;
+}
+
 /* Never more than 2 within any window, whenever it began. */
 static void the_window_slides(void **state)
 {
@@ -126,9 +133,8 @@ static void the_window_slides(void **state)
     }
     for (int i = CALLS; i < RUNS; i++) {
         int64_t apart = (after[i] - before[i - CALLS]) / 1000000;
-        /* A server's clock is known as well as its answers are quick. */
-        expect(apart >= WINDOW_MS - 50, "call %d came %lld ms after call %d", i, (long long)apart,
-               i - CALLS);
+        expect(apart >= WINDOW_MS - early_ms(), "call %d came %lld ms after call %d", i,
+               (long long)apart, i - CALLS);
     }
     end_ledger(&l);
 }
@@ -151,7 +157,7 @@ static void an_attempt_that_took_longer_than_the_window_frees_nothing(void **sta
         mail_in(&l, "r", "\"ann\"", n++);
     while (l.a->verdict != SEMEL_EXECUTE);
     int64_t apart = (sm_clock_mono_ns() - asked) / 1000000;
-    expect(apart >= 150, "after %lld ms", (long long)apart);
+    expect(apart >= 200 - early_ms(), "after %lld ms", (long long)apart);
     end_ledger(&l);
 }
 

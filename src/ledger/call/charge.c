@@ -321,7 +321,8 @@ static sm_err budgets_over(semel *s, sm_work *w, sm_charging *c, const sm_change
                                           .of = rule->of,
                                           .measure = (sm_measure)m,
                                           .value = value,
-                                          .wanted = amount};
+                                          .wanted = amount,
+                                          .free_at = sm_budget_ends(rule, w->now)};
                 return SM_OK;
             }
         }
@@ -403,12 +404,12 @@ void sm_charge_words(sm_work *w, const sm_over *over, semel_answer *a)
         SM_FMT(cap), units[m], per_text(over->rule), SM_FMT(of), SM_FMT(value), units[m],
         m == SM_CALLS ? "" : ", and it may take ", m == SM_CALLS ? 0 : (int)wanted.n, wanted.p,
         m == SM_CALLS ? "" : units[m]);
-    if (over->rule->per == SM_PER_HOUR || over->rule->per == SM_PER_DAY)
-        a->corrective_action = sm_arena_printf(
-            &w->call,
-            "Do not make this call again before the next %s (UTC). Tell the user what "
-            "is left to do.",
-            sm_per_name(over->rule->per));
+    if (over->free_at == INT64_MAX)
+        return;
+    sm_str when = sm_over_until(w, over, a);
+    a->corrective_action = sm_arena_printf(
+        &w->call, "Do not make this call again before %.*s. Tell the user what is left to do.",
+        SM_FMT(when));
 }
 
 void sm_charge_warn(sm_work *w, const sm_crossed *crossed, semel_answer *a)

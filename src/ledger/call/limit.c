@@ -157,24 +157,31 @@ static void span_text(int64_t ms, char out[SM_DURATION_TEXT])
     sm_duration_text((ms + unit - 1) / unit * unit, out);
 }
 
-void sm_limit_words(sm_work *w, const sm_over *over, semel_answer *a)
+sm_str sm_over_until(sm_work *w, const sm_over *over, semel_answer *a)
 {
-    const sm_limit_rule *rule = over->limit;
-    char window[SM_DURATION_TEXT], left[SM_DURATION_TEXT], stamp[SM_STAMP_TEXT];
+    char left[SM_DURATION_TEXT], stamp[SM_STAMP_TEXT];
     int64_t ms = over->free_at - w->now;
-    sm_duration_text(rule->window_ms, window);
     span_text(ms, left);
     sm_stamp_text(over->free_at, stamp);
     a->retry_after_ms = ms;
+    return sm_arena_printf(&w->call, "%s (in %s)", stamp, left);
+}
+
+void sm_limit_words(sm_work *w, const sm_over *over, semel_answer *a)
+{
+    const sm_limit_rule *rule = over->limit;
+    char window[SM_DURATION_TEXT];
+    sm_duration_text(rule->window_ms, window);
     a->message =
         sm_arena_printf(&w->call,
                         "%lld call%s with the same %.*s %s made within %s, which is the limit. "
                         "Nothing has been done.",
                         (long long)rule->calls, rule->calls == 1 ? "" : "s", SM_FMT(rule->per.text),
                         rule->calls == 1 ? "was" : "were", window);
+    sm_str when = sm_over_until(w, over, a);
     a->corrective_action = sm_arena_printf(
         &w->call,
-        "Do not make a call with this %.*s again before %s (in %s), and do not try another way. Tell the user "
+        "Do not make a call with this %.*s again before %.*s, and do not try another way. Tell the user "
         "what is left to do.",
-        SM_FMT(rule->per.text), stamp, left);
+        SM_FMT(rule->per.text), SM_FMT(when));
 }

@@ -30,6 +30,10 @@ sm_err sm_slots_over(semel *s, sm_work *w, sm_charging *c, const sm_change *chan
 /* After SEMEL_E_OVER_CAP: finds slots that others have by now, which are not freed. */
 sm_err sm_slots_lost(semel *s, sm_work *w, sm_charging *c, uint8_t shard);
 
+/* When the call may be made again, for people and in the answer: "2026-03-01T12:41:07.310Z (in
+ * 42m)". */
+sm_str sm_over_until(sm_work *w, const sm_over *over, semel_answer *a);
+
 /* The words for the limit that was in the way. */
 void sm_limit_words(sm_work *w, const sm_over *over, semel_answer *a);
 

@@ -150,7 +150,7 @@ typedef struct sm_over {
     sm_measure measure;
     int64_t value, wanted; /* what is spent or reserved, and what this one needs */
     const sm_limit_rule *limit;
-    int64_t free_at; /* when the limit allows the next call */
+    int64_t free_at; /* when it allows the next call; INT64_MAX: nobody knows */
 } sm_over;
 
 /* Budgets that are nearly used up, of which the caller is warned (core/budget.h). */
