@@ -292,8 +292,16 @@ static void observe_mode_counts_and_lets_it_run(void **state)
 {
     (void)state;
     ledger l = new_ledger(TOOLS("t: {class: write, mode: observe, budget: {per: run, calls: 1}}"));
-    runs(&l, "r", "t", 0);
-    runs(&l, "r", "t", 1);
+    begin_in(&l, "r", "t", 0);
+    expect_execute(&l);
+    assert_null(l.a->observed.p);
+    assert_null(l.a->warning.p);
+    commit(&l, "1");
+    begin_in(&l, "r", "t", 1);
+    expect_execute(&l);
+    expect_text(l.a->observed, "BUDGET_EXCEEDED");
+    assert_true(l.a->claim.p != NULL);
+    commit(&l, "1");
     end_ledger(&l);
 }
 

@@ -244,15 +244,20 @@ static void a_limit_and_a_budget_hold_together(void **state)
     end_ledger(&l);
 }
 
-static void observe_mode_holds_no_limit(void **state)
+static void observe_mode_says_what_a_limit_would_refuse(void **state)
 {
     (void)state;
     ledger l = new_ledger(TOOLS("mail: {class: write, mode: observe, limit: {per: /to, calls: 1, "
                                 "window: 1h}}"));
     runs(&l, "r", "\"ann\"", 0);
-    runs(&l, "r", "\"ann\"", 1);
+    assert_null(l.a->observed.p);
+    mail_in(&l, "r", "\"ann\"", 1);
+    expect_execute(&l);
+    expect_text(l.a->observed, "BUDGET_EXCEEDED");
+    commit(&l, "1");
     begin(&l, "mail", "{}");
     expect_execute(&l);
+    expect_text(l.a->observed, "BAD_ARGUMENTS");
     end_ledger(&l);
 }
 
@@ -387,7 +392,7 @@ int main(void)
         cmocka_unit_test(values_of_different_types_are_different),
         cmocka_unit_test(all_limits_must_allow_it),
         cmocka_unit_test(a_limit_and_a_budget_hold_together),
-        cmocka_unit_test(observe_mode_holds_no_limit),
+        cmocka_unit_test(observe_mode_says_what_a_limit_would_refuse),
         cmocka_unit_test(callers_at_once_do_not_pass_the_limit),
         cmocka_unit_test(the_secret_is_told_to_nobody),
     };

@@ -37,7 +37,7 @@ static bool has_price(const sm_contract *c)
 sm_charging sm_charging_of(const sm_work *w, const sm_change *change)
 {
     const sm_effect *now = &w->memo.effect, *next = &w->step.next;
-    sm_charging c = {.before = w->memo.charged};
+    sm_charging c = {.before = w->memo.charged, .uncapped = change->undoes};
     bool next_generation = w->cur.version != 0 && next->generation != now->generation;
     if (next_generation)
         c.before = (sm_charged){0}; /* that of the one before it stays */
@@ -86,6 +86,12 @@ static void add_changes(const sm_charged *to, const sm_charge *from, sm_counters
 
 /* ---- lines -----------------------------------------------------------------------------------*/
 
+/* Observe mode warns of none. */
+static int64_t line_of(const sm_contract *c, const sm_budget_rule *rule, sm_measure m)
+{
+    return c->mode == SM_MODE_OBSERVE ? INT64_MAX : sm_budget_line(rule, m);
+}
+
 /* Where this handle remembers that somebody was warned of a line. */
 static uint64_t line_number(const sm_account *a, sm_measure m, int64_t line)
 {
@@ -120,6 +126,7 @@ static int64_t cap_for(const sm_budget_rule *rule, sm_measure m, int64_t reserve
 typedef struct reserving {
     semel *s;
     sm_work *w;
+    const sm_contract *contract;
     const sm_budget_rule *rule;
     const sm_account *account;
     const sm_line *lines; /* of its measures */
@@ -129,7 +136,7 @@ typedef struct reserving {
 
 static void reserve_one(const reserving *r, sm_measure m, sm_counters *out)
 {
-    int64_t amount = r->w->memo.charged.charge.of[m], line = sm_budget_line(r->rule, m);
+    int64_t amount = r->w->memo.charged.charge.of[m], line = line_of(r->contract, r->rule, m);
     int64_t cap = r->uncapped ? INT64_MAX : cap_for(r->rule, m, amount);
     bool warns = !r->uncapped && line != INT64_MAX;
     if (warns && r->lines[m].is == SM_LINE_BELOW && line - 1 < cap &&
@@ -170,10 +177,11 @@ static sm_err reserve(semel *s, sm_work *w, const sm_charging *charging, const s
     for (uint32_t i = 0; i < c->budget.n; i++) {
         reserving r = {.s = s,
                        .w = w,
+                       .contract = c,
                        .rule = &c->budget.v[i],
                        .account = &to->account[i],
                        .lines = charging->line[i],
-                       .uncapped = c->mode == SM_MODE_OBSERVE || change->undoes};
+                       .uncapped = charging->uncapped};
         sm_err e = sm_account_of(&w->keyer.digest, &w->scratch, r.rule, scope, w->now,
                                  &to->account[i], &r.until);
         if (e != SM_OK)
@@ -183,7 +191,7 @@ static sm_err reserve(semel *s, sm_work *w, const sm_charging *charging, const s
                 reserve_one(&r, (sm_measure)m, out);
         }
     }
-    sm_slots_take(w, charging, change->to, out);
+    sm_slots_take(w, charging, charging->uncapped ? NULL : change->to, out);
     put_charge(w, &to->charge);
     put_crossed(w, c, charging);
     return SM_OK;
@@ -279,12 +287,11 @@ bool sm_charge_told(const semel_outcome *o, const sm_charged *declared, sm_charg
 
 /* ---- refusing --------------------------------------------------------------------------------*/
 
-/* Whether this measure of a budget allows the call, and whether its line is crossed. */
-static sm_err look_at(semel *s, sm_work *w, const sm_budget_rule *rule, const sm_account *account,
-                      sm_measure m, int64_t amount, uint8_t shard, sm_line *line, int64_t *value)
+/* What is counted of this measure of a budget, and whether its line is crossed. */
+static sm_err look_at(semel *s, sm_work *w, int64_t at, const sm_account *account, sm_measure m,
+                      int64_t amount, uint8_t shard, sm_line *line, int64_t *value)
 {
     char text[SM_ACCOUNT_NAME];
-    int64_t at = sm_budget_line(rule, m);
     sm_err e =
         s->ops->counter(s->store, shard, sm_account_name(account, m, text), value, &w->fault);
     if (e != SM_OK || *value < at - amount)
@@ -313,8 +320,8 @@ static sm_err budgets_over(semel *s, sm_work *w, sm_charging *c, const sm_change
             if ((account.measures >> m & 1) == 0)
                 continue;
             c->line[i][m] = (sm_line){0};
-            e = look_at(s, w, rule, &account, (sm_measure)m, amount, r->shard, &c->line[i][m],
-                        &value);
+            e = look_at(s, w, line_of(contract, rule, (sm_measure)m), &account, (sm_measure)m,
+                        amount, r->shard, &c->line[i][m], &value);
             if (e == SM_OK && value > cap_for(rule, (sm_measure)m, amount) - amount) {
                 *found = true;
                 *change->over = (sm_over){.rule = rule,
@@ -338,10 +345,17 @@ sm_err sm_charging_over(semel *s, sm_work *w, sm_charging *c, const sm_change *c
     *found = false;
     if (c->does == SM_CHARGE_RELEASE)
         return sm_slots_lost(s, w, c, r->shard);
-    if (c->does != SM_CHARGE_RESERVE)
+    if (c->does != SM_CHARGE_RESERVE || c->uncapped)
         return SM_OK;
     sm_err e = budgets_over(s, w, c, change, r, found);
-    return e != SM_OK || *found ? e : sm_slots_over(s, w, c, change, r->shard, found);
+    if (e == SM_OK && !*found)
+        e = sm_slots_over(s, w, c, change, r->shard, found);
+    if (*found && change->identity->contract->mode == SM_MODE_OBSERVE) {
+        *found = false;
+        c->uncapped = true;
+        w->step.observed = SEMEL_C_BUDGET_EXCEEDED;
+    }
+    return e;
 }
 
 void sm_charging_done(semel *s, const sm_work *w, const sm_charging *c, const sm_change *change)

@@ -25,6 +25,8 @@ typedef struct sm_charging {
         SM_CHARGE_RELEASE, /* nothing was done */
         SM_CHARGE_MOVED,   /* it was charged in another ledger */
     } does;
+    bool uncapped; /* reserve: whatever the caps say. An undo; or observe mode found them in the way
+                    */
     sm_charged before;
     /* What is known of the counters; the write is refused if it is not so. */
     sm_line line[SM_BUDGETS_MAX][SM_MEASURES];

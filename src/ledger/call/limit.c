@@ -16,12 +16,17 @@ sm_err sm_limits_find(semel *s, sm_work *w, const sm_identity *id, sm_str scope,
 {
     const sm_hash *secret;
     out->n = 0;
-    if (id->contract->limit.n == 0 || id->contract->mode == SM_MODE_OBSERVE)
+    if (id->contract->limit.n == 0)
         return SM_OK;
     sm_err e = sm_secret_get(s, &secret, &w->fault);
-    return e != SM_OK ? e
-                      : sm_destinations_find(&w->scratch, &id->contract->limit, scope, id->filled,
-                                             secret, out, &w->fault);
+    if (e == SM_OK)
+        e = sm_destinations_find(&w->scratch, &id->contract->limit, scope, id->filled, secret, out,
+                                 &w->fault);
+    if (e != SEMEL_E_BAD_ARGUMENTS || id->contract->mode != SM_MODE_OBSERVE)
+        return e;
+    out->n = 0;
+    w->step.observed = SEMEL_C_BAD_ARGUMENTS;
+    return SM_OK;
 }
 
 void sm_slots_guess(sm_charging *c, const sm_change *change)
