@@ -39,6 +39,13 @@ bool sm_decimal_scaled(const sm_decimal *d, unsigned places, int64_t *out);
 #define SM_DECIMAL_TEXT 32u
 size_t sm_decimal_put(int64_t scaled, unsigned places, char text[SM_DECIMAL_TEXT]);
 
+/* The sum of two such numbers that are not negative; INT64_MAX if it does not fit. */
+static inline int64_t sm_plus(int64_t a, int64_t b)
+{
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
 /* Copies at most `n` digits, without the point, and returns how many. */
 size_t sm_decimal_digits(const sm_decimal *d, char *out, size_t n);
 

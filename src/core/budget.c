@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/decimal.h"
 #include "base/duration.h"
+#include "base/limits.h"
 #include "core/call.h"
 
 #define HOUR_MS ((int64_t)3600000)
@@ -78,7 +79,7 @@ static bool tokens_read(const sm_json *v, uint64_t *out)
     sm_decimal d;
     int64_t n;
     if (v->type != SM_JSON_NUMBER || !sm_decimal_parse(sm_json_text(v), &d) || d.negative ||
-        !sm_decimal_scaled(&d, 0, &n))
+        !sm_decimal_scaled(&d, 0, &n) || n > SM_TOKENS_MAX)
         return false;
     *out = n == 0 ? SEMEL_TOKENS_NONE : (uint64_t)n;
     return true;

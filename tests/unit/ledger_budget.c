@@ -305,6 +305,28 @@ static void observe_mode_counts_and_lets_it_run(void **state)
     end_ledger(&l);
 }
 
+/* Whoever commits may say any cost. What does not fit into the counter is as good as endless. */
+static void an_end_is_recorded_although_its_cost_does_not_fit(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, cost: 1, budget: {per: tenant, cost: 5}}")),
+           m = l;
+    const char *most = "9223372036.854775807";
+    begin_in(&l, "r", "t", 0);
+    expect_execute(&l);
+    begin_in(&m, "r", "t", 1);
+    expect_execute(&m);
+    commit_cost(&l, SEMEL_SUCCESS, most, 0);
+    assert_int_equal(l.a->verdict, SEMEL_DONE);
+    commit_cost(&m, SEMEL_SUCCESS, most, 0);
+    assert_int_equal(m.a->verdict, SEMEL_DONE);
+    refused(&l, "r", "t", 2);
+    semel_str json;
+    semel_scope_query q = {.size = sizeof q, .scope = SM_STR("r")};
+    assert_int_equal(semel_scope_show(l.s, &q, l.a, &json), SEMEL_OK);
+    end_ledger(&l);
+}
+
 static void who_settles_needs_no_contract(void **state)
 {
     (void)state;
@@ -593,6 +615,7 @@ int main(void)
         cmocka_unit_test(what_is_imported_was_charged_elsewhere),
     };
     const struct CMUnitTest lasting[] = {
+        cmocka_unit_test(an_end_is_recorded_although_its_cost_does_not_fit),
         cmocka_unit_test(who_settles_needs_no_contract),
         cmocka_unit_test(no_process_warns_again),
     };

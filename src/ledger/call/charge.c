@@ -69,19 +69,47 @@ static void put_charge(sm_work *w, const sm_charge *c)
         sm_body_number(w, "tokens", (uint64_t)c->of[SM_TOKENS]);
 }
 
+/* Where an attempt's end is written. */
+typedef struct ending {
+    semel *s;
+    sm_work *w;
+    const sm_charging *c;
+    uint8_t shard;
+    sm_counters *out;
+} ending;
+
+/* As much of a change as its counter has room for. */
+static sm_err fit(const ending *e, sm_str counter, int64_t *delta)
+{
+    int64_t value;
+    if (!e->c->full || *delta < 0)
+        return SM_OK;
+    sm_err err = e->s->ops->counter(e->s->store, e->shard, counter, &value, &e->w->fault);
+    if (err == SM_OK && value > INT64_MAX - *delta)
+        *delta = INT64_MAX - value;
+    return err;
+}
+
 /* What the accounts' counters change by, from what is charged to what will be. `until` 1: they stay
  * as long as they would anyway. */
-static void add_changes(const sm_charged *to, const sm_charge *from, sm_counters *out)
+static sm_err add_changes(const ending *end, const sm_charge *from)
 {
+    const sm_charged *to = &end->w->memo.charged;
+    sm_counters *out = end->out;
     for (uint8_t i = 0; i < to->accounts; i++) {
         for (int m = 0; m < SM_MEASURES; m++) {
             int64_t delta = to->charge.of[m] - from->of[m];
-            if ((to->account[i].measures >> m & 1) != 0 && delta != 0) {
-                sm_str name = sm_account_name(&to->account[i], (sm_measure)m, out->name[out->n]);
+            if ((to->account[i].measures >> m & 1) == 0)
+                continue;
+            sm_str name = sm_account_name(&to->account[i], (sm_measure)m, out->name[out->n]);
+            sm_err e = fit(end, name, &delta);
+            if (e != SM_OK)
+                return e;
+            if (delta != 0)
                 out->v[out->n++] = (semel_counter){name, delta, INT64_MAX, 1};
-            }
         }
     }
+    return SM_OK;
 }
 
 /* ---- lines -----------------------------------------------------------------------------------*/
@@ -202,45 +230,43 @@ static sm_err reserve(semel *s, sm_work *w, const sm_charging *charging, const s
 /* What an attempt spent although nothing was done stays with the effect. */
 static void sink(sm_charged *c, const sm_charge *spent)
 {
-    for (int m = 0; m < SM_MEASURES; m++) {
-        if (__builtin_add_overflow(c->sunk.of[m], spent->of[m], &c->sunk.of[m]))
-            c->sunk.of[m] = INT64_MAX;
-    }
+    for (int m = 0; m < SM_MEASURES; m++)
+        c->sunk.of[m] = sm_plus(c->sunk.of[m], spent->of[m]);
 }
 
-static void settle(sm_work *w, const sm_charging *c, const sm_charge *spent, sm_counters *out)
+static sm_err settle(const ending *end, const sm_charge *spent)
 {
-    sm_charged *to = &w->memo.charged;
+    sm_charged *to = &end->w->memo.charged;
     if (spent != NULL)
         to->charge = *spent;
     to->charge.of[SM_CALLS] = 1;
     to->held = true;
-    add_changes(to, &c->before.charge, out);
-    put_charge(w, &to->charge);
+    put_charge(end->w, &to->charge);
+    return add_changes(end, &end->c->before.charge);
 }
 
-static void release(sm_work *w, const sm_charging *c, const sm_charge *spent, sm_counters *out)
+static sm_err release(const ending *end, const sm_charge *spent)
 {
     static const sm_charge nothing;
-    sm_charged *to = &w->memo.charged;
+    sm_charged *to = &end->w->memo.charged;
     to->charge = spent != NULL ? *spent : nothing;
     to->charge.of[SM_CALLS] = 0;
-    add_changes(to, &c->before.charge, out);
-    put_charge(w, &to->charge);
+    put_charge(end->w, &to->charge);
+    sm_err e = add_changes(end, &end->c->before.charge);
     sink(to, &to->charge);
     to->charge = nothing;
     to->held = false;
     to->accounts = 0;
-    sm_slots_free(w, c, out);
+    sm_slots_free(end->w, end->c, end->out);
+    return e;
 }
 
 /* A record that was lost comes back. The write that reserved was lost with it. */
-static sm_err bring_back(semel *s, sm_work *w, const sm_change *change, uint8_t shard,
-                         sm_counters *out)
+static sm_err bring_back(const ending *end, const sm_change *change)
 {
     static const sm_charge nothing;
-    sm_charged *to = &w->memo.charged;
-    const sm_effect *e = &w->memo.effect;
+    sm_charged *to = &end->w->memo.charged;
+    const sm_effect *e = &end->w->memo.effect;
     if (!to->held)
         return SM_OK;
     if (!may_have_run(e->state) && !sm_effect_applied(e) && !e->abandoned) {
@@ -250,23 +276,24 @@ static sm_err bring_back(semel *s, sm_work *w, const sm_change *change, uint8_t 
     if (change->spent != NULL)
         to->charge = *change->spent;
     to->charge.of[SM_CALLS] = 1;
-    add_changes(to, &nothing, out);
-    return sm_slots_return(s, w, change, shard, out);
+    sm_err err = add_changes(end, &nothing);
+    return err != SM_OK ? err : sm_slots_return(end->s, end->w, change, end->shard, end->out);
 }
 
 sm_err sm_charging_take(semel *s, sm_work *w, const sm_charging *c, const sm_change *change,
                         const semel_record *r, sm_counters *out)
 {
     sm_charged *to = &w->memo.charged;
+    const ending end = {s, w, c, r->shard, out};
     sm_err e = SM_OK;
     if (change->import == NULL)
         *to = c->before;
     switch (c->does) {
     case SM_CHARGE_NOTHING: break;
     case SM_CHARGE_RESERVE: e = reserve(s, w, c, change, r->scope, out); break;
-    case SM_CHARGE_RETURN: e = bring_back(s, w, change, r->shard, out); break;
-    case SM_CHARGE_SETTLE: settle(w, c, change->spent, out); break;
-    case SM_CHARGE_RELEASE: release(w, c, change->spent, out); break;
+    case SM_CHARGE_RETURN: e = bring_back(&end, change); break;
+    case SM_CHARGE_SETTLE: e = settle(&end, change->spent); break;
+    case SM_CHARGE_RELEASE: e = release(&end, change->spent); break;
     case SM_CHARGE_MOVED: to->accounts = to->slots = 0; break;
     }
     w->memo.terms.charged = to->held || to->sunk.of[SM_COST] > 0 || to->sunk.of[SM_TOKENS] > 0;
@@ -343,6 +370,7 @@ sm_err sm_charging_over(semel *s, sm_work *w, sm_charging *c, const sm_change *c
                         const semel_record *r, bool *found)
 {
     *found = false;
+    c->full = true; /* nothing else is in the way of an end */
     if (c->does == SM_CHARGE_RELEASE)
         return sm_slots_lost(s, w, c, r->shard);
     if (c->does != SM_CHARGE_RESERVE || c->uncapped)

@@ -101,8 +101,10 @@ static bool take_reserved(void *context, const semel_record *r, int64_t now)
             budget *of = &b->v[k];
             if (memcmp(of->account.id, c->account[i].id, sizeof c->account[i].id) != 0)
                 continue;
-            for (int m = 0; m < SM_MEASURES; m++)
-                of->reserved[m] += has_measure(&c->account[i], m) ? c->charge.of[m] : 0;
+            for (int m = 0; m < SM_MEASURES; m++) {
+                if (has_measure(&c->account[i], m))
+                    of->reserved[m] = sm_plus(of->reserved[m], c->charge.of[m]);
+            }
         }
     }
     return true;
@@ -198,7 +200,7 @@ static void take_effect(void *context, sm_work *w, sm_tally *t)
     sm_put_text(out, "state", sm_str_from(semel_state_name(w->memo.effect.state)));
     sm_put_number(out, "attempts", w->memo.effect.attempt);
     if (c->held || c->sunk.of[SM_COST] > 0)
-        put_amount(out, "cost", SM_COST, c->charge.of[SM_COST] + c->sunk.of[SM_COST]);
+        put_amount(out, "cost", SM_COST, sm_plus(c->charge.of[SM_COST], c->sunk.of[SM_COST]));
     sm_put_stamp(out, "created_at", w->cur.created_at);
     sm_buf_byte(out, '}');
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/decimal.h"
 #include "base/stamp.h"
 #include "core/call.h"
 #include "json/write.h"
@@ -17,12 +18,6 @@
 
 /* ---- sums ------------------------------------------------------------------------------------*/
 
-static int64_t plus(int64_t a, int64_t b)
-{
-    int64_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
-}
-
 static int64_t by(int64_t a, int64_t times)
 {
     int64_t product;
@@ -33,13 +28,13 @@ void sm_sum_add(sm_sum *to, int64_t billionths, uint64_t times)
 {
     int64_t n = times > BILLION ? BILLION : (int64_t)times; /* so the fraction does not overflow */
     int64_t part = to->billionths + billionths % BILLION * n;
-    to->whole = plus(to->whole, plus(by(billionths / BILLION, n), part / BILLION));
+    to->whole = sm_plus(to->whole, sm_plus(by(billionths / BILLION, n), part / BILLION));
     to->billionths = part % BILLION;
 }
 
 void sm_sum_join(sm_sum *to, const sm_sum *more)
 {
-    to->whole = plus(to->whole, more->whole);
+    to->whole = sm_plus(to->whole, more->whole);
     sm_sum_add(to, more->billionths, 1);
 }
 
