@@ -112,8 +112,8 @@ static void put_stop(cli_table *t, const sm_json *stop, int64_t now)
     if (loop)
         cli_table_printf(
             t, CLI_PLAIN,
-            "it repeats itself (%.*s, %.*s times); semel scope reset --reason R reopens it",
-            SM_FMT(cli_member(stop, "detector")), SM_FMT(cli_member(stop, "count")));
+            "it repeats itself (%.*s, %.*s times); semel scope reset %.*s --reason R reopens it",
+            SM_FMT(cli_member(stop, "detector")), SM_FMT(cli_member(stop, "count")), SM_FMT(name));
     else
         cli_table_cell(t, CLI_PLAIN, reason.p == NULL ? SM_STR("") : reason);
 }
@@ -177,7 +177,7 @@ static int stop(cli_ledger *l, void *own)
     sm_buf_text(b, ": ");
     put_what(b, o);
     sm_buf_text(b, changed
-                       ? "\nNo process on this ledger begins one after the next second. What runs "
+                       ? "\nWithin a second no process on this ledger begins new ones. What runs "
                          "ends and is recorded;\nreads and replays go on.\n"
                        : "\nThe first reason stays; semel stop --list shows it.\n");
     return CLI_OK;
@@ -225,8 +225,8 @@ static int resume(cli_ledger *l, void *own)
     if (is_looping(l, o))
         return cli_fail(CLI_NO_INPUT,
                         "%.*s was not stopped by a person: it repeats itself. semel scope reset "
-                        "--reason R reopens it",
-                        SM_FMT(o->name));
+                        "%.*s --reason R reopens it",
+                        SM_FMT(o->name), SM_FMT(o->name));
     return cli_fail(CLI_NO_INPUT, "this is not stopped; semel stop --list shows what is");
 }
 

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+static_assert(SM_LOOP_CYCLE_MAX == 32, "a bit of sm_loop.progressed for each");
+
 /* Where counts stop, so that none overflows. */
 #define MANY (UINT32_MAX - 2)
 
@@ -109,7 +111,24 @@ sm_loop_match sm_loop_add(sm_loop *l, sm_loop_entry entry, bool progress, uint32
         uint32_t *same = &l->same[p - 1];
         *same = same_entry(before(l, p), &entry) ? *same + (*same < MANY) : 0;
     }
-    l->tail[l->calls++ % SM_LOOP_CYCLE_MAX] = entry;
+    uint32_t at = l->calls++ % SM_LOOP_CYCLE_MAX;
+    l->tail[at] = entry;
+    l->progressed = (l->progressed & ~(1u << at)) | (uint32_t)progress << at;
     see(l, entry, progress);
     return sm_loop_now(l, max_cycle);
+}
+
+/* Of those that are not remembered, some may have done something new. */
+void sm_loop_append(sm_loop *to, const sm_loop *from, uint64_t newest)
+{
+    bool forgotten = newest > SM_LOOP_CYCLE_MAX;
+    uint64_t n = forgotten ? SM_LOOP_CYCLE_MAX : newest;
+    if (to->periods < from->periods)
+        to->periods = from->periods;
+    for (uint64_t i = from->calls - n; i < from->calls; i++) {
+        uint32_t at = i % SM_LOOP_CYCLE_MAX;
+        sm_loop_add(to, from->tail[at], forgotten || (from->progressed >> at & 1) != 0,
+                    to->periods);
+        forgotten = false;
+    }
 }

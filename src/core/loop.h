@@ -60,6 +60,7 @@ typedef struct sm_loop {
     uint32_t same[SM_LOOP_CYCLE_MAX];      /* same[p - 1]: see above */
     uint32_t seen_count;                   /* how many of `seen` */
     sm_loop_entry tail[SM_LOOP_CYCLE_MAX]; /* entry n is at n % SM_LOOP_CYCLE_MAX */
+    uint32_t progressed;                   /* a bit for each of `tail`: something new was done */
     sm_loop_seen seen[SM_LOOP_SEEN_MAX];   /* the newest first */
 } sm_loop;
 
@@ -78,5 +79,8 @@ sm_loop_match sm_loop_foresee(const sm_loop *l, uint64_t call, uint32_t max_cycl
 
 /* Adds an entry, and says what it completes. `progress`: something new was done. */
 sm_loop_match sm_loop_add(sm_loop *l, sm_loop_entry entry, bool progress, uint32_t max_cycle);
+
+/* Adds the newest entries of one to another, as far as they are remembered. */
+void sm_loop_append(sm_loop *to, const sm_loop *from, uint64_t newest);
 
 #endif

@@ -124,12 +124,14 @@ static void a_stop_of_somebody_who_is_not_bound_takes_the_place_of_a_bound_ones(
 
 /* ---- stores that fail, and that are asked ----------------------------------------------------*/
 
-static bool is_down;
+static bool is_down, has_lost;
 static unsigned asked_for_documents;
 
 static semel_err get_if_up(semel_store *st, const semel_ref *ref, semel_room *room,
                            semel_record *cur, int64_t *now, semel_fault *fault)
 {
+    if (has_lost && ref->key != NULL)
+        return SEMEL_E_NOT_FOUND;
     return is_down ? SEMEL_E_UNAVAILABLE : sm_store_memory.get(st, ref, room, cur, now, fault);
 }
 
@@ -154,7 +156,7 @@ static ledger ledger_of_own_store(const char *contract)
     own.get = get_if_up;
     own.peek = peek_if_up;
     own.query = query_effects;
-    is_down = false;
+    is_down = has_lost = false;
     semel_options o = {.size = sizeof o,
                        .url = "memory:",
                        .store = &own,
@@ -189,6 +191,22 @@ static void closing_ends_although_the_store_fails_and_runs_repeat_themselves(voi
     alarm(0);
 }
 
+/* It counts its versions anew then. */
+static void a_board_that_the_store_has_lost_is_not_believed(void **state)
+{
+    (void)state;
+    ledger l = ledger_of_own_store(TOOLS("t: {class: write}"));
+    bool changed;
+    semel_stop(l.s, SEMEL_STOP_SCOPE, SM_STR("acme"), (sm_str){0}, SM_STR("why"), &changed, NULL);
+    begin_in(&l, "acme", "t");
+    expect_refused(&l, SEMEL_C_STOPPED);
+    has_lost = true;
+    assert_int_equal(sm_board_refresh(l.s, 0, NULL), SM_OK);
+    begin_in(&l, "acme", "t");
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
 static void a_list_of_runs_reads_the_loop_state_of_its_page_only(void **state)
 {
     (void)state;
@@ -216,6 +234,53 @@ static void a_list_of_runs_reads_the_loop_state_of_its_page_only(void **state)
     end_ledger(&l);
 }
 
+/* A store whose claim takes so long that the button is pressed meanwhile. */
+static semel *stopper;
+
+static semel_err slow_claim(semel_store *st, const semel_write *w, semel_room *room,
+                            semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault)
+{
+    semel_err e = sm_store_sqlite.claim(st, w, room, cur, now, inserted, fault);
+    if (e == SEMEL_OK && stopper != NULL && cur->tool.n == 1) {
+        semel *s = stopper;
+        bool changed;
+        stopper = NULL;
+        semel_stop(s, SEMEL_STOP_SCOPE, SM_STR("acme"), SM_STR("carol"), SM_STR("enough"), &changed,
+                   NULL);
+        assert_true(changed);
+        usleep(600000); /* longer than the board is believed without looking */
+    }
+    return e;
+}
+
+static void a_write_that_was_acknowledged_after_the_stop_does_not_run(void **state)
+{
+    (void)state;
+    char url[512];
+    strcpy(url, fresh_url());
+    semel_store_ops slow = sm_store_sqlite;
+    slow.claim = slow_claim;
+    semel_options o = {.size = sizeof o, .url = url, .store = &slow};
+    ledger l = {.a = semel_answer_new()}, m = {.s = open_ledger(url, NULL, true)};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    stopper = m.s;
+    begin_in(&l, "acme/1", "t");
+    expect_refused(&l, SEMEL_C_STOPPED);
+    assert_true(l.a->claim.p == NULL);
+    bool changed;
+    semel_resume(m.s, SEMEL_STOP_SCOPE, SM_STR("acme"), (sm_str){0}, (sm_str){0}, &changed, NULL);
+    assert_true(changed);
+    for (int tries = 0;
+         tries < 3000 && begin_in(&l, "acme/1", "t") == SEMEL_OK && l.a->verdict != SEMEL_EXECUTE;
+         tries++) {
+        sm_board_refresh(l.s, 0, NULL);
+        usleep(10000); /* until the claim is taken back: nothing was done */
+    }
+    expect_execute(&l);
+    semel_close(m.s);
+    end_ledger(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,10 +289,14 @@ int main(void)
         cmocka_unit_test(whoever_is_bound_resumes_what_those_stopped_who_are_bound_as_well),
         cmocka_unit_test(a_stop_of_somebody_who_is_not_bound_takes_the_place_of_a_bound_ones),
     };
+    const struct CMUnitTest filed[] = {
+        cmocka_unit_test(a_write_that_was_acknowledged_after_the_stop_does_not_run),
+    };
     const struct CMUnitTest once[] = {
         cmocka_unit_test(closing_ends_although_the_store_fails_and_runs_repeat_themselves),
+        cmocka_unit_test(a_board_that_the_store_has_lost_is_not_believed),
         cmocka_unit_test(a_list_of_runs_reads_the_loop_state_of_its_page_only),
     };
-    int failed = run_on_stores(tests, COUNT(tests), NULL, 0, NULL, 0);
+    int failed = run_on_stores(tests, COUNT(tests), NULL, 0, filed, COUNT(filed));
     return failed + cmocka_run_group_tests(once, NULL, NULL);
 }

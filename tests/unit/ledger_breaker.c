@@ -626,13 +626,14 @@ static void failures_of_two_handles_add_up_and_both_refuse(void **state)
         fails(&l[n % 2], "t", n);
     begin_n(&l[1], "t", 4); /* whoever opened it knows at once */
     expect_refused(&l[1], SEMEL_C_CIRCUIT_OPEN);
-    int64_t opened_ns = sm_clock_mono_ns(), late_ns = 0;
-    for (int n = 5; sm_clock_mono_ns() < opened_ns + 1500000000; n++) {
+    int64_t opened_ns = sm_clock_mono_ns(), asked_ns = opened_ns, late_ns = 0;
+    for (int n = 5; asked_ns < opened_ns + 1500000000; n++) {
+        asked_ns = sm_clock_mono_ns();
         begin_n(&l[0], "t", n);
         if (l[0].a->verdict == SEMEL_EXECUTE)
-            late_ns = sm_clock_mono_ns() - opened_ns;
+            late_ns = asked_ns - opened_ns;
     }
-    expect(late_ns < 1000000000, "a call began %.2f s later", (double)late_ns / 1e9);
+    expect(late_ns < 1000000000, "a call ran that came %.2f s later", (double)late_ns / 1e9);
     expect_refused(&l[0], SEMEL_C_CIRCUIT_OPEN);
     end_ledger(&l[0]);
     end_ledger(&l[1]);

@@ -78,8 +78,9 @@ static void a_repeated_call_is_warned_of_then_blocked_then_its_run_is_stopped(vo
         expect_loop(&l, "repeat", 1, count);
         assert_true(l.a->has_outcome); /* nothing is lost */
         expect_text(l.a->outcome.value, "\"sent\"");
-        expect(says(l.a->corrective_action, "change the arguments, or stop"), "%u: %.*s", count,
-               SM_FMT(l.a->corrective_action));
+        expect(says(l.a->corrective_action,
+                    count < 8 ? "change the arguments, or stop" : "A person can reopen the run"),
+               "%u: %.*s", count, SM_FMT(l.a->corrective_action));
         assert_int_equal(says(l.a->message, "The run is stopped now"), count == 8);
     }
     /* From now on nothing is written in this run, whatever it is. */
@@ -180,7 +181,9 @@ static void calls_that_alternate_are_a_cycle(void **state)
         assert_int_equal(l.a->verdict, SEMEL_REPLAY);
     }
     assert_true(says(l.a->warning, "The same 2 calls returned the same results 4 times."));
-    begin_in(&l, "r", "a", "{}");
+    begin_in(&l, "r", "a", "{}"); /* the fifth has only begun, and b was new after the first a */
+    assert_int_equal(l.a->verdict, SEMEL_REPLAY);
+    begin_in(&l, "r", "b", "{}");
     expect_loop(&l, "cycle", 2, 5);
     end_ledger(&l);
 }
@@ -422,6 +425,25 @@ static void edits_and_tests_in_turn_are_no_loop(void **state)
         reads(&l, "test");
         assert_true(l.a->warning.p == NULL);
     }
+    end_ledger(&l);
+}
+
+/* The run tells the ledger of itself when it is warned, and takes over what is known there. */
+static void work_that_was_new_is_new_after_the_ledger_was_told(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("edit: {class: write}, test: {class: read, loop: {block: 5}}, "
+                                "mail: {class: write}"));
+    for (int i = 0; i < 4; i++) {
+        does(&l, "edit", i);
+        reads(&l, "test");
+    }
+    done_once(&l, "r", "mail", "{}");
+    for (int i = 0; i < 3; i++)
+        begin_in(&l, "r", "mail", "{}");
+    assert_true(l.a->warning.p != NULL); /* here it was told */
+    reads(&l, "test");
+    assert_true(l.a->warning.p == NULL);
     end_ledger(&l);
 }
 
@@ -853,6 +875,7 @@ int main(void)
         cmocka_unit_test(what_is_refused_ends_no_streak),
         cmocka_unit_test(polling_is_narrow),
         cmocka_unit_test(edits_and_tests_in_turn_are_no_loop),
+        cmocka_unit_test(work_that_was_new_is_new_after_the_ledger_was_told),
         cmocka_unit_test(a_batch_that_reads_the_same_between_its_items_is_no_loop),
         cmocka_unit_test(read_and_failing_edit_and_failing_test_are_a_cycle_of_three),
         cmocka_unit_test(the_same_error_85_times_runs_four_times),

@@ -105,6 +105,40 @@ static sm_loop_entry random_entry(const sequence *s, uint32_t alphabet, uint32_t
     return (sm_loop_entry){1 + below(alphabet), below(3)};
 }
 
+/* Two processes tell each other what they know: also what was new. */
+static void what_is_appended_is_as_if_it_was_added(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20000; round++) {
+        sequence s = {.length = 0};
+        uint32_t first = below(30), length = first + below(SM_LOOP_CYCLE_MAX + 1);
+        sm_loop l = {.periods = 4}, known = l;
+        while (s.length < length) {
+            if (s.length == first)
+                known = l;
+            s.entry[s.length] = random_entry(&s, 6, 2);
+            sm_loop_add(&l, s.entry[s.length++], below(6) == 0, 4);
+        }
+        if (length == first)
+            known = l;
+        sm_loop_append(&known, &l, length - first);
+        assert_memory_equal(&known, &l, sizeof l);
+    }
+}
+
+/* What lies further back than is remembered may have been new: nothing is held against the run. */
+static void appending_more_than_is_remembered_begins_with_something_new(void **state)
+{
+    (void)state;
+    sm_loop known = {.periods = 4}, l = known;
+    const sm_loop_entry asked = {7, 7};
+    sm_loop_add(&known, asked, false, 4);
+    for (uint32_t i = 0; i < SM_LOOP_CYCLE_MAX + 1; i++)
+        sm_loop_add(&l, (sm_loop_entry){100 + i % 12, 1}, false, 4);
+    sm_loop_append(&known, &l, l.calls);
+    assert_int_equal(sm_loop_add(&known, asked, false, 4).count, 1);
+}
+
 static void it_finds_what_the_definition_says(void **state)
 {
     (void)state;
@@ -381,6 +415,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_finds_what_the_definition_says),
+        cmocka_unit_test(what_is_appended_is_as_if_it_was_added),
+        cmocka_unit_test(appending_more_than_is_remembered_begins_with_something_new),
         cmocka_unit_test(the_same_error_again_and_again_is_a_repeat),
         cmocka_unit_test(two_in_turn_are_a_cycle),
         cmocka_unit_test(read_and_failing_edit_and_failing_test_are_a_cycle_of_three),

@@ -358,8 +358,8 @@ const cli_command cli_scope_undo = {
         "An undo runs although its scope, its run or everything is stopped, and although a budget\n"
         "or a limit is used up; not if its own tool is stopped, or its circuit is open. Stop the run\n"
         "first, so that it does nothing more meanwhile.\n\n"
-        "Exit code: 0 all is undone, 1 something cannot be undone, must be done by hand, or its undo\n"
-        "has failed, 75 try again later, or approve first, 76 in doubt.\n",
+        "Exit code: 0 all is undone, or the plan was shown; 1 something cannot be undone, must be\n"
+        "done by hand, or its undo has failed; 75 try again later, or approve first; 76 in doubt.\n",
     .run = cli_ledger_run,
     .ledger =
         &(const cli_ledger_use){

@@ -2,10 +2,10 @@
  * begin: the one order of steps.
  *
  *     arguments, tool, identity      refused before the ledger is asked
- *     class read, strategy none      execute: no claim, no record, also when the ledger is down
- *     the store's memory             a settled effect is answered without any I/O
- *     the record                     judged, written, answered; or inserted if there is none
- *     waiting                        bounded by the caller's deadline, then judged again
+ *     class read, strategy none      execute: no claim, no record; a read also when the ledger is
+ * down the store's memory             a settled effect is answered without any I/O the record
+ * judged, written, answered; or inserted if there is none waiting                        bounded by
+ * the caller's deadline, then judged again
  *
  * A waiter gets the end of the attempt that it joined, a failure too: it never runs it again. Those
  * who wait for an approval race to claim once it is given, and one of them wins.
@@ -440,7 +440,7 @@ static sm_err begin(sm_begun *b)
     if (b->id.strategy == SM_KEY_NONE) {
         semel_code guarded;
         e = sm_guard_pass(b, &guarded);
-        if (e != SM_OK)
+        if (e != SM_OK && b->id.contract->mode != SM_MODE_OBSERVE)
             return sm_answer_error(b->w, b->a, e);
         return guarded != SEMEL_C_NONE ? sm_begun_refuse(b, guarded)
                                        : sm_begun_pass(b, SM_JOT_PASSED);

@@ -1,4 +1,5 @@
 /* The answer to the caller that runs the attempt which was just written. */
+#include "ledger/guard/guard.h"
 #include "ledger/work/ledger.h"
 
 /* What is left of the lease. The answer may have been long under way, and if it took longer than
@@ -16,6 +17,18 @@ static sm_err check_lease(semel *s, sm_work *w, const sm_handle *claim, int64_t 
                         "the ledger took longer to answer than the lease lasts, so nothing is run");
 }
 
+/* Nor if the answer took so long that the stop button was pressed meanwhile. */
+static sm_err check_stop(semel *s, sm_work *w, const sm_handle *claim, semel_answer *a,
+                         semel_code *code)
+{
+    if (w->memo.terms.mode == SM_MODE_OBSERVE)
+        return SM_OK;
+    sm_err e = sm_guard_stopped(s, w, a, code);
+    if (e != SM_OK || *code != SEMEL_C_NONE)
+        sm_withdraw(s, claim);
+    return e;
+}
+
 sm_err sm_execute(semel *s, sm_work *w, const uint8_t *secret, int64_t lease_ms, semel_answer *a)
 {
     sm_handle h = {.shard = w->cur.shard,
@@ -24,7 +37,12 @@ sm_err sm_execute(semel *s, sm_work *w, const uint8_t *secret, int64_t lease_ms,
                    .fence = w->memo.effect.fence};
     memcpy(h.secret, secret, sizeof h.secret);
     int64_t left_ms;
+    semel_code stopped = SEMEL_C_NONE;
     sm_err e = check_lease(s, w, &h, lease_ms, &left_ms);
+    if (e == SM_OK)
+        e = check_stop(s, w, &h, a, &stopped);
+    if (stopped != SEMEL_C_NONE)
+        return sm_answer_refuse(w, a, stopped, SM_OK);
     if (e == SM_OK)
         e = sm_answer_about(w, a);
     sm_down_key down;

@@ -10,8 +10,7 @@
 
 #include "base/duration.h"
 #include "base/limits.h"
-#include "core/undo.h"
-#include "ledger/guard/board.h"
+#include "ledger/guard/guard.h"
 #include "ledger/work/ledger.h"
 
 void sm_on_due(semel *s, sm_due_fn *fn, void *context)
@@ -64,18 +63,6 @@ sm_err sm_remedy_of(semel *s, const sm_handle *effect, semel_answer *a, sm_remed
 
 #define STOPPED_PAUSE_MS 5000 /* until a stop is looked at again */
 
-/* Whether people have stopped what w->cur is about, or its run was stopped. An undo goes on, as in
- * guard.c, unless its own tool is stopped. A circuit need not hold a resend back: it settles what
- * was begun. */
-static sm_err look_for_stop(semel *s, sm_work *w, bool *stopped)
-{
-    sm_halt halt;
-    sm_handle undone;
-    bool undoes = sm_undo_key_parse(w->cur.caller, &undone);
-    return sm_board_ask(s, &w->call, undoes ? (sm_str){0} : w->cur.scope, w->cur.tool, &halt,
-                        stopped, &w->fault);
-}
-
 sm_err sm_resend(semel *s, const sm_handle *effect, int64_t lease_ms, semel_answer *a)
 {
     sm_work *w = sm_work_start(a);
@@ -93,11 +80,11 @@ sm_err sm_resend(semel *s, const sm_handle *effect, int64_t lease_ms, semel_answ
                      sm_effect_doubt_step(&w->memo.effect, &terms, w->now) == SM_DOUBT_RESEND;
         if (!there)
             return sm_answer_refuse(w, a, SEMEL_C_ILLEGAL_STATE, SM_OK);
-        bool stopped;
-        e = look_for_stop(s, w, &stopped);
+        semel_code stopped;
+        e = sm_guard_stopped(s, w, a, &stopped);
         if (e != SM_OK)
             return sm_answer_error(w, a, e);
-        if (stopped) {
+        if (stopped != SEMEL_C_NONE) {
             e = sm_put_off(s, effect, STOPPED_PAUSE_MS, a);
             return e == SM_OK ? sm_answer_refuse(w, a, SEMEL_C_STOPPED, SM_OK) : e;
         }

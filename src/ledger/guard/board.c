@@ -57,7 +57,9 @@ static sm_err take(semel *s, const sm_work *w, sm_str text, int64_t asked_ns, se
     sm_noticeboard *b = &s->board;
     sm_err e = SM_OK;
     pthread_mutex_lock(&b->lock);
-    if (w->cur.version > b->version) {
+    bool other = w->cur.version != b->version ||
+                 (b->version != 0 && memcmp(&w->cur.head, &b->head, sizeof b->head) != 0);
+    if (w->cur.version > b->version || (other && asked_ns > atomic_load(&b->read_ns))) {
         sm_arena fresh;
         sm_board now;
         sm_arena_init(&fresh, SM_ARENA_MAX);
@@ -66,6 +68,7 @@ static sm_err take(semel *s, const sm_work *w, sm_str text, int64_t asked_ns, se
             b->arena = fresh;
             b->now = now;
             b->version = w->cur.version;
+            b->head = w->cur.head;
             atomic_fetch_add(&b->epoch, 1);
         } else {
             sm_arena_fini(&fresh);

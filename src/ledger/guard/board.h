@@ -23,6 +23,7 @@ typedef struct sm_noticeboard {
     sm_arena arena;              /* where `now` is */
     sm_board now;
     uint64_t version;             /* of its record; 0: there is none */
+    sm_hash head;                 /* the same: a store that lost it may count anew */
     atomic_int_least64_t read_ns; /* when it was last read; 0: never */
     atomic_uint_fast64_t epoch;   /* grows with every change */
 } sm_noticeboard;

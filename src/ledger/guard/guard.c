@@ -1,6 +1,7 @@
 /* What guards find, in words; and where they come in the order of steps. */
 #include "ledger/guard/guard.h"
 
+#include "core/undo.h"
 #include "json/canon.h"
 #include "json/pointer.h"
 #include "ledger/guard/board.h"
@@ -79,7 +80,8 @@ static bool counts(const sm_begun *b)
 
 /* ---- words -----------------------------------------------------------------------------------*/
 
-#define ADVICE "Use the result you have, change the arguments, or stop."
+#define ADVICE      "Use the result you have, change the arguments, or stop."
+#define TRIP_ADVICE "Stop. Tell the user what you tried. A person can reopen the run."
 
 /* `times`: how often the calls were made. `more`: what follows, with a space before it. */
 static sm_str words_of(sm_work *w, const sm_loop_match *m, uint32_t times, const char *more)
@@ -127,36 +129,35 @@ static void explain_block(sm_begun *b, const sm_loop_match *m, bool ran, bool tr
                              tripped ? " The run is stopped now: it can write nothing more until a "
                                        "person reopens it."
                                      : "");
-    b->a->corrective_action = SM_STR(ADVICE);
+    b->a->corrective_action = tripped ? SM_STR(TRIP_ADVICE) : SM_STR(ADVICE);
 }
 
-static void explain_trip(sm_begun *b, const sm_loop_match *m)
+static void explain_trip(sm_work *w, semel_answer *a, const sm_loop_match *m)
 {
-    name_match(b->a, m);
-    b->a->message = sm_arena_printf(&b->w->call,
-                                    "This run was stopped because it made the same call%s %u "
-                                    "times. It can write nothing more until a person reopens it.",
-                                    m->detector == SM_LOOP_CYCLE ? "s in turn" : "", m->count);
-    b->a->corrective_action =
-        SM_STR("Stop. Tell the user what you tried. A person can reopen the run.");
+    name_match(a, m);
+    a->message = sm_arena_printf(&w->call,
+                                 "This run was stopped because it made the same call%s %u "
+                                 "times. It can write nothing more until a person reopens it.",
+                                 m->detector == SM_LOOP_CYCLE ? "s in turn" : "", m->count);
+    a->corrective_action = SM_STR(TRIP_ADVICE);
 }
 
-static void explain_stop(sm_begun *b, const sm_halt *h)
+static void explain_stop(sm_work *w, semel_answer *a, const sm_halt *h)
 {
     static const char *const what[] = {"All writes were", "Writes of this scope were",
                                        "Writes of this tool were", ""};
-    b->a->message = sm_arena_printf(&b->w->call, "%s stopped by %.*s%s%.*s. Nothing has been done.",
-                                    what[h->kind], SM_FMT(h->by), h->reason.n > 0 ? ": " : "",
-                                    SM_FMT(h->reason));
+    a->message =
+        sm_arena_printf(&w->call, "%s stopped by %.*s%s%.*s. Nothing has been done.", what[h->kind],
+                        SM_FMT(h->by), h->reason.n > 0 ? ": " : "", SM_FMT(h->reason));
 }
 
-static void explain_halt(sm_begun *b, const sm_halt *h, semel_code *code)
+static void explain_halt(sm_work *w, semel_answer *a, const sm_halt *h, semel_code *code)
 {
     *code = h->kind == SM_HALT_LOOP ? SEMEL_C_LOOP_DETECTED : SEMEL_C_STOPPED;
     if (h->kind == SM_HALT_LOOP)
-        explain_trip(b, &h->match);
+        explain_trip(w, a, &h->match);
     else
-        explain_stop(b, h);
+        explain_stop(w, a, h);
 }
 
 /* ---- what is stopped -------------------------------------------------------------------------*/
@@ -173,7 +174,22 @@ static sm_err ask_board(sm_begun *b, semel_code *code)
         e = sm_board_ask(b->s, &b->w->call, (sm_str){0}, b->call.tool, &h, &stopped, &b->w->fault);
     }
     if (e == SM_OK && stopped)
-        explain_halt(b, &h, code);
+        explain_halt(b->w, b->a, &h, code);
+    return e;
+}
+
+/* An undo goes on, as above. A circuit need not hold anything back here: it settles what was begun,
+ * or was asked before it. */
+sm_err sm_guard_stopped(semel *s, sm_work *w, semel_answer *a, semel_code *code)
+{
+    sm_halt halt;
+    sm_handle undone;
+    bool stopped, undoes = sm_undo_key_parse(w->cur.caller, &undone);
+    *code = SEMEL_C_NONE;
+    sm_err e = sm_board_ask(s, &w->call, undoes ? (sm_str){0} : w->cur.scope, w->cur.tool, &halt,
+                            &stopped, &w->fault);
+    if (e == SM_OK && stopped)
+        explain_halt(w, a, &halt, code);
     return e;
 }
 
@@ -211,7 +227,7 @@ static void judge(sm_begun *b, const sm_loop_finding *f, bool ran, semel_code *c
     if (f->level == SM_LOOP_TRIPPED) {
         sm_halt h = {0};
         sm_board_loop(b->s, b->call.scope, &h);
-        explain_trip(b, &h.match);
+        explain_trip(b->w, b->a, &h.match);
         return;
     }
     explain_block(b, &f->match, ran, f->level == SM_LOOP_TRIP && trip(b, &f->match));

@@ -17,6 +17,10 @@
  * again. */
 sm_err sm_guard_start(sm_begun *b, semel_code *code);
 
+/* Whether what w->cur is about was stopped by now. *code: how to refuse it; the answer has its
+ * words. */
+sm_err sm_guard_stopped(semel *s, sm_work *w, semel_answer *a, semel_code *code);
+
 /* What sm_guard_start allowed did not begin. */
 void sm_guard_unstart(sm_begun *b);
 

@@ -17,7 +17,7 @@
 #define SHARE_WARNED_NS 1000000000
 
 #define IDLE_MS ((int64_t)3600 * 1000) /* then it begins anew: who loops is quicker */
-#define FORM    1u                     /* of what is shared */
+#define FORM    2u                     /* of what is shared */
 
 struct sm_run_seen {
     sm_run_seen *next;          /* in its bucket */
@@ -334,7 +334,8 @@ sm_loop_finding sm_runs_after(semel *s, const sm_loop_call *c, uint64_t result, 
 /* How a loop's state is shared: hexadecimal numbers in a list, as JSON. */
 static void put_loop(sm_buf *out, const sm_loop *l)
 {
-    sm_buf_printf(out, "[%u,%u,\"%llx\",[", FORM, l->periods, (unsigned long long)l->calls);
+    sm_buf_printf(out, "[%u,%u,\"%llx\",\"%x\",[", FORM, l->periods, (unsigned long long)l->calls,
+                  l->progressed);
     for (uint32_t p = 0; p < l->periods; p++)
         sm_buf_printf(out, "%s%u", p == 0 ? "" : ",", l->same[p]);
     sm_buf_text(out, "],[");
@@ -362,13 +363,14 @@ bool sm_runs_read(sm_arena *a, sm_str text, sm_loop *l)
     const sm_json *root, *v;
     *l = (sm_loop){0};
     if (text.p == NULL || sm_json_read(a, text, &sm_json_default_limits, &root, NULL) != SM_OK ||
-        root->type != SM_JSON_ARRAY || root->len != 6)
+        root->type != SM_JSON_ARRAY || root->len != 7)
         return false;
     v = root + 1;
     if (number(v++, SM_JSON_NUMBER, 10) != FORM)
         return false;
     l->periods = (uint32_t)number(v++, SM_JSON_NUMBER, 10);
     l->calls = number(v++, SM_JSON_STRING, 16);
+    l->progressed = (uint32_t)number(v++, SM_JSON_STRING, 16);
     const sm_json *same = v, *tail = sm_json_next(same), *seen = sm_json_next(tail);
     uint64_t n = l->calls < SM_LOOP_CYCLE_MAX ? l->calls : SM_LOOP_CYCLE_MAX;
     if (l->periods > SM_LOOP_CYCLE_MAX || same->type != SM_JSON_ARRAY || same->len != l->periods ||
@@ -387,16 +389,6 @@ bool sm_runs_read(sm_arena *a, sm_str text, sm_loop *l)
                                      number(&seen[2 + 3 * i], SM_JSON_STRING, 16)},
                                     (uint32_t)number(&seen[3 + 3 * i], SM_JSON_NUMBER, 10)};
     return true;
-}
-
-/* Adds the newest calls of one to another, as far as they are remembered. */
-static void append(sm_loop *to, const sm_loop *from, uint64_t newest)
-{
-    uint64_t n = newest < SM_LOOP_CYCLE_MAX ? newest : SM_LOOP_CYCLE_MAX;
-    if (to->periods < from->periods)
-        to->periods = from->periods;
-    for (uint64_t i = from->calls - n; i < from->calls; i++)
-        sm_loop_add(to, from->tail[i % SM_LOOP_CYCLE_MAX], false, to->periods);
 }
 
 /* What this process knows of the run, and how much of it is news to the ledger. */
@@ -422,7 +414,7 @@ static void adopt(semel *s, sm_str scope, const sm_loop *merged, uint64_t known)
         run->shared_ns = sm_clock_mono_ns();
         if (merged != NULL && run->loop.calls >= known) {
             sm_loop both = *merged;
-            append(&both, &run->loop, run->loop.calls - known); /* what came meanwhile */
+            sm_loop_append(&both, &run->loop, run->loop.calls - known); /* what came meanwhile */
             run->loop = both;
             run->told = merged->calls;
             run->repeats = false;
@@ -448,7 +440,7 @@ static sm_err share(semel *s, sm_work *w, sm_str scope, bool tell)
         adopt(s, scope, there ? &all : NULL, own.calls - news);
         return SM_OK;
     }
-    append(&all, &own, news);
+    sm_loop_append(&all, &own, news);
     sm_buf_clear(&w->json);
     put_loop(&w->json, &all);
     if (w->json.err != SM_OK)
@@ -522,15 +514,16 @@ void sm_runs_tell_all(semel *s)
 
 /* ---- people ----------------------------------------------------------------------------------*/
 
+/* `here`: it repeats itself as far as this process knows, whether or not the ledger was told. */
 static sm_err write_empty(semel *s, sm_work *w, sm_str scope, sm_str actor, sm_str reason,
-                          bool *changed)
+                          bool here, bool *changed)
 {
     const sm_shared doc = {.kind = SM_LOOP_DOCUMENT, .of = scope, .keep_ms = IDLE_MS};
     static const sm_loop nothing;
     sm_str text;
     sm_loop known;
     sm_err e = sm_shared_read(s, w, &doc, &text);
-    if (e != SM_OK || !sm_runs_read(&w->call, text, &known) || known.calls == 0)
+    if (e != SM_OK || (!here && (!sm_runs_read(&w->call, text, &known) || known.calls == 0)))
         return e;
     sm_buf_clear(&w->json);
     put_loop(&w->json, &nothing);
@@ -548,15 +541,18 @@ sm_err sm_runs_reset(semel *s, sm_str scope, sm_str actor, sm_str reason, bool *
                      semel_fault *fault)
 {
     *changed = false;
+    bool here = false;
     struct sm_runs_stripe *t;
     sm_run_seen *run = enter(s, scope, sm_now(s), &t);
-    if (run != NULL)
+    if (run != NULL) {
+        here = sm_loop_now(&run->loop, run->loop.periods).count > 1;
         begin_anew(run);
+    }
     pthread_mutex_unlock(&t->lock);
     semel_answer *a = semel_answer_new();
     sm_err e = a == NULL ? SEMEL_E_NOMEM : SEMEL_E_STALE;
     for (int races = 0; e == SEMEL_E_STALE && races < SM_RACES_MAX; races++)
-        e = write_empty(s, sm_work_start(a), scope, actor, reason, changed);
+        e = write_empty(s, sm_work_start(a), scope, actor, reason, here, changed);
     if (e != SM_OK)
         sm_fault_set(fault, e, "%s", a == NULL ? "out of memory" : sm_work_of(a)->fault.text);
     semel_answer_free(a);
