@@ -344,4 +344,9 @@ sm_err sm_probed(semel *s, const sm_handle *effect, sm_found_kind found,
 /* sm_due_fn is not called about this effect for so long. */
 sm_err sm_put_off(semel *s, const sm_handle *effect, int64_t pause_ms, semel_answer *a);
 
+/* Nothing but a person settles this doubt from now on: before its undo runs, so that it is not sent
+ * again afterwards. SEMEL_DONE with the effect's version; refused if it is not in doubt, or its
+ * version is not `if_version` (0: whatever it is). */
+sm_err sm_doubt_hold(semel *s, const sm_handle *effect, uint64_t if_version, semel_answer *a);
+
 #endif

@@ -165,7 +165,7 @@ test('a doubt whose undo ends in doubt stays, and both are told', async () => {
     const { effect } = await call(scope, 'hopeless', order);
     const answer = await gw.operator.post(`/v1/effects/${effect}/resolve`, { result: 'compensate', evidence: 'x' });
     assert.equal(answer.json.code, 'IN_DOUBT', answer.text);
-    assert.match(answer.json.message, /The effect stays in doubt: its undo ef_\S+ in_doubt/);
+    assert.match(answer.json.message, /The effect stays in doubt: its undo ef_\S+ is in_doubt/);
     assert.equal((await gw.operator.get(`/v1/effects/${effect}`)).json.state, 'in_doubt');
 });
 

@@ -410,6 +410,40 @@ static void a_stale_decision_is_refused_from_what_was_read(void **state)
     end_ledger(&l);
 }
 
+/* Before a doubt is undone. Else it could be tried again after its undo. */
+static void a_doubt_that_is_held_is_left_to_people(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write, on_in_doubt: [rerun, hold]}}}");
+    for (int n = 0; n < 2; n++) {
+        char args[32];
+        snprintf(args, sizeof args, "{\"n\":%d}", n);
+        begin(&l, "t", args);
+        expect_execute(&l);
+        commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_UNKNOWN, "1");
+        sm_handle h;
+        assert_true(sm_handle_parse("ef_", sm_str_from(l.effect), &h));
+        uint64_t version = l.a->version;
+        assert_int_equal(sm_doubt_hold(l.s, &h, version + 1, l.a), SM_OK); /* not this one */
+        expect_refused(&l, SEMEL_C_ILLEGAL_STATE);
+        if (n == 0) {
+            assert_int_equal(sm_doubt_hold(l.s, &h, version, l.a), SM_OK);
+            assert_int_equal(l.a->verdict, SEMEL_DONE);
+            version = l.a->version;
+            assert_int_equal(sm_doubt_hold(l.s, &h, version, l.a), SM_OK); /* once is enough */
+            assert_int_equal(l.a->version, version);
+        }
+        begin(&l, "t", args);
+        expect_verdict(&l, n == 0 ? SEMEL_REFUSED : SEMEL_EXECUTE,
+                       n == 0 ? SEMEL_C_IN_DOUBT : SEMEL_C_NONE);
+        if (n == 1) { /* it runs */
+            assert_int_equal(sm_doubt_hold(l.s, &h, 0, l.a), SM_OK);
+            expect_refused(&l, SEMEL_C_ILLEGAL_STATE);
+        }
+    }
+    end_ledger(&l);
+}
+
 enum { RACERS = 8 };
 
 typedef struct racer {
@@ -486,6 +520,7 @@ int main(void)
         cmocka_unit_test(a_scope_has_its_own_effects_and_none_of_those_below),
         cmocka_unit_test(a_decision_about_another_version_changes_nothing),
         cmocka_unit_test(a_stale_decision_is_refused_from_what_was_read),
+        cmocka_unit_test(a_doubt_that_is_held_is_left_to_people),
         cmocka_unit_test(of_racing_decisions_about_one_version_one_is_done),
     };
     return run_on_stores(tests, sizeof tests / sizeof tests[0], NULL, 0, NULL, 0);

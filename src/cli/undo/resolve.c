@@ -79,6 +79,18 @@ static int resolve(cli_undoing *u, const char *effect, const char *evidence, uin
     if (!done && what.call.tool.p == NULL)
         return refuse(l, SEMEL_C_ILLEGAL_STATE, effect, text,
                       "Find out what happened, then resolve it otherwise.");
+    semel_answer *held = semel_answer_new();
+    if (held == NULL)
+        return cli_answer(l, SEMEL_E_NOMEM, "");
+    e = sm_doubt_hold(l->s, &h, if_version, held);
+    bool holds = e == SEMEL_OK && held->verdict == SEMEL_DONE;
+    if (holds && if_version != 0)
+        if_version = held->version;
+    semel_answer_free(held);
+    if (!holds)
+        return refuse(l, SEMEL_C_ILLEGAL_STATE, effect,
+                      "It is not in doubt any more, or cannot be held. Nothing has been undone.",
+                      "Look at it again: semel show.");
     if (!done && cli_undo_way_of(u, &what) == CLI_UNDO_BY_HAND)
         return by_hand(l, effect, &what);
     if (done)

@@ -399,11 +399,11 @@ static void undone_doubt(gw_run *run, gw_request *r, const semel_answer *a)
         c->effect = u.effect;
         c->state = u.state;
         c->blocked_by = u.undo;
-        c->message =
-            sm_arena_printf(sm_answer_arena(c), "The effect stays in doubt: its undo %.*s %s. %.*s",
-                            (int)u.undo.n, u.undo.n > 0 ? u.undo.p : "",
-                            u.undo.n > 0 ? semel_state_name(u.undo_state) : "has not begun",
-                            (int)a->message.n, a->message.n > 0 ? a->message.p : "");
+        c->message = sm_arena_printf(
+            sm_answer_arena(c), "The effect stays in doubt: its undo %.*s%s%s. %.*s", (int)u.undo.n,
+            u.undo.n > 0 ? u.undo.p : "", u.undo.n > 0 ? " is " : "",
+            u.undo.n > 0 ? semel_state_name(u.undo_state) : "has not begun", (int)a->message.n,
+            a->message.n > 0 ? a->message.p : "");
         c->corrective_action =
             SM_STR("Look at the undo, put right what is wrong, then resolve it again.");
         gw_reply_refusal(r, c);
@@ -462,6 +462,19 @@ void gw_undo_resolve(gw_request *r, semel_answer *a, const sm_handle *effect, sm
                    "Find out what happened, then resolve it otherwise.", "%s", text);
         return;
     }
+    semel_answer *held = semel_answer_new();
+    e = held == NULL ? SEMEL_E_NOMEM : sm_doubt_hold(r->g->ledger, effect, if_version, held);
+    if (e != SM_OK || held->verdict != SEMEL_DONE) {
+        if (held == NULL)
+            gw_reply_fault(r, a, e, &(sm_fault){.text = "out of memory"});
+        else
+            gw_reply_refusal(r, held);
+        semel_answer_free(held);
+        return;
+    }
+    if (if_version != 0)
+        if_version = held->version;
+    semel_answer_free(held);
     if (done) {
         char undo[SM_HANDLE_TEXT];
         snprintf(undo, sizeof undo, "%.*s", SM_FMT(u.undo));

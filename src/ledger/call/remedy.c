@@ -176,3 +176,38 @@ sm_err sm_put_off(semel *s, const sm_handle *effect, int64_t pause_ms, semel_ans
     }
     return sm_answer_error(w, a, SEMEL_E_UNAVAILABLE);
 }
+
+sm_err sm_doubt_hold(semel *s, const sm_handle *effect, uint64_t if_version, semel_answer *a)
+{
+    sm_work *w = sm_work_start(a);
+    for (int races = 0; races < SM_RACES_MAX; races++) {
+        sm_err e = load(s, w, effect);
+        if (e != SM_OK)
+            return sm_answer_error(w, a, e);
+        e = sm_answer_about(w, a);
+        if (e != SM_OK)
+            return sm_answer_error(w, a, e);
+        a->verdict = SEMEL_DONE;
+        if (sm_decision_stale(a, if_version))
+            return SM_OK;
+        sm_judge(s, w, &(sm_life_event){.kind = SM_EV_LOOK}); /* its lease may be over */
+        sm_effect *next = &w->step.next;
+        if (next->state != SEMEL_S_IN_DOUBT)
+            return sm_answer_refuse(w, a, SEMEL_C_ILLEGAL_STATE, SM_OK);
+        uint8_t last = (uint8_t)(w->memo.terms.on_in_doubt.count - 1);
+        if (!w->step.changed && next->chain_at == last)
+            return SM_OK;
+        next->chain_at = last;
+        w->step.changed = true;
+        sm_body_start(w);
+        sm_body_text(w, "remedy", SM_STR("hold"));
+        e = sm_write(s, w, &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0})});
+        if (e == SEMEL_E_STALE)
+            continue;
+        e = sm_answer_after(w, a, e);
+        if (e == SM_OK)
+            a->verdict = SEMEL_DONE;
+        return e;
+    }
+    return sm_answer_error(w, a, SEMEL_E_UNAVAILABLE);
+}
