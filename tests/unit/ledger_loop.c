@@ -673,6 +673,26 @@ static void a_process_that_starts_again_goes_on_counting(void **state)
     end_ledger(&l);
 }
 
+static void a_process_that_is_restarted_after_every_call_counts_them(void **state)
+{
+    (void)state;
+    char url[512];
+    strcpy(url, fresh_url());
+    const char *contract = TOOLS("t: {class: write}");
+    for (int n = 1; n <= 6; n++) { /* the first one repeats nothing, and tells nothing */
+        ledger l = {.s = open_ledger(url, contract, false), .a = semel_answer_new()};
+        begin_in(&l, "r", "t", "{}");
+        if (n == 1)
+            commit(&l, "1");
+        expect(l.a->verdict == (n == 1  ? SEMEL_DONE
+                                : n < 6 ? SEMEL_REPLAY
+                                        : SEMEL_REFUSED) &&
+                   (l.a->warning.p != NULL) == (n == 4 || n == 5),
+               "call %d: verdict %d, %.*s", n, (int)l.a->verdict, SM_FMT(l.a->warning));
+        end_ledger(&l);
+    }
+}
+
 static void processes_that_make_one_call_each_count_together(void **state)
 {
     (void)state;
@@ -889,6 +909,7 @@ int main(void)
     const struct CMUnitTest lasting[] = {
         cmocka_unit_test(two_handles_of_one_ledger_count_together),
         cmocka_unit_test(a_process_that_starts_again_goes_on_counting),
+        cmocka_unit_test(a_process_that_is_restarted_after_every_call_counts_them),
         cmocka_unit_test(processes_that_make_one_call_each_count_together),
         cmocka_unit_test(a_failing_call_of_processes_that_make_one_each_stops_its_run),
         cmocka_unit_test(every_process_knows_within_a_second),

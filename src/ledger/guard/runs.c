@@ -16,6 +16,10 @@
 #define SHARE_NS        100000000
 #define SHARE_WARNED_NS 1000000000
 
+/* Of runs that were not warned yet, a process that closes tells of so many in a stripe, so that it
+ * does not take long. */
+#define TELL_MAX 16u
+
 #define IDLE_MS ((int64_t)3600 * 1000) /* then it begins anew: who loops is quicker */
 #define FORM    2u                     /* of what is shared */
 
@@ -502,12 +506,15 @@ sm_err sm_runs_look(semel *s, sm_str scope, sm_loop *out, semel_fault *fault)
 void sm_runs_tell_all(semel *s)
 {
     for (size_t i = 0; i < SM_RUNS_STRIPES; i++) {
+        uint32_t told = 0;
         /* Nobody else uses the handle any more. A run that is told of moves to the front. */
         for (sm_run_seen *run = s->runs.stripes[i].newest, *older; run != NULL; run = older) {
             older = run->older;
-            bool worth = s->o.one_shot || run->shared_at >= SM_LOOP_WARN;
-            if (worth && run->repeats && run->told != run->loop.calls)
+            bool worth = run->shared_at >= SM_LOOP_WARN || told < TELL_MAX;
+            if (worth && run->repeats && run->told != run->loop.calls) {
                 sm_runs_share(s, (sm_str){run->scope, run->scope_bytes}, true);
+                told++;
+            }
         }
     }
 }

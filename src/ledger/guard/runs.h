@@ -8,8 +8,8 @@
  * The table is bounded: the run that was not heard of for longest makes room. As soon as a run is
  * to be warned, what it did is shared through the ledger (shared.h), so that other processes go on
  * counting, and so does this one after a restart. A process reads it at the first repeat of a run,
- * and tells of runs that were warned when it closes; one that makes one call and ends (one_shot)
- * tells of every repeat. Calls that repeat nothing never cost anything more.
+ * and tells of those that repeated something when it closes. So a process that is killed takes with
+ * it what was not warned of yet. Calls that repeat nothing never cost anything more.
  *
  *     count     up to here        the ladder of a contract
  *     warn      answered          the answer carries a warning
@@ -85,8 +85,7 @@ void sm_runs_load(semel *s, const sm_loop_call *c);
 /* Learns what the ledger knows of the run; and tells it what this process does, if `tell`. */
 void sm_runs_share(semel *s, sm_str scope, bool tell);
 
-/* Tells the ledger what runs did that repeated something: for a process that makes one call, and
- * ends. */
+/* Tells the ledger what runs did that repeated something, when the handle closes. */
 void sm_runs_tell_all(semel *s);
 
 /* What a call or its result is called in a loop's state, by a hash of it. */
