@@ -174,7 +174,10 @@ static int look_again(walk *w, bool quiet)
 static void put_plan(walk *w, sm_buf *b)
 {
     if (w->todo + w->hand + w->done + w->cannot + w->open == 0) {
-        sm_buf_printf(b, "%.*s has done nothing that could be undone\n", SM_FMT(w->scope));
+        sm_buf_printf(b,
+                      "%.*s has done nothing that could be undone. Runs below it: semel scope list "
+                      "%.*s\n",
+                      SM_FMT(w->scope), SM_FMT(w->scope));
         return;
     }
     cli_table_put(&w->table, 0, true, b);
