@@ -38,6 +38,7 @@ const gw = await Gateway.start({
 });
 
 const advice = 'Use the result you have, change the arguments, or stop.';
+const stoppedAdvice = 'Stop. Tell the user what you tried. A person can reopen the run.';
 const returned = (times) => `The same call returned the same result ${times} times. ${advice}`;
 
 // A scope of its own for each test: a run that is stopped stays so.
@@ -67,7 +68,7 @@ test('a repeated call is warned of, then blocked with its outcome, then its run 
     }
     for (let count = 5; count <= 8; count++) {
         const problem = assertLoop(await gw.agent.call(body), 'repeat', 1, count);
-        assert.equal(problem.corrective_action, advice);
+        assert.equal(problem.corrective_action, count < 8 ? advice : stoppedAdvice);
         assert.equal(problem.outcome.kind, 'success');
         assert.equal(problem.outcome.encoding, 'json');
         assert.deepEqual(problem.outcome.value, first.json, 'nothing is lost');
@@ -117,7 +118,9 @@ test('calls in turn are a cycle', async () => {
     const bodies = [newOrder(), newOrder()].map((order_id) => ({ scope, tool: 'order', args: { order_id } }));
     for (let count = 1; count <= 4; count++)
         for (const body of bodies) assert.equal((await gw.agent.call(body)).status, 201);
-    const problem = assertLoop(await gw.agent.call(bodies[0]), 'cycle', 2, 5);
+    // The fifth round has only begun with this one, and the second order was new after the first.
+    assert.equal((await gw.agent.call(bodies[0])).status, 201);
+    const problem = assertLoop(await gw.agent.call(bodies[1]), 'cycle', 2, 5);
     assert.equal(problem.outcome.status, 201);
 });
 
