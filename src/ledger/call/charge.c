@@ -323,7 +323,7 @@ static sm_err look_at(semel *s, sm_work *w, int64_t at, const sm_account *accoun
         s->ops->counter(s->store, shard, sm_account_name(account, m, text), value, &w->fault);
     if (e != SM_OK || *value < at - amount)
         return e;
-    *line = (sm_line){.value = *value + amount};
+    *line = (sm_line){.value = sm_plus(*value, amount)};
     e = s->ops->counter(s->store, shard, sm_account_mark(account, m, text), &line->mark, &w->fault);
     line->is = line->mark < at ? SM_LINE_CROSSED : SM_LINE_PAST;
     if (e == SM_OK && line->is == SM_LINE_PAST)
