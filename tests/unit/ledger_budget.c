@@ -327,6 +327,27 @@ static void an_end_is_recorded_although_its_cost_does_not_fit(void **state)
     end_ledger(&l);
 }
 
+/* Nor does a counter that is full keep a call from running that no cap holds. */
+static void observe_mode_runs_although_a_counter_is_full(void **state)
+{
+    (void)state;
+    ledger l =
+        new_ledger(TOOLS("t: {class: write, mode: observe, cost: 1, budget: {per: run, cost: 5}}"));
+    begin_in(&l, "r", "t", 0);
+    expect_execute(&l);
+    commit_cost(&l, SEMEL_SUCCESS, "9223372036.854775807", 0);
+    for (int n = 1; n < 3; n++) {
+        begin_in(&l, "r", "t", n);
+        expect_execute(&l);
+        expect_text(l.a->observed, "BUDGET_EXCEEDED");
+        assert_true(l.a->claim.p != NULL && l.a->warning.p == NULL);
+        assert_int_equal(events_saying(&l, "nearly_spent"), 0);
+        commit(&l, "1");
+        assert_int_equal(l.a->state, SEMEL_S_SUCCEEDED);
+    }
+    end_ledger(&l);
+}
+
 static void who_settles_needs_no_contract(void **state)
 {
     (void)state;
@@ -603,6 +624,7 @@ int main(void)
         cmocka_unit_test(every_generation_is_charged),
         cmocka_unit_test(a_second_attempt_at_one_effect_is_not_charged_again),
         cmocka_unit_test(observe_mode_counts_and_lets_it_run),
+        cmocka_unit_test(observe_mode_runs_although_a_counter_is_full),
         cmocka_unit_test(the_call_that_reaches_four_fifths_is_warned_once),
         cmocka_unit_test(a_warning_says_what_is_left_and_what_to_do),
         cmocka_unit_test(each_budget_and_measure_warns_on_its_own),

@@ -299,6 +299,34 @@ static void a_used_up_budget_does_not_keep_a_run_from_being_undone(void **state)
     end_ledger(&l);
 }
 
+/* Whoever commits may say any cost, so a run could fill the counters of its own undo. */
+static void a_full_counter_does_not_keep_a_run_from_being_undone(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, defaults: {budget: {per: run, cost: 5}}, tools: {"
+                          "charge: {class: write, compensate: {tool: refund, args: {/charge: "
+                          "{outcome: /id}}}}, refund: {class: write, cost: 1}}}");
+    semel_answer *b = semel_answer_new();
+    begin(&l, "charge", "{}");
+    expect_execute(&l);
+    semel_outcome o = {.size = sizeof o,
+                       .value = SM_STR("{\"id\":1}"),
+                       .is_json = true,
+                       .cost = SM_STR("9223372036.854775807")};
+    assert_int_equal(take(&l, semel_commit(l.s, sm_str_from(l.claim), &o, l.a)), SEMEL_OK);
+    sm_handle h = handle_of(&l);
+    begin(&l, "refund", "{}");
+    expect_refused(&l, SEMEL_C_BUDGET_EXCEEDED);
+    sm_undo u = undo_of(&l, &h, b);
+    ask_undo(&l, &u);
+    expect_execute(&l);
+    commit_as(&l, l.claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "{}");
+    u = undo_of(&l, &h, b);
+    assert_int_equal(u.status, SM_UNDO_DONE);
+    semel_answer_free(b);
+    end_ledger(&l);
+}
+
 static void only_the_key_of_an_undo_may_pass(void **state)
 {
     (void)state;
@@ -516,6 +544,7 @@ int main(void)
         cmocka_unit_test(a_persons_undo_passes_stops_of_the_run_but_not_of_its_tool),
         cmocka_unit_test(by_hand_the_call_that_the_rule_makes_begins_and_no_other),
         cmocka_unit_test(a_used_up_budget_does_not_keep_a_run_from_being_undone),
+        cmocka_unit_test(a_full_counter_does_not_keep_a_run_from_being_undone),
         cmocka_unit_test(only_the_key_of_an_undo_may_pass),
         cmocka_unit_test(a_scope_has_its_own_effects_and_none_of_those_below),
         cmocka_unit_test(a_decision_about_another_version_changes_nothing),

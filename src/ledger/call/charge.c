@@ -69,17 +69,17 @@ static void put_charge(sm_work *w, const sm_charge *c)
         sm_body_number(w, "tokens", (uint64_t)c->of[SM_TOKENS]);
 }
 
-/* Where an attempt's end is written. */
-typedef struct ending {
+/* Where a write changes counters. */
+typedef struct writing {
     semel *s;
     sm_work *w;
     const sm_charging *c;
     uint8_t shard;
     sm_counters *out;
-} ending;
+} writing;
 
 /* As much of a change as its counter has room for. */
-static sm_err fit(const ending *e, sm_str counter, int64_t *delta)
+static sm_err fit(const writing *e, sm_str counter, int64_t *delta)
 {
     int64_t value;
     if (!e->c->full || *delta < 0)
@@ -92,7 +92,7 @@ static sm_err fit(const ending *e, sm_str counter, int64_t *delta)
 
 /* What the accounts' counters change by, from what is charged to what will be. `until` 1: they stay
  * as long as they would anyway. */
-static sm_err add_changes(const ending *end, const sm_charge *from)
+static sm_err add_changes(const writing *end, const sm_charge *from)
 {
     const sm_charged *to = &end->w->memo.charged;
     sm_counters *out = end->out;
@@ -152,30 +152,34 @@ static int64_t cap_for(const sm_budget_rule *rule, sm_measure m, int64_t reserve
 
 /* What a write reserves of one budget. */
 typedef struct reserving {
-    semel *s;
-    sm_work *w;
+    const writing *to;
     const sm_contract *contract;
     const sm_budget_rule *rule;
     const sm_account *account;
     const sm_line *lines; /* of its measures */
     int64_t until;
-    bool uncapped;
 } reserving;
 
-static void reserve_one(const reserving *r, sm_measure m, sm_counters *out)
+static sm_err reserve_one(const reserving *r, sm_measure m)
 {
-    int64_t amount = r->w->memo.charged.charge.of[m], line = line_of(r->contract, r->rule, m);
-    int64_t cap = r->uncapped ? INT64_MAX : cap_for(r->rule, m, amount);
-    bool warns = !r->uncapped && line != INT64_MAX;
+    sm_counters *out = r->to->out;
+    bool uncapped = r->to->c->uncapped;
+    int64_t amount = r->to->w->memo.charged.charge.of[m], line = line_of(r->contract, r->rule, m);
+    int64_t cap = uncapped ? INT64_MAX : cap_for(r->rule, m, amount);
+    bool warns = !uncapped && line != INT64_MAX;
     if (warns && r->lines[m].is == SM_LINE_BELOW && line - 1 < cap &&
-        !line_known(r->s, r->account, m, line))
+        !line_known(r->to->s, r->account, m, line))
         cap = line - 1;
     sm_str name = sm_account_name(r->account, m, out->name[out->n]);
+    sm_err e = uncapped ? fit(r->to, name, &amount) : SM_OK;
+    if (e != SM_OK)
+        return e;
     out->v[out->n++] = (semel_counter){name, amount, cap, r->until};
     if (r->lines[m].is == SM_LINE_CROSSED) {
         name = sm_account_mark(r->account, m, out->name[out->n]);
         out->v[out->n++] = (semel_counter){name, line - r->lines[m].mark, line, r->until};
     }
+    return SM_OK;
 }
 
 static void put_crossed(sm_work *w, const sm_contract *c, const sm_charging *charging)
@@ -194,34 +198,34 @@ static void put_crossed(sm_work *w, const sm_contract *c, const sm_charging *cha
         sm_body_text(w, "nearly_spent", (sm_str){text, n});
 }
 
-static sm_err reserve(semel *s, sm_work *w, const sm_charging *charging, const sm_change *change,
-                      sm_str scope, sm_counters *out)
+static sm_err reserve(const writing *wr, const sm_change *change, sm_str scope)
 {
     const sm_contract *c = change->identity->contract;
+    sm_work *w = wr->w;
     sm_charged *to = &w->memo.charged;
     to->accounts = (uint8_t)c->budget.n;
     to->charge = sm_charge_declared(c);
     to->held = true;
     for (uint32_t i = 0; i < c->budget.n; i++) {
-        reserving r = {.s = s,
-                       .w = w,
+        reserving r = {.to = wr,
                        .contract = c,
                        .rule = &c->budget.v[i],
                        .account = &to->account[i],
-                       .lines = charging->line[i],
-                       .uncapped = charging->uncapped};
+                       .lines = wr->c->line[i]};
         sm_err e = sm_account_of(&w->keyer.digest, &w->scratch, r.rule, scope, w->now,
                                  &to->account[i], &r.until);
         if (e != SM_OK)
             return e;
-        for (int m = 0; m < SM_MEASURES; m++) {
+        for (int m = 0; m < SM_MEASURES && e == SM_OK; m++) {
             if ((to->account[i].measures >> m & 1) != 0)
-                reserve_one(&r, (sm_measure)m, out);
+                e = reserve_one(&r, (sm_measure)m);
         }
+        if (e != SM_OK)
+            return e;
     }
-    sm_slots_take(w, charging, charging->uncapped ? NULL : change->to, out);
+    sm_slots_take(w, wr->c, wr->c->uncapped ? NULL : change->to, wr->out);
     put_charge(w, &to->charge);
-    put_crossed(w, c, charging);
+    put_crossed(w, c, wr->c);
     return SM_OK;
 }
 
@@ -234,7 +238,7 @@ static void sink(sm_charged *c, const sm_charge *spent)
         c->sunk.of[m] = sm_plus(c->sunk.of[m], spent->of[m]);
 }
 
-static sm_err settle(const ending *end, const sm_charge *spent)
+static sm_err settle(const writing *end, const sm_charge *spent)
 {
     sm_charged *to = &end->w->memo.charged;
     if (spent != NULL)
@@ -245,7 +249,7 @@ static sm_err settle(const ending *end, const sm_charge *spent)
     return add_changes(end, &end->c->before.charge);
 }
 
-static sm_err release(const ending *end, const sm_charge *spent)
+static sm_err release(const writing *end, const sm_charge *spent)
 {
     static const sm_charge nothing;
     sm_charged *to = &end->w->memo.charged;
@@ -262,7 +266,7 @@ static sm_err release(const ending *end, const sm_charge *spent)
 }
 
 /* A record that was lost comes back. The write that reserved was lost with it. */
-static sm_err bring_back(const ending *end, const sm_change *change)
+static sm_err bring_back(const writing *end, const sm_change *change)
 {
     static const sm_charge nothing;
     sm_charged *to = &end->w->memo.charged;
@@ -284,16 +288,16 @@ sm_err sm_charging_take(semel *s, sm_work *w, const sm_charging *c, const sm_cha
                         const semel_record *r, sm_counters *out)
 {
     sm_charged *to = &w->memo.charged;
-    const ending end = {s, w, c, r->shard, out};
+    const writing wr = {s, w, c, r->shard, out};
     sm_err e = SM_OK;
     if (change->import == NULL)
         *to = c->before;
     switch (c->does) {
     case SM_CHARGE_NOTHING: break;
-    case SM_CHARGE_RESERVE: e = reserve(s, w, c, change, r->scope, out); break;
-    case SM_CHARGE_RETURN: e = bring_back(&end, change); break;
-    case SM_CHARGE_SETTLE: e = settle(&end, change->spent); break;
-    case SM_CHARGE_RELEASE: e = release(&end, change->spent); break;
+    case SM_CHARGE_RESERVE: e = reserve(&wr, change, r->scope); break;
+    case SM_CHARGE_RETURN: e = bring_back(&wr, change); break;
+    case SM_CHARGE_SETTLE: e = settle(&wr, change->spent); break;
+    case SM_CHARGE_RELEASE: e = release(&wr, change->spent); break;
     case SM_CHARGE_MOVED: to->accounts = to->slots = 0; break;
     }
     w->memo.terms.charged = to->held || to->sunk.of[SM_COST] > 0 || to->sunk.of[SM_TOKENS] > 0;
@@ -321,7 +325,7 @@ static sm_err look_at(semel *s, sm_work *w, int64_t at, const sm_account *accoun
     char text[SM_ACCOUNT_NAME];
     sm_err e =
         s->ops->counter(s->store, shard, sm_account_name(account, m, text), value, &w->fault);
-    if (e != SM_OK || *value < at - amount)
+    if (e != SM_OK || at == INT64_MAX || *value < at - amount)
         return e;
     *line = (sm_line){.value = sm_plus(*value, amount)};
     e = s->ops->counter(s->store, shard, sm_account_mark(account, m, text), &line->mark, &w->fault);
@@ -370,7 +374,7 @@ sm_err sm_charging_over(semel *s, sm_work *w, sm_charging *c, const sm_change *c
                         const semel_record *r, bool *found)
 {
     *found = false;
-    c->full = true; /* nothing else is in the way of an end */
+    c->full = true; /* nothing else is in the way of what no cap holds */
     if (c->does == SM_CHARGE_RELEASE)
         return sm_slots_lost(s, w, c, r->shard);
     if (c->does != SM_CHARGE_RESERVE || c->uncapped)

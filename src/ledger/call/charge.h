@@ -25,7 +25,7 @@ typedef struct sm_charging {
         SM_CHARGE_RELEASE, /* nothing was done */
         SM_CHARGE_MOVED,   /* it was charged in another ledger */
     } does;
-    bool full;     /* end: a counter would overflow, so as much is added as it has room for */
+    bool full; /* without a cap: a counter would overflow, so as much is added as it has room for */
     bool uncapped; /* reserve: whatever the caps say. An undo; or observe mode found them in the way
                     */
     sm_charged before;
