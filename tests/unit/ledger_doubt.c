@@ -251,7 +251,9 @@ static void without_a_ledger_only_observed_tools_run(void **state)
                        .store = &broken,
                        .one_shot = true,
                        .contract = SM_STR("{version: 1, tools: {o: {class: write, mode: observe}, "
-                                          "w: {class: write}, r: {class: read}}}")};
+                                          "w: {class: write}, r: {class: read}, "
+                                          "p: {class: write, mode: observe, key: none}, "
+                                          "n: {class: write, key: none}}}")};
     assert_int_equal(semel_open(&o, &s, NULL), SEMEL_OK);
     ledger l = {.s = s, .a = semel_answer_new()};
     begin(&l, "o", "{}");
@@ -259,8 +261,15 @@ static void without_a_ledger_only_observed_tools_run(void **state)
     expect_text(l.a->observed, "LEDGER_UNAVAILABLE");
     begin(&l, "r", "{}");
     expect_execute(&l);
-    assert_int_equal(begin(&l, "w", "{}"), SEMEL_E_UNAVAILABLE);
-    expect_refused(&l, SEMEL_C_LEDGER_UNAVAILABLE);
+    begin(&l, "p", "{}"); /* nor is this one recorded, but what is stopped is asked for */
+    expect_execute(&l);
+    expect_text(l.a->observed, "LEDGER_UNAVAILABLE");
+    assert_true(l.a->claim.p == NULL);
+    static const char *const others[] = {"w", "n"};
+    for (size_t i = 0; i < COUNT(others); i++) {
+        assert_int_equal(begin(&l, others[i], "{}"), SEMEL_E_UNAVAILABLE);
+        expect_refused(&l, SEMEL_C_LEDGER_UNAVAILABLE);
+    }
     end_ledger(&l);
 }
 

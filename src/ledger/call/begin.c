@@ -2,10 +2,10 @@
  * begin: the one order of steps.
  *
  *     arguments, tool, identity      refused before the ledger is asked
- *     class read, strategy none      execute: no claim, no record; a read also when the ledger is
- * down the store's memory             a settled effect is answered without any I/O the record
- * judged, written, answered; or inserted if there is none waiting                        bounded by
- * the caller's deadline, then judged again
+ *     class read, strategy none      execute: no claim, no record; a read without the ledger, too
+ *     the store's memory             a settled effect is answered without any I/O
+ *     the record                     judged, written, answered; or inserted if there is none
+ *     waiting                        bounded by the caller's deadline, then judged again
  *
  * A waiter gets the end of the attempt that it joined, a failure too: it never runs it again. Those
  * who wait for an approval race to claim once it is given, and one of them wins.
@@ -421,6 +421,15 @@ static sm_err prepare(sm_begun *b)
                : e;
 }
 
+/* Observe mode never refuses, not even for want of a ledger. */
+static sm_err pass_unasked(sm_begun *b)
+{
+    *b->a = (semel_answer){.work = b->w};
+    b->w->cur.version = 0;
+    b->w->step.observed = SEMEL_C_LEDGER_UNAVAILABLE;
+    return sm_begun_pass(b, SM_JOT_OBSERVED);
+}
+
 static sm_err begin(sm_begun *b)
 {
     semel *s = b->s;
@@ -442,6 +451,8 @@ static sm_err begin(sm_begun *b)
         e = sm_guard_pass(b, &guarded);
         if (e != SM_OK && b->id.contract->mode != SM_MODE_OBSERVE)
             return sm_answer_error(b->w, b->a, e);
+        if (e != SM_OK)
+            return pass_unasked(b);
         return guarded != SEMEL_C_NONE ? sm_begun_refuse(b, guarded)
                                        : sm_begun_pass(b, SM_JOT_PASSED);
     }
@@ -452,11 +463,7 @@ static sm_err begin(sm_begun *b)
     e = sm_begun_held(b, e);
     if (e == SM_OK || b->id.contract->mode != SM_MODE_OBSERVE || e == SEMEL_E_BAD_ARGUMENTS)
         return e;
-    /* Observe mode never refuses, not even for want of a ledger. */
-    *b->a = (semel_answer){.work = b->w};
-    b->w->cur.version = 0;
-    b->w->step.observed = SEMEL_C_LEDGER_UNAVAILABLE;
-    return sm_begun_pass(b, SM_JOT_OBSERVED);
+    return pass_unasked(b);
 }
 
 /* `bound`: the claim is tied to this process, whatever the call says. */
