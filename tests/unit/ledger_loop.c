@@ -120,6 +120,48 @@ static void whoever_reopens_a_run_lets_it_begin_anew(void **state)
     end_ledger(&l);
 }
 
+static bool reset(ledger *l, const char *scope)
+{
+    bool changed;
+    assert_int_equal(
+        semel_scope_reset(l->s, sm_str_from(scope), SM_STR("carol"), SM_STR("why"), &changed, NULL),
+        SEMEL_OK);
+    return changed;
+}
+
+/* Below the first warning the ledger is not told, and the answer is the same. */
+static void a_run_that_only_this_process_knows_is_reopened(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("mail: {class: write, loop: {warn: 3, block: 3, trip: 9}}"));
+    done_once(&l, "r", "mail", "{}");
+    begin_in(&l, "r", "mail", "{}");
+    expect_replay(&l, "\"sent\"");
+    expect_text(sm_str_from(all_that_happened(&l)), "started settled ");
+    assert_true(reset(&l, "r"));
+    expect_text(sm_str_from(all_that_happened(&l)), "started settled reopened ");
+    assert_false(reset(&l, "r")); /* it has begun anew */
+    for (int i = 1; i <= 2; i++) {
+        begin_in(&l, "r", "mail", "{}");
+        expect_replay(&l, "\"sent\"");
+    }
+    begin_in(&l, "r", "mail", "{}");
+    expect_loop(&l, "repeat", 1, 3);
+    end_ledger(&l);
+}
+
+static void nothing_is_written_about_a_run_that_does_not_repeat_itself(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("mail: {class: write}"));
+    done_once(&l, "r", "mail", "{\"to\":\"ann\"}");
+    done_once(&l, "r", "mail", "{\"to\":\"bob\"}");
+    assert_false(reset(&l, "r"));
+    assert_false(reset(&l, "nobody"));
+    expect_text(sm_str_from(all_that_happened(&l)), "started settled started settled ");
+    end_ledger(&l);
+}
+
 static void a_failure_that_is_tried_again_and_again_is_a_loop(void **state)
 {
     (void)state;
@@ -881,6 +923,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_repeated_call_is_warned_of_then_blocked_then_its_run_is_stopped),
         cmocka_unit_test(whoever_reopens_a_run_lets_it_begin_anew),
+        cmocka_unit_test(a_run_that_only_this_process_knows_is_reopened),
+        cmocka_unit_test(nothing_is_written_about_a_run_that_does_not_repeat_itself),
         cmocka_unit_test(a_failure_that_is_tried_again_and_again_is_a_loop),
         cmocka_unit_test(other_results_are_progress),
         cmocka_unit_test(parts_of_results_that_differ_each_time_do_not_hide_a_loop),
