@@ -126,13 +126,34 @@ static void a_stop_of_somebody_who_is_not_bound_takes_the_place_of_a_bound_ones(
 
 static bool is_down, has_lost;
 static unsigned asked_for_documents;
+static semel_store *asked, *restored; /* who was asked last; who answers instead of all */
+static semel *stops_meanwhile;        /* while the next read is under way */
+static int reads_left;                /* then they fail; -1: they do not */
+
+static void stop_scope(semel *s, const char *scope)
+{
+    bool changed;
+    semel_fault fault = {0};
+    semel_err e = semel_stop(s, SEMEL_STOP_SCOPE, sm_str_from(scope), SM_STR("carol"),
+                             SM_STR("enough"), &changed, &fault);
+    expect(e == SEMEL_OK && changed, "%s", fault.text);
+}
 
 static semel_err get_if_up(semel_store *st, const semel_ref *ref, semel_room *room,
                            semel_record *cur, int64_t *now, semel_fault *fault)
 {
     if (has_lost && ref->key != NULL)
         return SEMEL_E_NOT_FOUND;
-    return is_down ? SEMEL_E_UNAVAILABLE : sm_store_memory.get(st, ref, room, cur, now, fault);
+    if (is_down || reads_left == 0)
+        return SEMEL_E_UNAVAILABLE;
+    reads_left -= reads_left > 0;
+    asked = st;
+    semel_err e = sm_store_memory.get(restored != NULL ? restored : st, ref, room, cur, now, fault);
+    semel *s = stops_meanwhile;
+    stops_meanwhile = NULL;
+    if (s != NULL)
+        stop_scope(s, "acme");
+    return e;
 }
 
 static semel_err peek_if_up(semel_store *st, const semel_hash *key, semel_room *room,
@@ -157,6 +178,8 @@ static ledger ledger_of_own_store(const char *contract)
     own.peek = peek_if_up;
     own.query = query_effects;
     is_down = has_lost = false;
+    asked = restored = NULL;
+    reads_left = -1;
     semel_options o = {.size = sizeof o,
                        .url = "memory:",
                        .store = &own,
@@ -207,6 +230,150 @@ static void a_board_that_the_store_has_lost_is_not_believed(void **state)
     end_ledger(&l);
 }
 
+/* The ledger was restored from a copy: what was stopped there holds, however often it changed. */
+static void a_board_that_was_restored_is_the_one_that_holds(void **state)
+{
+    (void)state;
+    for (int changes = 1; changes <= 2; changes++) {
+        ledger l = ledger_of_own_store(TOOLS("t: {class: write}")),
+               copy = ledger_of_own_store(TOOLS("t: {class: write}"));
+        if (changes == 2)
+            stop_scope(l.s, "zeta");
+        stop_scope(l.s, "acme");
+        stop_scope(copy.s, "other");
+        semel_store *from = asked;
+        begin_in(&l, "acme", "t");
+        expect_refused(&l, SEMEL_C_STOPPED);
+        restored = from;
+        assert_int_equal(sm_board_refresh(l.s, 0, NULL), SM_OK);
+        restored = NULL;
+        begin_in(&l, "acme", "t");
+        expect_execute(&l);
+        begin_in(&l, "other", "t");
+        expect_refused(&l, SEMEL_C_STOPPED);
+        end_ledger(&copy);
+        end_ledger(&l);
+    }
+}
+
+/* Its answer is older than what this process has written since. */
+static void a_read_that_was_long_under_way_takes_no_stop_off_the_board(void **state)
+{
+    (void)state;
+    for (int before = 0; before < 2; before++) {
+        ledger l = ledger_of_own_store(TOOLS("t: {class: write}"));
+        if (before > 0)
+            stop_scope(l.s, "other");
+        stops_meanwhile = l.s;
+        assert_int_equal(sm_board_refresh(l.s, 0, NULL), SM_OK);
+        assert_null(stops_meanwhile);
+        begin_in(&l, "acme", "t");
+        expect_refused(&l, SEMEL_C_STOPPED);
+        end_ledger(&l);
+    }
+}
+
+static void nothing_begins_while_nobody_can_tell_what_is_stopped(void **state)
+{
+    (void)state;
+    ledger l = ledger_of_own_store(TOOLS("t: {class: write}"));
+    reads_left = 1; /* that of the effect */
+    assert_int_equal(begin_in(&l, "acme", "t"), SEMEL_E_UNAVAILABLE);
+    assert_true(l.a->claim.p == NULL);
+    reads_left = -1;
+    begin_in(&l, "acme", "t");
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
+/* ---- what is told at the end -----------------------------------------------------------------*/
+
+enum { RUNS = 600 };
+
+static unsigned told;             /* how often somebody was told of a run */
+static unsigned calls_told[RUNS]; /* of how many calls of each, the last time */
+
+static void note_told(const semel_write *w)
+{
+    unsigned run, calls;
+    char step[32];
+    if (!sm_str_is(w->next.scope, "/loop"))
+        return;
+    snprintf(step, sizeof step, "%.*s", SM_FMT(w->next.step));
+    const char *at = memmem(w->event.body.p, w->event.body.n, "\"calls\":", 8);
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "\"calls\":%u", &calls), 1);
+    assert_int_equal(sscanf(step, "run-%u", &run), 1);
+    assert_in_range(run, 0, RUNS - 1);
+    told++;
+    calls_told[run] = calls;
+}
+
+static semel_err note_claim(semel_store *st, const semel_write *w, semel_room *room,
+                            semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault)
+{
+    semel_err e = sm_store_memory.claim(st, w, room, cur, now, inserted, fault);
+    if (e == SEMEL_OK && *inserted)
+        note_told(w);
+    return e;
+}
+
+static semel_err note_apply(semel_store *st, const semel_write *w, semel_room *room,
+                            semel_record *cur, int64_t *now, semel_fault *fault)
+{
+    semel_err e = sm_store_memory.apply(st, w, room, cur, now, fault);
+    if (e == SEMEL_OK)
+        note_told(w);
+    return e;
+}
+
+static ledger ledger_that_notes(const char *contract)
+{
+    static semel_store_ops own;
+    own = sm_store_memory;
+    own.claim = note_claim;
+    own.apply = note_apply;
+    semel_options o = {
+        .size = sizeof o, .url = "memory:", .store = &own, .contract = sm_str_from(contract)};
+    ledger l = {.a = semel_answer_new()};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    told = 0;
+    memset(calls_told, 0, sizeof calls_told);
+    return l;
+}
+
+static void at_its_end_a_process_tells_of_the_newest_runs_that_were_not_warned(void **state)
+{
+    (void)state;
+    ledger l = ledger_that_notes(TOOLS("t: {class: write}"));
+    for (int n = 0; n < RUNS; n++) {
+        char scope[16];
+        snprintf(scope, sizeof scope, "run-%d", n);
+        repeat(&l, scope, n % 2 + 1); /* every other one repeats nothing */
+    }
+    assert_int_equal(told, 0);
+    end_ledger(&l);
+    expect(told > 64 && told <= 256, "told of %u", told);
+    for (int n = 0; n < RUNS; n += 2)
+        assert_int_equal(calls_told[n], 0);
+    assert_int_equal(calls_told[RUNS - 1], 2);
+}
+
+/* What a run did since its warning is lost otherwise. */
+static void at_its_end_a_process_tells_of_all_runs_that_were_warned(void **state)
+{
+    (void)state;
+    ledger l = ledger_that_notes(TOOLS("t: {class: write, loop: {warn: 2, block: off}}"));
+    for (int n = 0; n < RUNS; n++) {
+        char scope[16];
+        snprintf(scope, sizeof scope, "run-%d", n);
+        repeat(&l, scope, 3);
+    }
+    end_ledger(&l);
+    for (int n = 0; n < RUNS; n++)
+        expect(calls_told[n] == 3, "told of %u calls of run %d", calls_told[n], n);
+}
+
 static void a_list_of_runs_reads_the_loop_state_of_its_page_only(void **state)
 {
     (void)state;
@@ -232,6 +399,46 @@ static void a_list_of_runs_reads_the_loop_state_of_its_page_only(void **state)
            "%.*s", SM_FMT(text));
     expect(memmem(text.p, text.n, fine, sizeof fine - 1) != NULL, "%.*s", SM_FMT(text));
     end_ledger(&l);
+}
+
+/* A store that cannot be read any more when it has acknowledged a claim, which took long. */
+static semel_err last_claim(semel_store *st, const semel_write *w, semel_room *room,
+                            semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault)
+{
+    semel_err e = sm_store_memory.claim(st, w, room, cur, now, inserted, fault);
+    if (cur->scope.p[0] != '/') {
+        reads_left = 0;
+        usleep(600000); /* longer than the board is believed without looking */
+    }
+    return e;
+}
+
+static void what_nobody_can_tell_to_be_stopped_does_not_run_after_its_claim(void **state)
+{
+    (void)state;
+    semel_store_ops own = sm_store_memory;
+    own.claim = last_claim;
+    own.get = get_if_up;
+    semel_options o = {.size = sizeof o,
+                       .url = "memory:",
+                       .store = &own,
+                       .one_shot = true,
+                       .contract =
+                           SM_STR(TOOLS("t: {class: write}, o: {class: write, mode: observe}"))};
+    for (int observes = 0; observes < 2; observes++) {
+        ledger l = {.a = semel_answer_new()};
+        is_down = has_lost = false;
+        reads_left = -1;
+        assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+        begin_in(&l, "acme", observes ? "o" : "t");
+        reads_left = -1;
+        if (observes)
+            expect_execute(&l);
+        else
+            expect_refused(&l, SEMEL_C_LEDGER_UNAVAILABLE);
+        assert_int_equal(l.a->claim.p != NULL, observes);
+        end_ledger(&l);
+    }
 }
 
 /* A store whose claim takes so long that the button is pressed meanwhile. */
@@ -295,6 +502,12 @@ int main(void)
     const struct CMUnitTest once[] = {
         cmocka_unit_test(closing_ends_although_the_store_fails_and_runs_repeat_themselves),
         cmocka_unit_test(a_board_that_the_store_has_lost_is_not_believed),
+        cmocka_unit_test(a_board_that_was_restored_is_the_one_that_holds),
+        cmocka_unit_test(a_read_that_was_long_under_way_takes_no_stop_off_the_board),
+        cmocka_unit_test(nothing_begins_while_nobody_can_tell_what_is_stopped),
+        cmocka_unit_test(what_nobody_can_tell_to_be_stopped_does_not_run_after_its_claim),
+        cmocka_unit_test(at_its_end_a_process_tells_of_the_newest_runs_that_were_not_warned),
+        cmocka_unit_test(at_its_end_a_process_tells_of_all_runs_that_were_warned),
         cmocka_unit_test(a_list_of_runs_reads_the_loop_state_of_its_page_only),
     };
     int failed = run_on_stores(tests, COUNT(tests), NULL, 0, filed, COUNT(filed));
