@@ -261,6 +261,21 @@ static void observe_mode_says_what_a_limit_would_refuse(void **state)
     end_ledger(&l);
 }
 
+/* The first of them is in the way, and nobody looks at the second. */
+static void observe_mode_runs_what_is_for_several_who_had_enough(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("mail: {class: write, mode: observe, limit: {per: /to, calls: 1, "
+                                "window: 1h}}"));
+    runs(&l, "r", "\"ann\"", 0);
+    runs(&l, "r", "\"bob\"", 1);
+    mail_in(&l, "r", "[\"ann\",\"bob\"]", 2);
+    expect_execute(&l);
+    expect_text(l.a->observed, "BUDGET_EXCEEDED");
+    assert_true(l.a->claim.p != NULL);
+    end_ledger(&l);
+}
+
 typedef struct crowd {
     semel *s;
     atomic_int next, ran, refused, other;
@@ -393,6 +408,7 @@ int main(void)
         cmocka_unit_test(all_limits_must_allow_it),
         cmocka_unit_test(a_limit_and_a_budget_hold_together),
         cmocka_unit_test(observe_mode_says_what_a_limit_would_refuse),
+        cmocka_unit_test(observe_mode_runs_what_is_for_several_who_had_enough),
         cmocka_unit_test(callers_at_once_do_not_pass_the_limit),
         cmocka_unit_test(the_secret_is_told_to_nobody),
     };

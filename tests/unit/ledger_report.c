@@ -344,6 +344,34 @@ static void sums_beyond_what_a_counter_holds_are_exact(void **state)
     end_ledger(&l);
 }
 
+/* What several attempts of an effect have cost, and what is reserved of a budget: there is room for
+ * one such number. */
+static void sums_that_do_not_fit_are_the_most_that_can_be_shown(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS(
+        "t: {class: write}, big: {class: write, mode: observe, cost: 9000000000, budget: {per: run, cost: 5}}"));
+    static const char most[] = "9223372036.854775807";
+    for (int i = 0; i < 3; i++) { /* two that failed, and one that did not */
+        begin_in(&l, "r", "t", 0);
+        expect_execute(&l);
+        semel_outcome o = {.size = sizeof o,
+                           .kind = i < 2 ? SEMEL_FAILURE : SEMEL_SUCCESS,
+                           .cost = sm_str_from(most)};
+        assert_int_equal(take(&l, semel_commit(l.s, sm_str_from(l.claim), &o, l.a)), SEMEL_OK);
+        expect_member(item_of(show(&l, "r"), "effect", l.effect), "cost", most);
+    }
+    for (int n = 0; n < 3; n++) {
+        begin_in(&l, "s", "big", n);
+        expect_execute(&l);
+    }
+    const sm_json *cost =
+        sm_json_find(sm_json_find(show(&l, "s"), SM_STR("budgets")) + 1, SM_STR("cost"));
+    expect_member(cost, "reserved", most);
+    expect_member(cost, "spent", "0");
+    end_ledger(&l);
+}
+
 static void pages_have_every_run_once_and_bounds_are_told(void **state)
 {
     (void)state;
@@ -461,6 +489,7 @@ int main(void)
         cmocka_unit_test(budgets_tell_what_is_spent_from_what_is_reserved),
         cmocka_unit_test(spend_is_exact_and_says_what_duplicates_would_have_cost),
         cmocka_unit_test(sums_beyond_what_a_counter_holds_are_exact),
+        cmocka_unit_test(sums_that_do_not_fit_are_the_most_that_can_be_shown),
         cmocka_unit_test(pages_have_every_run_once_and_bounds_are_told),
         cmocka_unit_test(a_scan_that_is_cut_short_says_so),
         cmocka_unit_test(what_several_threads_replay_is_counted),
