@@ -7,6 +7,11 @@ import { eventually, run, test } from './tap.mjs';
 import { Upstream } from './upstream.mjs';
 
 const up = await Upstream.start();
+const held = new Map(); // of each order: the answer that it waits for
+up.habit('held', (upstream, entry, response) => {
+    upstream.did(entry);
+    held.set(entry.order, response);
+});
 const at = (path) => ({ url: `${up.url}${path}`, timeout: '5s', retry: { attempts: 1 } });
 const undoes = (tool) => ({ tool, args: { '/order_id': '/order_id', '/serial': { outcome: '/serial' } } });
 const gw = await Gateway.start({
@@ -21,7 +26,9 @@ const gw = await Gateway.start({
             class: 'write', barrier: 'off', compensate: { tool: 'lost', args: { '/order_id': '/order_id' } },
             upstream: at('/reset-after/hopeless'),
         },
+        again: { class: 'write_idempotent', compensate: { tool: 'held', args: { '/order_id': '/order_id' } } },
         refund: { class: 'write', upstream: at('/ok/refund') },
+        held: { class: 'write', upstream: at('/held/refund') },
         unbook: { class: 'write' },
         taken: { class: 'write', compensate: { tool: 'rejected', args: { '/order_id': '/order_id' } }, upstream: at('/ok/taken') },
     }),
@@ -158,6 +165,20 @@ test('a doubt is resolved by undoing it', async () => {
     assert.match(story.events.at(-1).body.evidence, /^undone by ef_[^:]*: better so$/);
     assertProblem(await resolve(), 409, 'ILLEGAL_STATE');
     assert.equal(refunds(order), 1);
+});
+
+// Its agent may run it again for as long as it is in doubt. Not while it is undone, nor when its undo is in doubt.
+test('a doubt that is being undone does not run again', async () => {
+    const body = { scope: newScope(), tool: 'again', args: { order_id: newOrder() } }, order = body.args.order_id;
+    const { claim, effect } = (await gw.agent.post('/v1/begin', body)).json;
+    const lost = await gw.agent.post('/v1/commit', { claim, kind: 'failure', applied: 'unknown' });
+    assert.equal(lost.json.state, 'in_doubt', lost.text);
+    const resolving = gw.operator.post(`/v1/effects/${effect}/resolve`, { result: 'compensate', evidence: 'x' });
+    await eventually('its undo runs', () => held.has(order));
+    assertProblem(await gw.agent.post('/v1/begin', body), 409, 'IN_DOUBT');
+    held.get(order).socket.resetAndDestroy();
+    assert.equal((await resolving).json.code, 'IN_DOUBT');
+    assertProblem(await gw.agent.post('/v1/begin', body), 409, 'IN_DOUBT');
 });
 
 test('a doubt whose undo ends in doubt stays, and both are told', async () => {
