@@ -472,6 +472,23 @@ static void a_doubt_that_is_held_is_left_to_people(void **state)
     end_ledger(&l);
 }
 
+/* Nobody has looked at it since its lease was over. */
+static void an_attempt_that_was_not_heard_of_is_held_as_a_doubt(void **state)
+{
+    (void)state;
+    ledger l = new_ledger("{version: 1, tools: {t: {class: write_idempotent, " SHORT_LEASE "}}}");
+    begin(&l, "t", "{}");
+    expect_execute(&l);
+    sm_handle h = handle_of(&l);
+    outlive_lease();
+    assert_int_equal(sm_doubt_hold(l.s, &h, 0, l.a), SM_OK);
+    expect_verdict(&l, SEMEL_DONE, SEMEL_C_NONE);
+    assert_int_equal(l.a->state, SEMEL_S_IN_DOUBT);
+    begin(&l, "t", "{}");
+    expect_refused(&l, SEMEL_C_IN_DOUBT);
+    end_ledger(&l);
+}
+
 enum { RACERS = 8 };
 
 typedef struct racer {
@@ -550,6 +567,7 @@ int main(void)
         cmocka_unit_test(a_decision_about_another_version_changes_nothing),
         cmocka_unit_test(a_stale_decision_is_refused_from_what_was_read),
         cmocka_unit_test(a_doubt_that_is_held_is_left_to_people),
+        cmocka_unit_test(an_attempt_that_was_not_heard_of_is_held_as_a_doubt),
         cmocka_unit_test(of_racing_decisions_about_one_version_one_is_done),
     };
     return run_on_stores(tests, sizeof tests / sizeof tests[0], NULL, 0, NULL, 0);
