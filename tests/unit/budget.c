@@ -96,12 +96,56 @@ static void a_counter_is_named_by_account_and_measure(void **state)
     expect_text(name, "budget:ab010000000000000000000000000000:calls");
 }
 
+/* What an answer says of its cost may be anything. What it takes for more than anything takes is
+ * recorded as not to be read. */
+static void what_an_answer_says_that_it_cost_is_read_or_marked(void **state)
+{
+    (void)state;
+    static const uint64_t unreadable = UINT64_MAX - 1;
+    const struct {
+        const char *value, *cost;
+        uint64_t tokens;
+    } rows[] = {
+        {"null", NULL, 0},
+        {"0", "0", SEMEL_TOKENS_NONE},
+        {"7", "7", 7},
+        {"1e3", "1e3", 1000},
+        {"1000000000000000", "1000000000000000", 1000000000000000},
+        {"1000000000000001", "1000000000000001", unreadable},
+        {"9223372036854775807", "9223372036854775807", unreadable},
+        {"1e30", "1e30", unreadable},
+        {"-7", "-7", unreadable},
+        {"0.5", "0.5", unreadable},
+        {"\"7\"", "7", unreadable},
+        {"true", "?", unreadable},
+        {"[7]", "?", unreadable},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        sm_arena a;
+        const sm_json *value;
+        semel_outcome o = {.size = sizeof o};
+        sm_arena_init(&a, 1 << 20);
+        assert_int_equal(
+            sm_json_read(&a, sm_str_from(rows[i].value), &sm_json_args_limits, &value, NULL),
+            SM_OK);
+        sm_spent_take(value, value, &o);
+        expect(o.tokens == rows[i].tokens, "%s: %llu", rows[i].value, (unsigned long long)o.tokens);
+        expect(rows[i].cost == NULL ? o.cost.p == NULL : sm_str_is(o.cost, rows[i].cost),
+               "%s: %.*s", rows[i].value, SM_FMT(o.cost));
+        sm_arena_fini(&a);
+    }
+    semel_outcome o = {.size = sizeof o};
+    sm_spent_take(NULL, NULL, &o);
+    assert_true(o.cost.p == NULL && o.tokens == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_shares_a_budget),
         cmocka_unit_test(hours_and_days_begin_anew),
         cmocka_unit_test(a_counter_is_named_by_account_and_measure),
+        cmocka_unit_test(what_an_answer_says_that_it_cost_is_read_or_marked),
     };
     return cmocka_run_group_tests_name("budget", tests, NULL, NULL);
 }

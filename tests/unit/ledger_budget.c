@@ -469,11 +469,41 @@ static void what_was_spent_beyond_the_line_is_told_to_the_next_call(void **state
 static void tokens_may_be_none(void **state)
 {
     (void)state;
-    ledger l = new_ledger(TOOLS("t: {class: write, tokens: 60, budget: {per: run, tokens: 100}}"));
+    ledger l = new_ledger(TOOLS("t: {class: write, tokens: 60, budget: {per: run, tokens: 119}}"));
     begin_in(&l, "r", "t", 0);
     commit_cost(&l, SEMEL_SUCCESS, NULL, SEMEL_TOKENS_NONE);
     runs(&l, "r", "t", 1);
     refused(&l, "r", "t", 2);
+    end_ledger(&l);
+}
+
+static void purging_forgets_no_budget(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, budget: {per: run, calls: 1}}"));
+    runs(&l, "r", "t", 0);
+    uint64_t done;
+    assert_int_equal(semel_purge(l.s, NULL, NULL, &done, NULL), SEMEL_OK);
+    refused(&l, "r", "t", 1);
+    end_ledger(&l);
+}
+
+/* Nor is that counted in the budgets that it had before. */
+static void without_a_budget_nothing_is_counted(void **state)
+{
+    (void)state;
+    char url[512];
+    strcpy(url, fresh_url());
+    const char *contract = TOOLS("t: {class: write, budget: {per: run, cost: 5}}");
+    ledger l = {.s = open_ledger(url, contract, true), .a = semel_answer_new()};
+    ledger m = {.s = open_ledger(url, TOOLS("t: {class: write}"), true), .a = semel_answer_new()};
+    begin_in(&l, "r", "t", 0);
+    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "1");
+    begin_in(&m, "r", "t", 0);
+    expect_execute(&m);
+    commit_cost(&m, SEMEL_SUCCESS, "100", 0);
+    runs(&l, "r", "t", 1);
+    end_ledger(&m);
     end_ledger(&l);
 }
 
@@ -631,6 +661,7 @@ int main(void)
         cmocka_unit_test(a_line_that_is_crossed_again_after_a_release_is_not_told_again),
         cmocka_unit_test(what_was_spent_beyond_the_line_is_told_to_the_next_call),
         cmocka_unit_test(tokens_may_be_none),
+        cmocka_unit_test(purging_forgets_no_budget),
         cmocka_unit_test(the_warning_reaches_who_lets_it_run),
         cmocka_unit_test(a_cost_that_cannot_be_read_loses_no_outcome_of_what_ran),
         cmocka_unit_test(callers_at_once_do_not_pass_the_cap),
@@ -639,6 +670,7 @@ int main(void)
     const struct CMUnitTest lasting[] = {
         cmocka_unit_test(an_end_is_recorded_although_its_cost_does_not_fit),
         cmocka_unit_test(who_settles_needs_no_contract),
+        cmocka_unit_test(without_a_budget_nothing_is_counted),
         cmocka_unit_test(no_process_warns_again),
     };
     return run_on_stores(tests, COUNT(tests), lasting, COUNT(lasting), NULL, 0);

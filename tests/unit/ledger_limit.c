@@ -171,6 +171,8 @@ static void a_list_is_as_many_destinations(void **state)
     runs(&l, "r", "\"carol\"", 3); /* what was refused took nothing */
     mail_in(&l, "r", "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]", 4);
     expect_refused(&l, SEMEL_C_BAD_ARGUMENTS);
+    runs(&l, "r", "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]", 4);
+    refused(&l, "r", "16", 5);
     end_ledger(&l);
 }
 
@@ -198,10 +200,46 @@ static void a_call_for_nobody_is_refused(void **state)
     for (size_t i = 0; i < COUNT(args); i++) {
         begin(&l, "mail", args[i]);
         expect(l.a->code == SEMEL_C_BAD_ARGUMENTS, "%s: %s", args[i], semel_code_name(l.a->code));
+        if (i < 5) /* the last one has a name that is not known */
+            expect(says(l.a->message, i < 3 ? "it must be given" : "give a text or a number"),
+                   "%s: %.*s", args[i], SM_FMT(l.a->message));
     }
     begin(&l, "mail", "{}");
     expect_text(l.a->message, "the argument /to says whom this call is for, and there is a limit "
                               "for each: it must be given");
+    end_ledger(&l);
+}
+
+static void a_call_for_nobody_is_refused_whichever_limit_it_is_that_has_nobody(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(MAIL("[{per: /to, calls: 1, window: 1h}, {per: /n, calls: 1, window: "
+                               "1h}]"));
+    static const char *const args[] = {"{\"n\":1}", "{\"to\":\"ann\"}"};
+    for (size_t i = 0; i < COUNT(args); i++) {
+        begin(&l, "mail", args[i]);
+        expect_refused(&l, SEMEL_C_BAD_ARGUMENTS);
+    }
+    end_ledger(&l);
+}
+
+/* Of several calls the first one makes room. */
+static void a_refusal_says_when_the_first_of_several_calls_is_over(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(MAIL("{per: /to, calls: 2, window: 1h}"));
+    for (int first = 0; first < 4; first++) { /* whichever slot they begin to look at */
+        char to[16];
+        snprintf(to, sizeof to, "%d", first);
+        runs(&l, "r", to, first);
+        int64_t began_ns = sm_clock_mono_ns();
+        usleep(100000);
+        runs(&l, "r", to, 10 + first);
+        int64_t apart_ms = (sm_clock_mono_ns() - began_ns) / 1000000;
+        refused(&l, "r", to, 20 + first);
+        expect(l.a->retry_after_ms <= 3600000 - apart_ms + early_ms(), "after %lld ms, %lld apart",
+               (long long)l.a->retry_after_ms, (long long)apart_ms);
+    }
     end_ledger(&l);
 }
 
@@ -404,6 +442,8 @@ int main(void)
         cmocka_unit_test(a_list_is_as_many_destinations),
         cmocka_unit_test(a_call_for_nobody_is_refused),
         cmocka_unit_test(a_call_for_nobody_is_refused_before_an_approval_is_asked_for),
+        cmocka_unit_test(a_call_for_nobody_is_refused_whichever_limit_it_is_that_has_nobody),
+        cmocka_unit_test(a_refusal_says_when_the_first_of_several_calls_is_over),
         cmocka_unit_test(values_of_different_types_are_different),
         cmocka_unit_test(all_limits_must_allow_it),
         cmocka_unit_test(a_limit_and_a_budget_hold_together),

@@ -111,6 +111,78 @@ static void what_a_lost_attempt_was_charged_comes_back_with_it(void **state)
     }
 }
 
+/* With what it says that it has cost, and not with what is declared. */
+static void what_a_lost_attempt_has_cost_comes_back_with_it(void **state)
+{
+    (void)state;
+    ledger l = start("{version: 1, tools: {t: {class: write, cost: 1, budget: {per: run, calls: 5, "
+                     "cost: 5}}}}");
+    begin(&l, "t", "{\"n\":1}");
+    expect_execute(&l);
+    lose(RECORDS "; DELETE FROM counter");
+    semel_outcome o = {.size = sizeof o, .cost = SM_STR("4.5")};
+    assert_int_equal(take(&l, semel_commit(l.s, sm_str_from(l.claim), &o, l.a)), SEMEL_OK);
+    expect_text(l.a->result, "put_back");
+    begin(&l, "t", "{\"n\":2}");
+    expect_refused(&l, SEMEL_C_BUDGET_EXCEEDED);
+    assert_non_null(memmem(l.a->message.p, l.a->message.n, "4.5 are spent", 13));
+    end_ledger(&l);
+}
+
+/* Whatever else the store has lost: it answers no question about slots then. */
+static void a_limited_call_is_put_back_although_events_are_lost(void **state)
+{
+    (void)state;
+    ledger l = start("{version: 1, tools: {t: {class: write, limit: {per: /to, calls: 1, window: "
+                     "1h}}}}");
+    begin(&l, "t", "{\"to\":1}");
+    expect_execute(&l);
+    lose(ALL_GONE "; DELETE FROM counter");
+    assert_int_equal(commit(&l, "\"done\""), SEMEL_OK);
+    expect_text(l.a->result, "put_back");
+    end_ledger(&l);
+}
+
+/* As if others had it by now. What the attempt reserved besides is released all the same, once. */
+static void an_end_is_recorded_although_its_slot_is_another_ones(void **state)
+{
+    (void)state;
+    ledger l = start("{version: 1, tools: {t: {class: write, cost: 1, limit: {per: /to, calls: 1, "
+                     "window: 1h}, budget: {per: run, calls: 1, cost: 5}}}}");
+    begin(&l, "t", "{\"to\":1}");
+    expect_execute(&l);
+    lose("UPDATE counter SET value = value + 2 WHERE name LIKE 'limit:%'");
+    semel_outcome o = {.size = sizeof o, .kind = SEMEL_FAILURE, .cost = SM_STR("2")};
+    assert_int_equal(take(&l, semel_commit(l.s, sm_str_from(l.claim), &o, l.a)), SEMEL_OK);
+    assert_int_equal(l.a->state, SEMEL_S_FAILED);
+    begin(&l, "t", "{\"to\":1,\"n\":2}"); /* it was not freed */
+    expect_refused(&l, SEMEL_C_BUDGET_EXCEEDED);
+    assert_non_null(memmem(l.a->message.p, l.a->message.n, "with the same /to", 17));
+    begin(&l, "t", "{\"to\":2}");
+    expect_execute(&l);
+    o = (semel_outcome){.size = sizeof o, .kind = SEMEL_FAILURE, .cost = SM_STR("3")};
+    assert_int_equal(take(&l, semel_commit(l.s, sm_str_from(l.claim), &o, l.a)), SEMEL_OK);
+    begin(&l, "t", "{\"to\":3}");
+    expect_refused(&l, SEMEL_C_BUDGET_EXCEEDED);
+    assert_non_null(memmem(l.a->message.p, l.a->message.n, "5 are spent", 11));
+    end_ledger(&l);
+}
+
+/* A store may remove a counter while somebody takes its slot. */
+static void what_is_left_of_a_slot_is_taken_for_a_window(void **state)
+{
+    (void)state;
+    ledger l = start("{version: 1, tools: {t: {class: write, limit: {per: /to, calls: 1, window: "
+                     "1h}}}}");
+    begin(&l, "t", "{\"to\":1}");
+    expect_execute(&l);
+    lose("UPDATE counter SET value = 7200000 WHERE name LIKE 'limit:%'");
+    begin(&l, "t", "{\"to\":1,\"n\":2}");
+    expect_refused(&l, SEMEL_C_BUDGET_EXCEEDED);
+    assert_int_equal(l.a->retry_after_ms, 3600000);
+    end_ledger(&l);
+}
+
 static void a_claim_that_an_agent_has_is_not_given_to_another_when_its_record_is_lost(void **state)
 {
     (void)state;
@@ -378,6 +450,10 @@ int main(void)
             a_commit_that_a_renewal_overtook_is_evidence_though_the_store_has_lost_something),
         cmocka_unit_test(a_run_whose_record_is_gone_is_put_back),
         cmocka_unit_test(what_a_lost_attempt_was_charged_comes_back_with_it),
+        cmocka_unit_test(what_a_lost_attempt_has_cost_comes_back_with_it),
+        cmocka_unit_test(a_limited_call_is_put_back_although_events_are_lost),
+        cmocka_unit_test(an_end_is_recorded_although_its_slot_is_another_ones),
+        cmocka_unit_test(what_is_left_of_a_slot_is_taken_for_a_window),
         cmocka_unit_test(a_claim_that_an_agent_has_is_not_given_to_another_when_its_record_is_lost),
         cmocka_unit_test(what_runs_here_is_put_back_with_a_new_lease),
         cmocka_unit_test(a_claim_that_was_put_back_can_still_be_committed_late),
