@@ -131,6 +131,25 @@ static void a_probe_decides_and_so_many_run_at_a_time(void **state)
     assert_true(begin(&b, &within, 14, 2103));
 }
 
+static void an_earlier_attempt_of_the_same_effect_is_not_the_probe(void **state)
+{
+    (void)state;
+    sm_breaker b = {0};
+    open_it(&b, &in_a_row, 0);
+    begin(&b, &in_a_row, 10, 1000);
+    sm_handle other[] = {call_of(10, 0).attempt, call_of(10, 0).attempt, call_of(10, 0).attempt};
+    other[0].fence--;
+    other[1].generation++;
+    other[2].id++;
+    for (size_t i = 0; i < COUNT(other); i++) {
+        assert_int_equal(sm_breaker_end(&b, &in_a_row, &other[i], SM_HEALTH_WELL, 1001),
+                         SM_CIRCUIT_SAME);
+        assert_int_equal(sm_breaker_end(&b, &in_a_row, &other[i], SM_HEALTH_FAILED, 1001),
+                         SM_CIRCUIT_SAME);
+    }
+    assert_int_equal(end(&b, &in_a_row, 10, SM_HEALTH_WELL, 1002), SM_CIRCUIT_SHUT);
+}
+
 static void a_probe_that_is_turned_down_shows_that_the_tool_answers(void **state)
 {
     (void)state;
@@ -445,6 +464,7 @@ int main(void)
         cmocka_unit_test(wrong_arguments_never_open_it),
         cmocka_unit_test(a_window_forgets_failures_and_does_not_ask_for_a_row),
         cmocka_unit_test(a_probe_decides_and_so_many_run_at_a_time),
+        cmocka_unit_test(an_earlier_attempt_of_the_same_effect_is_not_the_probe),
         cmocka_unit_test(a_probe_that_is_turned_down_shows_that_the_tool_answers),
         cmocka_unit_test(whoever_leaves_frees_only_its_own_place),
         cmocka_unit_test(a_clock_that_is_set_back_does_not_keep_it_open),

@@ -3,6 +3,7 @@
 #include "ledger.h"
 
 #include "ledger/guard/board.h"
+#include "ledger/guard/shared.h"
 #include "ledger/service.h"
 #include "store/stores.h"
 
@@ -286,6 +287,35 @@ static void nothing_begins_while_nobody_can_tell_what_is_stopped(void **state)
     end_ledger(&l);
 }
 
+static void nothing_begins_while_the_board_cannot_be_read(void **state)
+{
+    (void)state;
+    static const sm_shared board = {.kind = "/board"};
+    static const char *const damaged[] = {"[]", "{}", "{\"halts\":[{\"kind\":\"nothing\"}]}",
+                                          "{\"halts\":[],\"circuits\":[{}]}"};
+    for (size_t i = 0; i < COUNT(damaged); i++) {
+        ledger l = ledger_of_own_store(TOOLS("t: {class: write}"));
+        semel_answer *a = semel_answer_new();
+        sm_work *w = sm_work_start(a);
+        sm_str text;
+        assert_int_equal(sm_shared_read(l.s, w, &board, &text), SM_OK);
+        sm_body_start(w);
+        assert_int_equal(
+            sm_shared_write(l.s, w, &board, sm_str_from(damaged[i]), SM_N_STOPPED, SM_STR("x")),
+            SM_OK);
+        semel_answer_free(a);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(begin_in(&l, "acme", "t"), SEMEL_E_CORRUPT);
+            assert_true(l.a->claim.p == NULL);
+        }
+        bool changed;
+        assert_int_equal(semel_stop(l.s, SEMEL_STOP_ALL, (sm_str){0}, (sm_str){0}, SM_STR("why"),
+                                    &changed, NULL),
+                         SEMEL_E_CORRUPT);
+        end_ledger(&l);
+    }
+}
+
 /* ---- what is told at the end -----------------------------------------------------------------*/
 
 enum { RUNS = 600 };
@@ -515,6 +545,7 @@ int main(void)
         cmocka_unit_test(a_board_that_was_restored_is_the_one_that_holds),
         cmocka_unit_test(a_read_that_was_long_under_way_takes_no_stop_off_the_board),
         cmocka_unit_test(nothing_begins_while_nobody_can_tell_what_is_stopped),
+        cmocka_unit_test(nothing_begins_while_the_board_cannot_be_read),
         cmocka_unit_test(what_nobody_can_tell_to_be_stopped_does_not_run_after_its_claim),
         cmocka_unit_test(at_its_end_a_process_tells_of_the_newest_runs_that_were_not_warned),
         cmocka_unit_test(at_its_end_a_process_tells_of_all_runs_that_were_warned),
