@@ -287,23 +287,41 @@ static void nothing_begins_while_nobody_can_tell_what_is_stopped(void **state)
     end_ledger(&l);
 }
 
+/* What the ledger says is stopped, whatever this handle has read of it. */
+static void put_board(ledger *l, const char *json)
+{
+    static const sm_shared board = {.kind = "/board"};
+    semel_answer *a = semel_answer_new();
+    sm_work *w = sm_work_start(a);
+    sm_str text;
+    assert_int_equal(sm_shared_read(l->s, w, &board, &text), SM_OK);
+    sm_body_start(w);
+    assert_int_equal(sm_shared_write(l->s, w, &board, sm_str_from(json), SM_N_STOPPED, SM_STR("x")),
+                     SM_OK);
+    semel_answer_free(a);
+}
+
+static void a_run_that_looped_long_ago_is_off_the_board_when_it_is_next_written(void **state)
+{
+    (void)state;
+    ledger l = ledger_of_own_store(TOOLS("t: {class: write}"));
+    put_board(&l, "{\"halts\":[{\"kind\":\"loop\",\"name\":\"old\",\"count\":8,\"at\":1}]}");
+    begin_in(&l, "old", "t");
+    expect_refused(&l, SEMEL_C_LOOP_DETECTED);
+    stop_scope(l.s, "other");
+    begin_in(&l, "old", "t");
+    expect_execute(&l);
+    end_ledger(&l);
+}
+
 static void nothing_begins_while_the_board_cannot_be_read(void **state)
 {
     (void)state;
-    static const sm_shared board = {.kind = "/board"};
     static const char *const damaged[] = {"[]", "{}", "{\"halts\":[{\"kind\":\"nothing\"}]}",
                                           "{\"halts\":[],\"circuits\":[{}]}"};
     for (size_t i = 0; i < COUNT(damaged); i++) {
         ledger l = ledger_of_own_store(TOOLS("t: {class: write}"));
-        semel_answer *a = semel_answer_new();
-        sm_work *w = sm_work_start(a);
-        sm_str text;
-        assert_int_equal(sm_shared_read(l.s, w, &board, &text), SM_OK);
-        sm_body_start(w);
-        assert_int_equal(
-            sm_shared_write(l.s, w, &board, sm_str_from(damaged[i]), SM_N_STOPPED, SM_STR("x")),
-            SM_OK);
-        semel_answer_free(a);
+        put_board(&l, damaged[i]);
         for (int again = 0; again < 2; again++) {
             assert_int_equal(begin_in(&l, "acme", "t"), SEMEL_E_CORRUPT);
             assert_true(l.a->claim.p == NULL);
@@ -545,6 +563,7 @@ int main(void)
         cmocka_unit_test(a_board_that_was_restored_is_the_one_that_holds),
         cmocka_unit_test(a_read_that_was_long_under_way_takes_no_stop_off_the_board),
         cmocka_unit_test(nothing_begins_while_nobody_can_tell_what_is_stopped),
+        cmocka_unit_test(a_run_that_looped_long_ago_is_off_the_board_when_it_is_next_written),
         cmocka_unit_test(nothing_begins_while_the_board_cannot_be_read),
         cmocka_unit_test(what_nobody_can_tell_to_be_stopped_does_not_run_after_its_claim),
         cmocka_unit_test(at_its_end_a_process_tells_of_the_newest_runs_that_were_not_warned),
