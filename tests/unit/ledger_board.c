@@ -274,6 +274,21 @@ static void a_read_that_was_long_under_way_takes_no_stop_off_the_board(void **st
     }
 }
 
+static void of_two_stops_at_once_both_hold(void **state)
+{
+    (void)state;
+    ledger l = ledger_of_own_store(TOOLS("t: {class: write}"));
+    stop_scope(l.s, "zeta");
+    stops_meanwhile = l.s; /* acme, after it was read for the other one */
+    stop_scope(l.s, "other");
+    static const char *const scopes[] = {"zeta", "acme", "other"};
+    for (size_t i = 0; i < COUNT(scopes); i++) {
+        begin_in(&l, scopes[i], "t");
+        expect_refused(&l, SEMEL_C_STOPPED);
+    }
+    end_ledger(&l);
+}
+
 static void nothing_begins_while_nobody_can_tell_what_is_stopped(void **state)
 {
     (void)state;
@@ -311,6 +326,17 @@ static void a_run_that_looped_long_ago_is_off_the_board_when_it_is_next_written(
     stop_scope(l.s, "other");
     begin_in(&l, "old", "t");
     expect_execute(&l);
+    end_ledger(&l);
+}
+
+static void what_a_person_has_stopped_is_told_before_a_loop(void **state)
+{
+    (void)state;
+    ledger l = ledger_of_own_store(TOOLS("t: {class: write}"));
+    put_board(&l, "{\"halts\":[{\"kind\":\"loop\",\"name\":\"acme\",\"count\":8,\"at\":1},"
+                  "{\"kind\":\"scope\",\"name\":\"acme\",\"by\":\"carol\",\"at\":1}]}");
+    begin_in(&l, "acme", "t");
+    expect_refused(&l, SEMEL_C_STOPPED);
     end_ledger(&l);
 }
 
@@ -564,6 +590,8 @@ int main(void)
         cmocka_unit_test(a_read_that_was_long_under_way_takes_no_stop_off_the_board),
         cmocka_unit_test(nothing_begins_while_nobody_can_tell_what_is_stopped),
         cmocka_unit_test(a_run_that_looped_long_ago_is_off_the_board_when_it_is_next_written),
+        cmocka_unit_test(of_two_stops_at_once_both_hold),
+        cmocka_unit_test(what_a_person_has_stopped_is_told_before_a_loop),
         cmocka_unit_test(nothing_begins_while_the_board_cannot_be_read),
         cmocka_unit_test(what_nobody_can_tell_to_be_stopped_does_not_run_after_its_claim),
         cmocka_unit_test(at_its_end_a_process_tells_of_the_newest_runs_that_were_not_warned),
