@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "ledger/guard/board.h"
+#include "ledger/guard/shared.h"
 #include "ledger/service.h"
 #include "store/stores.h"
 
@@ -498,6 +500,65 @@ static void a_probe_that_may_not_begin_gives_its_place_back(void **state)
     end_ledger(&l);
 }
 
+static void put_document(ledger *l, const char *kind, const char *of, sm_str json)
+{
+    const sm_shared doc = {
+        .kind = kind, .of = sm_str_from(of), .keep_ms = of == NULL ? 0 : (int64_t)24 * 3600 * 1000};
+    semel_answer *a = semel_answer_new();
+    sm_work *w = sm_work_start(a);
+    sm_str text;
+    assert_int_equal(sm_shared_read(l->s, w, &doc, &text), SM_OK);
+    sm_body_start(w);
+    assert_int_equal(sm_shared_write(l->s, w, &doc, json, SM_N_POSTED, (sm_str){0}), SM_OK);
+    semel_answer_free(a);
+}
+
+/* The circuit of t is half open, and this attempt is its probe. */
+static void put_probe(ledger *l, const sm_handle *attempt, int64_t until, int64_t last)
+{
+    sm_breaker b = {.state = SM_CIRCUIT_HALF_OPEN, .since = 1, .probing = 1};
+    b.probes[0] = (sm_circuit_probe){*attempt, 7, until, last};
+    sm_buf json;
+    sm_buf_init(&json, 4096);
+    sm_breaker_put(&b, &json);
+    put_document(l, "/breaker/tenant", "test/t", sm_buf_view(&json));
+    sm_buf_fini(&json);
+    put_document(
+        l, "/board", NULL,
+        SM_STR("{\"halts\":[],\"circuits\":[{\"tool\":\"t\",\"upstream\":\"\",\"tenant\":"
+               "\"test\",\"state\":\"half_open\",\"since\":1,\"until\":0,\"failures\":1}]}"));
+    assert_int_equal(sm_board_refresh(l->s, 0, NULL), SM_OK);
+}
+
+/* When the time is over that it was given at first, its attempt's record tells whether it runs. */
+static void a_probe_that_runs_keeps_its_place_and_no_other_does(void **state)
+{
+    (void)state;
+    enum { RUNS, RUNS_AND_IS_DUE, IS_LATE, RAN_BEFORE, LEASE_OVER, ENDED, NEVER_WAS, CASES };
+    for (int i = 0; i < CASES; i++) {
+        ledger l = new_ledger(TOOLS("t: {class: write, breaker: {failures: 1, " LONG "}}, "
+                                    "u: {class: write}, v: {class: write, " SHORT_LEASE "}"));
+        sm_handle h;
+        begin_n(&l, i == LEASE_OVER ? "v" : "u", 1);
+        expect_execute(&l);
+        assert_true(sm_handle_parse("cl_", sm_str_from(l.claim), &h));
+        if (i == LEASE_OVER)
+            outlive_lease();
+        if (i == ENDED)
+            commit(&l, "1");
+        h.fence -= i == RAN_BEFORE;
+        h.id += i == NEVER_WAS;
+        int64_t now = sm_now(l.s), hour = 3600000;
+        put_probe(&l, &h, i == RUNS ? now + hour : now - hour, i == IS_LATE ? now - 1 : now + hour);
+        begin_n(&l, "t", 1);
+        bool keeps = i == RUNS || i == RUNS_AND_IS_DUE;
+        expect(l.a->verdict == (keeps ? SEMEL_REFUSED : SEMEL_EXECUTE) &&
+                   l.a->code == (keeps ? SEMEL_C_CIRCUIT_OPEN : SEMEL_C_NONE),
+               "case %d: verdict %d, %s", i, (int)l.a->verdict, semel_code_name(l.a->code));
+        end_ledger(&l);
+    }
+}
+
 static void a_probe_that_dies_does_not_keep_it_half_open(void **state)
 {
     (void)state;
@@ -870,6 +931,7 @@ int main(void)
         cmocka_unit_test(a_probe_that_works_closes_it_and_one_that_fails_opens_it_again),
         cmocka_unit_test(a_probe_that_was_not_made_lets_the_next_one_try),
         cmocka_unit_test(a_probe_that_may_not_begin_gives_its_place_back),
+        cmocka_unit_test(a_probe_that_runs_keeps_its_place_and_no_other_does),
         cmocka_unit_test(a_probe_that_dies_does_not_keep_it_half_open),
         cmocka_unit_test(a_probe_that_takes_long_keeps_its_place_for_a_cooldown),
         cmocka_unit_test(no_more_probes_run_at_a_time_than_the_rule_has),
