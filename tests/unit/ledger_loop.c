@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "ledger/guard/board.h"
 #include "ledger/service.h"
 
 #define TOOLS(text) "{version: 1, tools: {" text "}}" /* it is on by default */
@@ -735,6 +736,41 @@ static void a_process_that_is_restarted_after_every_call_counts_them(void **stat
     }
 }
 
+/* Whether or not this process has refused something since the run was stopped, and whoever stopped
+ * it. */
+static void a_run_that_another_process_reopens_begins_anew_here(void **state)
+{
+    (void)state;
+    enum { NOTHING_SINCE, A_NEW_CALL_SINCE, A_REPEAT_SINCE, STOPPED_ELSEWHERE, CASES };
+    const char *contract = TOOLS("t: {class: write, loop: {warn: 2, block: 2, trip: 3}}");
+    for (int i = 0; i < CASES; i++) {
+        char url[512];
+        strcpy(url, fresh_url());
+        ledger l = {.s = open_ledger(url, contract, false), .a = semel_answer_new()};
+        ledger m = {.s = open_ledger(url, contract, true), .a = semel_answer_new()};
+        done_once(&l, "r", "t", "{}");
+        begin_in(&l, "r", "t", "{}");
+        expect_loop(&l, "repeat", 1, 2);
+        ledger *last = i == STOPPED_ELSEWHERE ? &m : &l;
+        for (int calls = 0; calls < 2 && last->a->count < 3; calls++)
+            begin_in(last, "r", "t", "{}"); /* another process may not know of the newest one */
+        expect_loop(last, "repeat", 1, 3);
+        assert_int_equal(sm_board_refresh(l.s, 0, NULL), SM_OK);
+        if (i != NOTHING_SINCE) {
+            begin_in(&l, "r", "t", i == A_REPEAT_SINCE ? "{}" : "{\"n\":1}");
+            expect_loop(&l, "repeat", 1, 3);
+        }
+        assert_true(reset(&m, "r"));
+        assert_int_equal(sm_board_refresh(l.s, 0, NULL), SM_OK);
+        begin_in(&l, "r", "t", "{}");
+        expect_replay(&l, "\"sent\"");
+        begin_in(&l, "r", "t", "{}");
+        expect_loop(&l, "repeat", 1, 2);
+        end_ledger(&m);
+        end_ledger(&l);
+    }
+}
+
 static void processes_that_make_one_call_each_count_together(void **state)
 {
     (void)state;
@@ -954,6 +990,7 @@ int main(void)
         cmocka_unit_test(two_handles_of_one_ledger_count_together),
         cmocka_unit_test(a_process_that_starts_again_goes_on_counting),
         cmocka_unit_test(a_process_that_is_restarted_after_every_call_counts_them),
+        cmocka_unit_test(a_run_that_another_process_reopens_begins_anew_here),
         cmocka_unit_test(processes_that_make_one_call_each_count_together),
         cmocka_unit_test(a_failing_call_of_processes_that_make_one_each_stops_its_run),
         cmocka_unit_test(every_process_knows_within_a_second),

@@ -175,6 +175,8 @@ static sm_err ask_board(sm_begun *b, semel_code *code)
     }
     if (e == SM_OK && stopped)
         explain_halt(b->w, b->a, &h, code);
+    if (e == SM_OK && stopped && h.kind == SM_HALT_LOOP)
+        sm_runs_tripped(b->s, b->call.scope);
     return e;
 }
 
@@ -202,7 +204,10 @@ static bool trip(sm_begun *b, const sm_loop_match *m)
     bool changed;
     semel_fault fault;
     sm_halt h = {.kind = SM_HALT_LOOP, .name = b->call.scope, .match = *m};
-    return sm_board_halt(b->s, &h, (sm_str){0}, &changed, &fault) == SM_OK;
+    if (sm_board_halt(b->s, &h, (sm_str){0}, &changed, &fault) != SM_OK)
+        return false;
+    sm_runs_tripped(b->s, b->call.scope);
+    return true;
 }
 
 /* What to do about a finding. `ran`: the call has its result already. */

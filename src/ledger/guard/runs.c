@@ -196,6 +196,17 @@ static bool is_tripped(semel *s, sm_run_seen *run)
     return run->tripped;
 }
 
+void sm_runs_tripped(semel *s, sm_str scope)
+{
+    struct sm_runs_stripe *t;
+    sm_run_seen *run = enter(s, scope, sm_now(s), &t);
+    if (run != NULL) {
+        run->tripped = true;
+        run->epoch = 0; /* the board may say otherwise by now */
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
 /* A run that is to be warned tells the others, who may know more. */
 static bool must_share(const sm_run_seen *run, const sm_loop_rule *rule, uint32_t count)
 {

@@ -78,6 +78,10 @@ sm_loop_finding sm_runs_before(semel *s, const sm_loop_call *c, uint64_t unused)
 sm_loop_finding sm_runs_replay(semel *s, const sm_loop_call *c, uint64_t result);
 sm_loop_finding sm_runs_after(semel *s, const sm_loop_call *c, uint64_t result, bool progress);
 
+/* The board says that the run was stopped: it begins anew when that is over. Whoever reopens it may
+ * be another process, and before the next call of the run comes. */
+void sm_runs_tripped(semel *s, sm_str scope);
+
 /* A process that makes one call and ends learns what the ledger knows of the run, before it adds to
  * it. */
 void sm_runs_load(semel *s, const sm_loop_call *c);
