@@ -5,7 +5,9 @@
 
 #include "base/clock.h"
 #include "ledger/guard/board.h"
+#include "ledger/guard/runs.h"
 #include "ledger/service.h"
+#include "ledger/work/ledger.h"
 
 #define TOOLS(text) "{version: 1, tools: {" text "}}" /* it is on by default */
 
@@ -59,7 +61,7 @@ static const char *all_that_happened(ledger *l)
 static void a_repeated_call_is_warned_of_then_blocked_then_its_run_is_stopped(void **state)
 {
     (void)state;
-    ledger l = new_ledger(TOOLS("mail: {class: write}, other: {class: write}"));
+    ledger l = new_ledger(TOOLS("mail: {class: write}, other: {class: write}, get: {class: read}"));
     done_once(&l, "run-1", "mail", "{\"to\":\"ann\"}");
     begin_in(&l, "run-1", "mail", "{\"to\":\"ann\"}");
     expect_replay(&l, "\"sent\"");
@@ -90,6 +92,8 @@ static void a_repeated_call_is_warned_of_then_blocked_then_its_run_is_stopped(vo
     assert_true(says(l.a->message, "until a person reopens it"));
     begin_in(&l, "run-1", "mail", "{\"to\":\"ann\"}");
     expect_loop(&l, "repeat", 1, 8);
+    begin_in(&l, "run-1", "get", "{}"); /* but it may go on reading */
+    expect_execute(&l);
     begin_in(&l, "run-2", "mail", "{\"to\":\"ann\"}");
     expect_execute(&l);
     expect_text(sm_str_from(all_that_happened(&l)), "started settled tripped started ");
@@ -363,6 +367,9 @@ static void observing_lets_a_failing_call_run(void **state)
         commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "\"no\"");
         assert_true(l.a->warning.p == NULL);
     }
+    sm_loop seen;
+    assert_int_equal(sm_runs_look(l.s, SM_STR("r"), &seen, NULL), SM_OK);
+    assert_int_equal(sm_loop_now(&seen, 4).count, 20); /* what would have been blocked has run */
     end_ledger(&l);
 }
 
@@ -417,7 +424,8 @@ static void polling_is_narrow(void **state)
 {
     (void)state;
     ledger l = new_ledger(TOOLS("poll: {class: read, loop: {poll: true, warn: 2, block: 2}}, "
-                                "look: {class: read, loop: off}, mail: {class: write}"));
+                                "look: {class: read, loop: off}, get: {class: read}, mail: "
+                                "{class: write}"));
     for (int i = 0; i < 20; i++) {
         begin_in(&l, "r", "poll", "{}");
         assert_int_equal(l.a->verdict, SEMEL_EXECUTE);
@@ -430,6 +438,12 @@ static void polling_is_narrow(void **state)
     begin_in(&l, "r", "mail", "{}");
     expect_replay(&l, "\"sent\"");
     begin_in(&l, "r", "poll", "{}");
+    expect_loop(&l, "cycle", 2, 2);
+    for (int i = 0; i < 2; i++) { /* nor is another read the same as polling */
+        begin_in(&l, "r2", "get", "{}");
+        assert_int_equal(l.a->verdict, SEMEL_EXECUTE);
+        begin_in(&l, "r2", "poll", "{}");
+    }
     expect_loop(&l, "cycle", 2, 2);
     end_ledger(&l);
     /* And only a read can be declared so, one by one. */
@@ -771,6 +785,29 @@ static void a_run_that_another_process_reopens_begins_anew_here(void **state)
     }
 }
 
+/* It knows of one call that the ledger was not told of. */
+static void what_a_process_has_seen_counts_beside_what_the_ledger_tells_it(void **state)
+{
+    (void)state;
+    char url[512];
+    strcpy(url, fresh_url());
+    const char *contract = TOOLS("t: {class: write}, u: {class: write}");
+    ledger l = {.s = open_ledger(url, contract, false), .a = semel_answer_new()};
+    done_once(&l, "r", "t", "{}");
+    for (int i = 0; i < 2; i++)
+        begin_in(&l, "r", "t", "{}");
+    assert_true(l.a->warning.p != NULL); /* here it was told */
+    ledger m = {.s = open_ledger(url, contract, false), .a = semel_answer_new()};
+    done_once(&m, "r", "u", "{}");
+    for (int i = 2; i <= 3; i++) {
+        begin_in(&m, "r", "u", "{}");
+        expect_replay(&m, "\"sent\"");
+        assert_int_equal(m.a->warning.p != NULL, i == 3);
+    }
+    end_ledger(&m);
+    end_ledger(&l);
+}
+
 static void processes_that_make_one_call_each_count_together(void **state)
 {
     (void)state;
@@ -820,6 +857,104 @@ static void a_failing_call_of_processes_that_make_one_each_stops_its_run(void **
     expect(ran >= 4 && ran <= 7, "ran %d times", ran); /* a step later at most */
     assert_true(warned >= 1);
     expect(blocked >= 1 && blocked <= 4, "blocked %d times before its run was stopped", blocked);
+}
+
+/* ---- the table of runs -----------------------------------------------------------------------*/
+
+static const sm_loop_rule only_warns = {.on = true, .warn = 3, .max_cycle = 4};
+
+/* A read, at this time. */
+static sm_loop_finding read_at(ledger *l, const char *scope, uint64_t result, int64_t now)
+{
+    const sm_loop_call c = {
+        .scope = sm_str_from(scope), .call = 7, .rule = &only_warns, .now = now, .passes = true};
+    return sm_runs_replay(l->s, &c, result);
+}
+
+static void a_run_that_was_idle_for_an_hour_begins_anew(void **state)
+{
+    (void)state;
+    enum { HOUR_MS = 3600000 };
+    ledger l = new_ledger(NULL);
+    assert_int_equal(read_at(&l, "r", 1, 1000).match.count, 1);
+    assert_int_equal(read_at(&l, "r", 1, 1000 + HOUR_MS).match.count, 2);
+    assert_int_equal(read_at(&l, "r", 1, 1000 + 2 * HOUR_MS).match.count, 3);
+    assert_int_equal(read_at(&l, "r", 1, 1000 + 3 * HOUR_MS + 1).match.count, 1);
+    end_ledger(&l);
+}
+
+static void what_counts_is_what_was_returned_and_not_what_was_expected(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(NULL);
+    for (uint32_t i = 1; i <= 3; i++)
+        assert_int_equal(read_at(&l, "r", 1, 1000).level, i < 3 ? SM_LOOP_FINE : SM_LOOP_WARN);
+    sm_loop_finding f = read_at(&l, "r", 2, 1000);
+    assert_int_equal(f.level, SM_LOOP_FINE);
+    assert_int_equal(f.match.count, 1);
+    end_ledger(&l);
+}
+
+static void the_run_that_was_not_heard_of_for_longest_makes_room(void **state)
+{
+    (void)state;
+    enum { MANY = 40000 };
+    ledger l = new_ledger(NULL);
+    char scope[16];
+    sm_loop seen;
+    int64_t now = sm_now(l.s);
+    for (int n = 0; n < MANY; n++) {
+        snprintf(scope, sizeof scope, "run-%d", n);
+        read_at(&l, scope, 1, now);
+        read_at(&l, "always", 1, now);
+    }
+    assert_int_equal(sm_runs_look(l.s, SM_STR("run-0"), &seen, NULL), SM_OK);
+    assert_int_equal(seen.calls, 0);
+    assert_int_equal(sm_runs_look(l.s, sm_str_from(scope), &seen, NULL), SM_OK);
+    assert_int_equal(seen.calls, 1);
+    assert_int_equal(sm_runs_look(l.s, SM_STR("always"), &seen, NULL), SM_OK);
+    assert_int_equal(seen.calls, MANY);
+    end_ledger(&l);
+}
+
+/* Another version wrote it, or it is damaged. */
+static void what_is_no_loop_state_says_nothing(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        bool is;
+    } rows[] = {
+        {"[2,1,\"2\",\"1\",[1],[\"5\",\"6\",\"5\",\"6\"],[\"5\",\"6\",2]]", true},
+        {"[2,0,\"0\",\"0\",[],[],[]]", true},
+        {"[2,0,\"0\",\"0\",[],[],[],1]", false},
+        {"[2]", false},
+        {"[]", false},
+        {"{}", false},
+        {"[", false},
+        {"[1,1,\"1\",[0],[\"5\",\"6\"],[]]", false},
+        {"[3,1,\"1\",\"0\",[0],[\"5\",\"6\"],[]]", false},
+        {"[2,2,\"1\",\"0\",[0],[\"5\",\"6\"],[]]", false},
+        {"[2,33,\"0\",\"0\",[],[],[]]", false},
+        {"[2,1,\"2\",\"0\",[0],[\"5\",\"6\"],[]]", false},
+        {"[2,1,\"1\",\"0\",[0],[\"5\"],[]]", false},
+        {"[2,1,\"1\",\"0\",[0],[\"5\",\"6\"],[\"5\"]]", false},
+        {"[2,1,\"1\",\"0\",0,[\"5\",\"6\"],[]]", false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        sm_arena a;
+        sm_loop seen;
+        sm_arena_init(&a, 1 << 20);
+        expect(sm_runs_read(&a, sm_str_from(rows[i].text), &seen) == rows[i].is, "%s",
+               rows[i].text);
+        if (i == 0) {
+            assert_int_equal(seen.calls, 2);
+            assert_int_equal(seen.progressed, 1);
+            assert_int_equal(sm_loop_now(&seen, 1).count, 2);
+            assert_int_equal(sm_loop_foresee(&seen, 5, 1).count, 3);
+        }
+        sm_arena_fini(&a);
+    }
 }
 
 /* ---- the stop button -------------------------------------------------------------------------*/
@@ -982,6 +1117,8 @@ int main(void)
         cmocka_unit_test(a_read_that_returns_something_new_is_no_loop),
         cmocka_unit_test(many_callers_of_one_call_do_not_wait_for_each_other),
         cmocka_unit_test(an_answer_from_memory_counts_too),
+        cmocka_unit_test(a_run_that_was_idle_for_an_hour_begins_anew),
+        cmocka_unit_test(what_counts_is_what_was_returned_and_not_what_was_expected),
         cmocka_unit_test(nothing_new_is_written_below_what_is_stopped),
         cmocka_unit_test(what_is_under_way_ends_and_what_is_settled_answers),
         cmocka_unit_test(what_guards_share_is_no_effect),
@@ -991,9 +1128,16 @@ int main(void)
         cmocka_unit_test(a_process_that_starts_again_goes_on_counting),
         cmocka_unit_test(a_process_that_is_restarted_after_every_call_counts_them),
         cmocka_unit_test(a_run_that_another_process_reopens_begins_anew_here),
+        cmocka_unit_test(what_a_process_has_seen_counts_beside_what_the_ledger_tells_it),
         cmocka_unit_test(processes_that_make_one_call_each_count_together),
         cmocka_unit_test(a_failing_call_of_processes_that_make_one_each_stops_its_run),
         cmocka_unit_test(every_process_knows_within_a_second),
     };
-    return run_on_stores(tests, COUNT(tests), lasting, COUNT(lasting), NULL, 0);
+    const struct CMUnitTest once[] = {
+        cmocka_unit_test(the_run_that_was_not_heard_of_for_longest_makes_room),
+        cmocka_unit_test(what_is_no_loop_state_says_nothing),
+    };
+    int failed = run_on_stores(tests, COUNT(tests), lasting, COUNT(lasting), NULL, 0);
+    ledger_url = "memory:";
+    return failed + cmocka_run_group_tests(once, NULL, NULL);
 }
