@@ -3,6 +3,7 @@
 #include "ledger.h"
 
 #include "ledger/guard/board.h"
+#include "ledger/guard/runs.h"
 #include "ledger/guard/shared.h"
 #include "ledger/service.h"
 #include "store/stores.h"
@@ -375,7 +376,8 @@ static void note_told(const semel_write *w)
         return;
     snprintf(step, sizeof step, "%.*s", SM_FMT(w->next.step));
     const char *at = memmem(w->event.body.p, w->event.body.n, "\"calls\":", 8);
-    assert_non_null(at);
+    if (at == NULL)
+        return; /* a person has reopened it */
     assert_int_equal(sscanf(at, "\"calls\":%u", &calls), 1);
     assert_int_equal(sscanf(step, "run-%u", &run), 1);
     assert_in_range(run, 0, RUNS - 1);
@@ -383,18 +385,37 @@ static void note_told(const semel_write *w)
     calls_told[run] = calls;
 }
 
+static void (*meanwhile)(semel *s); /* once, when somebody has told of a run */
+static semel *meanwhile_in;
+static bool is_overtaken; /* the next one who changes what is told of a run */
+
+static void go_on_meanwhile(const semel_write *w)
+{
+    void (*f)(semel * s) = meanwhile;
+    if (!sm_str_is(w->next.scope, "/loop") || f == NULL)
+        return;
+    meanwhile = NULL;
+    f(meanwhile_in);
+}
+
 static semel_err note_claim(semel_store *st, const semel_write *w, semel_room *room,
                             semel_record *cur, int64_t *now, bool *inserted, semel_fault *fault)
 {
     semel_err e = sm_store_memory.claim(st, w, room, cur, now, inserted, fault);
-    if (e == SEMEL_OK && *inserted)
+    if (e == SEMEL_OK && *inserted) {
         note_told(w);
+        go_on_meanwhile(w);
+    }
     return e;
 }
 
 static semel_err note_apply(semel_store *st, const semel_write *w, semel_room *room,
                             semel_record *cur, int64_t *now, semel_fault *fault)
 {
+    if (is_overtaken && sm_str_is(w->next.scope, "/loop")) {
+        is_overtaken = false;
+        return SEMEL_E_STALE;
+    }
     semel_err e = sm_store_memory.apply(st, w, room, cur, now, fault);
     if (e == SEMEL_OK)
         note_told(w);
@@ -405,8 +426,13 @@ static ledger ledger_that_notes(const char *contract)
 {
     static semel_store_ops own;
     own = sm_store_memory;
+    own.get = get_if_up;
     own.claim = note_claim;
     own.apply = note_apply;
+    is_down = has_lost = is_overtaken = false;
+    restored = NULL;
+    reads_left = -1;
+    meanwhile = NULL;
     semel_options o = {
         .size = sizeof o, .url = "memory:", .store = &own, .contract = sm_str_from(contract)};
     ledger l = {.a = semel_answer_new()};
@@ -446,6 +472,106 @@ static void at_its_end_a_process_tells_of_all_runs_that_were_warned(void **state
     end_ledger(&l);
     for (int n = 0; n < RUNS; n++)
         expect(calls_told[n] == 3, "told of %u calls of run %d", calls_told[n], n);
+}
+
+static void repeat_slowly(semel *s)
+{
+    ledger l = {.s = s, .a = semel_answer_new()};
+    usleep(150000); /* else it would not be told of again in any case */
+    begin_in(&l, "run-0", "t");
+    expect_replay(&l, "1");
+    semel_answer_free(l.a);
+}
+
+/* Neither is it told twice of the same calls, nor is what came meanwhile left out. */
+static void a_call_that_comes_while_the_ledger_is_told_of_its_run_is_told_of_once(void **state)
+{
+    (void)state;
+    ledger l = ledger_that_notes(TOOLS("t: {class: write, loop: {warn: 2, block: 20}}"));
+    sm_loop seen;
+    repeat(&l, "run-0", 1);
+    meanwhile_in = l.s;
+    meanwhile = repeat_slowly;
+    begin_in(&l, "run-0", "t");
+    expect_replay(&l, "1");
+    assert_null(meanwhile);
+    assert_int_equal(sm_runs_look(l.s, SM_STR("run-0"), &seen, NULL), SM_OK);
+    assert_int_equal(seen.calls, 3);
+    assert_int_equal(sm_loop_now(&seen, 4).count, 3);
+    end_ledger(&l);
+    assert_int_equal(calls_told[0], 3);
+}
+
+static void reopen(semel *s)
+{
+    bool changed;
+    assert_int_equal(
+        semel_scope_reset(s, SM_STR("run-0"), SM_STR("carol"), SM_STR("why"), &changed, NULL),
+        SEMEL_OK);
+    assert_true(changed);
+}
+
+static void a_run_that_is_reopened_while_the_ledger_is_told_of_it_begins_anew(void **state)
+{
+    (void)state;
+    ledger l = ledger_that_notes(TOOLS("t: {class: write, loop: {warn: 2, block: 3}}"));
+    repeat(&l, "run-0", 1);
+    meanwhile_in = l.s;
+    meanwhile = reopen;
+    for (int i = 1; i <= 2; i++) { /* the first of them is the first again */
+        begin_in(&l, "run-0", "t");
+        expect_replay(&l, "1");
+        assert_int_equal(l.a->warning.p != NULL, i == 2);
+    }
+    begin_in(&l, "run-0", "t");
+    expect_refused(&l, SEMEL_C_LOOP_DETECTED);
+    end_ledger(&l);
+}
+
+static void a_run_is_told_of_although_others_are_faster_or_the_ledger_was_away(void **state)
+{
+    (void)state;
+    for (int away = 0; away < 2; away++) {
+        ledger l = ledger_that_notes(TOOLS("t: {class: write, loop: {warn: 2, block: 3}}"));
+        repeat(&l, "run-0", 1);
+        reads_left = away ? 0 : -1;
+        begin_in(&l, "run-0", "t");
+        expect_replay(&l, "1");
+        assert_int_equal(told, !away);
+        reads_left = -1;
+        is_overtaken = !away;
+        begin_in(&l, "run-0", "t");
+        expect_refused(&l, SEMEL_C_LOOP_DETECTED);
+        assert_false(is_overtaken);
+        assert_int_equal(calls_told[0], 2);
+        end_ledger(&l);
+    }
+}
+
+/* Of a distant store the record comes with the insertion only, so a guard is asked twice. */
+static void a_call_that_is_looked_at_twice_counts_once(void **state)
+{
+    (void)state;
+    semel_store_ops own = sm_store_memory;
+    own.peek = NULL;
+    semel_options o = {.size = sizeof o,
+                       .url = "memory:",
+                       .store = &own,
+                       .one_shot = true,
+                       .contract = SM_STR(TOOLS("t: {class: write}"))};
+    ledger l = {.a = semel_answer_new()};
+    assert_int_equal(semel_open(&o, &l.s, NULL), SEMEL_OK);
+    for (int i = 1; i <= 4; i++) {
+        begin_in(&l, "acme", "t");
+        expect_execute(&l);
+        commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "1");
+    }
+    for (uint32_t count = 5; count <= 8; count++) {
+        begin_in(&l, "acme", "t");
+        expect_refused(&l, SEMEL_C_LOOP_DETECTED);
+        assert_int_equal(l.a->count, count);
+    }
+    end_ledger(&l);
 }
 
 static void a_list_of_runs_reads_the_loop_state_of_its_page_only(void **state)
@@ -596,6 +722,10 @@ int main(void)
         cmocka_unit_test(what_nobody_can_tell_to_be_stopped_does_not_run_after_its_claim),
         cmocka_unit_test(at_its_end_a_process_tells_of_the_newest_runs_that_were_not_warned),
         cmocka_unit_test(at_its_end_a_process_tells_of_all_runs_that_were_warned),
+        cmocka_unit_test(a_call_that_comes_while_the_ledger_is_told_of_its_run_is_told_of_once),
+        cmocka_unit_test(a_run_that_is_reopened_while_the_ledger_is_told_of_it_begins_anew),
+        cmocka_unit_test(a_run_is_told_of_although_others_are_faster_or_the_ledger_was_away),
+        cmocka_unit_test(a_call_that_is_looked_at_twice_counts_once),
         cmocka_unit_test(a_list_of_runs_reads_the_loop_state_of_its_page_only),
     };
     int failed = run_on_stores(tests, COUNT(tests), NULL, 0, filed, COUNT(filed));

@@ -498,7 +498,7 @@ static void without_a_budget_nothing_is_counted(void **state)
     ledger l = {.s = open_ledger(url, contract, true), .a = semel_answer_new()};
     ledger m = {.s = open_ledger(url, TOOLS("t: {class: write}"), true), .a = semel_answer_new()};
     begin_in(&l, "r", "t", 0);
-    commit_as(&l, l.claim, SEMEL_FAILURE, SEMEL_APPLIED_NO, "1");
+    commit_cost(&l, SEMEL_FAILURE, "1", 0);
     begin_in(&m, "r", "t", 0);
     expect_execute(&m);
     commit_cost(&m, SEMEL_SUCCESS, "100", 0);

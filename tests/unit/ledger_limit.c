@@ -296,6 +296,12 @@ static void observe_mode_says_what_a_limit_would_refuse(void **state)
     begin(&l, "mail", "{}");
     expect_execute(&l);
     expect_text(l.a->observed, "BAD_ARGUMENTS");
+    mail_in(&l, "r", "[\"bob\",{}]", 2); /* does not count for bob either */
+    expect_execute(&l);
+    expect_text(l.a->observed, "BAD_ARGUMENTS");
+    mail_in(&l, "r", "\"bob\"", 3);
+    expect_execute(&l);
+    assert_null(l.a->observed.p);
     end_ledger(&l);
 }
 

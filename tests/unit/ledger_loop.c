@@ -305,6 +305,31 @@ static void whoever_joins_a_call_in_flight_does_not_count(void **state)
     end_ledger(&l);
 }
 
+static void whoever_has_waited_for_a_call_in_flight_does_not_count(void **state)
+{
+    (void)state;
+    enum { WAITERS = 10 };
+    ledger l = new_ledger(TOOLS("t: {class: write}"));
+    sm_asking q[WAITERS];
+    begin_in(&l, "test", "t", "{}");
+    expect_execute(&l);
+    char claim[128];
+    strcpy(claim, l.claim);
+    for (int i = 0; i < WAITERS; i++) {
+        q[i] = (sm_asking){.call = call_of("t", "{}"), .lease_ms = 5000};
+        take(&l, sm_ask(l.s, &q[i], l.a));
+        assert_true(q[i].waits);
+    }
+    commit_as(&l, claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "1");
+    for (int i = 0; i < WAITERS; i++) {
+        take(&l, sm_ask(l.s, &q[i], l.a));
+        expect_replay(&l, "1");
+        assert_true(l.a->warning.p == NULL);
+        sm_contracts_free(q[i].contracts);
+    }
+    end_ledger(&l);
+}
+
 static void reads_and_tools_that_are_not_listed_are_only_warned_of(void **state)
 {
     (void)state;
@@ -1104,6 +1129,7 @@ int main(void)
         cmocka_unit_test(the_same_call_under_other_keys_is_the_same_call),
         cmocka_unit_test(a_call_with_a_key_gets_its_outcome_when_it_is_blocked),
         cmocka_unit_test(whoever_joins_a_call_in_flight_does_not_count),
+        cmocka_unit_test(whoever_has_waited_for_a_call_in_flight_does_not_count),
         cmocka_unit_test(reads_and_tools_that_are_not_listed_are_only_warned_of),
         cmocka_unit_test(observing_changes_nothing),
         cmocka_unit_test(observing_lets_a_failing_call_run),

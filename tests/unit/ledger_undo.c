@@ -327,6 +327,26 @@ static void a_full_counter_does_not_keep_a_run_from_being_undone(void **state)
     end_ledger(&l);
 }
 
+/* Whoever looks again whether a run is undone asks for each of its undos again. */
+static void an_undo_that_is_asked_for_again_and_again_is_no_loop(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(SHOP);
+    semel_answer *b = semel_answer_new();
+    sm_handle h = did(&l, "charge", "{\"agent\":\"a7\"}", "{\"id\":\"ch_1\"}");
+    sm_undo u = undo_of(&l, &h, b);
+    ask_undo(&l, &u);
+    expect_execute(&l);
+    commit_as(&l, l.claim, SEMEL_SUCCESS, SEMEL_APPLIED_DEFAULT, "{}");
+    for (int i = 0; i < 10; i++) {
+        ask_undo(&l, &u);
+        expect_replay(&l, "{}");
+        assert_true(l.a->warning.p == NULL);
+    }
+    semel_answer_free(b);
+    end_ledger(&l);
+}
+
 static void only_the_key_of_an_undo_may_pass(void **state)
 {
     (void)state;
@@ -562,6 +582,7 @@ int main(void)
         cmocka_unit_test(by_hand_the_call_that_the_rule_makes_begins_and_no_other),
         cmocka_unit_test(a_used_up_budget_does_not_keep_a_run_from_being_undone),
         cmocka_unit_test(a_full_counter_does_not_keep_a_run_from_being_undone),
+        cmocka_unit_test(an_undo_that_is_asked_for_again_and_again_is_no_loop),
         cmocka_unit_test(only_the_key_of_an_undo_may_pass),
         cmocka_unit_test(a_scope_has_its_own_effects_and_none_of_those_below),
         cmocka_unit_test(a_decision_about_another_version_changes_nothing),
