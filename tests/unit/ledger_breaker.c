@@ -559,6 +559,21 @@ static void a_probe_that_runs_keeps_its_place_and_no_other_does(void **state)
     }
 }
 
+/* The clock was set back: no circuit is open for longer than its cooldown. */
+static void a_board_that_is_ahead_of_the_clock_keeps_nothing_from_running(void **state)
+{
+    (void)state;
+    ledger l = new_ledger(TOOLS("t: {class: write, breaker: {failures: 1, " LONG "}}"));
+    char json[256];
+    snprintf(json, sizeof json,
+             "{\"halts\":[],\"circuits\":[{\"tool\":\"t\",\"upstream\":\"\",\"tenant\":\"test\","
+             "\"state\":\"open\",\"since\":1,\"until\":%lld,\"failures\":1}]}",
+             (long long)sm_now(l.s) + 2 * 3600000);
+    put_document(&l, "/board", NULL, sm_str_from(json));
+    works(&l, "t", 1);
+    end_ledger(&l);
+}
+
 static void a_probe_that_dies_does_not_keep_it_half_open(void **state)
 {
     (void)state;
@@ -932,6 +947,7 @@ int main(void)
         cmocka_unit_test(a_probe_that_was_not_made_lets_the_next_one_try),
         cmocka_unit_test(a_probe_that_may_not_begin_gives_its_place_back),
         cmocka_unit_test(a_probe_that_runs_keeps_its_place_and_no_other_does),
+        cmocka_unit_test(a_board_that_is_ahead_of_the_clock_keeps_nothing_from_running),
         cmocka_unit_test(a_probe_that_dies_does_not_keep_it_half_open),
         cmocka_unit_test(a_probe_that_takes_long_keeps_its_place_for_a_cooldown),
         cmocka_unit_test(no_more_probes_run_at_a_time_than_the_rule_has),
