@@ -14,9 +14,9 @@
 #include "base/stamp.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "core/headers.h"
 #include "json/write.h"
 #include "ledger/service.h"
-#include "upstream/upstream.h"
 
 #define QUOTED_MAX  60u
 #define HEADERS_MAX 64u
@@ -217,7 +217,7 @@ static sm_err take_headers(sm_arena *a, const gw_object *o, sm_str *out, sm_faul
     }
     sm_buf kept;
     sm_buf_init(&kept, SM_JSON_BYTES_MAX);
-    sm_upstream_keep_headers(&(sm_http_result){.headers = fields, .header_count = n}, &kept);
+    sm_headers_keep(fields, n, &kept);
     *out = kept.len > 2 ? sm_arena_text(a, sm_buf_view(&kept)) : (sm_str){0};
     bool lost = kept.err != SM_OK || (kept.len > 2 && out->p == NULL);
     sm_buf_fini(&kept);
