@@ -8,7 +8,8 @@
  *                      (serve/attempt.h)
  *     run/remedy.c     effects in doubt, and approved ones whose caller does not come back
  *     mcp/door.c       /mcp/NAME
- *     api/             everything else under /v1; api/stream.c: server-sent events
+ *     api/api.c        what a worker does for other requests under /v1 (api/api.h of the layer
+ *                      below); api/stream.c: server-sent events
  *
  * Threads: those of the HTTP server, which never block; workers (serve/pool.h), which block on the
  * ledger only; one that accepts; one of the HTTP client; one that watches held connections; one
