@@ -9,9 +9,9 @@
 
 #define PAGE      50u
 #define LIMIT_MAX 1000
-#define ROUNDS_MAX                                                                                 \
-    100 /* pages that may be read for them: those of scopes below are passed over                  \
-         */
+
+/* Pages that are read for one part at most: effects of scopes below are passed over. */
+#define ROUNDS_MAX 100
 
 /* The cursor behind so many effects. */
 static sm_err pass_over(semel *s, sm_str scope, uint64_t *cursor, size_t count, sm_fault *fault)

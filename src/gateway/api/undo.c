@@ -6,7 +6,6 @@
  * A client that leaves, or whose time is up, loses its answer: the undo that is under way ends and
  * is recorded, and asking again goes on from there. All that is to be remembered is in the ledger.
  */
-#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 
