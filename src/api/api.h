@@ -4,8 +4,8 @@
  *
  * Whoever speaks the language is a door: the gateway does over HTTP, others without. A door makes
  * an operation of what came and calls one of the functions below. Each blocks on the ledger, and
- * has called exactly one of the door's three replies when it returns. What a reply gets is borrowed
- * until the reply returns.
+ * has called exactly one of the door's three replies when it returns; or `compensate`, which sees
+ * to the reply itself. What a reply gets is borrowed until the reply returns.
  *
  * Calls (/v1/call, /v1/begin) wait without a thread and are each door's own (serve/attempt.h);
  * body.h reads them.
