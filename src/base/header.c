@@ -30,6 +30,15 @@ bool sm_header_is(sm_str name, sm_str other)
     return name.n == other.n && strncasecmp(name.p, other.p, name.n) == 0;
 }
 
+sm_str sm_header_find(const sm_http_field *fields, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (sm_header_is(fields[i].name, sm_str_from(name)))
+            return fields[i].value;
+    }
+    return (sm_str){0};
+}
+
 /* A character of a header's name in the variable that CGI-like servers make of it. */
 static int as_variable(char c)
 {

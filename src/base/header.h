@@ -7,6 +7,10 @@
 
 #include "base/str.h"
 
+typedef struct sm_http_field {
+    sm_str name, value;
+} sm_http_field;
+
 /* Whether a text can be a header's name, and whether one can be its value. */
 bool sm_header_name(sm_str name);
 bool sm_header_value(sm_str value);
@@ -24,6 +28,9 @@ sm_str sm_header_trim(sm_str value);
 
 /* Compares names without regard to case. */
 bool sm_header_is(sm_str name, sm_str other);
+
+/* The value of the first header that has this name; absent: none has. */
+sm_str sm_header_find(const sm_http_field *fields, size_t n, const char *name);
 
 /* Whether some server takes one name for the other: CGI-like servers turn everything but letters
  * and digits into underscores. */

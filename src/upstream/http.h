@@ -20,14 +20,11 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/header.h"
 #include "base/str.h"
 
 typedef struct sm_http sm_http;
 typedef struct sm_http_exchange sm_http_exchange;
-
-typedef struct sm_http_field {
-    sm_str name, value;
-} sm_http_field;
 
 typedef struct sm_http_request {
     const char *method;

@@ -85,8 +85,4 @@ void sm_upstream_judge(const sm_upstream_call *up, const sm_http_result *r, int6
 int64_t sm_upstream_pause(const sm_retry *retry, int64_t attempt, int64_t retry_after_ms,
                           uint64_t random);
 
-/* The headers of an answer that are kept and replayed: an allow-list, as a JSON object. Never
- * Set-Cookie, Authorization or anything hop by hop. */
-void sm_upstream_keep_headers(const sm_http_result *r, sm_buf *out);
-
 #endif

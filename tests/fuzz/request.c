@@ -10,7 +10,8 @@
 
 #include <strings.h>
 
-#include "gateway/api/body.h"
+#include "api/body.h"
+#include "gateway/api/key.h"
 #include "gateway/http/server.h"
 #include "gateway/telemetry/trace.h"
 
@@ -57,14 +58,16 @@ static void read_key(sm_arena *a, sm_str header)
     }
     must(key.n > 0 && key.n <= SM_KEY_MAX);
     must_survive_quoting(a, key);
+    semel_call call = {0};
+    must(gw_key_take(a, header, &call, NULL) == SM_OK && sm_str_eq(call.key, key));
 }
 
-static void read_call(sm_arena *a, sm_str body, sm_str header, gw_call_form form)
+static void read_call(sm_arena *a, sm_str body, sm_call_form form)
 {
     semel_call call, again;
     sm_fault f = {0};
-    sm_err e = gw_call_parse(a, body, header, form, WAIT_MAX, &call, &f);
-    must(gw_call_parse(a, body, header, form, WAIT_MAX, &again, NULL) == e);
+    sm_err e = sm_call_parse(a, body, NULL, form, WAIT_MAX, &call, &f);
+    must(sm_call_parse(a, body, NULL, form, WAIT_MAX, &again, NULL) == e);
     if (e != SM_OK) {
         must_be_told(e, &f);
         must(f.at <= body.n);
@@ -72,8 +75,7 @@ static void read_call(sm_arena *a, sm_str body, sm_str header, gw_call_form form
     }
     must(call.scope.p != NULL && call.tool.p != NULL && call.args.p != NULL);
     must(call.wait_ms >= 0 && call.wait_ms <= WAIT_MAX);
-    must(form == GW_FORM_BEGIN || call.after.p == NULL);
-    must(header.p == NULL || call.key.p != NULL);
+    must(form == SM_FORM_BEGIN || call.after.p == NULL);
     must_be_equal(call.scope, again.scope);
     must_be_equal(call.step, again.step);
     must_be_equal(call.tool, again.tool);
@@ -142,8 +144,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_host(host);
     if (header.p != NULL)
         read_key(&a, header);
-    read_call(&a, body, header, GW_FORM_CALL);
-    read_call(&a, body, header, GW_FORM_BEGIN);
+    read_call(&a, body, SM_FORM_CALL);
+    read_call(&a, body, SM_FORM_BEGIN);
     sm_arena_fini(&a);
     return 0;
 }

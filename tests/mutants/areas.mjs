@@ -15,7 +15,7 @@ export const areas = {
         suites: ['failed-sync', 'crash', 'conformance', 'ledger-servers', 'servers', 'outage'],
     },
     gateway: {
-        folders: ['src/gateway/', 'src/upstream/'],
+        folders: ['src/gateway/', 'src/api/', 'src/upstream/'],
         suites: [
             'gateway-cli',
             'proxy',

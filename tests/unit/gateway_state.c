@@ -16,7 +16,7 @@ static void make_request(gw_inner *q, gw_conn *conn, gw_request_stage stage, gw_
     static const gw_route route;
     memset(q, 0, sizeof *q);
     q->conn = stage >= GW_DELIVERED ? NULL : conn;
-    q->route = &route;
+    q->r.route = &route;
     q->status = stage == GW_DELIVERED ? 200 : 0;
     conn->held = stage == GW_SUSPENDED ? q : NULL;
     q->stage = stage;
@@ -60,7 +60,7 @@ static void of_a_request_flaws_are_seen(void **state)
     q.conn = &conn;
     assert_non_null(gw_inner_flaw(&q));
     make_request(&q, &conn, GW_AWAKE, GW_HERE);
-    q.route = NULL;
+    q.r.route = NULL;
     assert_non_null(gw_inner_flaw(&q));
     make_request(&q, &conn, GW_AT_HANDLER, GW_HERE);
     q.flow = (gw_flow *)(void *)&conn;

@@ -496,37 +496,6 @@ static void pauses_grow_and_stay_bounded(void **state)
     assert_int_equal(sm_upstream_pause(&odd, 5, 0, 12345), 1);
 }
 
-static void headers_are_kept_by_a_list(void **state)
-{
-    static const sm_http_field fields[] = {
-        {BYTES("content-type"), BYTES("application/json; x=\"y\"")},
-        {BYTES("Set-Cookie"), BYTES("session=1")},
-        {BYTES("Authorization"), BYTES("x")},
-        {BYTES("Connection"), BYTES("keep-alive")},
-        {BYTES("Content-Length"), BYTES("1")},
-        {BYTES("Transfer-Encoding"), BYTES("chunked")},
-        {BYTES("Location"), BYTES("/a")},
-        {BYTES("location"), BYTES("/b")},
-        {BYTES("ETag"), BYTES("\xFF")},
-        {BYTES("Link"), BYTES("a\x01")},
-        {BYTES("X-Request-Id"), BYTES("r-1")},
-        {BYTES("X-Secret"), BYTES("z")},
-    };
-    sm_http_result r = {.headers = fields, .header_count = COUNT(fields)};
-    sm_buf b;
-    sm_buf_init(&b, 1u << 20);
-    sm_upstream_keep_headers(&r, &b);
-    sm_buf_byte(&b, '\0');
-    assert_string_equal(canonical(*state, document(*state, b.p)),
-                        "{\"Content-Type\":\"application/json; x=\\\"y\\\"\",\"Location\":\"/a\","
-                        "\"X-Request-Id\":\"r-1\"}");
-    sm_buf_clear(&b);
-    r.header_count = 0;
-    sm_upstream_keep_headers(&r, &b);
-    expect_text(sm_buf_view(&b), "{}");
-    sm_buf_fini(&b);
-}
-
 static int arena_make(void **state)
 {
     sm_arena *a = malloc(sizeof *a);
@@ -560,7 +529,6 @@ int main(void)
         cmocka_unit_test(an_exchange_proves_what_the_table_says),
         cmocka_unit_test(retry_after_is_seconds_or_a_moment),
         cmocka_unit_test(pauses_grow_and_stay_bounded),
-        cmocka_unit_test(headers_are_kept_by_a_list),
     };
     return cmocka_run_group_tests(tests, arena_make, arena_drop);
 }

@@ -13,6 +13,7 @@
 #include "base/container.h"
 #include "base/limits.h"
 #include "cli/undo/undo.h"
+#include "core/headers.h"
 #include "json/write.h"
 #include "serve/attempt.h"
 #include "upstream/upstream.h"
@@ -113,7 +114,7 @@ static void keep(one_undo *u, const sm_http_result *r)
     if (r->complete) {
         o->status = r->status;
         sm_buf_str(&u->body, r->body);
-        sm_upstream_keep_headers(r, &u->headers);
+        sm_headers_keep(r->headers, r->header_count, &u->headers);
         if (u->ruling.kind == SEMEL_FAILURE)
             snprintf(u->why, sizeof u->why, "the upstream answered %d", r->status);
     } else {

@@ -79,7 +79,7 @@ void gw_on_call(gw_request *r)
         return;
     }
     sm_asking known = {.actor = sm_str_from(r->who.actor)};
-    if (!gw_read_call(r, &own->arena, GW_FORM_CALL, &known.call))
+    if (!gw_read_call(r, &own->arena, SM_FORM_CALL, &known.call))
         return;
     if (sm_ask_memory(r->g->ledger, &known, own->answer)) {
         gw_reply_outcome(r, own->answer);

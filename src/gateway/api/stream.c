@@ -34,15 +34,17 @@ typedef struct stream_query {
 /* Where to start: what the reader saw last, or the query's, or the end (*now). */
 static bool read_start(gw_request *r, uint64_t *after, bool *now)
 {
-    static const gw_member members[] = {
-        {.name = "after", .kind = GW_M_TEXT, .offset = offsetof(stream_query, after)}};
+    static const sm_object_member members[] = {
+        {.name = "after", .kind = SM_M_TEXT, .offset = offsetof(stream_query, after)}};
     stream_query q = {0};
-    if (!gw_query_read(r, members, 1, &q))
+    gw_http_operation o;
+    gw_operation(&o, r, NULL);
+    if (!sm_op_parameters(&o.op, members, 1, &q))
         return false;
     sm_str last = gw_header(r, "Last-Event-ID");
     sm_str from = last.p != NULL && last.n > 0 ? last : q.after;
     *now = from.p == NULL || sm_str_is(from, "now");
-    if (*now || gw_cursor_parse(from, after))
+    if (*now || sm_cursor_parse(from, after))
         return true;
     gw_problem(r, 400, "BAD_ARGUMENTS", "Use the last id that you have seen, or \"now\".",
                "%s is no event's id", last.p != NULL ? "Last-Event-ID" : "after");
@@ -280,7 +282,7 @@ sm_err gw_stream_start(gateway *g, gw_stream **out, sm_fault *fault)
     if (s == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     s->g = g;
-    sm_buf_init(&s->texts, 2 * GW_PAGE_BYTES);
+    sm_buf_init(&s->texts, 2 * SM_PAGE_BYTES);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -72,7 +72,7 @@ static bool collect(void *context, const semel_event *e)
         return false;
     }
     i->n = s->texts.len - i->at;
-    return ++s->count < GW_STREAM_PAGE && s->texts.len < GW_PAGE_BYTES;
+    return ++s->count < GW_STREAM_PAGE && s->texts.len < SM_PAGE_BYTES;
 }
 
 static void push(gw_stream_one *t, sm_str text, uint64_t id, int64_t now_ns)

@@ -1,28 +1,24 @@
 /*
- * GET and POST /v1/scopes/{scope}/undo: what undoes what a run did, and doing it; and the result
- * "compensate" of POST /v1/effects/{id}/resolve.
+ * POST /v1/scopes/{scope}/undo: undoing what a run did; and the result "compensate" of POST
+ * /v1/effects/{id}/resolve.
  *
  * Each undo is a run like that of a call (run/run.h), one after the other, the newest effect first.
  * A client that leaves, or whose time is up, loses its answer: the undo that is under way ends and
  * is recorded, and asking again goes on from there. All that is to be remembered is in the ledger.
  */
-#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 
+#include "api/problem.h"
+#include "api/undo.h"
 #include "base/clock.h"
 #include "gateway/api/api.h"
 #include "gateway/run/run.h"
 #include "json/write.h"
 #include "ledger/service.h"
 
-#define WAIT_MS   30000
-#define PAGE      GW_UNDO_PAGE
-#define ITEMS_MAX 200 /* of an answer, unless a limit is given */
-#define LIMIT_MAX 1000
-#define ROUNDS_MAX                                                                                 \
-    100 /* pages that may be read for them: those of scopes below are passed over                  \
-         */
+#define WAIT_MS 30000
+#define PAGE    GW_UNDO_PAGE
 
 /* Why a series of undos goes no further. */
 typedef struct stopped {
@@ -36,169 +32,43 @@ static const char *code_name(semel_code code)
     return code == SEMEL_C_NONE ? "FAILED" : semel_code_name(code);
 }
 
-/* ---- the plan --------------------------------------------------------------------------------*/
-
-/* A part of the items. */
-typedef struct part {
-    uint64_t cursor; /* where it starts; then, where the next one does: 0: there is none */
-    size_t limit;
-    uint64_t todo; /* so many of its items */
-} part;
-
-/* The cursor behind so many effects. */
-static sm_err pass_over(semel *s, sm_str scope, uint64_t *cursor, size_t count, sm_fault *fault)
-{
-    sm_err e = SM_OK;
-    for (size_t n, passed = 0; e == SM_OK && passed < count; passed += n) {
-        sm_handle one;
-        e = sm_scope_effects(s, scope, cursor, &one, 1, &n, fault);
-        if (*cursor == 0)
-            break; /* others were purged meanwhile */
-    }
-    return e;
-}
-
-/* Puts one item; one that was purged meanwhile is left out. */
-static sm_err put_item(semel *s, const sm_handle *effect, semel_answer *a, sm_buf *out, part *p,
-                       sm_fault *fault)
-{
-    sm_undo u;
-    sm_err e = sm_undo_of(s, effect, a, &u);
-    if (e != SM_OK)
-        return e == SEMEL_E_NOT_FOUND ? SM_OK : sm_fault_set(fault, e, "%.*s", SM_FMT(a->message));
-    p->todo += u.status == SM_UNDO_TODO;
-    sm_put_item(out);
-    sm_undo_put_json(&u, out);
-    return out->err;
-}
-
-/* Puts items until there are enough, or enough bytes. */
-static sm_err put_items(gw_request *r, semel_answer *a, sm_str scope, sm_buf *out, part *p,
-                        sm_fault *fault)
-{
-    semel *s = r->g->ledger;
-    sm_handle page[PAGE];
-    size_t left = p->limit, n, rounds = 0;
-    do {
-        uint64_t from = p->cursor;
-        sm_err e =
-            sm_scope_effects(s, scope, &p->cursor, page, left < PAGE ? left : PAGE, &n, fault);
-        for (size_t i = 0; e == SM_OK && i < n; i++) {
-            if (out->len > GW_PAGE_BYTES || gw_is_gone(r)) {
-                p->cursor = from;
-                return pass_over(s, scope, &p->cursor, i, fault);
-            }
-            e = put_item(s, &page[i], a, out, p, fault);
-        }
-        if (e != SM_OK)
-            return e;
-        left -= n;
-    } while (p->cursor != 0 && left > 0 && ++rounds < ROUNDS_MAX);
-    return SM_OK;
-}
-
-static void put_end(sm_buf *out, const part *p, bool complete)
-{
-    sm_buf_byte(out, ']');
-    sm_put_number(out, "todo", p->todo);
-    sm_put_bool(out, "complete", complete);
-}
-
 /* Replies with what was done, where it has stopped, and with as many of the items as there may be:
  * whatever becomes of these, what was done is told. */
 static void reply_ran(gw_request *r, semel_answer *a, const gw_undo *undo, const stopped *why)
 {
     sm_buf out;
     sm_fault fault = {0};
-    part p = {.limit = ITEMS_MAX};
+    gw_http_operation o;
+    sm_undo_part p = {.limit = SM_UNDO_ITEMS};
+    gw_operation(&o, r, NULL);
     sm_buf_init(&out, SM_ARENA_MAX);
     sm_buf_byte(&out, '{');
     sm_put_text(&out, "scope", undo->scope);
     sm_put_number(&out, "undone", undo->undone);
     if (why->code != NULL) {
         sm_put_open(&out, "stopped", '{');
-        gw_put_text(&out, "effect", why->effect);
-        gw_put_text(&out, "undo", why->undo);
-        gw_put_text(&out, "code", sm_str_from(why->code));
-        gw_put_text(&out, "message", why->message);
+        sm_put_utf8(&out, "effect", why->effect);
+        sm_put_utf8(&out, "undo", why->undo);
+        sm_put_utf8(&out, "code", sm_str_from(why->code));
+        sm_put_utf8(&out, "message", why->message);
         sm_buf_byte(&out, '}');
     }
     sm_put_open(&out, "items", '[');
     size_t start = out.len;
     bool told = out.err == SM_OK;
-    sm_err e = put_items(r, a, undo->scope, &out, &p, &fault);
+    sm_err e = sm_undo_part_put(&o.op, a, undo->scope, &p, &out, &fault);
     if (told && e != SM_OK) {
         out.len = start;
         out.err = SM_OK;
         p.todo = 0;
     }
-    put_end(&out, &p, e == SM_OK && p.cursor == 0);
+    sm_undo_part_end(&p, e == SM_OK && p.cursor == 0, &out);
     sm_buf_byte(&out, '}');
     if (out.err == SM_OK)
         gw_reply_json(r, 200, sm_buf_view(&out));
     else
         gw_reply_fault(r, a, out.err, &fault);
     sm_buf_fini(&out);
-}
-
-/* The path names the run. */
-static bool may_undo(gw_request *r)
-{
-    bool owns = gw_who_owns(&r->who, r->rest);
-    if (!owns)
-        gw_problem(r, 403, "FORBIDDEN", "Use a scope of your own, or another token.",
-                   "This token may only use scopes below \"%s\".", r->who.scope);
-    return owns;
-}
-
-typedef struct plan_query {
-    sm_str cursor;
-    int64_t limit;
-} plan_query;
-
-static void plan(gw_request *r, semel_answer *a)
-{
-    static const gw_member members[] = {
-        {.name = "limit",
-         .offset = offsetof(plan_query, limit),
-         .kind = GW_M_COUNT,
-         .min = 1,
-         .max = LIMIT_MAX},
-        {.name = "cursor", .offset = offsetof(plan_query, cursor), .kind = GW_M_TEXT}};
-    plan_query q = {.limit = ITEMS_MAX};
-    sm_fault fault = {0};
-    sm_buf out;
-    if (!gw_query_read(r, members, 2, &q) || !may_undo(r))
-        return;
-    part p = {.limit = (size_t)q.limit};
-    if (q.cursor.p != NULL && !gw_cursor_parse(q.cursor, &p.cursor)) {
-        sm_fault_set(&fault, SEMEL_E_BAD_ARGUMENTS,
-                     "cursor: this is none; take it from the page before");
-        gw_body_refuse(r, &fault);
-        return;
-    }
-    sm_buf_init(&out, SM_ARENA_MAX);
-    sm_buf_byte(&out, '{');
-    sm_put_text(&out, "scope", r->rest);
-    sm_put_open(&out, "items", '[');
-    bool whole = p.cursor == 0;
-    sm_err e = put_items(r, a, r->rest, &out, &p, &fault);
-    put_end(&out, &p, whole && p.cursor == 0);
-    if (p.cursor != 0)
-        sm_buf_printf(&out, ",\"cursor\":\"%" PRIu64 "\"", p.cursor);
-    sm_buf_byte(&out, '}');
-    if (e == SM_OK)
-        e = out.err;
-    if (e == SM_OK)
-        gw_reply_json(r, 200, sm_buf_view(&out));
-    else
-        gw_reply_fault(r, a, e, &fault);
-    sm_buf_fini(&out);
-}
-
-void gw_on_undo_plan(gw_request *r)
-{
-    gw_work(r, plan);
 }
 
 /* ---- one run after the other -----------------------------------------------------------------*/
@@ -352,10 +222,13 @@ static void go_on(gw_request *r, semel_answer *a, gw_undo *undo)
 static void undo(gw_request *r, semel_answer *a)
 {
     int64_t wait_ms = WAIT_MS, most = r->g->config->limits.wait_ms;
-    const gw_member members[] = {{.name = "wait_ms", .kind = GW_M_COUNT, .max = most}};
+    const sm_object_member members[] = {{.name = "wait_ms", .kind = SM_M_COUNT, .max = most}};
+    gw_http_operation o;
     sm_arena arena;
     sm_arena_init(&arena, SM_ARENA_MAX);
-    if ((r->body.len == 0 || gw_body_read(r, &arena, members, 1, &wait_ms)) && may_undo(r)) {
+    gw_operation(&o, r, &arena);
+    if ((r->body.len == 0 || sm_op_body(&o.op, members, 1, &wait_ms)) &&
+        sm_op_may_use(&o.op, r->rest)) {
         sm_handle page[PAGE];
         gw_undo undo = {.scope = r->rest,
                         .page = page,
@@ -434,9 +307,10 @@ static const char *obstacle(const sm_undo *u, char text[SEMEL_FAULT_TEXT_MAX + 1
     return text;
 }
 
-void gw_undo_resolve(gw_request *r, semel_answer *a, const sm_handle *effect, sm_str evidence,
+void gw_undo_resolve(sm_operation *op, semel_answer *a, const sm_handle *effect, sm_str evidence,
                      uint64_t if_version)
 {
+    gw_request *r = gw_request_of(op);
     char name[SM_HANDLE_TEXT], text[SEMEL_FAULT_TEXT_MAX + 100];
     semel_name of = {.size = sizeof of, .text = {name, sm_handle_effect(effect, name)}};
     sm_undo u;
@@ -458,7 +332,7 @@ void gw_undo_resolve(gw_request *r, semel_answer *a, const sm_handle *effect, sm
     }
     bool done = u.status == SM_UNDO_DOUBT && u.undo_state == SEMEL_S_SUCCEEDED;
     if (!done && obstacle(&u, text) != NULL) {
-        gw_problem(r, gw_status_of(SEMEL_C_ILLEGAL_STATE), "ILLEGAL_STATE",
+        gw_problem(r, sm_problem_status(SEMEL_C_ILLEGAL_STATE), "ILLEGAL_STATE",
                    "Find out what happened, then resolve it otherwise.", "%s", text);
         return;
     }

@@ -139,9 +139,9 @@ static bool find_route(gw_inner *q)
 {
     gw_request *r = &q->r;
     char allowed[64];
-    q->route = route_of(q, r->method, allowed);
-    if (q->route != NULL) {
-        if ((q->route->flags & GW_ANY_METHOD) == 0 && r->rest.p != NULL)
+    q->r.route = route_of(q, r->method, allowed);
+    if (q->r.route != NULL) {
+        if ((q->r.route->flags & GW_ANY_METHOD) == 0 && r->rest.p != NULL)
             r->rest = gw_decode(&q->arena, r->rest, false);
         return true;
     }
@@ -174,10 +174,11 @@ static bool answer_preflight(gw_inner *q)
 #undef X
     gw_request *r = &q->r;
     char allowed[64];
-    q->route = route_of(q, GW_OTHER, allowed);
-    if (q->route == NULL && allowed[0] == '\0')
+    q->r.route = route_of(q, GW_OTHER, allowed);
+    if (q->r.route == NULL && allowed[0] == '\0')
         return false;
-    gw_set(r, "Access-Control-Allow-Methods", sm_str_from(q->route != NULL ? every + 2 : allowed));
+    gw_set(r, "Access-Control-Allow-Methods",
+           sm_str_from(q->r.route != NULL ? every + 2 : allowed));
     gw_set(
         r, "Access-Control-Allow-Headers",
         SM_STR("Accept, Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Mcp-Method, "
@@ -194,7 +195,7 @@ static bool answer_preflight(gw_inner *q)
 static sm_str shown_token(const gw_inner *q)
 {
     /* Behind /proxy/ Authorization is the upstream's, if ours comes by the other header. */
-    if (q->r.mounted != NULL || (q->token.p != NULL && (q->route->flags & GW_ANY_METHOD) != 0))
+    if (q->r.mounted != NULL || (q->token.p != NULL && (q->r.route->flags & GW_ANY_METHOD) != 0))
         return q->token;
     sm_str a = q->authorization;
     if (a.n < 7 || strncasecmp(a.p, "Bearer ", 7) != 0)
@@ -239,7 +240,7 @@ static void take_client(gw_who *who, const gw_client *client)
 static bool check_token(gw_inner *q)
 {
     gw_request *r = &q->r;
-    if ((q->route->flags & GW_OPEN) != 0)
+    if ((q->r.route->flags & GW_OPEN) != 0)
         return true;
     if (shows_token_to_api(q)) {
         gw_problem(
@@ -269,15 +270,15 @@ static bool check_token(gw_inner *q)
                             : "this token is not, or no longer, one that is known here");
         return false;
     }
-    if ((q->route->roles & r->who.role) == 0) {
+    if ((q->r.route->roles & r->who.role) == 0) {
         char names[80];
-        role_names(q->route->roles, names);
+        role_names(q->r.route->roles, names);
         gw_problem(r, 403, "NOT_ALLOWED", "Use a token of such a role.",
                    "this takes the role %s; the token has the role %s", names,
                    gw_role_name(r->who.role));
         return false;
     }
-    if ((q->route->flags & GW_WHOLE) != 0 && r->who.scope[0] != '\0') {
+    if ((q->r.route->flags & GW_WHOLE) != 0 && r->who.scope[0] != '\0') {
         gw_problem(r, 403, "NOT_ALLOWED", "Use a token that is bound to no scope.",
                    "this is about all scopes, and the token is bound to one");
         return false;
@@ -294,7 +295,7 @@ bool gw_admit(gw_inner *q)
     if (!check_place(q) || (is_preflight(q) && answer_preflight(q)) || !find_route(q) ||
         !check_token(q))
         return false;
-    if ((q->route->flags & GW_WORKS) != 0 &&
+    if ((q->r.route->flags & GW_WORKS) != 0 &&
         atomic_load_explicit(&r->g->draining, memory_order_relaxed)) {
         gw_problem(r, 503, "DRAINING",
                    "Ask again; another gateway, or this one after its start, will answer.",

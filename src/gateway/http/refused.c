@@ -22,6 +22,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include "api/problem.h"
 #include "gateway/http/problem.h"
 #include "gateway/http/server.h"
 
@@ -51,7 +52,7 @@ void gw_problem_last(gw_conn *c, int status, const char *code, const char *advic
     sm_buf text, whole;
     sm_buf_init(&text, ANSWER_MAX);
     sm_buf_init(&whole, ANSWER_MAX);
-    gw_problem_put(&text, status, code, gw_problem_retriable(code), 0, sm_str_from(message),
+    sm_problem_put(&text, status, code, sm_problem_retriable(code), 0, sm_str_from(message),
                    sm_str_from(advice));
     /* Without a first line nobody knows whether it is for an API. */
     if (c->request == NULL || c->request->r.proxied)

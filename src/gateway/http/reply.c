@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <strings.h>
 
+#include "api/problem.h"
 #include "base/header.h"
 #include "base/limits.h"
 #include "gateway/http/problem.h"
 #include "gateway/http/server.h"
 #include "ledger/service.h"
 
-#define PROBLEM_MAX ((size_t)64 << 10)
 #define WARNING_MAX 512u /* bytes of the header */
 #define OWN_BYTES   768u /* of an answer's head: what the server and we say */
 
@@ -201,15 +201,6 @@ void gw_set_warning(gw_request *r, const semel_answer *a)
     gw_set(r, "Semel-Warning", (sm_str){text, n});
 }
 
-/* A bound that holds what the problem has. */
-static size_t problem_max(const semel_answer *a)
-{
-    size_t recorded = gw_problem_has_outcome(a) ? 2 * a->outcome.value.n + a->outcome.headers.n +
-                                                      2 * a->outcome.corrective_action.n
-                                                : 0;
-    return PROBLEM_MAX + recorded;
-}
-
 /* Clients that send again by themselves what got a 429 ask these headers first. Sent again, it is
  * one repeat more. */
 static void keep_from_retrying(gw_request *r)
@@ -229,14 +220,14 @@ void gw_reply_refusal(gw_request *r, const semel_answer *a)
         if (raw && !may_know(r))
             sm_answer_reword(&told);
     }
-    int status = gw_status_of(a->code);
+    int status = sm_problem_status(a->code);
     if (r->proxied)
         status = gw_proxied_status(status);
     if (r->proxied && status == 429 && !told.retriable)
         keep_from_retrying(r);
     sm_buf text;
-    sm_buf_init(&text, problem_max(a));
-    gw_problem_of_answer(&text, status, &told);
+    sm_buf_init(&text, sm_problem_bytes(a));
+    sm_problem_of_answer(&text, status, &told);
     if (r->proxied)
         gw_problem_add_error(&text, semel_code_name(a->code), told.message, told.corrective_action);
     r->effect = a->effect;
@@ -265,11 +256,9 @@ void gw_reply_answer(gw_request *r, const semel_answer *a)
 static int64_t put_problem(gw_inner *q, sm_buf *out, int status, const char *code,
                            const char *advice, const char *message)
 {
-    bool retriable = gw_problem_retriable(code);
-    int64_t retry_after_ms = retriable && status != 202 ? 1000 : 0;
-    sm_buf_init(out, PROBLEM_MAX);
-    gw_problem_put(out, status, code, retriable, retry_after_ms, sm_str_from(message),
-                   sm_str_from(advice));
+    sm_buf_init(out, SM_PROBLEM_BYTES);
+    int64_t retry_after_ms =
+        sm_problem_own(out, status, code, sm_str_from(message), sm_str_from(advice));
     if (q->r.proxied)
         gw_problem_add_error(out, code, sm_str_from(message), sm_str_from(advice));
     q->code = code;

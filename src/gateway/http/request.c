@@ -40,7 +40,7 @@ const char *gw_inner_flaw(const gw_inner *q)
         return "the connection is done with it and has it, or neither";
     if (!held && (client != GW_HERE || q->flow != NULL))
         return "nobody holds it who could be told anything, or send a flow";
-    if (held && q->route == NULL)
+    if (held && q->r.route == NULL)
         return "held by nobody's handler";
     if (client == GW_UNHEARD && stage != GW_ORPHANED)
         return "its client has gone and nobody was told";
@@ -235,7 +235,7 @@ void gw_inner_unref(gw_inner *q)
         q->code = gw_is_given_up(q) ? "DRAINING" : NULL;
     }
     int64_t took_ns = sm_clock_mono_ns() - q->r.began_ns;
-    gw_count_request(s->g->metrics, q->route, q->status, took_ns);
+    gw_count_request(s->g->metrics, q->r.route, q->status, took_ns);
     if (to_be_logged(q))
         log_request(q, took_ns);
     gw_flow_free(q->flow);
@@ -426,7 +426,7 @@ void gw_work(gw_request *r, gw_job_fn *work)
     gw_hold(r);
     q->work = work;
     q->job.run = work_run;
-    q->job.reads = (q->route->flags & GW_READS) != 0;
+    q->job.reads = (q->r.route->flags & GW_READS) != 0;
     sm_pool_add(r->g->pool, &q->job);
 }
 

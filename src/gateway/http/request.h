@@ -22,6 +22,7 @@
 
 typedef struct gateway gateway;
 typedef struct gw_request gw_request;
+struct gw_route; /* inside/gateway.h */
 
 #define X(name, does) GW_##name,
 typedef enum gw_method { SM_METHODS(X, X) GW_OTHER } gw_method;
@@ -58,6 +59,7 @@ typedef enum gw_presence {
 
 struct gw_request {
     gateway *g;
+    const struct gw_route *route; /* NULL: none was found yet */
     gw_method method;
     const char *method_text;
     const struct gw_upstream_api *mounted;  /* it came to an address of this API's own; NULL: to one
@@ -136,9 +138,6 @@ void gw_problem(gw_request *r, int status, const char *code, const char *advice,
 
 /* That there is no memory for the request. */
 void gw_out_of_memory(gw_request *r);
-
-/* The HTTP status of a code. */
-int gw_status_of(semel_code code);
 
 /* An answer whose body comes piece by piece, from any thread, until gw_flow_end. The request is
  * held from gw_flow_start on. It has the length that Content-Length was set to, or none is told.

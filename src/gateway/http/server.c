@@ -200,7 +200,7 @@ static enum MHD_Result handle(gw_inner *q)
     atomic_store_explicit(&q->conn->deadline, 0, memory_order_relaxed);
     if (refused)
         return deliver(q);
-    q->route->handle(&q->r);
+    q->r.route->handle(&q->r);
     if (!gw_is_held(q))
         return deliver(q);
     if (gw_stage_of(q) != GW_ORPHANED)

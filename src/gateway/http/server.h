@@ -165,7 +165,6 @@ struct gw_inner {
     pthread_mutex_t lock;
 
     gw_conn *conn; /* cleared under the lock when the connection is done with the request */
-    const gw_route *route;
     _Atomic gw_request_stage stage;
     sm_str host, origin, authorization, token, traceparent, tracestate; /* some of the headers */
     int64_t length; /* of the body; -1: none was told */

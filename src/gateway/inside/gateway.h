@@ -8,7 +8,8 @@
  *                      (serve/attempt.h)
  *     run/remedy.c     effects in doubt, and approved ones whose caller does not come back
  *     mcp/door.c       /mcp/NAME
- *     api/             everything else under /v1; api/stream.c: server-sent events
+ *     api/api.c        what a worker does for other requests under /v1 (api/api.h of the layer
+ *                      below); api/stream.c: server-sent events
  *
  * Threads: those of the HTTP server, which never block; workers (serve/pool.h), which block on the
  * ledger only; one that accepts; one of the HTTP client; one that watches held connections; one
@@ -19,6 +20,7 @@
 #ifndef SM_GATEWAY_INSIDE_GATEWAY_H
 #define SM_GATEWAY_INSIDE_GATEWAY_H
 
+#include "api/api.h"
 #include "gateway/gateway.h"
 #include "gateway/http/request.h"
 #include "semel/semel.h"
@@ -105,6 +107,7 @@ typedef struct gw_route {
     unsigned roles;   /* bits of gw_role */
     unsigned flags;
     void (*handle)(gw_request *r);
+    sm_api_fn *operation; /* of gw_on_operation: what a worker does */
 } gw_route;
 
 extern const gw_route gw_routes[];
@@ -123,32 +126,9 @@ void gw_on_call(gw_request *r);  /* api/call.c */
 void gw_on_proxy(gw_request *r); /* proxy/proxy.c */
 void gw_on_mcp(gw_request *r);   /* mcp/door.c */
 
-void gw_on_begin(gw_request *r); /* api/claims.c */
-void gw_on_commit(gw_request *r);
-void gw_on_renew(gw_request *r);
-
-void gw_on_effects(gw_request *r); /* api/effects.c */
-void gw_on_effect(gw_request *r);
-void gw_on_events(gw_request *r);
-void gw_on_approvals(gw_request *r); /* api/approvals.c */
-void gw_on_tools(gw_request *r);     /* api/tools.c */
-
-void gw_on_approve(gw_request *r); /* api/people.c */
-void gw_on_deny(gw_request *r);
-void gw_on_cancel(gw_request *r);
-void gw_on_resolve(gw_request *r);
-void gw_on_undo_plan(gw_request *r);
-void gw_on_undo(gw_request *r);
-void gw_on_forget(gw_request *r);
-
-void gw_on_scopes(gw_request *r); /* api/scopes.c */
-void gw_on_scope(gw_request *r);
-void gw_on_spend(gw_request *r);
-
-void gw_on_stop(gw_request *r); /* api/stops.c */
-void gw_on_resume(gw_request *r);
-void gw_on_stops(gw_request *r);
-void gw_on_reset(gw_request *r);
+void gw_on_begin(gw_request *r);     /* api/begin.c */
+void gw_on_undo(gw_request *r);      /* api/undo.c */
+void gw_on_operation(gw_request *r); /* api/api.c: an operation of the JSON language */
 
 void gw_on_stream(gw_request *r);  /* api/stream.c */
 void gw_on_metrics(gw_request *r); /* telemetry/metrics_put.c */

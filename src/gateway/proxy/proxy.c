@@ -23,7 +23,7 @@
 #include "base/limits.h"
 #include "base/url.h"
 #include "core/identity.h"
-#include "gateway/api/body.h"
+#include "gateway/api/api.h"
 #include "gateway/proxy/args.h"
 #include "gateway/proxy/forward.h"
 #include "gateway/proxy/headers.h"

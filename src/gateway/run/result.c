@@ -1,5 +1,6 @@
 /* The result of a run's exchange, kept beyond the callback: the outcome, and the headers for
  * whoever's call ran. */
+#include "core/headers.h"
 #include "gateway/run/returned.h"
 #include "gateway/run/runs.h"
 #include "json/write.h"
@@ -29,7 +30,7 @@ static void keep_headers(gw_run *run, const sm_http_result *res)
     if (!res->complete)
         return;
     if (!run->ops->relays) {
-        sm_upstream_keep_headers(res, &run->headers);
+        sm_headers_keep(res->headers, res->header_count, &run->headers);
         return;
     }
     gw_returned_record(res, &run->headers);

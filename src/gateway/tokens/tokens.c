@@ -15,6 +15,8 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#include "core/call.h"
+
 #define PREFIX_TEXT (sizeof GW_TOKEN_PREFIX - 1)
 
 static const struct {
@@ -46,11 +48,7 @@ bool gw_role_parse(sm_str text, gw_role *out)
 
 bool gw_who_owns(const gw_who *who, sm_str scope)
 {
-    size_t n = strlen(who->scope);
-    if (who->role == 0)
-        return false;
-    return n == 0 || (scope.n >= n && memcmp(scope.p, who->scope, n) == 0 &&
-                      (scope.n == n || scope.p[n] == '/'));
+    return who->role != 0 && sm_scope_within(scope, sm_str_from(who->scope));
 }
 
 /* ---- a hasher for each thread ----------------------------------------------------------------*/

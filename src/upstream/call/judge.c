@@ -2,27 +2,15 @@
 #include <curl/curl.h>
 #include <stdlib.h>
 
-#include "base/header.h"
-#include "base/utf8.h"
-#include "json/write.h"
 #include "upstream/upstream.h"
 
 #define RETRY_AFTER_MAX_MS ((int64_t)60000)
 #define DAY_MS             ((int64_t)24 * 3600 * 1000)
 
-static sm_str header_of(const sm_http_result *r, const char *name)
-{
-    for (size_t i = 0; i < r->header_count; i++) {
-        if (sm_header_is(r->headers[i].name, sm_str_from(name)))
-            return r->headers[i].value;
-    }
-    return (sm_str){0};
-}
-
 /* Seconds, or a moment; at most a day. */
 static int64_t retry_after(const sm_http_result *r, int64_t now_ms)
 {
-    sm_str s = header_of(r, "Retry-After");
+    sm_str s = sm_header_find(r->headers, r->header_count, "Retry-After");
     char text[64];
     if (s.n == 0 || s.n >= sizeof text)
         return 0;
@@ -105,25 +93,4 @@ int64_t sm_upstream_pause(const sm_retry *retry, int64_t attempt, int64_t retry_
     pause = pause - pause / 2 + (int64_t)(random % (uint64_t)(pause / 2 + 1));
     int64_t asked = retry_after_ms < RETRY_AFTER_MAX_MS ? retry_after_ms : RETRY_AFTER_MAX_MS;
     return pause < asked ? asked : pause;
-}
-
-/* Headers that belong to the answer itself and mean the same when it is given again. */
-static const char *const kept[] = {
-    "Content-Type",     "Content-Encoding",
-    "Content-Language", "Content-Disposition",
-    "Content-Location", "ETag",
-    "Last-Modified",    "Link",
-    "Location",         "Request-Id",
-    "Retry-After",      "X-Request-Id",
-};
-
-void sm_upstream_keep_headers(const sm_http_result *r, sm_buf *out)
-{
-    sm_buf_byte(out, '{');
-    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
-        sm_str value = header_of(r, kept[i]);
-        if (value.p != NULL && sm_header_value(value) && sm_utf8_valid(value))
-            sm_put_text(out, kept[i], value);
-    }
-    sm_buf_byte(out, '}');
 }

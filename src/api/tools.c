@@ -1,9 +1,9 @@
 /*
- * GET /v1/tools: the contracts in use, as far as callers need them. Where an upstream is and which
+ * The contracts in use, as far as callers need them. Where an upstream is and which
  * headers it gets is nobody's business but the operator's.
  */
+#include "api/operation.h"
 #include "base/duration.h"
-#include "gateway/api/api.h"
 #include "json/write.h"
 #include "ledger/service.h"
 
@@ -11,7 +11,7 @@ static void put_duration(sm_buf *out, const char *name, int64_t ms)
 {
     char text[SM_DURATION_TEXT];
     sm_duration_text(ms, text);
-    gw_put_text(out, name, sm_str_from(text));
+    sm_put_utf8(out, name, sm_str_from(text));
 }
 
 static void put_key(sm_buf *out, const sm_contract *c)
@@ -19,7 +19,7 @@ static void put_key(sm_buf *out, const sm_contract *c)
     const sm_pointers *lists[] = {&c->key.fields, &c->key.ignore, &c->key.match};
     static const char *const names[] = {"fields", "ignore", "match"};
     sm_put_open(out, "key", '{');
-    gw_put_text(out, "strategy", sm_str_from(sm_strategy_name(sm_contract_strategy(c))));
+    sm_put_utf8(out, "strategy", sm_str_from(sm_strategy_name(sm_contract_strategy(c))));
     for (size_t i = 0; i < 3; i++) {
         if (lists[i]->n == 0)
             continue;
@@ -53,12 +53,12 @@ static void put_approval(sm_buf *out, const sm_contract *c)
 static void put_contract(sm_buf *out, const sm_contract *c)
 {
     static const char *const modes[] = {"enforce", "observe"};
-    gw_put_text(out, "class", sm_str_from(sm_class_name(c->class)));
+    sm_put_utf8(out, "class", sm_str_from(sm_class_name(c->class)));
     if (c->description.n > 0)
-        gw_put_text(out, "description", c->description);
+        sm_put_utf8(out, "description", c->description);
     if (c->version.n > 0)
-        gw_put_text(out, "version", c->version);
-    gw_put_text(out, "mode", sm_str_from(modes[c->mode]));
+        sm_put_utf8(out, "version", c->version);
+    sm_put_utf8(out, "mode", sm_str_from(modes[c->mode]));
     sm_put_bool(out, "upstream", c->upstream.url.n > 0);
     put_key(out, c);
     if (c->class != SM_CLASS_READ)
@@ -73,35 +73,27 @@ static void put_contract(sm_buf *out, const sm_contract *c)
         sm_put_number(out, "variants", c->variant_count);
 }
 
-static void tools(gw_request *r, semel_answer *a)
+void sm_api_tools(sm_operation *op, semel_answer *a)
 {
     static const char *const unlisted[] = {"write", "hold", "hide"};
-    if (!gw_query_read(r, NULL, 0, NULL))
+    if (!sm_op_parameters(op, NULL, 0, NULL))
         return;
-    const sm_contracts *set = sm_contracts_now(r->g->ledger, a);
-    gw_page p;
-    gw_page_start(&p);
+    const sm_contracts *set = sm_contracts_now(op->ledger, a);
+    sm_page p;
+    sm_page_start(&p);
     for (uint32_t i = 0; i < set->tool_count; i++) {
         const sm_declared_tool *t = &set->tools[i];
-        gw_page_item(&p);
+        sm_page_item(&p);
         sm_buf_byte(&p.out, '{');
-        gw_put_text(&p.out, "name", t->name);
+        sm_put_utf8(&p.out, "name", t->name);
         if (t->glob)
             sm_put_bool(&p.out, "pattern", true);
         put_contract(&p.out, &t->contract);
         sm_buf_byte(&p.out, '}');
     }
     sm_buf_byte(&p.out, ']');
-    gw_put_text(&p.out, "unlisted", sm_str_from(unlisted[set->unlisted]));
+    sm_put_utf8(&p.out, "unlisted", sm_str_from(unlisted[set->unlisted]));
     sm_buf_byte(&p.out, '}');
-    if (p.out.err == SM_OK)
-        gw_reply_json(r, 200, sm_buf_view(&p.out));
-    else
-        gw_reply_fault(r, a, p.out.err, &(sm_fault){0});
+    sm_op_json(op, a, &p.out);
     sm_buf_fini(&p.out);
-}
-
-void gw_on_tools(gw_request *r)
-{
-    gw_work(r, tools);
 }

@@ -1,14 +1,14 @@
 /*
- * GET /v1/effects, /v1/effects/{id} and /v1/effects/{id}/events: reading the ledger.
+ * Reading the ledger: effects, one of them, its events.
  *
- * Whatever a query asks for, it gets only what is in the token's scope.
+ * Whatever is asked for, only what is in the scope that who asks is bound to is given.
  */
 #include <stddef.h>
 
+#include "api/operation.h"
 #include "base/limits.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
-#include "gateway/api/api.h"
 #include "json/write.h"
 #include "ledger/service.h"
 
@@ -30,14 +30,14 @@ typedef struct list_query {
 } list_query;
 
 #define MEMBER(type, n) .name = #n, .offset = offsetof(type, n)
-static const gw_member list_members[] = {
-    {MEMBER(list_query, state), .kind = GW_M_TEXT},
-    {MEMBER(list_query, tool), .kind = GW_M_TEXT},
-    {MEMBER(list_query, scope), .kind = GW_M_TEXT},
-    {MEMBER(list_query, since), .kind = GW_M_TEXT},
-    {MEMBER(list_query, until), .kind = GW_M_TEXT},
-    {MEMBER(list_query, limit), .kind = GW_M_COUNT, .min = 1, .max = LIMIT_MAX},
-    {MEMBER(list_query, cursor), .kind = GW_M_TEXT},
+static const sm_object_member list_members[] = {
+    {MEMBER(list_query, state), .kind = SM_M_TEXT},
+    {MEMBER(list_query, tool), .kind = SM_M_TEXT},
+    {MEMBER(list_query, scope), .kind = SM_M_TEXT},
+    {MEMBER(list_query, since), .kind = SM_M_TEXT},
+    {MEMBER(list_query, until), .kind = SM_M_TEXT},
+    {MEMBER(list_query, limit), .kind = SM_M_COUNT, .min = 1, .max = LIMIT_MAX},
+    {MEMBER(list_query, cursor), .kind = SM_M_TEXT},
 };
 
 static sm_err read_states(sm_str list, uint32_t *states, sm_fault *fault)
@@ -56,13 +56,13 @@ static sm_err read_states(sm_str list, uint32_t *states, sm_fault *fault)
         if (bit == 0 && near.p != NULL)
             return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                                 "state: \"%.*s\" is no state; did you mean %.*s?",
-                                SM_FMT(sm_utf8_cut(word, 60)), SM_FMT(near));
+                                SM_FMT(sm_utf8_cut(word, SM_QUOTED_MAX)), SM_FMT(near));
         if (bit == 0)
             return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                                 "state: \"%.*s\" is no state; there are pending_approval, ready, "
                                 "running, in_doubt, succeeded, failed, partial, denied, expired "
                                 "and canceled, and several are separated by commas",
-                                SM_FMT(sm_utf8_cut(word, 60)));
+                                SM_FMT(sm_utf8_cut(word, SM_QUOTED_MAX)));
         *states |= bit;
         size_t used = word.n + (comma != NULL);
         list = (sm_str){list.p + used, list.n - used};
@@ -76,82 +76,64 @@ static sm_err read_list(const list_query *l, semel_query *q, sm_fault *fault)
     q->filter.tool = l->tool;
     sm_err e = read_states(l->state, &q->filter.states, fault);
     if (e == SM_OK)
-        e = gw_read_time("since", l->since, &q->filter.since, fault);
+        e = sm_time_parse("since", l->since, &q->filter.since, fault);
     if (e == SM_OK)
-        e = gw_read_time("until", l->until, &q->filter.until, fault);
+        e = sm_time_parse("until", l->until, &q->filter.until, fault);
     if (e == SM_OK && (l->tool.n > SM_TOOL_MAX || l->scope.n > SM_SCOPE_MAX))
         e = sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "a tool or scope is not that long");
-    if (e == SM_OK && l->cursor.p != NULL && !gw_cursor_parse(l->cursor, &q->cursor))
-        e = sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
-                         "cursor: this is none; take it from the page before");
+    if (e == SM_OK && l->cursor.p != NULL && !sm_cursor_parse(l->cursor, &q->cursor))
+        e = sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, SM_BAD_CURSOR);
     return e;
 }
 
 static bool put_item(void *context, const semel_answer *item, const semel_record *record)
 {
-    gw_page *p = context;
-    gw_page_item(p);
+    sm_page *p = context;
+    sm_page_item(p);
     sm_answer_put_json(item, &p->out);
     p->out.len -= p->out.err == SM_OK; /* the closing brace: there is more */
-    gw_put_text(&p->out, "scope", record->scope);
-    gw_put_text(&p->out, "step", record->step);
-    gw_put_text(&p->out, "tool", record->tool);
+    sm_put_utf8(&p->out, "scope", record->scope);
+    sm_put_utf8(&p->out, "step", record->step);
+    sm_put_utf8(&p->out, "tool", record->tool);
     sm_put_stamp(&p->out, "created_at", record->created_at);
     sm_put_stamp(&p->out, "updated_at", record->updated_at);
     sm_buf_byte(&p->out, '}');
-    return !gw_page_full(p);
+    return !sm_page_full(p);
 }
 
-static void list_effects(gw_request *r, semel_answer *a)
+void sm_api_effects(sm_operation *op, semel_answer *a)
 {
     list_query l = {.limit = LIMIT_DEFAULT};
     semel_query q;
     sm_fault fault = {0};
-    if (!gw_query_read(r, list_members, COUNT(list_members), &l))
+    if (!sm_op_parameters(op, list_members, COUNT(list_members), &l))
         return;
     sm_err e = read_list(&l, &q, &fault);
     if (e != SM_OK) {
-        gw_body_refuse(r, &fault);
+        sm_op_refuse(op, &fault);
         return;
     }
-    if (!gw_choose_scope(r, l.scope, &q.filter.scope))
+    if (!sm_op_choose_scope(op, l.scope, &q.filter.scope))
         return;
-    gw_page p;
-    gw_page_start(&p);
+    sm_page p;
+    sm_page_start(&p);
     for (int i = 0; e == SM_OK && i < ROUNDS_MAX && p.items == 0 && (i == 0 || q.cursor != 0); i++)
-        e = semel_list(r->g->ledger, &q, put_item, &p, &fault);
-    if (e == SM_OK) {
-        gw_page_reply(r, a, &p, q.cursor);
-    } else {
-        gw_reply_fault(r, a, e, &fault);
-        sm_buf_fini(&p.out);
-    }
-}
-
-void gw_on_effects(gw_request *r)
-{
-    gw_work(r, list_effects);
+        e = semel_list(op->ledger, &q, put_item, &p, &fault);
+    sm_page_reply(op, a, &p, q.cursor, e, &fault);
 }
 
 /* ---- one effect ------------------------------------------------------------------------------*/
 
-static void show_effect(gw_request *r, semel_answer *a)
+void sm_api_effect(sm_operation *op, semel_answer *a)
 {
     sm_handle h;
-    if (!gw_query_read(r, NULL, 0, NULL) || !gw_effect_named(r, a, &h))
+    if (!sm_op_parameters(op, NULL, 0, NULL) || !sm_op_effect(op, a, &h))
         return;
     char effect[SM_HANDLE_TEXT];
     semel_name name = {.size = sizeof name, .text = {effect, sm_handle_effect(&h, effect)}};
     sm_str json;
-    if (semel_show(r->g->ledger, &name, a, &json) == SM_OK)
-        gw_reply_json(r, 200, json);
-    else
-        gw_reply_refusal(r, a);
-}
-
-void gw_on_effect(gw_request *r)
-{
-    gw_work(r, show_effect);
+    semel_err e = semel_show(op->ledger, &name, a, &json);
+    sm_op_report(op, a, e, json);
 }
 
 typedef struct events_query {
@@ -159,56 +141,46 @@ typedef struct events_query {
     int64_t limit;
 } events_query;
 
-static const gw_member events_members[] = {
-    {MEMBER(events_query, after), .kind = GW_M_TEXT},
-    {MEMBER(events_query, limit), .kind = GW_M_COUNT, .min = 1, .max = LIMIT_MAX},
+static const sm_object_member events_members[] = {
+    {MEMBER(events_query, after), .kind = SM_M_LABEL},
+    {MEMBER(events_query, limit), .kind = SM_M_COUNT, .min = 1, .max = LIMIT_MAX},
 };
 
 /* What is told of an effect's events. The last one tells where to go on. */
 typedef struct events_page {
-    gw_page page;
+    sm_page page;
     uint64_t last;
 } events_page;
 
 static bool put_event(void *context, const semel_event *e)
 {
     events_page *p = context;
-    gw_page_item(&p->page);
+    sm_page_item(&p->page);
     sm_event_put_json(e, &p->page.out);
     p->last = e->seq;
-    return !gw_page_full(&p->page);
+    return !sm_page_full(&p->page);
 }
 
-static void show_events(gw_request *r, semel_answer *a)
+void sm_api_events(sm_operation *op, semel_answer *a)
 {
     events_query q = {.limit = EVENTS_DEFAULT};
     uint64_t after = 0;
     sm_handle h;
-    if (!gw_query_read(r, events_members, COUNT(events_members), &q))
+    if (!sm_op_parameters(op, events_members, COUNT(events_members), &q))
         return;
-    if (q.after.p != NULL && !gw_cursor_parse(q.after, &after)) {
-        gw_problem(r, 400, "BAD_ARGUMENTS", "Correct the query.",
-                   "after: this is no event's seq; take it from the page before");
+    if (q.after.p != NULL && !sm_cursor_parse(q.after, &after)) {
+        sm_op_problem(op, 400, "BAD_ARGUMENTS", "Correct the query.",
+                      "after: this is no event's seq; take it from the page before");
         return;
     }
-    if (!gw_effect_named(r, a, &h))
+    if (!sm_op_effect(op, a, &h))
         return;
     char effect[SM_HANDLE_TEXT];
     sm_str name = {effect, sm_handle_effect(&h, effect)};
     sm_fault fault = {0};
     events_page p = {0};
-    gw_page_start(&p.page);
-    sm_err e = semel_events(r->g->ledger, name, &after, (size_t)q.limit, put_event, &p, &fault);
-    if (e == SM_OK) {
-        bool more = p.page.items == (size_t)q.limit || gw_page_full(&p.page);
-        gw_page_reply(r, a, &p.page, more ? p.last : 0);
-    } else {
-        gw_reply_fault(r, a, e, &fault);
-        sm_buf_fini(&p.page.out);
-    }
-}
-
-void gw_on_events(gw_request *r)
-{
-    gw_work(r, show_events);
+    sm_page_start(&p.page);
+    sm_err e = semel_events(op->ledger, name, &after, (size_t)q.limit, put_event, &p, &fault);
+    bool more = p.page.items == (size_t)q.limit || sm_page_full(&p.page);
+    sm_page_reply(op, a, &p.page, more ? p.last : 0, e, &fault);
 }

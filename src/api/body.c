@@ -4,20 +4,14 @@
  * A document's members are few and so are a table's, so each name is looked for from the start: no
  * index is made for what is read once.
  */
-#include "gateway/api/body.h"
-
-#include <stdio.h>
-#include <strings.h>
+#include "api/body.h"
 
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "core/budget.h"
 #include "json/number.h"
 
-/* How much of a client's text is repeated to it. */
-#define QUOTED_MAX 60u
-
-/* The server has bounded the bytes already; offsets in a document have 32 bits. */
+/* The door has bounded the bytes already; offsets in a document have 32 bits. */
 static const sm_json_limits body_limits = {
     .bytes = UINT32_MAX,
     .depth = SM_JSON_DEPTH_MAX,
@@ -36,7 +30,7 @@ static size_t skip_back(sm_str s, size_t end)
     return end;
 }
 
-static sm_err place(const gw_object *o, const sm_json *at, sm_fault *fault)
+static sm_err place(const sm_object *o, const sm_json *at, sm_fault *fault)
 {
     if (fault == NULL)
         return SEMEL_E_BAD_ARGUMENTS;
@@ -45,9 +39,9 @@ static sm_err place(const gw_object *o, const sm_json *at, sm_fault *fault)
     return fault->code;
 }
 
-sm_err gw_object_parse(sm_arena *a, sm_str text, gw_object *out, sm_fault *fault)
+sm_err sm_object_parse(sm_arena *a, sm_str text, sm_object *out, sm_fault *fault)
 {
-    *out = (gw_object){.source = text, .end = skip_back(text, text.n)};
+    *out = (sm_object){.source = text, .end = skip_back(text, text.n)};
     if (out->end == 0)
         return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
                             "the body is empty; a JSON object is expected");
@@ -65,7 +59,7 @@ sm_err gw_object_parse(sm_arena *a, sm_str text, gw_object *out, sm_fault *fault
 
 /* The offset behind a member's value: in front of the comma before the next member, or of the
  * object's closing brace. */
-static size_t value_end(const gw_object *o, const sm_json *value, bool last)
+static size_t value_end(const sm_object *o, const sm_json *value, bool last)
 {
     size_t separator = last ? o->end - 1 : skip_back(o->source, sm_json_next(value)->at) - 1;
     return skip_back(o->source, separator);
@@ -98,7 +92,7 @@ static bool read_label(sm_arena *a, const sm_json *v, sm_str *out, sm_err *e)
     return true;
 }
 
-static bool read_count(const gw_member *m, const sm_json *v, int64_t *out)
+static bool read_count(const sm_object_member *m, const sm_json *v, int64_t *out)
 {
     char digits[SM_NUMBER_MAX];
     size_t n = whole_number(v, digits);
@@ -120,7 +114,7 @@ static bool read_amount(const sm_json *v, sm_str *out)
     return out->p != NULL && sm_cost_read(*out, &billionths);
 }
 
-static bool read_choice(const gw_member *m, const sm_json *v, int *out)
+static bool read_choice(const sm_object_member *m, const sm_json *v, int *out)
 {
     if (v->type != SM_JSON_STRING)
         return false;
@@ -134,19 +128,19 @@ static bool read_choice(const gw_member *m, const sm_json *v, int *out)
 }
 
 /* What a member must be, for sentences. */
-static void describe(const gw_member *m, sm_buf *out)
+static void describe(const sm_object_member *m, sm_buf *out)
 {
     switch (m->kind) {
-    case GW_M_TEXT: sm_buf_text(out, "a string"); break;
-    case GW_M_LABEL: sm_buf_text(out, "a string or a whole number"); break;
-    case GW_M_COUNT:
+    case SM_M_TEXT: sm_buf_text(out, "a string"); break;
+    case SM_M_LABEL: sm_buf_text(out, "a string or a whole number"); break;
+    case SM_M_COUNT:
         sm_buf_printf(out, "a whole number from %lld to %lld", (long long)m->min,
                       (long long)m->max);
         break;
-    case GW_M_AMOUNT:
+    case SM_M_AMOUNT:
         sm_buf_text(out, "an amount such as 0.05 or \"0.05\", with at most 9 decimal places");
         break;
-    case GW_M_CHOICE:
+    case SM_M_CHOICE:
         for (int i = 0; m->names[i] != NULL; i++)
             sm_buf_printf(out, "%s\"%s\"",
                           i == 0                    ? ""
@@ -154,19 +148,19 @@ static void describe(const gw_member *m, sm_buf *out)
                                                     : ", ",
                           m->names[i]);
         break;
-    case GW_M_ANY: sm_buf_text(out, "any JSON value"); break;
-    case GW_M_OBJECT: sm_buf_text(out, "an object"); break;
+    case SM_M_ANY: sm_buf_text(out, "any JSON value"); break;
+    case SM_M_OBJECT: sm_buf_text(out, "an object"); break;
     }
 }
 
-static sm_err refuse_value(const gw_object *o, const gw_member *m, const sm_json *v,
+static sm_err refuse_value(const sm_object *o, const sm_object_member *m, const sm_json *v,
                            sm_fault *fault)
 {
     sm_buf wanted;
     sm_buf_init(&wanted, 512);
     describe(m, &wanted);
     bool scalar = v->type == SM_JSON_STRING || v->type == SM_JSON_NUMBER;
-    sm_str text = scalar ? sm_utf8_cut(sm_json_text(v), QUOTED_MAX) : (sm_str){"", 0};
+    sm_str text = scalar ? sm_utf8_cut(sm_json_text(v), SM_QUOTED_MAX) : (sm_str){"", 0};
     const char *quote = v->type == SM_JSON_STRING ? "\"" : "";
     sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "\"%s\" must be %.*s, not %s%s%s%.*s%s%s", m->name,
                  SM_FMT(sm_buf_view(&wanted)), sm_json_type_name(v), scalar ? " (" : "", quote,
@@ -175,28 +169,29 @@ static sm_err refuse_value(const gw_object *o, const gw_member *m, const sm_json
     return place(o, v, fault);
 }
 
-static sm_err read_value(sm_arena *a, const gw_object *o, const gw_member *m, const sm_json *v,
-                         bool last, void *out, sm_fault *fault)
+static sm_err read_value(sm_arena *a, const sm_object *o, const sm_object_member *m,
+                         const sm_json *v, bool last, void *out, sm_fault *fault)
 {
     sm_err e = SM_OK;
     bool good = true;
     switch (m->kind) {
-    case GW_M_TEXT:
+    case SM_M_TEXT:
         good = v->type == SM_JSON_STRING;
         if (good)
             *(sm_str *)out = sm_json_text(v);
         break;
-    case GW_M_LABEL: good = read_label(a, v, out, &e); break;
-    case GW_M_COUNT: good = read_count(m, v, out); break;
-    case GW_M_AMOUNT: good = read_amount(v, out); break;
-    case GW_M_CHOICE: good = read_choice(m, v, out); break;
-    case GW_M_ANY:
+    case SM_M_LABEL: good = read_label(a, v, out, &e); break;
+    case SM_M_COUNT: good = read_count(m, v, out); break;
+    case SM_M_AMOUNT: good = read_amount(v, out); break;
+    case SM_M_CHOICE: good = read_choice(m, v, out); break;
+    case SM_M_ANY:
         *(sm_str *)out = (sm_str){o->source.p + v->at, value_end(o, v, last) - v->at};
         break;
-    case GW_M_OBJECT:
+    case SM_M_OBJECT:
         good = v->type == SM_JSON_OBJECT;
         if (good)
-            *(gw_object *)out = (gw_object){v, o->source, value_end(o, v, last)};
+            *(sm_object *)out =
+                (sm_object){.node = v, .source = o->source, .end = value_end(o, v, last)};
         break;
     }
     if (e != SM_OK)
@@ -208,8 +203,8 @@ static sm_err read_value(sm_arena *a, const gw_object *o, const gw_member *m, co
 
 /* Lists the names of members, or of those that are required, as a sentence does; returns how many
  * they are. */
-static size_t list_names(const gw_member *members, size_t count, bool required, const char *quote,
-                         sm_buf *out)
+static size_t list_names(const sm_object_member *members, size_t count, bool required,
+                         const char *quote, sm_buf *out)
 {
     size_t listed = 0, n = 0;
     for (size_t i = 0; i < count; i++)
@@ -224,7 +219,7 @@ static size_t list_names(const gw_member *members, size_t count, bool required, 
     return n;
 }
 
-static sm_err refuse_name(const gw_object *o, const sm_json *name, const gw_member *members,
+static sm_err refuse_name(const sm_object *o, const sm_json *name, const sm_object_member *members,
                           size_t count, sm_fault *fault)
 {
     sm_str wrong = sm_json_text(name);
@@ -241,23 +236,23 @@ static sm_err refuse_name(const gw_object *o, const sm_json *name, const gw_memb
         list_names(members, count, false, "", &hint);
     }
     sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "\"%.*s\" is no member of this request; %.*s",
-                 SM_FMT(sm_utf8_cut(wrong, QUOTED_MAX)), SM_FMT(sm_buf_view(&hint)));
+                 SM_FMT(sm_utf8_cut(wrong, SM_QUOTED_MAX)), SM_FMT(sm_buf_view(&hint)));
     sm_buf_fini(&hint);
     return place(o, name, fault);
 }
 
-static sm_err refuse_missing(const gw_object *o, const gw_member *m, sm_fault *fault)
+static sm_err refuse_missing(const sm_object *o, const sm_object_member *m, sm_fault *fault)
 {
     sm_buf wanted;
     sm_buf_init(&wanted, 512);
     describe(m, &wanted);
     sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS, "\"%s\" is missing; it %s be %.*s", m->name,
-                 m->kind == GW_M_ANY ? "may" : "must", SM_FMT(sm_buf_view(&wanted)));
+                 m->kind == SM_M_ANY ? "may" : "must", SM_FMT(sm_buf_view(&wanted)));
     sm_buf_fini(&wanted);
     return place(o, o->node, fault);
 }
 
-static sm_err refuse_empty(const gw_member *members, size_t count, sm_fault *fault)
+static sm_err refuse_empty(const sm_object_member *members, size_t count, sm_fault *fault)
 {
     sm_buf names;
     sm_buf_init(&names, 512);
@@ -268,8 +263,16 @@ static sm_err refuse_empty(const gw_member *members, size_t count, sm_fault *fau
     return SEMEL_E_BAD_ARGUMENTS;
 }
 
-sm_err gw_object_read(sm_arena *a, const gw_object *o, const gw_member *members, size_t count,
-                      void *out, sm_fault *fault)
+static bool is_taken(const sm_object *o, sm_str name)
+{
+    const char *const *taken = o->taken;
+    while (taken != NULL && *taken != NULL && !sm_str_is(name, *taken))
+        taken++;
+    return taken != NULL && *taken != NULL;
+}
+
+sm_err sm_object_read(sm_arena *a, const sm_object *o, const sm_object_member *members,
+                      size_t count, void *out, sm_fault *fault)
 {
     uint64_t seen = 0;
     const sm_json *name = o->node + 1;
@@ -277,6 +280,8 @@ sm_err gw_object_read(sm_arena *a, const gw_object *o, const gw_member *members,
         size_t m = 0;
         while (m < count && !sm_str_is(sm_json_text(name), members[m].name))
             m++;
+        if (m == count && is_taken(o, sm_json_text(name)))
+            continue;
         if (m == count)
             return refuse_name(o, name, members, count, fault);
         seen |= (uint64_t)1 << m;
@@ -292,61 +297,13 @@ sm_err gw_object_read(sm_arena *a, const gw_object *o, const gw_member *members,
     return SM_OK;
 }
 
-sm_err gw_object_take(sm_arena *a, sm_str text, const gw_member *members, size_t count, void *out,
-                      sm_fault *fault)
+sm_err sm_object_take(sm_arena *a, sm_str text, const char *const *taken,
+                      const sm_object_member *members, size_t count, void *out, sm_fault *fault)
 {
-    gw_object o;
+    sm_object o;
     if (skip_back(text, text.n) == 0)
         return refuse_empty(members, count, fault);
-    sm_err e = gw_object_parse(a, text, &o, fault);
-    return e == SM_OK ? gw_object_read(a, &o, members, count, out, fault) : e;
-}
-
-/* ---- of a request ----------------------------------------------------------------------------*/
-
-static bool is_json(sm_str type)
-{
-    static const sm_str json = {"application/json", 16};
-    if (type.p == NULL)
-        return true;
-    if (type.n < json.n || strncasecmp(type.p, json.p, json.n) != 0)
-        return false;
-    size_t i = json.n;
-    while (i < type.n && is_space(type.p[i]))
-        i++;
-    return i == type.n || type.p[i] == ';';
-}
-
-void gw_body_refuse(gw_request *r, const sm_fault *fault)
-{
-    char where[64] = "";
-    if (fault->line > 0)
-        snprintf(where, sizeof where, " (line %u, column %u)", fault->line, fault->column);
-    if (fault->code == SEMEL_E_NOMEM)
-        gw_problem(r, 503, "OVERLOADED", "Try again later.", "There is no memory for this request");
-    else
-        gw_problem(r, 400, "BAD_ARGUMENTS", "Correct the request; nothing has run.", "%s%s",
-                   fault->text, where);
-}
-
-bool gw_body_json(gw_request *r)
-{
-    sm_str type = gw_header(r, "Content-Type");
-    if (is_json(type))
-        return true;
-    gw_problem(r, 415, "BAD_ARGUMENTS", "Send Content-Type: application/json.",
-               "the body must be application/json, not \"%.*s\"",
-               SM_FMT(sm_utf8_cut(type, QUOTED_MAX)));
-    return false;
-}
-
-bool gw_body_read(gw_request *r, sm_arena *a, const gw_member *members, size_t count, void *out)
-{
-    sm_fault fault = {0};
-    if (!gw_body_json(r))
-        return false;
-    sm_err e = gw_object_take(a, sm_buf_view(&r->body), members, count, out, &fault);
-    if (e != SM_OK)
-        gw_body_refuse(r, &fault);
-    return e == SM_OK;
+    sm_err e = sm_object_parse(a, text, &o, fault);
+    o.taken = taken;
+    return e == SM_OK ? sm_object_read(a, &o, members, count, out, fault) : e;
 }

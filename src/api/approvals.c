@@ -1,12 +1,12 @@
 /*
- * GET /v1/approvals: what waits for a person, the newest request first.
+ * What waits for a person, the newest request first.
  *
  * A record knows that a request is open, for what and until when; who asked, and when, is in its
  * history. So effects that wait are listed first and then looked at one by one.
  */
 #include <stddef.h>
 
-#include "gateway/api/api.h"
+#include "api/operation.h"
 #include "json/write.h"
 #include "ledger/service.h"
 
@@ -21,9 +21,9 @@ typedef struct query {
 } query;
 
 #define MEMBER(n) .name = #n, .offset = offsetof(query, n)
-static const gw_member members[] = {
-    {MEMBER(limit), .kind = GW_M_COUNT, .min = 1, .max = LIMIT_MAX},
-    {MEMBER(cursor), .kind = GW_M_TEXT},
+static const sm_object_member members[] = {
+    {MEMBER(limit), .kind = SM_M_COUNT, .min = 1, .max = LIMIT_MAX},
+    {MEMBER(cursor), .kind = SM_M_TEXT},
 };
 
 typedef struct waiting {
@@ -71,39 +71,40 @@ static sm_err read_asked(semel *s, sm_str effect, asked *out, sm_fault *fault)
     return SM_OK;
 }
 
-static void put_request(gw_page *p, const semel_answer *a, const asked *q)
+static void put_request(sm_page *p, const semel_answer *a, const asked *q)
 {
     sm_pending what;
     sm_pending_of(a, &what);
     sm_buf *out = &p->out;
-    gw_page_item(p);
+    sm_page_item(p);
     sm_buf_byte(out, '{');
-    gw_put_text(out, "request", a->request);
-    gw_put_text(out, "effect", a->effect);
+    sm_put_utf8(out, "request", a->request);
+    sm_put_utf8(out, "effect", a->effect);
     sm_put_number(out, "version", a->version);
-    gw_put_text(out, "scope", what.scope);
-    gw_put_text(out, "step", what.step);
-    gw_put_text(out, "tool", what.tool);
+    sm_put_utf8(out, "scope", what.scope);
+    sm_put_utf8(out, "step", what.step);
+    sm_put_utf8(out, "tool", what.tool);
     sm_put_raw(out, "args", what.args);
     sm_put_stamp(out, "requested_at", q->at != 0 ? q->at : what.created_at);
     if (what.expires_at != INT64_MAX)
         sm_put_stamp(out, "expires_at", what.expires_at);
     if (q->actor[0] != '\0')
-        gw_put_text(out, "requested_by", sm_str_from(q->actor));
+        sm_put_utf8(out, "requested_by", sm_str_from(q->actor));
     sm_put_number(out, "approvals", what.approvals);
     sm_put_number(out, "quorum", what.quorum);
     sm_buf_byte(out, '}');
 }
 
 /* Adds one, unless it was decided meanwhile. */
-static sm_err add(gw_request *r, semel_answer *a, const sm_handle *h, gw_page *p, sm_fault *fault)
+static sm_err add(sm_operation *op, semel_answer *a, const sm_handle *h, sm_page *p,
+                  sm_fault *fault)
 {
     char effect[SM_HANDLE_TEXT];
     asked q;
     semel_name name = {.size = sizeof name, .text = {effect, sm_handle_effect(h, effect)}};
-    sm_err e = read_asked(r->g->ledger, name.text, &q, fault);
+    sm_err e = read_asked(op->ledger, name.text, &q, fault);
     if (e == SM_OK)
-        e = semel_get(r->g->ledger, &name, a);
+        e = semel_get(op->ledger, &name, a);
     if (e == SEMEL_E_NOT_FOUND)
         return SM_OK;
     if (e == SM_OK && a->state == SEMEL_S_PENDING)
@@ -111,37 +112,26 @@ static sm_err add(gw_request *r, semel_answer *a, const sm_handle *h, gw_page *p
     return e;
 }
 
-static void approvals(gw_request *r, semel_answer *a)
+void sm_api_approvals(sm_operation *op, semel_answer *a)
 {
     query l = {.limit = LIMIT_DEFAULT};
     sm_fault fault = {0};
-    if (!gw_query_read(r, members, sizeof members / sizeof members[0], &l))
+    if (!sm_op_parameters(op, members, sizeof members / sizeof members[0], &l))
         return;
     semel_query q = {.size = sizeof q, .limit = (size_t)l.limit};
     q.filter.states = 1u << SEMEL_S_PENDING;
-    q.filter.scope = r->who.scope[0] == '\0' ? (sm_str){0} : sm_str_from(r->who.scope);
-    if (l.cursor.p != NULL && !gw_cursor_parse(l.cursor, &q.cursor)) {
-        gw_problem(r, 400, "BAD_ARGUMENTS", "Correct the query.",
-                   "cursor: this is none; take it from the page before");
+    q.filter.scope = op->bound;
+    if (l.cursor.p != NULL && !sm_cursor_parse(l.cursor, &q.cursor)) {
+        sm_op_problem(op, 400, "BAD_ARGUMENTS", "Correct the query.", SM_BAD_CURSOR);
         return;
     }
     waiting w = {.n = 0};
-    gw_page p;
-    gw_page_start(&p);
+    sm_page p;
+    sm_page_start(&p);
     sm_err e = SM_OK;
     for (int i = 0; e == SM_OK && i < ROUNDS_MAX && w.n == 0 && (i == 0 || q.cursor != 0); i++)
-        e = semel_list(r->g->ledger, &q, collect, &w, &fault);
+        e = semel_list(op->ledger, &q, collect, &w, &fault);
     for (size_t i = 0; e == SM_OK && i < w.n; i++)
-        e = add(r, a, &w.v[i], &p, &fault);
-    if (e == SM_OK) {
-        gw_page_reply(r, a, &p, q.cursor);
-    } else {
-        gw_reply_fault(r, a, e, &fault);
-        sm_buf_fini(&p.out);
-    }
-}
-
-void gw_on_approvals(gw_request *r)
-{
-    gw_work(r, approvals);
+        e = add(op, a, &w.v[i], &p, &fault);
+    sm_page_reply(op, a, &p, q.cursor, e, &fault);
 }
