@@ -343,6 +343,11 @@ typedef struct semel_store_ops {
      * nothing, unless a write has just succeeded. May block as a write does. May be NULL: then
      * health answers for writes too. */
     semel_err (*try_write)(semel_store *st, semel_fault *fault);
+
+    /* In a child made by fork, of a store that its parent has open: lets go of what the child
+     * inherited, and writes nothing. No other thread of the child knows the store, and it is not
+     * used any more; its memory may stay. May be NULL: then everything stays. */
+    void (*forsake)(semel_store *st);
 } semel_store_ops;
 
 #ifdef __cplusplus

@@ -274,7 +274,9 @@ static void look(semel_store *st, int64_t now)
     bool quiet = commits == c->own_seen;
     bool foreign = atomic_exchange(&c->foreign, false);
     int64_t version = 0;
+    sm_sq_enter();
     bool known = data_version(st, &version);
+    sm_sq_leave();
     bool moved = first || version != c->data_version;
     if (!known || foreign || (quiet && !first && (moved || c->unsure))) {
         sm_sq_cache_void(st);

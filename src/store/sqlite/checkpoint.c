@@ -63,8 +63,10 @@ static void *checkpoint_main(void *arg)
         k->wanted = false;
         k->busy = true;
         pthread_mutex_unlock(&k->lock);
+        sm_sq_enter();
         if (k->conn != NULL || sm_sq_conn_open(st, &k->conn, NULL) == SEMEL_OK)
             move(st);
+        sm_sq_leave();
         pthread_mutex_lock(&k->lock);
         k->busy = false;
         pthread_cond_broadcast(&k->done);

@@ -31,6 +31,7 @@ semel_err sm_sq_conn_new(semel_store *st, sm_sq_conn **out, semel_fault *fault)
     if (c == NULL)
         return sm_sq_nomem(fault);
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE;
+    sm_sq_enter();
     int rc = sqlite3_open_v2(st->path, &c->db, flags, NULL);
     if (rc == SQLITE_OK) {
         sqlite3_extended_result_codes(c->db, 1);
@@ -41,6 +42,7 @@ semel_err sm_sq_conn_new(semel_store *st, sm_sq_conn **out, semel_fault *fault)
         sqlite3_db_config(c->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
         sqlite3_db_config(c->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
     }
+    sm_sq_leave();
     semel_err e = rc == SQLITE_OK ? sm_digest_init(&c->digest) : sm_sq_fault(st, rc, fault);
     if (e == SEMEL_E_CRYPTO)
         sm_fault_set(fault, e, "libcrypto has no SHA-256");
@@ -53,7 +55,9 @@ semel_err sm_sq_conn_new(semel_store *st, sm_sq_conn **out, semel_fault *fault)
 
 semel_err sm_sq_conn_set(semel_store *st, sm_sq_conn *c, semel_fault *fault)
 {
+    sm_sq_enter();
     int rc = sqlite3_exec(c->db, settings, NULL, NULL, NULL);
+    sm_sq_leave();
     return rc == SQLITE_OK ? SEMEL_OK : sm_sq_fault(st, rc, fault);
 }
 
@@ -76,10 +80,12 @@ void sm_sq_conn_close(sm_sq_conn *c)
 {
     if (c == NULL)
         return;
+    sm_sq_enter();
     for (size_t i = 0; i < SM_SQL_COUNT_ALL; i++)
         sqlite3_finalize(c->st[i]);
     sm_digest_fini(&c->digest);
     sqlite3_close(c->db);
+    sm_sq_leave();
     free(c);
 }
 
@@ -106,6 +112,7 @@ semel_err sm_sq_reader(semel_store *st, sm_sq_conn **out, semel_fault *fault)
     semel_err e = sm_sq_sound(st, fault);
     if (e != SEMEL_OK)
         return e;
+    sm_sq_enter();
     pthread_mutex_lock(&st->pool.lock);
     sm_sq_conn *c = st->pool.idle;
     if (c != NULL) {
@@ -114,7 +121,11 @@ semel_err sm_sq_reader(semel_store *st, sm_sq_conn **out, semel_fault *fault)
     }
     pthread_mutex_unlock(&st->pool.lock);
     *out = c;
-    return c != NULL ? SEMEL_OK : sm_sq_conn_open(st, out, fault);
+    if (c == NULL)
+        e = sm_sq_conn_open(st, out, fault);
+    if (e != SEMEL_OK)
+        sm_sq_leave();
+    return e;
 }
 
 void sm_sq_reader_return(semel_store *st, sm_sq_conn *c)
@@ -131,6 +142,7 @@ void sm_sq_reader_return(semel_store *st, sm_sq_conn *c)
     pthread_mutex_unlock(&st->pool.lock);
     if (!keep)
         sm_sq_conn_close(c);
+    sm_sq_leave();
 }
 
 semel_err sm_sq_turn(semel_store *st, sm_sq_conn **out, semel_fault *fault)

@@ -14,8 +14,7 @@
  *
  * A child made by fork shares the open file, and through it the locks: if its parent died while it
  * wrote, the child, which knows nothing of it, would keep the ledger locked for as long as it
- * lives. So the child lets go of the file and of its mappings at once. It cannot use the handle
- * anyway.
+ * lives. So the child lets go of the file and of its mappings at once (fork.c).
  *
  * Nothing here is needed to keep the ledger whole: SQLite's locks do that. If the file is deleted,
  * it is made anew, and lacks the note of the newest event until the next commit (seen.c).
@@ -120,14 +119,13 @@ static semel_err file_open(sm_sq_share *s, int *fd_out, sm_sq_page **page, struc
 
 static pthread_mutex_t shares_lock = PTHREAD_MUTEX_INITIALIZER;
 static sm_sq_share *shares; /* all that are open in this process; guarded, as are their files */
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-static void before_fork(void)
+void sm_sq_share_fork_begins(void)
 {
     pthread_mutex_lock(&shares_lock);
 }
 
-static void after_fork(void)
+void sm_sq_share_fork_ends(void)
 {
     pthread_mutex_unlock(&shares_lock);
 }
@@ -142,7 +140,7 @@ static void page_detach(sm_sq_page *page)
     mremap(copy, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, page);
 }
 
-static void in_child(void)
+void sm_sq_share_forked(void)
 {
     for (sm_sq_share *s = shares; s != NULL; s = s->next) {
         page_detach(atomic_load(&s->page));
@@ -155,14 +153,8 @@ static void in_child(void)
     pthread_mutex_unlock(&shares_lock);
 }
 
-static void watch_forks(void)
-{
-    pthread_atfork(before_fork, after_fork, in_child);
-}
-
 static void share_list(sm_sq_share *s)
 {
-    pthread_once(&fork_once, watch_forks);
     pthread_mutex_lock(&shares_lock);
     s->next = shares;
     shares = s;

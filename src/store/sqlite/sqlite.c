@@ -273,12 +273,17 @@ static semel_err store_open(semel_str url, const semel_store_env *env, semel_sto
                             uint32_t *caps, semel_fault *fault)
 {
     *out = NULL;
+    if (!sm_sq_watch_forks())
+        return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
+                            "this process was forked while its parent read a ledger in the same "
+                            "thread, and cannot use one in SQLite: start it anew (exec, spawn)");
     semel_store *st = aligned_alloc(_Alignof(semel_store), sizeof *st);
     if (st == NULL)
         return sm_sq_nomem(fault);
     memset(st, 0, sizeof *st);
     st->log = -1;
     init_locks(st);
+    sm_sq_enter();
     int version = 0;
     semel_err e = find_file(url, env, st->path, fault);
     sm_sq_seen_start(st);
@@ -292,6 +297,7 @@ static semel_err store_open(semel_str url, const semel_store_env *env, semel_sto
         e = sm_sq_settle(st, fault);
     if (e == SEMEL_OK)
         e = sm_sq_seen_open(st, fault);
+    sm_sq_leave();
     size_t bytes = env->cache_bytes == 0 ? CACHE_BYTES : env->cache_bytes;
     if (e == SEMEL_OK && sm_sq_cache_init(st, bytes) != SEMEL_OK)
         e = sm_sq_nomem(fault);
@@ -418,4 +424,5 @@ const semel_store_ops sm_store_sqlite = {
     .counter = sm_sq_counter,
     .health = sm_sq_health,
     .try_write = store_try_write,
+    .forsake = sm_sq_forsake,
 };

@@ -16,6 +16,7 @@
  *   place.c       whether the files are still those that were opened
  *   seen.c        whether the file still has what was acknowledged
  *   share.c       the file beside the ledger: the writers' queue, the epoch, waking
+ *   fork.c        what a forked child may do
  *   wait.c        waiting for a change
  *
  * Locks. A thread holds at most one of: the queue's, the pool's, a cache stripe's, a wait bucket's,
@@ -459,6 +460,24 @@ bool sm_sq_share_renew(sm_sq_share *s);
 
 /* Tells the waiters of other processes that something has changed. */
 void sm_sq_share_pulse(sm_sq_share *s);
+
+/* Around a fork. The child lets go of all files and mappings. */
+void sm_sq_share_fork_begins(void);
+void sm_sq_share_fork_ends(void);
+void sm_sq_share_forked(void);
+
+/* ---- fork.c ----------------------------------------------------------------------------------*/
+
+/* Around every use of SQLite: a fork waits until nobody is in between. A thread may enter again. */
+void sm_sq_enter(void);
+void sm_sq_leave(void);
+
+/* Before the first use. False: this process may not use SQLite, see fork.c. */
+bool sm_sq_watch_forks(void);
+
+/* In a child, of a store that its parent has open: closes what was inherited and writes nothing.
+ * The store is not used any more; its memory stays. */
+void sm_sq_forsake(semel_store *st);
 
 /* ---- cache.c --------------------------------------------------------------------------*/
 

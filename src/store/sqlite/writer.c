@@ -345,6 +345,7 @@ static void run_batch(semel_store *st, sm_sq_batch *b)
             sm_sq_waits_renewed(st);
             take_turn(st, NULL);
         }
+        sm_sq_enter();
         rc = sm_sq_settle_begin(st);
         if (rc == SQLITE_OK) {
             sm_sq_checkpoint_finish(st);
@@ -358,6 +359,7 @@ static void run_batch(semel_store *st, sm_sq_batch *b)
                 sm_sq_seen_note(st);
             publish(st, &t);
         }
+        sm_sq_leave();
         sm_sq_share_unlock(&st->share);
     }
     while (!t.closed)
