@@ -194,6 +194,8 @@ typedef struct semel_answer {
                                     "no_progress" */
     uint32_t period, count;      /* likewise: of how many calls, and how often they were made */
     uint64_t version;            /* of the effect: grows with every change; see semel_decision */
+    semel_str limit;             /* BUDGET_EXCEEDED by a limit: the pointer of the argument that it
+                                    counts calls for */
 } semel_answer;
 
 SEMEL_API semel_answer *semel_answer_new(void); /* NULL when out of memory */

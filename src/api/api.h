@@ -41,6 +41,10 @@ typedef struct sm_door {
      * number is a JSON number. */
     void (*parameters)(sm_operation *op, sm_parameter_fn *each, void *context);
 
+    /* Ends a claim that the door itself holds: with what came of it, or without an outcome because
+     * nothing was done. True: the door replies, now or later. NULL: it holds none. */
+    bool (*ends)(sm_operation *op, sm_str claim, const semel_outcome *outcome);
+
     /* Whether nobody waits for the reply any more, so that less of it will do. NULL: never. */
     bool (*is_gone)(const sm_operation *op);
 
@@ -69,10 +73,14 @@ struct sm_operation {
 /* `a` is to work with, and what it says is nobody's afterwards. */
 typedef void sm_api_fn(sm_operation *op, semel_answer *a);
 
+/* The answer to a claim that was given back. */
+#define SM_RELEASED "{\"verdict\":\"done\",\"result\":\"released\"}"
+
 /* ---- claims ----------------------------------------------------------------------------------*/
 
-sm_api_fn sm_api_commit; /* {claim, kind, applied?, value?, ...} */
-sm_api_fn sm_api_renew;  /* {claim, lease_ms?} */
+sm_api_fn sm_api_commit;  /* {claim, kind, applied?, value?, ...} */
+sm_api_fn sm_api_renew;   /* {claim, lease_ms?} */
+sm_api_fn sm_api_release; /* {claim}: nothing was done under it */
 
 /* ---- what people decide ----------------------------------------------------------------------*/
 

@@ -149,6 +149,7 @@ static void describe(const sm_object_member *m, sm_buf *out)
                           m->names[i]);
         break;
     case SM_M_ANY: sm_buf_text(out, "any JSON value"); break;
+    case SM_M_BOOL: sm_buf_text(out, "true or false"); break;
     case SM_M_OBJECT: sm_buf_text(out, "an object"); break;
     }
 }
@@ -186,6 +187,10 @@ static sm_err read_value(sm_arena *a, const sm_object *o, const sm_object_member
     case SM_M_CHOICE: good = read_choice(m, v, out); break;
     case SM_M_ANY:
         *(sm_str *)out = (sm_str){o->source.p + v->at, value_end(o, v, last) - v->at};
+        break;
+    case SM_M_BOOL:
+        good = v->type == SM_JSON_TRUE || v->type == SM_JSON_FALSE;
+        *(bool *)out = v->type == SM_JSON_TRUE;
         break;
     case SM_M_OBJECT:
         good = v->type == SM_JSON_OBJECT;

@@ -33,6 +33,7 @@ typedef enum sm_member_kind {
     SM_M_AMOUNT, /* sm_str: an amount of money, from a number or a text, to the last digit */
     SM_M_CHOICE, /* int, index into .names */
     SM_M_ANY,    /* sm_str: any value, its bytes as they were sent */
+    SM_M_BOOL,   /* bool */
     SM_M_OBJECT, /* sm_object */
 } sm_member_kind;
 
@@ -68,5 +69,9 @@ typedef enum sm_call_form { SM_FORM_CALL, SM_FORM_BEGIN } sm_call_form;
  * arguments as they were sent. */
 sm_err sm_call_parse(sm_arena *a, sm_str text, const char *const *taken, sm_call_form form,
                      int64_t wait_max_ms, semel_call *out, sm_fault *fault);
+
+/* The same of an object that was parsed already. */
+sm_err sm_call_read(sm_arena *a, const sm_object *o, sm_call_form form, int64_t wait_max_ms,
+                    semel_call *out, sm_fault *fault);
 
 #endif

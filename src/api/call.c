@@ -21,19 +21,45 @@ static const sm_object_member call_members[] = {
 #define CALL_MEMBERS (sizeof call_members / sizeof call_members[0])
 #define WAIT_MEMBER  5
 
+/* The table of a form. */
+static size_t form_members(sm_call_form form, int64_t wait_max_ms,
+                           sm_object_member members[CALL_MEMBERS])
+{
+    memcpy(members, call_members, sizeof call_members);
+    members[WAIT_MEMBER].max = wait_max_ms;
+    return CALL_MEMBERS - (form == SM_FORM_CALL);
+}
+
+static semel_call blank(sm_call_form form, int64_t wait_max_ms)
+{
+    int64_t wait_ms = form == SM_FORM_CALL ? CALL_WAIT_MS : 0;
+    return (semel_call){.size = sizeof(semel_call),
+                        .wait_ms = wait_ms < wait_max_ms ? wait_ms : wait_max_ms};
+}
+
+/* The arguments are the text's, which goes with the request. */
+static sm_err keep_args(sm_arena *a, semel_call *call, sm_fault *fault)
+{
+    call->args = sm_arena_text(a, call->args);
+    return call->args.p == NULL ? sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory") : SM_OK;
+}
+
 sm_err sm_call_parse(sm_arena *a, sm_str text, const char *const *taken, sm_call_form form,
                      int64_t wait_max_ms, semel_call *out, sm_fault *fault)
 {
-    int64_t wait_ms = form == SM_FORM_CALL ? CALL_WAIT_MS : 0;
-    *out =
-        (semel_call){.size = sizeof *out, .wait_ms = wait_ms < wait_max_ms ? wait_ms : wait_max_ms};
     sm_object_member members[CALL_MEMBERS];
-    memcpy(members, call_members, sizeof members);
-    members[WAIT_MEMBER].max = wait_max_ms;
-    sm_err e =
-        sm_object_take(a, text, taken, members, CALL_MEMBERS - (form == SM_FORM_CALL), out, fault);
-    if (e != SM_OK)
-        return e;
-    out->args = sm_arena_text(a, out->args); /* it was the text's, which goes with the request */
-    return out->args.p == NULL ? sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory") : SM_OK;
+    size_t n = form_members(form, wait_max_ms, members);
+    *out = blank(form, wait_max_ms);
+    sm_err e = sm_object_take(a, text, taken, members, n, out, fault);
+    return e == SM_OK ? keep_args(a, out, fault) : e;
+}
+
+sm_err sm_call_read(sm_arena *a, const sm_object *o, sm_call_form form, int64_t wait_max_ms,
+                    semel_call *out, sm_fault *fault)
+{
+    sm_object_member members[CALL_MEMBERS];
+    size_t n = form_members(form, wait_max_ms, members);
+    *out = blank(form, wait_max_ms);
+    sm_err e = sm_object_read(a, o, members, n, out, fault);
+    return e == SM_OK ? keep_args(a, out, fault) : e;
 }

@@ -85,11 +85,16 @@ static bool may_use(sm_operation *op, semel_answer *a, sm_str claim)
     return false;
 }
 
+static bool ended_at_door(sm_operation *op, sm_str claim, const semel_outcome *o)
+{
+    return op->door->ends != NULL && op->door->ends(op, claim, o);
+}
+
 void sm_api_commit(sm_operation *op, semel_answer *a)
 {
     sm_str claim;
     semel_outcome o;
-    if (read_commit(op, &claim, &o) && may_use(op, a, claim)) {
+    if (read_commit(op, &claim, &o) && may_use(op, a, claim) && !ended_at_door(op, claim, &o)) {
         sm_commit_as(op->ledger, claim, &o, SM_OUTCOME_MAX, authenticated(op), a);
         sm_waits_ring_handle(op->waits, a->effect);
         op->door->answer(op, a);
@@ -115,5 +120,33 @@ void sm_api_renew(sm_operation *op, semel_answer *a)
         may_use(op, a, b.claim)) {
         sm_renew_as(op->ledger, b.claim, b.lease_ms, authenticated(op), a);
         op->door->answer(op, a);
+    }
+}
+
+/* ---- release ---------------------------------------------------------------------------------*/
+
+typedef struct release_body {
+    sm_str claim;
+} release_body;
+
+static const sm_object_member release_members[] = {
+    {MEMBER(release_body, claim), .kind = SM_M_TEXT, .required = true},
+};
+
+void sm_api_release(sm_operation *op, semel_answer *a)
+{
+    release_body b = {0};
+    if (sm_op_body(op, release_members, 1, &b) && may_use(op, a, b.claim) &&
+        !ended_at_door(op, b.claim, NULL)) {
+        sm_err e = sm_give_back(op->ledger, b.claim, authenticated(op), a);
+        sm_handle h;
+        if (sm_handle_parse("cl_", b.claim, &h))
+            sm_waits_ring(op->waits, h.id);
+        if (e == SM_OK)
+            op->door->json(op, SM_STR(SM_RELEASED));
+        else if (e == SEMEL_E_NOT_FOUND)
+            sm_op_code(op, a, SEMEL_C_BAD_CLAIM);
+        else
+            sm_op_fault(op, a, e, &(sm_fault){0});
     }
 }

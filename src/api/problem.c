@@ -124,7 +124,7 @@ void sm_problem_of_answer(sm_buf *out, int status, const semel_answer *a)
     sm_problem_text(out, "request", a->request);
     sm_put_raw(out, "drift", a->drift);
     sm_problem_text(out, "blocked_by", a->blocked_by);
-    sm_answer_put_loop(a, out);
+    sm_answer_put_guard(a, out);
     if (has_outcome(a)) {
         sm_put_name(out, "outcome");
         sm_outcome_put_json(&a->outcome, out);

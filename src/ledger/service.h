@@ -81,8 +81,9 @@ bool sm_ask_memory(semel *s, sm_asking *q, semel_answer *a);
 /* Blocks until q->of may have changed (true), or until then. */
 bool sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns);
 
-/* Gives a claim back under which nothing was done: the key is free again. */
-sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a);
+/* Gives a claim back under which nothing was done: the key is free again. `actor` absent: the
+ * ledger's own. SEMEL_E_NOT_FOUND: it is not a claim, or its attempt is over. */
+sm_err sm_give_back(semel *s, sm_str claim, sm_str actor, semel_answer *a);
 
 /* Refuses in the ledger's words, without asking it: by a code, or because of a fault. */
 void sm_refuse(semel_answer *a, semel_code code);
@@ -108,8 +109,9 @@ void sm_answer_put_json(const semel_answer *a, sm_buf *out);
 void sm_outcome_put_json(const semel_outcome *o, sm_buf *out);
 void sm_event_put_json(const semel_event *e, sm_buf *out);
 
-/* The members that say what loop was found, if one was: detector, period, count. */
-void sm_answer_put_loop(const semel_answer *a, sm_buf *out);
+/* The members that say what loop was found (detector, period, count), or which limit was reached.
+ */
+void sm_answer_put_guard(const semel_answer *a, sm_buf *out);
 
 /* What waits for an approval, of an effect that semel_get has just read. */
 typedef struct sm_pending {
@@ -133,6 +135,10 @@ uint64_t sm_pass(semel *s, const semel_call *call, semel_answer *a);
 /* It has ended. The answer, which is about nothing else, gets a warning if the run repeats itself.
  * Does no I/O. */
 void sm_pass_ended(semel *s, const sm_passed *p, const semel_outcome *o, semel_answer *a);
+
+/* In a child made by fork, of a ledger that its parent has open: lets go of what was inherited and
+ * tells the ledger nothing. It is not used any more; its memory stays. */
+void sm_forsake(semel *s);
 
 /* ---- attempts that Semel executes itself -----------------------------------------------------*/
 

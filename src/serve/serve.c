@@ -34,7 +34,7 @@ static void do_let_go(sm_serve *s, sm_running *r)
 
 static sm_err do_give_back(sm_serve *s, sm_str claim, semel_answer *a)
 {
-    return sm_give_back(s->ledger, claim, a);
+    return sm_give_back(s->ledger, claim, (sm_str){0}, a);
 }
 
 static sm_err do_look(sm_serve *s, const sm_handle *effect, semel_answer *a, sm_remedy *out)

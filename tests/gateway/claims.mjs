@@ -99,6 +99,20 @@ test('renew extends a lease; what is settled cannot be renewed', async () => {
     assertProblem(late, 403, 'BAD_CLAIM');
 });
 
+test('a claim under which nothing was done is given back, and the next one runs', async () => {
+    const order = newOrder();
+    const { claim } = await begun(order);
+    const back = await gw.agent.post('/v1/release', { claim });
+    assert.equal(back.status, 200, back.text);
+    assert.equal(back.json.result, 'released');
+    assertProblem(await gw.agent.post('/v1/release', { claim }), 403, 'BAD_CLAIM');
+    const next = await begun(order);
+    assert.notEqual(next.claim, claim);
+    const done = await gw.agent.post('/v1/commit', { claim: next.claim, kind: 'success' });
+    assert.equal(done.json.result, 'committed');
+    assertProblem(await gw.agent.post('/v1/release', { claim: next.claim }), 403, 'BAD_CLAIM');
+});
+
 test('a failure that was not applied runs again; bytes go as base64', async () => {
     const order = newOrder();
     const first = await begun(order);
@@ -153,7 +167,7 @@ test('a forged, a foreign and a malformed claim are told apart by nobody', async
         [gw.stranger, claim],
         [gw.stranger, forged],
     ]) {
-        for (const path of ['/v1/commit', '/v1/renew']) {
+        for (const path of ['/v1/commit', '/v1/renew', '/v1/release']) {
             const more = path === '/v1/commit' ? { kind: 'success', value: 'forged' } : {};
             const answer = await who.post(path, { claim: what, ...more });
             assertProblem(answer, 403, 'BAD_CLAIM');

@@ -139,6 +139,9 @@ test('claims', async () => {
     await ask(gw.agent2, 'POST', '/v1/begin', body, 409);
     await ask(gw.agent, 'POST', '/v1/renew', { claim: json.claim, lease_ms: 600_000 }, 200);
     await ask(gw.stranger, 'POST', '/v1/renew', { claim: json.claim }, 403);
+    await ask(gw.agent, 'POST', '/v1/release', { claim: json.claim }, 200);
+    await ask(gw.agent, 'POST', '/v1/release', { claim: json.claim }, 403);
+    json.claim = (await ask(gw.agent, 'POST', '/v1/begin', body, 200)).json.claim;
     const outcome = {
         claim: json.claim, kind: 'success', value: { paid: true }, status: 201,
         headers: { 'content-type': 'application/json', 'set-cookie': 'a=b' },

@@ -465,7 +465,7 @@ static void a_probe_that_was_not_made_lets_the_next_one_try(void **state)
     outlive(1);
     begin_n(&l, "t", 2);
     expect_execute(&l);
-    sm_give_back(l.s, sm_str_from(l.claim), l.a); /* as if it had never been */
+    sm_give_back(l.s, sm_str_from(l.claim), (sm_str){0}, l.a); /* as if it had never been */
     works(&l, "t", 3);
     fails(&l, "u", 1); /* its budget is not used up by what was not done */
     outlive(1);
@@ -653,7 +653,7 @@ static void *call_once_each(void *context)
         usleep(3000);
         atomic_fetch_sub(&c->running, 1);
         /* Not made after all: it stays half open, and the next may try. */
-        sm_give_back(s, sm_str_from(claim), a);
+        sm_give_back(s, sm_str_from(claim), (sm_str){0}, a);
     }
     semel_answer_free(a);
     return NULL;
@@ -774,7 +774,7 @@ static void a_place_that_another_process_gives_back_is_free_at_once(void **state
         expect_execute(&l);
         begin_n(&m, "t", 9);
         expect_refused(&m, SEMEL_C_CIRCUIT_OPEN);
-        assert_int_equal(sm_give_back(m.s, sm_str_from(l.claim), m.a), SM_OK);
+        assert_int_equal(sm_give_back(m.s, sm_str_from(l.claim), (sm_str){0}, m.a), SM_OK);
     }
     works(&l, "t", 9);
     end_ledger(&m);

@@ -238,7 +238,7 @@ static void a_claim_that_is_given_back_frees_the_key(void **state)
     sm_asking q = asking("{\"n\": 1}");
     ask(&l, &q);
     expect_execute(&l);
-    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SM_OK);
+    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), (sm_str){0}, l.a), SM_OK);
     sm_asking again = asking("{\"n\": 1}");
     ask(&l, &again);
     expect_execute(&l);
@@ -257,14 +257,14 @@ static void an_approval_is_not_used_up_by_a_claim_that_is_given_back(void **stat
     approve_as(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
     ask(&l, &q);
     expect_execute(&l);
-    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SM_OK);
+    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), (sm_str){0}, l.a), SM_OK);
     sm_asking other = asking("{\"n\": 1, \"more\": true}");
     ask(&l, &other);
     expect_refused(&l, SEMEL_C_AWAITING_APPROVAL); /* it was for other arguments (I7) */
     approve_as(l.s, sm_str_from(l.request), SM_STR("carol"), l.a);
     ask(&l, &other);
     expect_execute(&l);
-    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SM_OK);
+    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), (sm_str){0}, l.a), SM_OK);
     sm_asking again = asking("{\"n\": 1, \"more\": true}");
     ask(&l, &again);
     expect_execute(&l);
@@ -348,7 +348,8 @@ static void a_claim_that_cannot_be_given_back_now_is_given_back_later(void **sta
     semel_store_ops ops;
     ledger l = begin_on_shaky_store(&ops);
     atomic_store(&away, true);
-    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SEMEL_E_UNAVAILABLE);
+    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), (sm_str){0}, l.a),
+                     SEMEL_E_UNAVAILABLE);
     atomic_store(&away, false);
     expect_free_again(&l);
     end_ledger(&l);
@@ -967,7 +968,7 @@ static void a_resend_that_was_given_back_is_tried_again(void **state)
         sm_resend(l.s, &h, 5000, l.a);
         expect_verdict(&l, SEMEL_EXECUTE, SEMEL_C_NONE);
         keep_text(l.claim, l.a->claim);
-        assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SM_OK);
+        assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), (sm_str){0}, l.a), SM_OK);
         sm_remedy_of(l.s, &h, l.a, &what);
         assert_int_equal(what.state, SEMEL_S_IN_DOUBT);
         assert_int_equal(what.step, SM_DOUBT_RESEND);

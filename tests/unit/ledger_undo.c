@@ -196,7 +196,7 @@ static void what_was_forgotten_cannot_be_undone(void **state)
     begin(&l, "charge", "{}");
     expect_execute(&l);
     h = handle_of(&l);
-    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), l.a), SEMEL_OK);
+    assert_int_equal(sm_give_back(l.s, sm_str_from(l.claim), (sm_str){0}, l.a), SEMEL_OK);
     u = undo_of(&l, &h, b); /* nothing was done under a claim that was given back */
     assert_int_equal(u.status, SM_UNDO_NOTHING);
     semel_answer_free(b);

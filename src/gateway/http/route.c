@@ -19,6 +19,7 @@ const gw_route gw_routes[] = {
     {GW_POST, "/v1/begin", CALLS, GW_WORKS, gw_on_begin, NULL},
     {GW_POST, "/v1/commit", CALLS, 0, gw_on_operation, sm_api_commit},
     {GW_POST, "/v1/renew", CALLS, 0, gw_on_operation, sm_api_renew},
+    {GW_POST, "/v1/release", CALLS, 0, gw_on_operation, sm_api_release},
     {GW_OTHER, "/proxy/*", CALLS, GW_WORKS | GW_ANY_METHOD | GW_PROXIED, gw_on_proxy, NULL},
     {GW_OTHER, "/mcp/{name}", CALLS, GW_WORKS | GW_ANY_METHOD, gw_on_mcp, NULL},
     {GW_GET, "/v1/effects", ALL, GW_READS, gw_on_operation, sm_api_effects},

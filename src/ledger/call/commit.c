@@ -144,16 +144,17 @@ semel_err semel_renew(semel *s, semel_str claim, int64_t lease_ms, semel_answer 
 
 /* ---- withdraw --------------------------------------------------------------------------------*/
 
-sm_err sm_unclaim(semel *s, const sm_handle *claim, sm_health health, semel_answer *a, bool *absent)
+sm_err sm_unclaim(semel *s, const sm_handle *claim, sm_health health, sm_str actor, semel_answer *a,
+                  sm_unclaimed *what)
 {
     sm_work *w = sm_work_start(a);
-    *absent = false;
+    *what = SM_CLAIM_OVER;
     for (int races = 0; races < SM_RACES_MAX; races++) {
         bool good;
         sm_err e = load_claim(s, w, claim, races == 0, &good);
         if (e != SM_OK)
             return e;
-        *absent = !good;
+        *what = good ? SM_CLAIM_OVER : SM_CLAIM_ABSENT;
         /* What began anew since has nothing to do with it. */
         if (!good || claim->generation != w->cur.generation)
             return SM_OK;
@@ -163,9 +164,10 @@ sm_err sm_unclaim(semel *s, const sm_handle *claim, sm_health health, semel_answ
         sm_body_start(w);
         sm_body_number(w, "fence", claim->fence);
         e = sm_write(s, w,
-                     &(sm_change){.actor = sm_ledger_actor(s, (sm_str){0}),
+                     &(sm_change){.actor = sm_ledger_actor(s, actor),
                                   .drop_args = w->step.next.state == SEMEL_S_NONE});
         if (e == SM_OK) {
+            *what = SM_CLAIM_BACK;
             sm_recall_drop(&s->recall, claim->id, claim->generation, claim->fence);
             sm_guard_given_back(s, w, claim, health);
         }

@@ -175,6 +175,7 @@ sm_str sm_over_until(sm_work *w, const sm_over *over, semel_answer *a)
 void sm_limit_words(sm_work *w, const sm_over *over, semel_answer *a)
 {
     const sm_limit_rule *rule = over->limit;
+    a->limit = rule->per.text;
     char window[SM_DURATION_TEXT];
     sm_duration_text(rule->window_ms, window);
     a->message =

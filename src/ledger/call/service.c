@@ -13,16 +13,16 @@ bool sm_ask_wait(semel *s, const sm_asking *q, int64_t deadline_ns)
     return s->ops->wait(s->store, &q->of, q->version, deadline_ns, NULL) != SEMEL_E_TIMEOUT;
 }
 
-sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a)
+sm_err sm_give_back(semel *s, sm_str claim, sm_str actor, semel_answer *a)
 {
     sm_handle h;
-    bool absent;
+    sm_unclaimed what;
     if (!sm_handle_parse("cl_", claim, &h))
-        return SEMEL_E_BAD_ARGUMENTS;
-    sm_err e = sm_unclaim(s, &h, SM_HEALTH_UNTRIED, a, &absent);
+        return SEMEL_E_NOT_FOUND;
+    sm_err e = sm_unclaim(s, &h, SM_HEALTH_UNTRIED, actor, a, &what);
     if (e == SEMEL_E_UNAVAILABLE)
         sm_withdraw(s, &h); /* the keeper goes on trying */
-    return e;
+    return e == SM_OK && what != SM_CLAIM_BACK ? SEMEL_E_NOT_FOUND : e;
 }
 
 /* ---- recording -------------------------------------------------------------------------------*/
@@ -31,8 +31,8 @@ sm_err sm_give_back(semel *s, sm_str claim, semel_answer *a)
 
 static sm_err record_once(semel *s, sm_running *r, const sm_recording *what, semel_answer *a)
 {
-    bool absent;
-    return what->outcome == NULL ? sm_unclaim(s, &r->claim, r->health, a, &absent)
+    sm_unclaimed back;
+    return what->outcome == NULL ? sm_unclaim(s, &r->claim, r->health, what->actor, a, &back)
                                  : sm_running_end(s, r, what->outcome, what->actor, a);
 }
 

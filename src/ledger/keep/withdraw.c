@@ -51,15 +51,15 @@ void sm_withdraw(semel *s, const sm_handle *claim)
 /* Takes one back. False if that is to be tried again. */
 static bool take_back(semel *s, semel_answer *a, sm_withdrawal *w, sm_err *e)
 {
-    bool absent;
+    sm_unclaimed what;
     if (sm_clock_mono_ns() < w->next_ns)
         return false;
-    *e = sm_unclaim(s, &w->claim, SM_HEALTH_UNTRIED, a, &absent);
+    *e = sm_unclaim(s, &w->claim, SM_HEALTH_UNTRIED, (sm_str){0}, a, &what);
     if (*e == SEMEL_E_UNAVAILABLE)
         return false;
     w->pause_ms = w->pause_ms * 2 < PAUSE_MS ? w->pause_ms * 2 : PAUSE_MS;
     w->next_ns = sm_clock_deadline_ns(w->pause_ms);
-    return !absent || sm_clock_mono_ns() >= w->until_ns;
+    return what != SM_CLAIM_ABSENT || sm_clock_mono_ns() >= w->until_ns;
 }
 
 void sm_withdraw_all(semel *s, semel_answer *a)

@@ -285,12 +285,13 @@ void sm_answer_put_json(const semel_answer *a, sm_buf *out)
     put_text(out, "message", a->message);
     put_text(out, "corrective_action", a->corrective_action);
     put_text(out, "warning", a->warning);
-    sm_answer_put_loop(a, out);
+    sm_answer_put_guard(a, out);
     sm_buf_byte(out, '}');
 }
 
-void sm_answer_put_loop(const semel_answer *a, sm_buf *out)
+void sm_answer_put_guard(const semel_answer *a, sm_buf *out)
 {
+    put_text(out, "limit", a->limit);
     if (a->detector.p == NULL)
         return;
     put_text(out, "detector", a->detector);

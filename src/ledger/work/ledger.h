@@ -264,9 +264,14 @@ sm_err sm_barrier_find(semel *s, sm_work *w, const sm_parsed_call *call, const s
 /* Remembers a claim that may or may not have been recorded, and under which nothing runs. */
 void sm_withdraw(semel *s, const sm_handle *claim);
 
-/* Takes one back, in one write or not at all. *absent: there is no such claim, or not yet. */
-sm_err sm_unclaim(semel *s, const sm_handle *claim, sm_health health, semel_answer *a,
-                  bool *absent); /* commit.c */
+/* Takes one back, in one write or not at all. */
+typedef enum sm_unclaimed {
+    SM_CLAIM_BACK,   /* it is taken back */
+    SM_CLAIM_OVER,   /* its attempt has ended, or does not run any more */
+    SM_CLAIM_ABSENT, /* there is no such claim, or not yet */
+} sm_unclaimed;
+sm_err sm_unclaim(semel *s, const sm_handle *claim, sm_health health, sm_str actor, semel_answer *a,
+                  sm_unclaimed *what); /* commit.c */
 
 /* Takes back what can be taken back now. */
 void sm_withdraw_all(semel *s, semel_answer *a);

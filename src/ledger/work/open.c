@@ -396,6 +396,12 @@ void semel_close(semel *s)
     release(s);
 }
 
+void sm_forsake(semel *s)
+{
+    if (s->ops->forsake != NULL)
+        s->ops->forsake(s->store);
+}
+
 semel_err semel_stats_get(semel *s, bool thorough, semel_stats *out, semel_fault *fault)
 {
     semel_stats stats;

@@ -44,7 +44,7 @@ static void put_shape(sm_buf *out, const semel_answer *a, bool sentences)
     put_member(out, "request", a->request);
     put_member(out, "blocked_by", a->blocked_by);
     sm_put_raw(out, "drift", a->drift);
-    sm_answer_put_loop(a, out);
+    sm_answer_put_guard(a, out);
     sm_buf_byte(out, '}');
 }
 
