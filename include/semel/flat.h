@@ -30,6 +30,9 @@
  *                     changes nothing, another one for the same tool is refused
  *     key             {scope, tool, args, step?, key?}: the key of a call, and its full arguments
  *     export, import  {scope?}, {lines}: checkpoints, as semel_export and semel_import_line
+ *     loop_new        {repeats?, max_cycle?}: a loop detector of its own, as semel_loop; its `loop`
+ *     loop_add        {loop, tool, args?, result?}: `looping`, and if so detector, period, count
+ *     loop_free       {loop}
  *     stats, verify, purge, seal
  *
  * Answers

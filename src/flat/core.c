@@ -144,6 +144,7 @@ sm_err fl_core_open(sm_str options, fl_core **out, sm_fault *fault)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
     pthread_mutex_init(&c->claims.lock, NULL);
     pthread_mutex_init(&c->declaring, NULL);
+    pthread_mutex_init(&c->loops.lock, NULL);
     sm_arena_init(&arena, SM_ARENA_MAX);
     sm_err e = fl_port_init(&c->port, fault);
     if (e == SM_OK)
@@ -180,6 +181,7 @@ void fl_core_close(fl_core *c)
     semel_close(c->ledger);
     fl_port_fini(&c->port);
     fl_declare_stop(c);
+    fl_loops_fini(&c->loops);
     pthread_mutex_destroy(&c->claims.lock);
     pthread_mutex_destroy(&c->declaring);
     free(c);

@@ -8,6 +8,7 @@
  *   operate.c   everything else: the operations of the JSON language (api/api.h)
  *   declare.c   contracts that are added while the ledger is open
  *   keep.c      checkpoints, and other long work
+ *   loops.c     loop detectors without a ledger
  *
  * A request is answered on the caller's thread as far as that goes without waiting for others. A
  * submitted one is answered by a worker, unless memory has its answer.
@@ -85,6 +86,16 @@ typedef struct fl_claims {
     fl_call *bucket[FL_CLAIM_BUCKETS];
 } fl_claims;
 
+#define FL_LOOP_BUCKETS 256u
+typedef struct fl_loop fl_loop;
+
+typedef struct fl_loops {
+    pthread_mutex_t lock;
+    fl_loop *bucket[FL_LOOP_BUCKETS];
+    uint64_t last; /* number that was given */
+    size_t count;
+} fl_loops;
+
 struct fl_core {
     semel *ledger;
     sm_pool *pool;
@@ -93,6 +104,7 @@ struct fl_core {
     atomic_bool ending;
     fl_port port;
     fl_claims claims;
+    fl_loops loops;
     pthread_mutex_t declaring; /* declare.c: guards the rest */
     sm_buf base;               /* the contracts that it was opened with, as JSON; empty: none */
     sm_buf declared;           /* the members of `tools` that were declared since */
@@ -163,6 +175,14 @@ void fl_declare_stop(fl_core *c);
 /* {tools: {NAME: CONTRACT, ...}, unless_listed?}: adds them. One that is there already must be the
  * same, or is left alone. */
 sm_api_fn fl_on_declare;
+
+/* ---- loop detectors (loops.c) ----------------------------------------------------------------*/
+
+void fl_loops_fini(fl_loops *l);
+
+sm_api_fn fl_on_loop_new; /* {repeats?, max_cycle?} */
+sm_api_fn fl_on_loop_add; /* {loop, tool, args?, result?} */
+sm_api_fn fl_on_loop_free;
 
 /* ---- long work (keep.c) ----------------------------------------------------------------------*/
 

@@ -280,6 +280,25 @@ static void a_key_is_told(void **state)
     semel_flat_close(f);
 }
 
+static void detectors_of_their_own_find_loops(void **state)
+{
+    (void)state;
+    static const char add[] =
+        "{\"op\":\"loop_add\",\"loop\":1,\"tool\":\"t\",\"args\":{\"n\":1},\"result\":2}";
+    semel_flat *f = new_door();
+    expect_member(ask(f, "{\"op\":\"loop_new\",\"repeats\":3}"), "loop", "1");
+    expect_member(ask(f, "{\"op\":\"loop_new\",\"repeats\":2}"), "loop", "2");
+    for (int i = 0; i < 2; i++)
+        expect_text(sm_str_from(ask(f, add)), "{\"looping\":false}");
+    expect_text(sm_str_from(ask(f, add)),
+                "{\"looping\":true,\"detector\":\"repeat\",\"period\":1,\"count\":3}");
+    ask(f, "{\"op\":\"loop_free\",\"loop\":1}");
+    expect_member(ask(f, add), "code", "NOT_FOUND");
+    expect_member(ask(f, "{\"op\":\"loop_new\",\"repeats\":1}"), "code", "BAD_ARGUMENTS");
+    expect_member(ask(f, "{\"op\":\"loop_new\",\"max_cycle\":33}"), "code", "BAD_ARGUMENTS");
+    semel_flat_close(f); /* with one of them */
+}
+
 static void a_read_has_no_claim_and_its_repeats_are_noticed(void **state)
 {
     (void)state;
@@ -625,6 +644,7 @@ int main(void)
         cmocka_unit_test(what_was_declared_counts),
         cmocka_unit_test(a_checkpoint_is_replayed_elsewhere),
         cmocka_unit_test(a_key_is_told),
+        cmocka_unit_test(detectors_of_their_own_find_loops),
         cmocka_unit_test(a_read_has_no_claim_and_its_repeats_are_noticed),
         cmocka_unit_test(a_thousand_wait_for_one_without_a_thread_each),
         cmocka_unit_test(what_memory_knows_needs_no_worker),
