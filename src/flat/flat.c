@@ -25,25 +25,18 @@ static atomic_uint forks;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
-static void before_fork(void)
-{
-    pthread_mutex_lock(&opening);
-}
-
-static void in_parent(void)
-{
-    pthread_mutex_unlock(&opening);
-}
-
+/* A fork does not wait for ledgers that are being opened: whoever opens them is not in the child,
+ * and what is not open yet has no handle. */
 static void in_child(void)
 {
+    static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
     atomic_fetch_add(&forks, 1);
-    pthread_mutex_unlock(&opening);
+    opening = fresh;
 }
 
 static void watch(void)
 {
-    pthread_atfork(before_fork, in_parent, in_child);
+    pthread_atfork(NULL, NULL, in_child);
 }
 
 /* Opens the ledger again in a child. */
@@ -113,11 +106,9 @@ semel_flat *semel_flat_open(const char *options, size_t n, char **problem)
             memcpy(kept, options, n);
         kept[n] = '\0';
         f->options = (sm_str){kept, n};
-        pthread_mutex_lock(&opening);
         atomic_store(&f->forks, atomic_load(&forks));
         if (fl_core_open(f->options, &core, &fault) == SM_OK)
             atomic_store(&f->core, core);
-        pthread_mutex_unlock(&opening);
     } else {
         sm_fault_set(&fault, SEMEL_E_NOMEM, "out of memory");
     }
@@ -235,7 +226,7 @@ typedef struct submitted {
 
 static void work(sm_job *job, semel_answer *a)
 {
-    submitted *s = (submitted *)job; /* its first member */
+    submitted *s = SM_CONTAINER(job, submitted, job);
     fl_own *own = fl_own_get();
     (void)a;
     if (own != NULL) {

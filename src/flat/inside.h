@@ -20,12 +20,12 @@
 #define SM_FLAT_INSIDE_H
 
 #include <semaphore.h>
-#include <stddef.h>
 
 #include "api/api.h"
 #include "api/body.h"
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/container.h"
 #include "semel/flat.h"
 #include "serve/attempt.h"
 
@@ -163,7 +163,7 @@ typedef struct fl_operation {
 
 static inline fl_operation *fl_operation_of(sm_operation *op)
 {
-    return (fl_operation *)((char *)op - offsetof(fl_operation, op));
+    return SM_CONTAINER(op, fl_operation, op);
 }
 
 /* ---- contracts that are declared (declare.c) -------------------------------------------------*/

@@ -35,8 +35,8 @@ static const char *ask(semel_flat *f, const char *request)
 /* A member of an answer, as text; "" if it has none. */
 static const char *member(const char *answer, const char *name)
 {
-    static char out[8][512];
-    static unsigned next;
+    static _Thread_local char out[8][512];
+    static _Thread_local unsigned next;
     char *text = out[next++ % 8];
     sm_arena a;
     sm_arena_init(&a, SM_ARENA_MAX);
