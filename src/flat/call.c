@@ -42,14 +42,19 @@ static fl_call **bucket_of(fl_claims *k, const sm_handle *claim)
     return &k->bucket[claim->id % FL_CLAIM_BUCKETS];
 }
 
-static void hold(fl_call *call)
+/* False: the door is closing. */
+static bool hold(fl_call *call)
 {
     fl_claims *k = &call->core->claims;
     pthread_mutex_lock(&k->lock);
     fl_call **at = bucket_of(k, &call->claim);
-    call->next = *at;
-    *at = call;
+    bool held = !k->ended;
+    if (held) {
+        call->next = *at;
+        *at = call;
+    }
     pthread_mutex_unlock(&k->lock);
+    return held;
 }
 
 static bool same_claim(const sm_handle *a, const sm_handle *b)
@@ -78,6 +83,9 @@ static fl_call *take(fl_core *c, sm_str claim)
 
 void fl_claims_end(fl_core *c)
 {
+    pthread_mutex_lock(&c->claims.lock);
+    c->claims.ended = true;
+    pthread_mutex_unlock(&c->claims.lock);
     for (size_t i = 0; i < FL_CLAIM_BUCKETS; i++) {
         for (fl_call *call = c->claims.bucket[i], *next; call != NULL; call = next) {
             next = call->next;
@@ -129,17 +137,20 @@ static void execute(sm_attempt *at, semel_answer *a)
     fl_call *call = call_of(at);
     fl_core *core = call->core;
     fl_client *client = sm_attempt_take_client(at);
-    if (client == NULL) { /* nobody will run it */
-        at->nothing_done = true;
-        sm_attempt_done(at);
-    } else if (at->hold == SM_HOLDS_NO_CLAIM) {
+    if (client != NULL && at->hold == SM_HOLDS_NO_CLAIM) {
         deliver_pass(call, client, a);
         sm_attempt_end(at);
-    } else {
-        sm_handle_parse("cl_", a->claim, &call->claim);
-        hold(call);
-        fl_deliver_answer(&core->port, client, a); /* from here on anybody may commit it */
+        return;
     }
+    sm_handle_parse("cl_", a->claim, &call->claim);
+    if (client != NULL && hold(call)) {
+        fl_deliver_answer(&core->port, client, a); /* from here on anybody may commit it */
+        return;
+    }
+    if (client != NULL)
+        fl_deliver_closed(&core->port, client);
+    at->nothing_done = true; /* nobody will run it */
+    sm_attempt_done(at);
 }
 
 static bool recorded(sm_attempt *at, semel_answer *a)

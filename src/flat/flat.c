@@ -229,7 +229,9 @@ static void work(sm_job *job, semel_answer *a)
     submitted *s = SM_CONTAINER(job, submitted, job);
     fl_own *own = fl_own_get();
     (void)a;
-    if (own != NULL) {
+    if (atomic_load(&s->core->ending)) {
+        fl_deliver_closed(&s->core->port, s->client);
+    } else if (own != NULL) {
         own->here = true;
         fl_operate(s->core, s->client, (sm_str){s->text, s->n}, own);
         own->here = false;

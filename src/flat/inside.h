@@ -77,6 +77,9 @@ void fl_deliver_answer(fl_port *p, fl_client *c, const semel_answer *a);
 void fl_deliver_problem(fl_port *p, fl_client *c, int status, const char *code, const char *advice,
                         const char *message);
 
+/* That the ledger is being closed, and nothing was done. */
+void fl_deliver_closed(fl_port *p, fl_client *c);
+
 /* ---- an open ledger (core.c) -----------------------------------------------------------------*/
 
 #define FL_CLAIM_BUCKETS 1024u
@@ -84,6 +87,7 @@ void fl_deliver_problem(fl_port *p, fl_client *c, int status, const char *code, 
 typedef struct fl_claims {
     pthread_mutex_t lock;
     fl_call *bucket[FL_CLAIM_BUCKETS];
+    bool ended; /* none is held any more */
 } fl_claims;
 
 #define FL_LOOP_BUCKETS 256u
@@ -142,7 +146,8 @@ bool fl_end_held(fl_core *c, fl_client *client, sm_str claim, const semel_outcom
  * waits for nothing that it could leave. */
 bool fl_cancel(fl_core *c, uint64_t tag);
 
-/* The claims that are still held end: nobody commits them here. */
+/* The claims that are still held end: nobody commits them here. What begins from now on is given
+ * back. */
 void fl_claims_end(fl_core *c);
 
 /* ---- requests (operate.c) --------------------------------------------------------------------*/

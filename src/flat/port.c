@@ -158,3 +158,9 @@ void fl_deliver_problem(fl_port *p, fl_client *c, int status, const char *code, 
     sm_problem_own(&c->answer, status, code, sm_str_from(message), sm_str_from(advice));
     fl_deliver(p, c);
 }
+
+void fl_deliver_closed(fl_port *p, fl_client *c)
+{
+    fl_deliver_problem(p, c, 503, "LEDGER_UNAVAILABLE", "Open the ledger again.",
+                       "The ledger is being closed. Nothing has been done.");
+}

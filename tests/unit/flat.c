@@ -632,6 +632,34 @@ static void a_door_closes_with_calls_that_wait_and_claims_that_are_held(void **s
     semel_flat_close(f);
 }
 
+/* Many begins are under way when the door closes. What has begun was either told to somebody, or is
+ * given back: it does not stay in doubt for nothing. */
+static void what_begins_while_a_door_closes_is_given_back_or_told(void **state)
+{
+    (void)state;
+    enum { MANY = 200 };
+    char url[600], request[200];
+    if (in_memory())
+        return;
+    strcpy(url, fresh_url());
+    semel_flat *f = open_door(url, "");
+    for (int i = 0; i < MANY; i++) {
+        snprintf(request, sizeof request,
+                 "{\"op\":\"begin\",\"scope\":\"s\",\"tool\":\"t\",\"args\":{\"n\":%d}}", i);
+        assert_true(semel_flat_submit(f, (uint64_t)i, request, strlen(request)));
+    }
+    semel_flat_close(f);
+    f = open_door(url, "");
+    for (int i = 0; i < MANY; i++) {
+        snprintf(request, sizeof request,
+                 "{\"op\":\"begin\",\"scope\":\"s\",\"tool\":\"t\",\"args\":{\"n\":%d}}", i);
+        const char *answer = ask(f, request);
+        bool held = strcmp(member(answer, "code"), "RETRY_IN_FLIGHT") == 0;
+        expect(held || strcmp(member(answer, "verdict"), "execute") == 0, "%s", answer);
+    }
+    semel_flat_close(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -654,6 +682,7 @@ int main(void)
         cmocka_unit_test(an_inherited_claim_is_committed_once),
         cmocka_unit_test(forks_amid_writes_lose_nothing),
         cmocka_unit_test(a_door_closes_with_calls_that_wait_and_claims_that_are_held),
+        cmocka_unit_test(what_begins_while_a_door_closes_is_given_back_or_told),
     };
     const struct CMUnitTest lasting[] = {
         cmocka_unit_test(a_detached_claim_outlives_its_door),
