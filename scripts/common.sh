@@ -50,6 +50,8 @@ package_here() {
     redis-tools) command -v redis-cli ;;
     pgbouncer) [ -x /usr/sbin/pgbouncer ] ;;
     iproute2) [ -x /sbin/ip ] ;;
+    golang-go) command -v go ;;
+    default-jdk-headless) command -v javac ;;
     procps) command -v pgrep ;;
     *) command -v "$1" ;; # the others are named for their command
     esac >/dev/null 2>&1
