@@ -68,6 +68,27 @@ static void complain(const char *what, unsigned call, const semel_answer *a, sem
 
 /* ---- callers ---------------------------------------------------------------------------------*/
 
+/* A server that does not answer in time is asked again, as callers do: nothing was begun that
+ * anybody was told of. What was begun all the same is taken back, and runs until then. */
+#define PATIENCE_S 120
+typedef struct patience {
+    time_t since;
+    bool asked_in_vain;
+} patience;
+
+static bool must_ask_again(patience *p, semel_err e, semel_code code)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    p->since = p->since == 0 ? now.tv_sec : p->since;
+    p->asked_in_vain |= e == SEMEL_E_UNAVAILABLE;
+    bool waits = e == SEMEL_E_UNAVAILABLE || (p->asked_in_vain && code == SEMEL_C_RETRY_IN_FLIGHT);
+    if (!waits || now.tv_sec - p->since > PATIENCE_S)
+        return false;
+    usleep(50000);
+    return true;
+}
+
 static bool begin(unsigned call, semel_answer *a)
 {
     char args[64], scope[64];
@@ -77,7 +98,11 @@ static bool begin(unsigned call, semel_answer *a)
                     .scope = {scope, (size_t)m},
                     .tool = TEXT("spend"),
                     .args = {args, (size_t)n}};
-    semel_err e = semel_begin(ledger, &c, a);
+    patience p = {0};
+    semel_err e;
+    do
+        e = semel_begin(ledger, &c, a);
+    while (must_ask_again(&p, e, a->code));
     if (a->warning.n > 0)
         atomic_fetch_add(&found->warned, 1);
     if (e == SEMEL_OK && a->verdict == SEMEL_EXECUTE)
@@ -100,7 +125,11 @@ static void finish(unsigned call, bool fails, int64_t spent, semel_answer *a)
                          spent % 1000000000);
         o.cost = (semel_str){cost, (size_t)m};
     }
-    semel_err e = semel_commit(ledger, (semel_str){claim, (size_t)n}, &o, a);
+    patience p = {0};
+    semel_err e;
+    do
+        e = semel_commit(ledger, (semel_str){claim, (size_t)n}, &o, a);
+    while (must_ask_again(&p, e, a->code));
     if (e != SEMEL_OK || a->verdict != SEMEL_DONE)
         complain("commit", call, a, e);
 }
@@ -140,7 +169,14 @@ static void *caller(void *context)
 static void run_process(void)
 {
     pthread_t all[256];
-    ledger = open_ledger(url, contract);
+    semel_fault fault = {0};
+    semel_options o = {
+        .size = sizeof o, .url = url, .actor = TEXT("test"), .contract = text_of(contract)};
+    patience p = {0};
+    while (must_ask_again(&p, semel_open(&o, &ledger, &fault), SEMEL_C_NONE))
+        continue;
+    if (ledger == NULL)
+        die("the ledger was not opened: %s", fault.text);
     for (unsigned i = 0; i < threads; i++) {
         if (pthread_create(&all[i], NULL, caller, (void *)(uintptr_t)(i + 1)) != 0)
             die("a thread could not be started");
