@@ -21,10 +21,12 @@
  *     {"op":"resolve","effect":"ef_...","result":"applied","evidence":"seen in the dashboard"}
  *     {"op":"effects","state":"in_doubt","limit":10}
  *
- *   as over HTTP      begin commit renew; effect effects events approvals tools; approve deny
- *                     cancel resolve forget; scopes scope spend reset undo_plan; stops stop resume
+ *   as over HTTP      begin commit renew release; effect effects events approvals tools; approve
+ *                     deny cancel resolve forget; scopes scope spend reset undo_plan; stops stop
+ *                     resume. What people say may have `actor`, who must come from authentication.
+ *                     An effect may also be named by the text of its key, or for `effect` by
+ *                     {scope, key}, and events be those of all effects
  *   only here
- *     release         {claim}: nothing was done, and the key is free again
  *     passed          {pass, scope, tool, value?}: how a call has ended that ran unrecorded
  *     declare         {tools: {NAME: CONTRACT}, unless_listed?}: adds contracts; the same again
  *                     changes nothing, another one for the same tool is refused
@@ -53,10 +55,10 @@
  * Threads: a handle may be used by any number of threads at once. No other call may be under way
  * when it is closed.
  *
- * Forks: a child may go on using the handle. Its first use opens the ledger anew, and the parent's
- * handle is left as it was. Claims that the parent got are not held in the child, and whoever
- * commits first decides. A ledger in memory belongs to its process: a child is refused. Answers to
- * what the parent submitted are the parent's.
+ * Forks: a child may go on using the handle. Its first use opens the ledger anew, with what was
+ * declared, and the parent's handle is left as it was. Claims that the parent got are not held in
+ * the child, and whoever commits first decides. A ledger in memory belongs to its process: a child
+ * is refused. Answers to what the parent submitted are the parent's.
  */
 #ifndef SEMEL_FLAT_H
 #define SEMEL_FLAT_H

@@ -100,7 +100,7 @@ sm_api_fn sm_api_reset;  /* {reason}, of a run */
 
 sm_api_fn sm_api_effects; /* state, tool, scope, since, until, limit, cursor */
 sm_api_fn sm_api_effect;
-sm_api_fn sm_api_events;    /* after, limit, of an effect */
+sm_api_fn sm_api_events;    /* after, limit; of an effect, or of all if none is named */
 sm_api_fn sm_api_approvals; /* limit, cursor */
 sm_api_fn sm_api_tools;
 sm_api_fn sm_api_scopes; /* scope, since, limit, cursor */

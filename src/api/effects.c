@@ -173,10 +173,13 @@ void sm_api_events(sm_operation *op, semel_answer *a)
                       "after: this is no event's seq; take it from the page before");
         return;
     }
-    if (!sm_op_effect(op, a, &h))
-        return;
     char effect[SM_HANDLE_TEXT];
-    sm_str name = {effect, sm_handle_effect(&h, effect)};
+    sm_str name = {0}; /* all effects, for those who may see all */
+    if (op->name.p != NULL || op->bound.n > 0) {
+        if (!sm_op_effect(op, a, &h))
+            return;
+        name = (sm_str){effect, sm_handle_effect(&h, effect)};
+    }
     sm_fault fault = {0};
     events_page p = {0};
     sm_page_start(&p.page);

@@ -135,7 +135,7 @@ static sm_err start(fl_core *c, sm_fault *fault)
     return sm_serve_clock(&c->serve, fault);
 }
 
-sm_err fl_core_open(sm_str options, fl_core **out, sm_fault *fault)
+sm_err fl_core_open(sm_str options, const char *declared, fl_core **out, sm_fault *fault)
 {
     sm_arena arena;
     semel_options o;
@@ -153,6 +153,8 @@ sm_err fl_core_open(sm_str options, fl_core **out, sm_fault *fault)
         e = fl_declare_start(c, &o, fault);
     if (e == SM_OK)
         e = semel_open(&o, &c->ledger, fault);
+    if (e == SM_OK && declared != NULL)
+        e = fl_declare_again(c, &arena, declared, fault);
     if (e == SM_OK)
         e = start(c, fault);
     semel_stats stats = {.size = sizeof stats};

@@ -6,6 +6,8 @@
  * declared since stands beside it, and each declaration makes a set of both. A tool is declared
  * once: the same again changes nothing, and another contract for it is refused.
  */
+#include <stdlib.h>
+
 #include "api/operation.h"
 #include "base/file.h"
 #include "base/limits.h"
@@ -21,7 +23,6 @@
 sm_err fl_declare_start(fl_core *c, const semel_options *o, sm_fault *fault)
 {
     sm_buf_init(&c->base, SM_CONTRACT_BYTES_MAX);
-    sm_buf_init(&c->declared, SM_CONTRACT_BYTES_MAX);
     if (o->contract_path == NULL || o->contract.p != NULL) {
         sm_buf_str(&c->base, o->contract);
         return c->base.err;
@@ -32,7 +33,7 @@ sm_err fl_declare_start(fl_core *c, const semel_options *o, sm_fault *fault)
 void fl_declare_stop(fl_core *c)
 {
     sm_buf_fini(&c->base);
-    sm_buf_fini(&c->declared);
+    free(atomic_load(&c->declared));
 }
 
 /* ---- declaring -------------------------------------------------------------------------------*/
@@ -143,7 +144,7 @@ static sm_err declare(fl_core *c, sm_arena *a, const sm_json *tools, const sm_co
     sm_buf_init(&all, SM_CONTRACT_BYTES_MAX);
     sm_err e = read_tree(a, sm_buf_view(&c->base), &base, fault);
     if (e == SM_OK)
-        e = read_tree(a, sm_buf_view(&c->declared), &declared, fault);
+        e = read_tree(a, sm_str_from(atomic_load(&c->declared)), &declared, fault);
     if (e != SM_OK)
         goto cleanup;
     sm_buf_byte(&added, '{');
@@ -167,16 +168,24 @@ static sm_err declare(fl_core *c, sm_arena *a, const sm_json *tools, const sm_co
         sm_buf_bytes(&all, added.p + 1, added.len - 2);
     }
     sm_buf_text(&all, "}}");
+    char *kept = added.err == SM_OK ? strndup(added.p, added.len) : NULL;
     e = all.err != SM_OK ? sm_fault_set(fault, all.err, "the contracts are too large together")
+        : kept == NULL   ? sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory")
                          : replace(c->ledger, sm_buf_view(&all), fault);
-    if (e == SM_OK) {
-        sm_buf_clear(&c->declared);
-        sm_buf_str(&c->declared, sm_buf_view(&added));
-    }
+    if (e == SM_OK)
+        kept = atomic_exchange(&c->declared, kept);
+    free(kept);
 cleanup:
     sm_buf_fini(&added);
     sm_buf_fini(&all);
     return e;
+}
+
+sm_err fl_declare_again(fl_core *c, sm_arena *a, const char *tools, sm_fault *fault)
+{
+    const sm_json *object;
+    sm_err e = read_tree(a, sm_str_from(tools), &object, fault);
+    return e == SM_OK ? declare(c, a, object, NULL, fault) : e;
 }
 
 typedef struct declare_body {

@@ -52,11 +52,12 @@ static fl_core *reopen(semel_flat *f, sm_fault *fault)
             fl_core_forsake(inherited);
             f->lost = inherited;
         }
+        const char *declared = f->lost == NULL ? NULL : atomic_load(&f->lost->declared);
         sm_err e = f->lost != NULL && !f->lost->shared
                        ? sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
                                       "this ledger is in the memory of the process that opened it, "
                                       "and this is a child of that process")
-                       : fl_core_open(f->options, &core, fault);
+                       : fl_core_open(f->options, declared, &core, fault);
         if (e == SM_OK) {
             atomic_store(&f->core, core);
             atomic_store(&f->forks, atomic_load(&forks));
@@ -107,7 +108,7 @@ semel_flat *semel_flat_open(const char *options, size_t n, char **problem)
         kept[n] = '\0';
         f->options = (sm_str){kept, n};
         atomic_store(&f->forks, atomic_load(&forks));
-        if (fl_core_open(f->options, &core, &fault) == SM_OK)
+        if (fl_core_open(f->options, NULL, &core, &fault) == SM_OK)
             atomic_store(&f->core, core);
     } else {
         sm_fault_set(&fault, SEMEL_E_NOMEM, "out of memory");

@@ -111,11 +111,13 @@ struct fl_core {
     fl_loops loops;
     pthread_mutex_t declaring; /* declare.c: guards the rest */
     sm_buf base;               /* the contracts that it was opened with, as JSON; empty: none */
-    sm_buf declared;           /* the members of `tools` that were declared since */
-    bool shared;               /* others can open the same ledger */
+    _Atomic(char *) declared; /* the tools that were declared since, as an object; NULL: none. Never
+                                 changed but for another one, so that a child finds it whole */
+    bool shared;              /* others can open the same ledger */
 };
 
-sm_err fl_core_open(sm_str options, fl_core **out, sm_fault *fault);
+/* `declared`: what another one has declared, or NULL. */
+sm_err fl_core_open(sm_str options, const char *declared, fl_core **out, sm_fault *fault);
 void fl_core_close(fl_core *c);
 
 /* In a forked child: lets go of what the parent has open. */
@@ -176,6 +178,9 @@ static inline fl_operation *fl_operation_of(sm_operation *op)
 /* Remembers the contracts that a ledger is about to be opened with. */
 sm_err fl_declare_start(fl_core *c, const semel_options *o, sm_fault *fault);
 void fl_declare_stop(fl_core *c);
+
+/* Declares an object of tools. */
+sm_err fl_declare_again(fl_core *c, sm_arena *a, const char *tools, sm_fault *fault);
 
 /* {tools: {NAME: CONTRACT, ...}, unless_listed?}: adds them. One that is there already must be the
  * same, or is left alone. */

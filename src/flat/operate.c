@@ -45,7 +45,8 @@ static const sm_door door = {
 
 static sm_api_fn on_begin, on_passed;
 
-enum { NOTHING, EFFECT, SCOPE }; /* what it is about */
+/* What it is about, and whether a person says it. */
+enum { NOTHING, EFFECT, SCOPE, MAYBE_EFFECT, ABOUT = 7, PERSON = 8 };
 
 static const struct operation {
     const char *name;
@@ -59,24 +60,24 @@ static const struct operation {
     {"passed", on_passed, NOTHING},
     {"effect", sm_api_effect, EFFECT},
     {"effects", sm_api_effects, NOTHING},
-    {"events", sm_api_events, EFFECT},
+    {"events", sm_api_events, MAYBE_EFFECT},
     {"approvals", sm_api_approvals, NOTHING},
-    {"approve", sm_api_approve, EFFECT},
-    {"deny", sm_api_deny, EFFECT},
-    {"cancel", sm_api_cancel, EFFECT},
-    {"resolve", sm_api_resolve, EFFECT},
-    {"forget", sm_api_forget, EFFECT},
+    {"approve", sm_api_approve, EFFECT | PERSON},
+    {"deny", sm_api_deny, EFFECT | PERSON},
+    {"cancel", sm_api_cancel, EFFECT | PERSON},
+    {"resolve", sm_api_resolve, EFFECT | PERSON},
+    {"forget", sm_api_forget, EFFECT | PERSON},
     {"tools", sm_api_tools, NOTHING},
     {"declare", fl_on_declare, NOTHING},
     {"key", fl_on_key, NOTHING},
     {"scopes", sm_api_scopes, NOTHING},
     {"scope", sm_api_scope, SCOPE},
-    {"reset", sm_api_reset, SCOPE},
+    {"reset", sm_api_reset, SCOPE | PERSON},
     {"undo_plan", sm_api_undo_plan, SCOPE},
     {"spend", sm_api_spend, NOTHING},
     {"stops", sm_api_stops, NOTHING},
-    {"stop", sm_api_stop, NOTHING},
-    {"resume", sm_api_resume, NOTHING},
+    {"stop", sm_api_stop, NOTHING | PERSON},
+    {"resume", sm_api_resume, NOTHING | PERSON},
     {"loop_new", fl_on_loop_new, NOTHING},
     {"loop_add", fl_on_loop_add, NOTHING},
     {"loop_free", fl_on_loop_free, NOTHING},
@@ -89,9 +90,16 @@ static const struct operation {
 };
 #define OPERATIONS (sizeof operations / sizeof *operations)
 
-/* Members that are the door's. Calls have two more. */
-static const char *const taken[][3] = {
-    [NOTHING] = {"op"}, [EFFECT] = {"op", "effect"}, [SCOPE] = {"op", "scope"}};
+/* Members that are the door's. */
+static const char *const taken[][6] = {
+    [NOTHING] = {"op"},
+    [EFFECT] = {"op", "effect"},
+    [SCOPE] = {"op", "scope"},
+    [MAYBE_EFFECT] = {"op", "effect"},
+    [NOTHING | PERSON] = {"op", "actor"},
+    [EFFECT | PERSON] = {"op", "effect", "actor"},
+    [SCOPE | PERSON] = {"op", "scope", "actor"},
+};
 
 static const struct operation *find(sm_str name)
 {
@@ -119,21 +127,63 @@ static void refuse_op(sm_operation *op, const sm_json *name)
                   SM_FMT(sm_quoted(wrong)), SM_FMT(near));
 }
 
-/* What the operation is about. An effect may be named by one of its requests instead. */
-static bool read_name(fl_operation *o, int about)
+/* A member that the door reads itself: a string. False: it is something else, and was refused. */
+static bool read_text(fl_operation *o, const char *name, sm_str *out)
 {
+    const sm_json *v = sm_json_find(o->object.node, sm_str_from(name));
+    *out = v != NULL && v->type == SM_JSON_STRING ? sm_json_text(v) : (sm_str){0};
+    if (v == NULL || v->type == SM_JSON_STRING)
+        return true;
+    sm_op_problem(&o->op, 400, "BAD_ARGUMENTS", "Correct the request.", "\"%s\" must be a string",
+                  name);
+    return false;
+}
+
+/* An effect that is named by its key instead of a handle: the text of the key, or the scope and the
+ * key that its caller gave. */
+static bool find_effect(fl_operation *o, sm_str text, semel_answer *a)
+{
+    sm_str scope = {0}, key = {0};
+    if (text.p == NULL && !(read_text(o, "scope", &scope) && read_text(o, "key", &key)))
+        return false;
+    const semel_name name = {.size = sizeof name, .text = text, .scope = scope, .key = key};
+    if (semel_get(o->op.ledger, &name, a) != SEMEL_OK) {
+        o->op.door->answer(&o->op, a);
+        return false;
+    }
+    o->op.name = sm_arena_text(o->op.arena, a->effect);
+    return true;
+}
+
+static bool is_handle(sm_str text)
+{
+    return text.n > 3 && (memcmp(text.p, "ef_", 3) == 0 || memcmp(text.p, "ap_", 3) == 0);
+}
+
+/* What the operation is about. An effect may be named by one of its requests, too. */
+static bool read_name(fl_operation *o, const struct operation *what, semel_answer *a)
+{
+    static const char *const by_key[] = {"op", "scope", "key", NULL};
+    int about = what->about & ABOUT;
+    sm_str text = {0};
+    if ((what->about & PERSON) != 0 && !read_text(o, "actor", &o->op.actor))
+        return false;
     if (about == NOTHING)
         return true;
-    const sm_json *v =
-        sm_json_find(o->object.node, about == EFFECT ? SM_STR("effect") : SM_STR("scope"));
-    if (v == NULL && about == EFFECT)
-        v = sm_json_find(o->object.node, SM_STR("request"));
-    if (v != NULL && v->type == SM_JSON_STRING) {
-        o->op.name = sm_json_text(v);
+    if (!read_text(o, about == SCOPE ? "scope" : "effect", &text) ||
+        (about == EFFECT && text.p == NULL && !read_text(o, "request", &text)))
+        return false;
+    o->op.name = text;
+    if (text.p != NULL && about != SCOPE && !is_handle(text))
+        return find_effect(o, text, a);
+    if (text.p != NULL || about == MAYBE_EFFECT)
         return true;
+    if (what->fn == sm_api_effect && sm_json_find(o->object.node, SM_STR("key")) != NULL) {
+        o->op.taken = by_key;
+        return find_effect(o, text, a);
     }
-    sm_op_problem(&o->op, 400, "BAD_ARGUMENTS", "Correct the request.",
-                  "\"%s\" is missing, or is not a string", about == EFFECT ? "effect" : "scope");
+    sm_op_problem(&o->op, 400, "BAD_ARGUMENTS", "Correct the request.", "\"%s\" is missing",
+                  about == EFFECT ? "effect" : "scope");
     return false;
 }
 
@@ -165,7 +215,7 @@ void fl_operate(fl_core *c, fl_client *client, sm_str text, fl_own *own)
         return;
     }
     o.op.taken = taken[what->about];
-    if (read_name(&o, what->about))
+    if (read_name(&o, what, own->answer))
         what->fn(&o.op, own->answer);
 }
 

@@ -350,6 +350,50 @@ static unsigned threads_now(void)
     return n - 2;
 }
 
+static void an_effect_is_found_by_its_key_and_all_events_are_read(void **state)
+{
+    (void)state;
+    char request[300], effect[100];
+    semel_flat *f = new_door();
+    const char *begun =
+        ask(f, "{\"op\":\"begin\",\"scope\":\"s\",\"tool\":\"t\",\"args\":{},\"key\":\"mine\"}");
+    strcpy(effect, member(begun, "effect"));
+    succeed(f, claim_of(begun), "1");
+    expect_member(ask(f, "{\"op\":\"effect\",\"scope\":\"s\",\"key\":\"mine\"}"), "effect", effect);
+    expect_member(ask(f, "{\"op\":\"effect\",\"scope\":\"s\",\"key\":\"other\"}"), "code",
+                  "NOT_FOUND");
+    const char *key =
+        ask(f, "{\"op\":\"key\",\"scope\":\"s\",\"tool\":\"t\",\"args\":{},\"key\":\"mine\"}");
+    snprintf(request, sizeof request, "{\"op\":\"effect\",\"effect\":\"%s\"}", member(key, "key"));
+    expect_member(ask(f, request), "effect", effect);
+    expect_member(ask(f, "{\"op\":\"effect\",\"effect\":7}"), "code", "BAD_ARGUMENTS");
+    const char *events = ask(f, "{\"op\":\"events\",\"after\":0}");
+    expect(strstr(events, effect) != NULL && strstr(events, "settled") != NULL, "%s", events);
+    semel_flat_close(f);
+}
+
+static void who_decides_is_written_down(void **state)
+{
+    (void)state;
+    char request[300], effect[100];
+    semel_flat *f = open_door(
+        fresh_url(), ",\"contract\":\"{version: 1, tools: {t: {class: write, approval: {}}}}\"");
+    const char *begun = ask(f, begin_it);
+    expect_member(begun, "code", "AWAITING_APPROVAL");
+    strcpy(effect, member(begun, "effect"));
+    snprintf(request, sizeof request,
+             "{\"op\":\"approve\",\"request\":\"%s\",\"actor\":\"ann of slack\"}",
+             member(begun, "request"));
+    expect_member(ask(f, request), "state", "ready");
+    ask(f, "{\"op\":\"stop\",\"scope\":\"s\",\"reason\":\"a test\",\"actor\":\"bob of slack\"}");
+    snprintf(request, sizeof request, "{\"op\":\"events\",\"effect\":\"%s\"}", effect);
+    const char *events = ask(f, request);
+    expect(strstr(events, "ann of slack") != NULL, "%s", events);
+    const char *stops = ask(f, "{\"op\":\"stops\"}");
+    expect(strstr(stops, "bob of slack") != NULL, "%s", stops);
+    semel_flat_close(f);
+}
+
 static void a_thousand_wait_for_one_without_a_thread_each(void **state)
 {
     (void)state;
@@ -535,6 +579,36 @@ static void an_inherited_claim_is_committed_once(void **state)
     semel_flat_close(f);
 }
 
+/* An irreversible tool must not become an unlisted one in a child. */
+static void what_was_declared_counts_in_a_child_too(void **state)
+{
+    (void)state;
+    static const char once[] =
+        "{\"op\":\"declare\",\"tools\":{\"pay\":{\"class\":\"irreversible\"}}}";
+    if (in_memory())
+        return;
+    semel_flat *f = new_door();
+    expect(strstr(ask(f, once), "true") != NULL, "%s", ask(f, once));
+    pid_t pid = fork();
+    if (pid == 0) {
+        child_expects(answers(f, "{\"op\":\"tools\"}", "\"class\":\"irreversible\""));
+        child_expects(answers(f, once, "\"declared\":true"));
+        pid_t grandchild = fork();
+        if (grandchild == 0) {
+            child_expects(answers(f, "{\"op\":\"tools\"}", "\"class\":\"irreversible\""));
+            semel_flat_close(f);
+            _exit(0);
+        }
+        int status;
+        waitpid(grandchild, &status, 0);
+        child_expects(status == 0);
+        semel_flat_close(f);
+        _exit(0);
+    }
+    join_child(pid);
+    semel_flat_close(f);
+}
+
 typedef struct forking {
     semel_flat *f;
     atomic_bool stop;
@@ -674,12 +748,15 @@ int main(void)
         cmocka_unit_test(a_key_is_told),
         cmocka_unit_test(detectors_of_their_own_find_loops),
         cmocka_unit_test(a_read_has_no_claim_and_its_repeats_are_noticed),
+        cmocka_unit_test(an_effect_is_found_by_its_key_and_all_events_are_read),
+        cmocka_unit_test(who_decides_is_written_down),
         cmocka_unit_test(a_thousand_wait_for_one_without_a_thread_each),
         cmocka_unit_test(what_memory_knows_needs_no_worker),
         cmocka_unit_test(a_begin_that_waits_can_be_given_up),
         cmocka_unit_test(eight_threads_run_each_call_once),
         cmocka_unit_test(a_child_opens_the_ledger_anew),
         cmocka_unit_test(an_inherited_claim_is_committed_once),
+        cmocka_unit_test(what_was_declared_counts_in_a_child_too),
         cmocka_unit_test(forks_amid_writes_lose_nothing),
         cmocka_unit_test(a_door_closes_with_calls_that_wait_and_claims_that_are_held),
         cmocka_unit_test(what_begins_while_a_door_closes_is_given_back_or_told),
