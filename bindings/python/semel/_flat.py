@@ -14,7 +14,9 @@ import itertools
 import json
 import os
 import select
+import sys
 import threading
+import time
 import weakref
 from typing import Any, Callable, Dict, List, Optional
 
@@ -56,7 +58,6 @@ def _load() -> Any:
     number = ctypes.c_uint64
     _declare(lib, "semel_flat_open", handle, text, size, ctypes.POINTER(ctypes.c_void_p))
     _declare(lib, "semel_flat_close", None, handle)
-    _declare(lib, "semel_flat_exchange", ctypes.c_void_p, handle, text, size, ctypes.POINTER(size))
     _declare(lib, "semel_flat_submit", ctypes.c_bool, handle, number, text, size)
     _declare(lib, "semel_flat_fd", ctypes.c_int, handle)
     _declare(
@@ -65,8 +66,8 @@ def _load() -> Any:
     _declare(lib, "semel_flat_cancel", ctypes.c_bool, handle, number)
     _declare(lib, "semel_flat_free", None, ctypes.c_void_p)
     for name in ("semel_flat_ask", "semel_flat_recall"):
-        if hasattr(lib, name):
-            _declare(lib, name, text, handle, text, size)
+        # The length of the answer is not asked for: JSON has no NUL inside.
+        _declare(lib, name, text, handle, text, size, ctypes.c_void_p)
     return lib
 
 
@@ -101,42 +102,23 @@ class Flat(Transport):
         self._fd = -1
         self._lock = threading.Lock()
         self._closing = threading.Lock()
-        if hasattr(lib, "semel_flat_ask"):
-            self._bind(lib.semel_flat_ask, getattr(lib, "semel_flat_recall", None))
+        self._ask = lib.semel_flat_ask
+        self._recall = lib.semel_flat_recall
         _opened.add(self)
-
-    def _bind(self, ask: Any, recall: Any) -> None:
-        # The path of every replay: one call into C, which gives bytes of the thread's own.
-        handle = self._handle
-
-        def ask_here(request: bytes) -> str:
-            answer = ask(handle, request, len(request))
-            if answer is None:
-                raise MemoryError("semel_flat_ask")
-            return str(answer, "utf-8")
-
-        self.ask = ask_here  # type: ignore[method-assign]
-        if recall is None:
-            return
-
-        def recall_here(request: bytes) -> Optional[str]:
-            answer = recall(handle, request, len(request))
-            return None if answer is None else str(answer, "utf-8")
-
-        self.recall = recall_here  # type: ignore[method-assign]
 
     # ---- one at a time
 
+    # The path of every replay: one call into C, which gives bytes that are the thread's own. Whether a
+    # thread is in one of these two is what close() looks for.
     def ask(self, request: bytes) -> str:
-        lib = self._lib
-        n = ctypes.c_size_t()
-        answer = lib.semel_flat_exchange(self._open(), request, len(request), ctypes.byref(n))
-        if not answer:
-            raise MemoryError("semel_flat_exchange")
-        try:
-            return ctypes.string_at(answer, n.value).decode()
-        finally:
-            lib.semel_flat_free(answer)
+        answer = self._ask(self._handle or self._open(), request, len(request), None)
+        if answer is None:
+            raise MemoryError("semel_flat_ask")
+        return str(answer, "utf-8")
+
+    def recall(self, request: bytes) -> Optional[str]:
+        answer = self._recall(self._handle or self._open(), request, len(request), None)
+        return None if answer is None else str(answer, "utf-8")
 
     def ask_waiting(self, request: bytes) -> str:
         # Python runs its signal handlers in the main thread, and not while that is in C.
@@ -296,13 +278,28 @@ class Flat(Transport):
             handle, self._handle = self._handle, None
             if handle is None:
                 return
-            for name in ("ask", "recall"):
-                self.__dict__.pop(name, None)
             self._unlisten()
-            self._lib.semel_flat_close(handle)
+            if self._left():
+                self._lib.semel_flat_close(handle)
             waiting, self._waiting = dict(self._waiting), {}
             for taker in waiting.values():
                 taker(_closed)
+
+    def _left(self) -> bool:
+        """Waits until no other thread is inside of the library with our handle. False: one stays there."""
+        until = time.monotonic() + (_leave_seconds if not _ending else 1)
+        while True:
+            me = threading.get_ident()
+            inside = any(
+                frame.f_code in _inside and frame.f_locals.get("self") is self
+                for thread, frame in sys._current_frames().items()
+                if thread != me
+            )
+            if not inside:
+                return True
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.002)
 
     def _unlisten(self) -> None:
         fd, self._fd = self._fd, -1
@@ -341,6 +338,16 @@ class Flat(Transport):
             self._fd = -1
 
 
+#: What calls into the library. A thread that is there has one of these as its innermost frame.
+_inside = frozenset(
+    function.__code__ for function in (Flat.ask, Flat.recall, Flat._submit, Flat._drain, Flat._give_up)
+)
+
+#: For how long close() waits for those who are inside: they may wait for somebody else's attempt.
+_leave_seconds = 60.0
+_ending = False
+
+
 def _nobody(answer: str) -> None:
     pass
 
@@ -364,5 +371,7 @@ if hasattr(os, "register_at_fork"):
 
 @atexit.register
 def _close_all() -> None:
+    global _ending
+    _ending = True
     for flat in list(_opened):
         flat.close()
