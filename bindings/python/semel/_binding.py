@@ -54,6 +54,10 @@ def _simple(signature: inspect.Signature) -> Bind:
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
 
     def bind(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Dict[str, Any]:
+        if not args:
+            given = {**defaults, **kwargs}
+            if given.keys() == every:
+                return given
         n = len(args)
         if n == count and not kwargs and n <= positional:
             return dict(zip(names, args))

@@ -31,9 +31,9 @@ commit_seconds = 15.0
 #: Why a call may be asked again with time to wait.
 _waits = frozenset(("RETRY_IN_FLIGHT", "AWAITING_APPROVAL", "UPSTREAM_TIMEOUT"))
 
-_replay = '{"verdict":"replay"'
-_success = ',"outcome":{"kind":"success","encoding":"json","value":'
-_success_length = len(_success)
+REPLAY = '{"verdict":"replay"'
+SUCCESS = ',"outcome":{"kind":"success","encoding":"json","value":'
+SUCCESS_LENGTH = len(SUCCESS)
 _done = '{"verdict":"done"'
 
 OnApproval = Callable[[Any], Union[None, Awaitable[None]]]
@@ -84,14 +84,19 @@ class Core:
 
     # ---- asking
 
-    def begin(self, terms: Terms, call: str) -> Tuple[Optional[Dict[str, Any]], Any]:
-        """Asks for a call, whose members are written in ``call``. Either (None, the recorded value), or
-        the answer that lets us execute. Everything else is raised."""
-        answer = self.transport.ask((terms.now + call).encode())
-        if answer.startswith(_replay):
-            at = answer.find(_success)
+    def begin(
+        self, terms: Terms, call: str, answer: Optional[str] = None
+    ) -> Tuple[Optional[Dict[str, Any]], Any]:
+        """Asks for a call, whose members are written in ``call``; ``answer`` if that was done already.
+
+        Either (None, the recorded value), or the answer that lets us execute. Everything else is raised.
+        """
+        if answer is None:
+            answer = self.transport.ask((terms.now + call).encode())
+        if answer.startswith(REPLAY):
+            at = answer.find(SUCCESS)
             if at > 0:
-                return None, self._value(terms, answer, at + _success_length)
+                return None, self._value(terms, answer, at + SUCCESS_LENGTH)
         told = loads(answer)
         if terms.wait > 0 and told.get("code") in _waits and told.get("verdict") != "replay":
             if told["code"] == "AWAITING_APPROVAL":
@@ -108,10 +113,10 @@ class Core:
             if self.on_approval is None and terms.wait > 0:
                 request = (terms.waiting + call).encode()
             answer = await transport.ask_async(request, self._abandoned)
-        if answer.startswith(_replay):
-            at = answer.find(_success)
+        if answer.startswith(REPLAY):
+            at = answer.find(SUCCESS)
             if at > 0:
-                return None, self._value(terms, answer, at + _success_length)
+                return None, self._value(terms, answer, at + SUCCESS_LENGTH)
         told = loads(answer)
         if self.on_approval is not None and terms.wait > 0 and told.get("code") in _waits:
             if told["code"] == "AWAITING_APPROVAL":
@@ -264,6 +269,9 @@ class Core:
     def succeed(self, terms: Terms, effect: Effect, result: Any) -> Any:
         """Records a result. What to return: the result, or what is recorded instead of it."""
         if effect.claim is None:
+            passed = _passed(effect, result)
+            if passed is not None:
+                self.transport.ask(passed)
             return result
         try:
             told = self.commit(success(effect, result), lambda: fallback(effect, result))
@@ -273,6 +281,9 @@ class Core:
 
     async def succeed_async(self, terms: Terms, effect: Effect, result: Any) -> Any:
         if effect.claim is None:
+            passed = _passed(effect, result)
+            if passed is not None:
+                await self.transport.settle(passed)
             return result
         try:
             told = await self.commit_async(success(effect, result), lambda: fallback(effect, result))
@@ -372,6 +383,9 @@ _committed: Dict[str, Any] = {"verdict": "done", "result": "committed"}
 
 
 def _settled(terms: Terms, told: Dict[str, Any], result: Any) -> Any:
+    if told.get("result") == "unrecorded":
+        log.error("%s: the ledger does not take the outcome of %s for now; it is tried again as long as this "
+                  "process runs", terms.name, told.get("effect"))  # fmt: skip
     if told.get("result") != "late_evidence":
         return result
     # Somebody decided about this effect while its tool ran. Everybody gets what is recorded.
@@ -380,6 +394,20 @@ def _settled(terms: Terms, told: Dict[str, Any], result: Any) -> Any:
     if isinstance(outcome, dict) and outcome.get("kind") == "success" and "value" in outcome:
         return decode(outcome["value"], outcome.get("headers"), terms.read)
     return result
+
+
+def _passed(effect: Effect, result: Any) -> Optional[bytes]:
+    """A read is not recorded, but a run that reads the same again and again is noticed."""
+    mark = effect.answer.get("pass")
+    if mark is None:
+        return None
+    text = '{"op":"passed","pass":' + dumps(mark) + ',"scope":' + dumps(effect.scope)
+    text += ',"tool":' + dumps(effect.tool)
+    try:
+        value = dumps(result).encode()
+        return text.encode() + b',"value":' + value + b"}" if len(value) < 1 << 20 else None
+    except (TypeError, ValueError, RecursionError):
+        return text.encode() + b"}"
 
 
 def _unrecorded(error: _errors.Refused, result: Any) -> _errors.Unrecorded:
