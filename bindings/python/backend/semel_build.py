@@ -64,6 +64,16 @@ def get_requires_for_build_sdist(config_settings=None):
     return []
 
 
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    info = Path(metadata_directory) / f"semel-{_version()}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(_metadata())
+    return info.name
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with tempfile.TemporaryDirectory() as work:
         files, tag = _library(Path(work))
@@ -142,7 +152,7 @@ def _library(work: Path):
         _run("meson", "compile", "-C", build, "semel:shared_library")
     except SystemExit:
         raise SystemExit(f"semel: libsemel could not be built. On Debian it needs: {packages}") from None
-    built = max(build.glob("src/libsemel.so.*.*"), key=lambda p: len(p.name))
+    built = next(p for p in build.glob("src/libsemel.so.*.*.*") if p.is_file() and not p.is_symlink())
     library = work / "libsemel.so"
     shutil.copy(built, library)
     if shutil.which("strip"):

@@ -431,6 +431,12 @@ def recorded(told: Dict[str, Any], read: Optional[Reader] = None) -> Any:
 
         value = base64.b64decode(value)
     kind = outcome.get("kind", "success")
+    if outcome.get("kept") is False and outcome.get("bytes"):
+        raise refusal(dict(
+            told, code="RESULT_EXPIRED", retriable=False,
+            message="This was done already; its result was too large to be kept.",
+            corrective_action="Go on without the result, or read it from where it took effect.",
+        ))  # fmt: skip
     if kind == "success":
         return decode(value, outcome.get("headers"), read)
     if kind == "partial":

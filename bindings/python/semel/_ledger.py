@@ -15,7 +15,7 @@ from . import _ops
 from ._contract import contract as contract_of
 from ._contract import unlisted
 from ._engine import Core, OnApproval, Terms, forked, recorded
-from ._errors import NotFound, NotSupported, PartialSuccess, ReplayedError, SemelError, bad_arguments, refusal
+from ._errors import NotFound, NotSupported, Refused, ReplayedError, SemelError, bad_arguments, refusal
 from ._flat import Flat
 from ._http import Http
 from ._json import dumps, dumps_value, loads
@@ -839,7 +839,7 @@ def begun_of(core: Core, told: Dict[str, Any]) -> Begun:
         raise refusal(told)
     try:
         return Begun(told, recorded(told))
-    except (ReplayedError, PartialSuccess) as error:
+    except (ReplayedError, Refused) as error:
         return Begun(told, error=error)
 
 
