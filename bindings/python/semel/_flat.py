@@ -195,7 +195,9 @@ class Flat(Transport):
             loop.add_reader(self._descriptor(), self._drain)
             self._loops[loop] = threading.get_ident()
 
-    def _send(self, request: bytes) -> "tuple[asyncio.Future[str], int]":
+    def _send(
+        self, request: bytes, abandoned: Optional[_Taker] = None
+    ) -> "tuple[asyncio.Future[str], int]":
         loop = asyncio.get_running_loop()
         self._listen(loop)
         future: "asyncio.Future[str]" = loop.create_future()
@@ -205,11 +207,14 @@ class Flat(Transport):
             if threading.get_ident() == here:
                 if not future.done():
                     future.set_result(answer)
-            else:  # another loop's reader took it
-                try:
-                    loop.call_soon_threadsafe(arrived, answer)
-                except RuntimeError:
-                    pass  # the loop is closed
+                elif abandoned is not None:  # cancelled, and the task has not run since
+                    abandoned(answer)
+                return
+            try:  # another loop's reader took it
+                loop.call_soon_threadsafe(arrived, answer)
+            except RuntimeError:  # the loop is closed
+                if abandoned is not None:
+                    abandoned(answer)
 
         return future, self._submit(request, arrived)
 
@@ -217,7 +222,7 @@ class Flat(Transport):
         trio = _aio.in_trio()
         if trio is not None:
             return await self._ask_trio(trio, request, abandoned)
-        future, tag = self._send(request)
+        future, tag = self._send(request, abandoned)
         try:
             return await future
         except asyncio.CancelledError:

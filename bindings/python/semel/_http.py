@@ -174,6 +174,8 @@ class Http(Transport):
             response = connection.getresponse()
             answered = True
             body = response.read(_answer_max)
+            if response.length:  # read(n) does not notice that it broke off
+                raise http.client.IncompleteRead(body, response.length)
         except (OSError, http.client.HTTPException) as error:
             raise _Broken(error, answered or isinstance(error, (TimeoutError, socket.timeout))) from None
         keep = not response.will_close

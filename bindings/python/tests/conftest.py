@@ -38,9 +38,9 @@ class Gateway:
         self.address = "127.0.0.1:0"
         self.start()
 
-    def new_token(self, name: str, role: str = "admin") -> str:
+    def new_token(self, name: str, role: str = "admin", *more: str) -> str:
         done = subprocess.run(
-            [program(), "token", "create", "--role", role, "--name", name, "--tokens", str(self.tokens)],
+            [program(), "token", "create", "--role", role, "--name", name, "--tokens", str(self.tokens), *more],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
         )  # fmt: skip
         return done.stdout.strip().splitlines()[-1]

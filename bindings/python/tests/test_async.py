@@ -298,7 +298,7 @@ def test_trio(ledger, scope):
 
     trio.run(main)
     assert results == [{"n": 1}] * 20 and calls == [1]
-    trio.run(main)
+    trio.run(one)  # another run of trio on the same ledger
 
 
 def test_the_loop_is_not_blocked(local, scope):
