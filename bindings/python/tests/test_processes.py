@@ -89,8 +89,8 @@ def test_a_tool_that_is_killed_is_in_doubt_until_somebody_knows(tmp_path, scope,
 
 WORKER = """
 import asyncio, contextvars, os, sys, threading, semel
-url, scope, log = sys.argv[1:]
-semel.use(semel.open(url, wait=100))
+url, scope, log, contract = sys.argv[1:]
+semel.use(semel.open(url, wait=100, contract=None if url.startswith("http") else contract))
 
 @semel.once(name="t_hammer")
 async def hammer(a):
@@ -114,7 +114,7 @@ print({r["pid"] for r in results})
 
 def test_8_processes_8_threads_32_tasks_one_key(shared, tmp_path, scope):
     log = tmp_path / "ran"
-    workers = [script(WORKER, shared, scope, str(log)) for _ in range(8)]
+    workers = [script(WORKER, shared, scope, str(log), str(here / "tools.yaml")) for _ in range(8)]
     told = {finished(w) for w in workers}
     assert log.read_text() == "x" and len(told) == 1, told
 
@@ -132,8 +132,10 @@ def test_a_child_of_a_fork_goes_on(shared, tmp_path, scope):
     tool(0)
     asyncio.run(_async_once(ledger))
     read, write = os.pipe()
+    children = []
     for _ in range(2):
-        if os.fork() == 0:
+        children.append(os.fork())
+        if children[-1] == 0:
             code = 1
             try:
                 ok = [tool(0), tool(1), tool(2)] == [0, 1, 2] and asyncio.run(_async_once(ledger)) == 1
@@ -142,8 +144,8 @@ def test_a_child_of_a_fork_goes_on(shared, tmp_path, scope):
                 os.write(write, repr(error).encode())
             finally:
                 os._exit(code)
-    for _ in range(2):
-        _, status = os.wait()
+    for child in children:
+        _, status = os.waitpid(child, 0)
         if status:
             os.write(write, b"?")
             raise AssertionError((status, os.read(read, 1000)))
