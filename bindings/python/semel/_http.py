@@ -134,7 +134,8 @@ class Http(Transport):
         method, path, named = _routes[op]
         if named is not None:
             path = path.format(urllib.parse.quote(str(members.pop(named)), safe=""))
-        members.pop("actor", None)  # the token says who acts
+        if members.pop("actor", None) is not None:
+            raise NotSupported("A gateway knows who acts by the token; actor= is for a ledger of this process.")
         if method == "GET":
             query = {k: v for k, v in members.items() if v is not None}
             if query:
