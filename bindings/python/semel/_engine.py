@@ -501,7 +501,7 @@ def bare(terms: Terms, effect: Effect, error: BaseException) -> str:
     if isinstance(error, Partial) and not isinstance(error, PartialSuccess):
         value = dumps(bad_text(as_text(error.value)))
         return _head(effect, "partial") + ',"value":' + value + ',"corrective_action":' + dumps(
-            bad_text(error.corrective_action)[:1000]
+            bad_text(error.corrective_action or "")[:1000]
         ) + "}"
     return _failure(terms, effect, error, '{"type":' + dumps(type(error).__qualname__) + "}")
 

@@ -123,7 +123,11 @@ class Partial(SemelError):
     again; it raises :class:`PartialSuccess`, which is a ``Partial`` too, so one ``except`` catches both.
     """
 
-    def __init__(self, value: Any = None, corrective_action: str = "", message: str = "") -> None:
+    corrective_action: Optional[str]
+
+    def __init__(
+        self, value: Any = None, corrective_action: Optional[str] = None, message: str = ""
+    ) -> None:
         super().__init__(message or "This was done in part.")
         self.value = value
         self.corrective_action = corrective_action
@@ -174,13 +178,14 @@ class Refused(SemelError):
     """
 
     code = ""
+    corrective_action: Optional[str]
 
     def __init__(self, answer: Optional[Mapping[str, Any]] = None, message: str = "") -> None:
         #: The answer of the ledger; a problem as RFC 9457 has it.
         self.answer: Dict[str, Any] = dict(answer or {})
         self.code = str(self.answer.get("code") or type(self).code)
         self.message = message or str(self.answer.get("message") or self.answer.get("detail") or self.code)
-        self.corrective_action: Optional[str] = self.answer.get("corrective_action")
+        self.corrective_action = self.answer.get("corrective_action")
         self.retriable: bool = bool(self.answer.get("retriable", False))
         after = self.answer.get("retry_after_ms")
         self.retry_after: Optional[float] = None if after is None else after / 1000

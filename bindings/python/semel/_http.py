@@ -169,8 +169,9 @@ class Http(Transport):
             if connection.sock is None:
                 connection.timeout = 10
                 connection.connect()
-                connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.sock.settimeout(asked.seconds)
+            wire: Any = connection.sock
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            wire.settimeout(asked.seconds)
             connection.request(asked.method, asked.path, asked.body, headers)
             response = connection.getresponse()
             answered = True
@@ -348,7 +349,7 @@ class _Stream:
 
     async def _body(self, headers: Dict[str, str]) -> bytes:
         if headers.get("transfer-encoding", "").lower() == "chunked":
-            parts = []
+            parts: List[bytes] = []
             while True:
                 size = int((await self.reader.readline()).split(b";")[0], 16)
                 if size == 0:

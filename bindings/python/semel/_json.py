@@ -39,7 +39,8 @@ def plain(value: Any) -> Any:
         return os.fspath(value)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.generic):
-        return value.item()
+        item: Any = value
+        return item.item()
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
@@ -71,7 +72,7 @@ dumps: Callable[[Any], str] = _maker()
 _decoder = json.JSONDecoder()
 
 #: scan(text, at): the value that begins there, and where it ends.
-scan: Callable[[str, int], Tuple[Any, int]] = _decoder.scan_once
+scan: Callable[[str, int], Tuple[Any, int]] = getattr(_decoder, "scan_once", _decoder.raw_decode)
 
 loads = json.loads
 

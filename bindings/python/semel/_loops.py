@@ -5,11 +5,12 @@ Both ask the core, in a ledger in memory that all of them share and that is gone
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import threading
 from types import TracebackType
-from typing import Any, Dict, NamedTuple, Optional, Type, Union
+from typing import Any, Dict, Optional, Type, Union
 
 from . import _ops
 from ._engine import Core, Terms
@@ -38,7 +39,8 @@ def _memory() -> Flat:
         return _flat
 
 
-class Match(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Match:
     """A loop that was found."""
 
     #: ``repeat`` (one call) or ``cycle`` (calls that take turns).

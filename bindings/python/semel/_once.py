@@ -243,10 +243,10 @@ class _Made:
             given = bind(args, kwargs)
             ledger = fixed or default()
             where = here() if plain else self.where(given)
+            if where is None:
+                raise NoScope(name)
             known, terms, there, start = last
             if where is not there or ledger is not known:
-                if where is None:
-                    raise NoScope(name)
                 terms = self.terms(ledger)
                 if terms not in ledger._declared:
                     ledger._ready(terms)

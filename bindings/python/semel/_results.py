@@ -94,22 +94,31 @@ def _generic(origin: Any, given: Tuple[Any, ...]) -> Optional[Reader]:
         return None
     if origin is tuple:
         if len(given) == 2 and given[1] is Ellipsis:
-            item = reader(given[0])
-            return tuple if item is None else lambda value: tuple(map(item, value))
+            return _collected(tuple, reader(given[0]))
         items = [reader(a) for a in given]
         return lambda value: tuple(v if r is None else r(v) for r, v in zip(items, value))
     if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
-        item = reader(given[1]) if len(given) == 2 else None
-        if item is None:
-            return None
-        return lambda value: {k: item(v) for k, v in value.items()}
+        return _mapped(reader(given[1]) if len(given) == 2 else None)
     if isinstance(origin, type) and issubclass(origin, (collections.abc.Sequence, collections.abc.Set)):
         item = reader(given[0]) if given else None
-        make: Any = origin if origin in (set, frozenset) else None
-        if make is None:
-            return None if item is None else lambda value: list(map(item, value))
-        return make if item is None else lambda value: make(map(item, value))
+        if origin in (set, frozenset):
+            return _collected(origin, item)
+        return None if item is None else _collected(list, item)
     return None
+
+
+def _collected(make: Any, item: Optional[Reader]) -> Reader:
+    if item is None:
+        return lambda value: make(value)
+    each = item
+    return lambda value: make(map(each, value))
+
+
+def _mapped(item: Optional[Reader]) -> Optional[Reader]:
+    if item is None:
+        return None
+    each = item
+    return lambda value: {k: each(v) for k, v in value.items()}
 
 
 def _union(choices: "list[Any]") -> Optional[Reader]:

@@ -39,7 +39,7 @@ class Effect:
     """
 
     __slots__ = (
-        "answer", "args", "attempt", "claim", "cost", "effect", "fresh", "generation", "headers", "key",
+        "answer", "_key", "args", "attempt", "claim", "cost", "effect", "fresh", "generation", "headers",
         "lease", "repeat_of", "result", "scope", "status", "step", "tool", "tokens", "warning",
     )  # fmt: skip
 
@@ -64,7 +64,7 @@ class Effect:
         self.result: Any = None
         #: The handle, ``ef_...``; None for a read, of which nothing is recorded.
         self.effect: Optional[str] = answer.get("effect")
-        self.key: Optional[str] = answer.get("idempotency_key")
+        self._key: Optional[str] = answer.get("idempotency_key")
         self.claim: Optional[str] = answer.get("claim")
         self.attempt: int = answer.get("attempt", 0)
         self.generation: int = answer.get("generation", 0)
@@ -78,6 +78,13 @@ class Effect:
         self.tokens: Optional[int] = None
         self.status: Optional[int] = None
         self.headers: Optional[Dict[str, str]] = None
+
+    @property
+    def key(self) -> str:
+        """The downstream key. SemelError if there is none: for a read, or when nothing is executed."""
+        if self._key is None:
+            raise SemelError("there is no downstream key: this is a read, or it is done already")
+        return self._key
 
     def __repr__(self) -> str:  # never the claim
         return f"<semel.Effect {self.effect} {self.tool} attempt {self.attempt}>"
