@@ -26,19 +26,18 @@ async def quick_start() -> None:
 
 # ---- the pause button: a person approves exactly these arguments
 
-approvals: "asyncio.Queue[str]" = asyncio.Queue()
-
-
-async def notify_slack(waiting: semel.AwaitingApproval) -> None:
-    print("Approval needed for a deployment")
-    await approvals.put(waiting.request or "")
-
 
 async def deploy_to_k8s(effect: semel.Effect) -> str:
     return f"deployed {effect.args['image']}"
 
 
 async def pause_button() -> None:
+    approvals: "asyncio.Queue[str]" = asyncio.Queue()
+
+    async def notify_slack(waiting: semel.AwaitingApproval) -> None:
+        print("Approval needed for a deployment")
+        await approvals.put(waiting.request or "")
+
     gated = semel.open_async("memory:", on_approval=notify_slack)
     await gated.declare("k8s.deploy", class_="write", approval=True)
 
