@@ -19,7 +19,7 @@ from ._judge import Judge, failure_value
 from ._results import Reader, decode
 from ._scope import Place, running
 from ._transport import Transport
-from ._values import Begun, Effect
+from ._values import Effect
 
 __all__ = ["Core", "Terms"]
 
@@ -42,7 +42,7 @@ OnApproval = Callable[[Any], Union[None, Awaitable[None]]]
 class Terms:
     """What is known of a tool before it is called: its name, how long its callers wait, its judge."""
 
-    __slots__ = ("contract", "judge", "name", "now", "read", "waiting", "wait", "start")
+    __slots__ = ("contract", "judge", "name", "now", "read", "waiting", "wait")
 
     def __init__(
         self,
@@ -60,8 +60,6 @@ class Terms:
         quoted = dumps(name)
         self.now = '{"op":"begin","wait_ms":0,"tool":' + quoted + ","
         self.waiting = f'{{"op":"begin","wait_ms":{max(0, int(wait * 1000))},"tool":{quoted},'
-        # What every call of it begins with, for the path that only looks.
-        self.start = self.now
 
 
 _judge = Judge()
@@ -98,9 +96,9 @@ class Core:
             if at > 0:
                 return None, self._value(terms, answer, at + SUCCESS_LENGTH)
         told = loads(answer)
+        if told.get("code") == "AWAITING_APPROVAL":
+            self._tell(told)
         if terms.wait > 0 and told.get("code") in _waits and told.get("verdict") != "replay":
-            if told["code"] == "AWAITING_APPROVAL":
-                self._tell(told)
             told = loads(self.transport.ask_waiting((terms.waiting + call).encode()))
         return self._told_to(terms, told)
 
@@ -118,9 +116,9 @@ class Core:
             if at > 0:
                 return None, self._value(terms, answer, at + SUCCESS_LENGTH)
         told = loads(answer)
+        if told.get("code") == "AWAITING_APPROVAL":
+            await self._tell_async(told)
         if self.on_approval is not None and terms.wait > 0 and told.get("code") in _waits:
-            if told["code"] == "AWAITING_APPROVAL":
-                await self._tell_async(told)
             told = loads(await transport.ask_async((terms.waiting + call).encode(), self._abandoned))
         return self._told_to(terms, told)
 
@@ -445,10 +443,6 @@ def recorded(told: Dict[str, Any], read: Optional[Reader] = None) -> Any:
     if isinstance(value, dict) and isinstance(value.get("type"), str):
         raise ReplayedError(value["type"], str(value.get("message", "")), value.get("value"), effect)
     raise ReplayedError("Failure", "" if value is None else str(value), value, effect)
-
-
-def begun(told: Optional[Dict[str, Any]], answer: Dict[str, Any], value: Any) -> Begun:
-    return Begun(answer if told is None else told, value)
 
 
 # ---- the texts of commits

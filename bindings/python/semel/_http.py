@@ -369,6 +369,8 @@ def _usable(connection: http.client.HTTPConnection) -> bool:
     """Whether the other end has neither closed it nor sent what nobody asked for."""
     if connection.sock is None:
         return False
+    if not hasattr(select, "poll"):
+        return True  # a dead one is noticed when it is used, and another one is made
     try:
         poller = select.poll()
         poller.register(connection.sock, select.POLLIN)

@@ -162,6 +162,30 @@ async def _async_once(ledger):
     return await tool()
 
 
+def test_a_child_of_a_fork_knows_what_was_declared(tmp_path, scope):
+    ledger = semel.open(f"sqlite:{tmp_path}/declared.db")
+
+    @semel.once(ledger=ledger, name="declared", class_="irreversible")
+    def tool(a):
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        tool(1)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            listed = {t["name"]: t["class"] for t in ledger.tools()}
+            try:
+                tool(1)
+            except semel.InDoubt:
+                code = 0 if listed == {"declared": "irreversible"} else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+    ledger.close()
+
+
 def test_a_fork_in_the_middle_of_a_tool(tmp_path, scope):
     """The claim is the parent's. The child is another run of the same program, and its end is not ours."""
     ledger = semel.open(f"sqlite:{tmp_path}/forked.db")
