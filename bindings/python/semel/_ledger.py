@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
+import weakref
 
 from types import TracebackType
 from typing import (
@@ -61,6 +63,10 @@ _flat_options = ("url", "actor", "cache_bytes", "must_exist")
 _embedded_only = ("contract", "actor", "cache_bytes", "must_exist", "seal_key", "audit_retention", "tombstone")
 
 
+#: What a child of a fork has to know about.
+_all: "weakref.WeakSet[_Base]" = weakref.WeakSet()
+
+
 class _Base:
     """What the ledger and its async twin share."""
 
@@ -73,6 +79,7 @@ class _Base:
         # Tools whose contract this ledger has; those that were asked for by name without a decorator.
         self._declared: Set[Terms] = set() if shared is None else shared._declared
         self._known: Dict[Tuple[str, float], Terms] = {} if shared is None else shared._known
+        _all.add(self)
 
     @property
     def url(self) -> Optional[str]:
@@ -1051,6 +1058,12 @@ def _forked() -> None:
     global _opening
     _opening = threading.Lock()
     forked()
+    # The library opens the ledger anew, so decorators declare their contracts anew: they do when they see
+    # another core.
+    cores: Dict[int, Core] = {}
+    for ledger in list(_all):
+        ledger._declared.clear()
+        ledger.core = cores.setdefault(id(ledger.core), copy.copy(ledger.core))
 
 
 if hasattr(os, "register_at_fork"):

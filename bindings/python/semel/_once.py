@@ -234,8 +234,8 @@ class _Made:
         fixed = self.ledger
         plain = self.place is None and self.scope is None
         key_text = None if self.key is None else self.key_text
-        # The ledger and the place of the last call, with what every request there begins with. One object,
-        # so that threads see all of it or nothing.
+        # The ledger's core and the place of the last call, with what every request there begins with. One
+        # object, so that threads see all of it or nothing. A forked child has another core.
         last: Tuple[Any, Any, Any, str] = (None, None, None, "")
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -245,14 +245,14 @@ class _Made:
             where = here() if plain else self.where(given)
             if where is None:
                 raise NoScope(name)
+            core = ledger.core
             known, terms, there, start = last
-            if where is not there or ledger is not known:
+            if where is not there or core is not known:
                 terms = self.terms(ledger)
                 if terms not in ledger._declared:
                     ledger._ready(terms)
                 start = f'{terms.now}{where.text},"args":'
-                last = (ledger, terms, where, start)
-            core = ledger.core
+                last = (core, terms, where, start)
             try:
                 rest = dumps(given) + ("}" if key_text is None else key_text(given))
                 request = (start + rest).encode()
@@ -277,19 +277,19 @@ class _Made:
         function, bind, name = self.function, self.bind, self.name
         fixed = self.ledger
         own_key = self.key is not None
-        last_ledger: Any = None
-        last_terms: Any = None
+        last: Tuple[Any, Any] = (None, None)
 
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            nonlocal last_ledger, last_terms
+            nonlocal last
             given = bind(args, kwargs)
             ledger = fixed or default()
-            terms = last_terms
-            if ledger is not last_ledger:
+            core = ledger.core
+            known, terms = last
+            if core is not known:
                 terms = self.terms(ledger)
                 if terms not in ledger._declared:
                     await ledger.aio._ready(terms)
-                last_terms, last_ledger = terms, ledger
+                last = (core, terms)
             where = self.where(given)
             if where is None:
                 raise NoScope(name)
@@ -297,11 +297,11 @@ class _Made:
                 text = f'{where.text},"args":{dumps(given)}{self.key_text(given) if own_key else "}"}'
             except (TypeError, ValueError, RecursionError) as error:
                 raise _which(name, given, error)
-            told, value = await ledger.core.begin_async(terms, text)
+            told, value = await core.begin_async(terms, text)
             if told is None:
                 return value
             effect = Effect(told, name, where.scope, where.step, given)
-            return await ledger.core.execute_async(terms, effect, function, args, kwargs)
+            return await core.execute_async(terms, effect, function, args, kwargs)
 
         return wrapper
 
