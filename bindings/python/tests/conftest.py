@@ -162,6 +162,7 @@ class Tap:
         print(f"1..{self.count}", flush=True)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config):
     if config.getoption("--tap"):
         reporter = config.pluginmanager.getplugin("terminalreporter")
