@@ -303,7 +303,7 @@ def test_trio(ledger, scope):
 
 def test_the_loop_is_not_blocked(local, scope):
     """1,000 concurrent calls of 50 ms each: how late are timers of the loop?"""
-    lags = []
+    lags, busy = [], []
 
     @semel.once
     async def t_lag(i):
@@ -312,8 +312,9 @@ def test_the_loop_is_not_blocked(local, scope):
 
     async def ticks():
         while True:
-            before = time.perf_counter()
+            before, used = time.perf_counter(), time.thread_time()
             await asyncio.sleep(0.005)
+            busy.append(time.thread_time() - used)
             lags.append(time.perf_counter() - before - 0.005)
 
     async def main():
@@ -325,4 +326,8 @@ def test_the_loop_is_not_blocked(local, scope):
     run(main())
     lags.sort()
     print(f"# loop lag: median {lags[len(lags) // 2] * 1e3:.1f} ms, worst {lags[-1] * 1e3:.1f} ms")
-    assert lags[-1] < 1.0  # other tests run beside us; alone it is some 50 ms: 1,000 tasks begin at once
+    busy.sort()
+    print(f"# of that, the loop itself was busy for {busy[-1] * 1e3:.1f} ms at most")
+    # 1,000 tasks begin at once, which takes the loop some time; and other tests run beside us, so what it
+    # was late is bounded loosely.
+    assert busy[-1] < 1.0 and lags[-1] < 10.0
