@@ -71,7 +71,7 @@ _known: Dict[str, Tuple[Tuple[str, Optional[str]], ...]] = {
     "requests": (
         ("exceptions.ConnectTimeout", "no"),
         ("exceptions.SSLError", "unknown"),
-        ("exceptions.ProxyError", "no"),
+        ("exceptions.ProxyError", "cause"),
         ("exceptions.MissingSchema", "no"),
         ("exceptions.InvalidSchema", "no"),
         ("exceptions.InvalidURL", "no"),
