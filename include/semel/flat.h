@@ -56,9 +56,10 @@
  * when it is closed.
  *
  * Forks: a child may go on using the handle. Its first use opens the ledger anew, with what was
- * declared, and the parent's handle is left as it was. Claims that the parent got are not held in
- * the child, and whoever commits first decides. A ledger in memory belongs to its process: a child
- * is refused. Answers to what the parent submitted are the parent's.
+ * declared, and leaves the parent's handle as it was. Claims that the parent got are not held in
+ * the child. If both commit one, the first commit counts; the child must not release one. A ledger
+ * in memory belongs to its process: a child is refused. Answers to what the parent submitted are
+ * the parent's.
  */
 #ifndef SEMEL_FLAT_H
 #define SEMEL_FLAT_H
@@ -107,8 +108,8 @@ SEMEL_API int semel_flat_fd(semel_flat *f);
 /* The next answer and its tag; NULL: there is none now. Does not block. */
 SEMEL_API char *semel_flat_take(semel_flat *f, uint64_t *tag, size_t *answer_n);
 
-/* Gives up a begin that waits: its answer becomes a problem, CANCELED. False: it is answered, or
- * about to be, and if that answer is a claim, it is the caller's to release. */
+/* Gives up a begin that waits: its answer becomes a problem, CANCELED. False: it does not wait, or
+ * not yet, and will be answered; if that answer is a claim, it is the caller's to release. */
 SEMEL_API bool semel_flat_cancel(semel_flat *f, uint64_t tag);
 
 SEMEL_API void semel_flat_free(char *answer); /* accepts NULL */

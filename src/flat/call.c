@@ -83,15 +83,22 @@ static fl_call *take(fl_core *c, sm_str claim)
 
 void fl_claims_end(fl_core *c)
 {
-    pthread_mutex_lock(&c->claims.lock);
-    c->claims.ended = true;
-    pthread_mutex_unlock(&c->claims.lock);
+    fl_claims *k = &c->claims;
+    fl_call *held = NULL;
+    pthread_mutex_lock(&k->lock);
+    k->ended = true;
     for (size_t i = 0; i < FL_CLAIM_BUCKETS; i++) {
-        for (fl_call *call = c->claims.bucket[i], *next; call != NULL; call = next) {
+        for (fl_call *call = k->bucket[i], *next; call != NULL; call = next) {
             next = call->next;
-            sm_attempt_end(&call->at);
+            call->next = held;
+            held = call;
         }
-        c->claims.bucket[i] = NULL;
+        k->bucket[i] = NULL;
+    }
+    pthread_mutex_unlock(&k->lock);
+    for (fl_call *next; held != NULL; held = next) {
+        next = held->next;
+        sm_attempt_end(&held->at);
     }
 }
 
@@ -143,12 +150,18 @@ static void execute(sm_attempt *at, semel_answer *a)
         return;
     }
     sm_handle_parse("cl_", a->claim, &call->claim);
-    if (client != NULL && hold(call)) {
-        fl_deliver_answer(&core->port, client, a); /* from here on anybody may commit it */
-        return;
+    if (client != NULL) {
+        sm_answer_put_json(a, &client->answer); /* what cannot be told must not be held */
+        bool told = client->answer.err == SM_OK, held = told && hold(call);
+        if (told && !held) {
+            sm_buf_clear(&client->answer);
+            fl_deliver_closed(&core->port, client);
+        } else {
+            fl_deliver(&core->port, client); /* from here on anybody may commit it */
+        }
+        if (held)
+            return;
     }
-    if (client != NULL)
-        fl_deliver_closed(&core->port, client);
     at->nothing_done = true; /* nobody will run it */
     sm_attempt_done(at);
 }
@@ -207,6 +220,14 @@ static const sm_attempt_ops handing = {
     .end = end,
 };
 
+/* Its next turn is taken on this thread. */
+static void take_here(sm_attempt *at)
+{
+    fl_own *own = fl_own_get();
+    if (own != NULL)
+        own->here = &at->job;
+}
+
 /* ---- begin -----------------------------------------------------------------------------------*/
 
 static bool keep_call(sm_arena *arena, const semel_call *from, semel_call *to)
@@ -251,6 +272,7 @@ void fl_begin(fl_core *c, fl_client *client, const semel_call *given, bool detac
     pthread_mutex_lock(&c->serve.lock);
     client->call = call; /* from here on it may be given up */
     pthread_mutex_unlock(&c->serve.lock);
+    take_here(at);
     sm_attempt_start(at);
 }
 
@@ -288,6 +310,7 @@ static bool keep_outcome(sm_arena *arena, const semel_outcome *from, semel_outco
 static void finish(fl_call *call, fl_client *client)
 {
     call->at.client = client; /* while it executes nobody else looks */
+    take_here(&call->at);
     sm_attempt_done(&call->at);
 }
 
@@ -297,9 +320,10 @@ bool fl_end_held(fl_core *c, fl_client *client, sm_str claim, const semel_outcom
     if (call == NULL)
         return false;
     if (o != NULL && !keep_outcome(&call->arena, o, &call->at.outcome)) {
-        hold(call);
         fl_deliver_problem(&c->port, client, 503, "OVERLOADED", "Commit again.",
                            "There is no memory for the outcome.");
+        if (!hold(call))
+            sm_attempt_end(&call->at);
         return true;
     }
     call->at.nothing_done = o == NULL;

@@ -53,13 +53,21 @@ fl_own *fl_own_get(void)
 static void add(sm_serve *s, sm_job *job)
 {
     fl_own *own = pthread_getspecific(own_key);
-    bool here = own != NULL && own->here;
-    if (!here) {
+    if (own == NULL || own->here != job) {
         sm_pool_add(s->pool, job);
         return;
     }
-    own->here = false;
+    own->here = NULL;
     job->run(job, own->answer);
+}
+
+static sm_serve_deps deps;
+static pthread_once_t deps_once = PTHREAD_ONCE_INIT;
+
+static void make_deps(void)
+{
+    deps = sm_serve_real;
+    deps.add = add;
 }
 
 /* ---- options ---------------------------------------------------------------------------------*/
@@ -121,9 +129,7 @@ static sm_err start(fl_core *c, sm_fault *fault)
         e = sm_waits_new(c->ledger, &c->waits);
     if (e != SM_OK)
         return sm_fault_set(fault, e, "out of memory");
-    static sm_serve_deps deps;
-    deps = sm_serve_real;
-    deps.add = add;
+    pthread_once(&deps_once, make_deps);
     c->serve = (sm_serve){.deps = &deps,
                           .ledger = c->ledger,
                           .pool = c->pool,
@@ -135,10 +141,12 @@ static sm_err start(fl_core *c, sm_fault *fault)
     return sm_serve_clock(&c->serve, fault);
 }
 
-sm_err fl_core_open(sm_str options, const char *declared, fl_core **out, sm_fault *fault)
+sm_err fl_core_open(sm_str options, const fl_core *before, fl_core **out, sm_fault *fault)
 {
     sm_arena arena;
-    semel_options o;
+    semel_options o = {0};
+    bool again = before != NULL;
+    const char *declared = again ? atomic_load(&((fl_core *)(uintptr_t)before)->declared) : NULL;
     fl_core *c = *out = calloc(1, sizeof *c);
     if (c == NULL)
         return sm_fault_set(fault, SEMEL_E_NOMEM, "out of memory");
@@ -149,6 +157,7 @@ sm_err fl_core_open(sm_str options, const char *declared, fl_core **out, sm_faul
     sm_err e = fl_port_init(&c->port, fault);
     if (e == SM_OK)
         e = read_options(&arena, options, &o, fault);
+    o.must_exist = e == SM_OK && (o.must_exist || again); /* a child may be in another directory */
     if (e == SM_OK)
         e = fl_declare_start(c, &o, fault);
     if (e == SM_OK)

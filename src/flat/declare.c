@@ -23,6 +23,9 @@
 sm_err fl_declare_start(fl_core *c, const semel_options *o, sm_fault *fault)
 {
     sm_buf_init(&c->base, SM_CONTRACT_BYTES_MAX);
+    if (o->contract_path != NULL && o->contract.p != NULL)
+        return sm_fault_set(fault, SEMEL_E_BAD_ARGUMENTS,
+                            "\"contract\" and \"contract_path\" exclude each other");
     if (o->contract_path == NULL || o->contract.p != NULL) {
         sm_buf_str(&c->base, o->contract);
         return c->base.err;

@@ -52,12 +52,11 @@ static fl_core *reopen(semel_flat *f, sm_fault *fault)
             fl_core_forsake(inherited);
             f->lost = inherited;
         }
-        const char *declared = f->lost == NULL ? NULL : atomic_load(&f->lost->declared);
         sm_err e = f->lost != NULL && !f->lost->shared
                        ? sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
                                       "this ledger is in the memory of the process that opened it, "
                                       "and this is a child of that process")
-                       : fl_core_open(f->options, declared, &core, fault);
+                       : fl_core_open(f->options, f->lost, &core, fault);
         if (e == SM_OK) {
             atomic_store(&f->core, core);
             atomic_store(&f->forks, atomic_load(&forks));
@@ -149,9 +148,7 @@ static void exchange(semel_flat *f, fl_client *client, sm_str request)
         fl_deliver_problem(&core->port, client, 503, "OVERLOADED", NULL,
                            "There is no memory for the request.");
     } else {
-        own->here = true;
         fl_operate(core, client, request, own);
-        own->here = false;
     }
     while (sem_wait(&client->there) != 0) /* only a signal ends it early */
         continue;
@@ -233,9 +230,7 @@ static void work(sm_job *job, semel_answer *a)
     if (atomic_load(&s->core->ending)) {
         fl_deliver_closed(&s->core->port, s->client);
     } else if (own != NULL) {
-        own->here = true;
         fl_operate(s->core, s->client, (sm_str){s->text, s->n}, own);
-        own->here = false;
     } else {
         fl_deliver_problem(&s->core->port, s->client, 503, "OVERLOADED", NULL,
                            "There is no memory for the request.");

@@ -116,8 +116,9 @@ struct fl_core {
     bool shared;              /* others can open the same ledger */
 };
 
-/* `declared`: what another one has declared, or NULL. */
-sm_err fl_core_open(sm_str options, const char *declared, fl_core **out, sm_fault *fault);
+/* `before`: in a child, the parent's: the same ledger is opened, with what was declared; or NULL.
+ */
+sm_err fl_core_open(sm_str options, const fl_core *before, fl_core **out, sm_fault *fault);
 void fl_core_close(fl_core *c);
 
 /* In a forked child: lets go of what the parent has open. */
@@ -127,8 +128,8 @@ void fl_core_forsake(fl_core *c);
 typedef struct fl_own {
     semel_answer *answer;
     sm_arena arena;
-    sm_buf text; /* the newest answer that was given in memory of this thread */
-    bool here;   /* the next turn of an attempt is taken on this thread, and not by a worker */
+    sm_buf text;  /* the newest answer that was given in memory of this thread */
+    sm_job *here; /* a turn that is taken on this thread, and not by a worker */
 } fl_own;
 fl_own *fl_own_get(void);
 

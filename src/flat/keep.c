@@ -66,7 +66,7 @@ void fl_on_import(sm_operation *op, semel_answer *a)
     if (lines == NULL || lines->type != SM_JSON_ARRAY)
         e = sm_fault_set(&fault, SEMEL_E_BAD_ARGUMENTS,
                          "\"lines\" is missing, or is not a list of strings");
-    const sm_json *line = lines + 1;
+    const sm_json *line = e == SM_OK ? lines + 1 : NULL;
     for (uint32_t i = 0; e == SM_OK && i < lines->len; i++, line = sm_json_next(line))
         e = line->type == SM_JSON_STRING
                 ? semel_import_line(op->ledger, sm_json_text(line), &count, &fault)

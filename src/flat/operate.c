@@ -155,11 +155,6 @@ static bool find_effect(fl_operation *o, sm_str text, semel_answer *a)
     return true;
 }
 
-static bool is_handle(sm_str text)
-{
-    return text.n > 3 && (memcmp(text.p, "ef_", 3) == 0 || memcmp(text.p, "ap_", 3) == 0);
-}
-
 /* What the operation is about. An effect may be named by one of its requests, too. */
 static bool read_name(fl_operation *o, const struct operation *what, semel_answer *a)
 {
@@ -174,7 +169,7 @@ static bool read_name(fl_operation *o, const struct operation *what, semel_answe
         (about == EFFECT && text.p == NULL && !read_text(o, "request", &text)))
         return false;
     o->op.name = text;
-    if (text.p != NULL && about != SCOPE && !is_handle(text))
+    if (text.p != NULL && about != SCOPE && text.n == SM_HASH_TEXT)
         return find_effect(o, text, a);
     if (text.p != NULL || about == MAYBE_EFFECT)
         return true;

@@ -455,6 +455,31 @@ static void a_begin_that_waits_can_be_given_up(void **state)
     semel_flat_close(f);
 }
 
+/* Who decides gets the answer to that, and not the one of a waiter that it wakes. */
+static void who_waits_and_who_approves_get_their_own_answers(void **state)
+{
+    (void)state;
+    char request[300], asked[200] = "";
+    semel_flat *f = open_door(
+        fresh_url(), ",\"contract\":\"{version: 1, tools: {t: {class: write, approval: {}}}}\"");
+    assert_true(semel_flat_submit(f, 7, begin_waiting, strlen(begin_waiting)));
+    while (asked[0] == '\0') { /* until it waits */
+        const char *begun = ask(f, begin_it);
+        expect_member(begun, "code", "AWAITING_APPROVAL");
+        strcpy(asked, member(begun, "request"));
+    }
+    snprintf(request, sizeof request, "{\"op\":\"approve\",\"request\":\"%s\"}", asked);
+    const char *approved = ask(f, request);
+    expect_member(approved, "verdict", "done");
+    expect_member(approved, "claim", "");
+    uint64_t tag;
+    char *answer = next_answer(f, &tag);
+    assert_int_equal(tag, 7);
+    expect_member(succeed(f, claim_of(answer), "1"), "result", "committed");
+    semel_flat_free(answer);
+    semel_flat_close(f);
+}
+
 /* ---- threads ---------------------------------------------------------------------------------*/
 
 typedef struct crowd {
@@ -609,6 +634,47 @@ static void what_was_declared_counts_in_a_child_too(void **state)
     semel_flat_close(f);
 }
 
+/* The parent has the ledger open twice. When it has closed both, the log is moved into the file,
+ * unless the child's connection holds what it believes to hold. */
+static void a_child_keeps_what_it_writes_when_its_parent_closes(void **state)
+{
+    (void)state;
+    char url[600], request[200];
+    int go[2];
+    if (in_memory())
+        return;
+    strcpy(url, fresh_url());
+    semel_flat *f = open_door(url, ""), *g = open_door(url, "");
+    succeed(f, claim_of(ask(f, begin_it)), "1");
+    assert_int_equal(pipe(go), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char c;
+        child_expects(answers(f, begin_it, "replay"));
+        child_expects(read(go[0], &c, 1) == 1); /* the parent has closed both */
+        for (int i = 10; i < 15; i++) {
+            snprintf(request, sizeof request,
+                     "{\"op\":\"begin\",\"scope\":\"s\",\"tool\":\"t\",\"args\":{\"n\":%d}}", i);
+            child_expects(answers(f, request, "execute"));
+        }
+        semel_flat_close(f);
+        _exit(0);
+    }
+    semel_flat_close(f);
+    semel_flat_close(g);
+    assert_int_equal(write(go[1], "x", 1), 1);
+    join_child(pid);
+    f = open_door(url, "");
+    for (int i = 10; i < 15; i++) {
+        snprintf(request, sizeof request,
+                 "{\"op\":\"begin\",\"scope\":\"s\",\"tool\":\"t\",\"args\":{\"n\":%d}}", i);
+        expect_member(ask(f, request), "code", "IN_DOUBT"); /* it ended with the child */
+    }
+    semel_flat_close(f);
+    close(go[0]);
+    close(go[1]);
+}
+
 typedef struct forking {
     semel_flat *f;
     atomic_bool stop;
@@ -753,9 +819,11 @@ int main(void)
         cmocka_unit_test(a_thousand_wait_for_one_without_a_thread_each),
         cmocka_unit_test(what_memory_knows_needs_no_worker),
         cmocka_unit_test(a_begin_that_waits_can_be_given_up),
+        cmocka_unit_test(who_waits_and_who_approves_get_their_own_answers),
         cmocka_unit_test(eight_threads_run_each_call_once),
         cmocka_unit_test(a_child_opens_the_ledger_anew),
         cmocka_unit_test(an_inherited_claim_is_committed_once),
+        cmocka_unit_test(a_child_keeps_what_it_writes_when_its_parent_closes),
         cmocka_unit_test(what_was_declared_counts_in_a_child_too),
         cmocka_unit_test(forks_amid_writes_lose_nothing),
         cmocka_unit_test(a_door_closes_with_calls_that_wait_and_claims_that_are_held),

@@ -60,10 +60,12 @@ static void *checkpoint_main(void *arg)
             pthread_cond_wait(&k->work, &k->lock);
             continue;
         }
+        pthread_mutex_unlock(&k->lock);
+        sm_sq_enter(); /* first: the writer waits inside for one that is busy */
+        pthread_mutex_lock(&k->lock);
         k->wanted = false;
         k->busy = true;
         pthread_mutex_unlock(&k->lock);
-        sm_sq_enter();
         if (k->conn != NULL || sm_sq_conn_open(st, &k->conn, NULL) == SEMEL_OK)
             move(st);
         sm_sq_leave();

@@ -32,6 +32,7 @@ semel_err sm_sq_conn_new(semel_store *st, sm_sq_conn **out, semel_fault *fault)
         return sm_sq_nomem(fault);
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE;
     sm_sq_enter();
+    sm_sq_conn_enlist(c);
     int rc = sqlite3_open_v2(st->path, &c->db, flags, NULL);
     if (rc == SQLITE_OK) {
         sqlite3_extended_result_codes(c->db, 1);
@@ -81,6 +82,7 @@ void sm_sq_conn_close(sm_sq_conn *c)
     if (c == NULL)
         return;
     sm_sq_enter();
+    sm_sq_conn_delist(c);
     for (size_t i = 0; i < SM_SQL_COUNT_ALL; i++)
         sqlite3_finalize(c->st[i]);
     sm_digest_fini(&c->digest);
@@ -147,6 +149,7 @@ void sm_sq_reader_return(semel_store *st, sm_sq_conn *c)
 
 semel_err sm_sq_turn(semel_store *st, sm_sq_conn **out, semel_fault *fault)
 {
+    sm_sq_enter(); /* before it waits: whoever has a turn may be waited for inside */
     pthread_mutex_lock(&st->pool.lock);
     while (st->pool.turns >= SM_SQ_POOL)
         pthread_cond_wait(&st->pool.turn_over, &st->pool.lock);
@@ -166,6 +169,7 @@ void sm_sq_turn_over(semel_store *st, sm_sq_conn *c)
     st->pool.turns--;
     pthread_cond_signal(&st->pool.turn_over);
     pthread_mutex_unlock(&st->pool.lock);
+    sm_sq_leave();
 }
 
 /* ---- errors ----------------------------------------------------------------------------------*/

@@ -273,10 +273,10 @@ static semel_err store_open(semel_str url, const semel_store_env *env, semel_sto
                             uint32_t *caps, semel_fault *fault)
 {
     *out = NULL;
-    if (!sm_sq_watch_forks())
+    if (!sm_sq_may_open())
         return sm_fault_set(fault, SEMEL_E_UNAVAILABLE,
-                            "this process was forked while its parent read a ledger in the same "
-                            "thread, and cannot use one in SQLite: start it anew (exec, spawn)");
+                            "this process was forked while its parent used a ledger in SQLite, and "
+                            "cannot use one: start it anew (exec, spawn)");
     semel_store *st = aligned_alloc(_Alignof(semel_store), sizeof *st);
     if (st == NULL)
         return sm_sq_nomem(fault);

@@ -71,7 +71,8 @@ typedef struct sm_sq_conn {
     sqlite3 *db;
     sqlite3_stmt *st[SM_SQL_COUNT_ALL];
     sm_digest digest;
-    struct sm_sq_conn *next; /* in the pool */
+    struct sm_sq_conn *next;      /* in the pool */
+    struct sm_sq_conn *next_open; /* of all in this process, see fork.c */
 } sm_sq_conn;
 
 typedef struct sm_sq_pool {
@@ -472,11 +473,15 @@ void sm_sq_share_forked(void);
 void sm_sq_enter(void);
 void sm_sq_leave(void);
 
-/* Before the first use. False: this process may not use SQLite, see fork.c. */
-bool sm_sq_watch_forks(void);
+/* Around the life of a connection. */
+void sm_sq_conn_enlist(sm_sq_conn *c);
+void sm_sq_conn_delist(sm_sq_conn *c);
 
-/* In a child, of a store that its parent has open: closes what was inherited and writes nothing.
- * The store is not used any more; its memory stays. */
+/* Before a ledger is opened: in a child, closes what all of the parent's ledgers had open. False:
+ * this process may not use SQLite, see fork.c. */
+bool sm_sq_may_open(void);
+
+/* In a child, of a store that its parent has open: it is not used any more; its memory stays. */
 void sm_sq_forsake(semel_store *st);
 
 /* ---- cache.c --------------------------------------------------------------------------*/
