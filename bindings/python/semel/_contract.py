@@ -69,12 +69,17 @@ def _identity(key: Any, ignore: Optional[Sequence[str]], match: Optional[Sequenc
             return key  # a strategy: step, explicit, unique, none
         found["strategy"] = key
     elif key is not None:
-        found["fields"] = [pointer(name) for name in key]
+        found["fields"] = pointers(key)
     if ignore is not None:
-        found["ignore"] = [pointer(name) for name in ignore]
+        found["ignore"] = pointers(ignore)
     if match is not None:
-        found["match"] = [pointer(name) for name in match]
+        found["match"] = pointers(match)
     return found or None
+
+
+def pointers(names: Union[str, Sequence[str]]) -> List[str]:
+    """Pointers. One name is a list of one."""
+    return [pointer(name) for name in ((names,) if isinstance(names, str) else names)]
 
 
 def pointer(name: str) -> str:
@@ -100,7 +105,7 @@ def _written(field: str, value: Any) -> Any:
     if value is True:
         return {}
     if field in ("redact", "resource") and not isinstance(value, Mapping):
-        return [pointer(name) for name in value]
+        return pointers(value)
     if isinstance(value, Mapping):
         return {k: _member(k, v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

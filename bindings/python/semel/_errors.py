@@ -373,7 +373,8 @@ class LedgerUnavailable(Refused):
 
 
 class Unrecorded(LedgerUnavailable):
-    """The tool ran, and what became of it could not be recorded.
+    """The tool ran, and what became of it could not be recorded. Do not take it for "nothing ran": catch it
+    before :class:`Refused`.
 
     ``result`` is what the tool returned. The effect will be in doubt once its lease is over; equal calls
     do not run.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import http.client
+import smtplib
 import socket
 import ssl
 import subprocess
@@ -53,8 +54,9 @@ _builtin: Tuple[Tuple[Type[BaseException], Optional[str]], ...] = (
     (TimeoutError, "unknown"),
     (socket.timeout, "unknown"),
     (subprocess.TimeoutExpired, "unknown"),
-    (http.client.IncompleteRead, "unknown"),
-    (http.client.RemoteDisconnected, "unknown"),
+    (http.client.HTTPException, "unknown"),
+    (smtplib.SMTPServerDisconnected, "unknown"),
+    (EOFError, "unknown"),
 )
 
 #: Those of packages, by the module and the name of the type. The first that fits decides.
@@ -66,7 +68,7 @@ _known: Dict[str, Tuple[Tuple[str, Optional[str]], ...]] = {
         ("UnsupportedProtocol", "no"),
         ("InvalidURL", "no"),
         ("ProxyError", "no"),
-        ("TransportError", "unknown"),
+        ("RequestError", "unknown"),
     ),
     "requests": (
         ("exceptions.ConnectTimeout", "no"),
@@ -78,7 +80,7 @@ _known: Dict[str, Tuple[Tuple[str, Optional[str]], ...]] = {
         ("exceptions.Timeout", "unknown"),
         ("exceptions.ConnectionError", "cause"),
         ("exceptions.ChunkedEncodingError", "unknown"),
-        ("exceptions.ContentDecodingError", "unknown"),
+        ("exceptions.RequestException", "unknown"),
     ),
     "urllib3": (
         ("exceptions.NewConnectionError", "no"),
@@ -87,7 +89,7 @@ _known: Dict[str, Tuple[Tuple[str, Optional[str]], ...]] = {
         ("exceptions.MaxRetryError", "cause"),
         ("exceptions.TimeoutError", "unknown"),
         ("exceptions.ProtocolError", "unknown"),
-        ("exceptions.IncompleteRead", "unknown"),
+        ("exceptions.HTTPError", "unknown"),
     ),
     "aiohttp": (
         ("ClientConnectorError", "no"),
@@ -95,9 +97,10 @@ _known: Dict[str, Tuple[Tuple[str, Optional[str]], ...]] = {
         ("InvalidURL", "no"),
         ("ServerTimeoutError", "unknown"),
         ("ClientPayloadError", "unknown"),
-        ("ClientConnectionError", "unknown"),
+        ("ClientError", "unknown"),
     ),
     "psycopg": (("OperationalError", "unknown"), ("InterfaceError", "unknown")),
+    "psycopg2": (("OperationalError", "unknown"), ("InterfaceError", "unknown")),
     "botocore": (
         ("exceptions.EndpointConnectionError", "no"),
         ("exceptions.ConnectTimeoutError", "no"),
@@ -116,10 +119,11 @@ _known: Dict[str, Tuple[Tuple[str, Optional[str]], ...]] = {
 #: What a status of gRPC proves. ABORTED and the like are answers: the class decides.
 _grpc = {
     "INVALID_ARGUMENT": "no", "NOT_FOUND": "no", "ALREADY_EXISTS": "no", "PERMISSION_DENIED": "no",
-    "UNAUTHENTICATED": "no", "RESOURCE_EXHAUSTED": "no", "FAILED_PRECONDITION": "no",
-    "UNIMPLEMENTED": "no", "OUT_OF_RANGE": "no",
+    "UNAUTHENTICATED": "no", "FAILED_PRECONDITION": "no", "OUT_OF_RANGE": "no",
+    # These may also be said of the answer:
+    "RESOURCE_EXHAUSTED": "unknown", "UNIMPLEMENTED": "unknown", "ABORTED": "unknown",
     "CANCELLED": "unknown", "DEADLINE_EXCEEDED": "unknown", "UNAVAILABLE": "unknown",
-    "UNKNOWN": "unknown", "INTERNAL": "unknown", "DATA_LOSS": "unknown", "ABORTED": "no",
+    "UNKNOWN": "unknown", "INTERNAL": "unknown", "DATA_LOSS": "unknown",
 }  # fmt: skip
 
 
@@ -146,10 +150,8 @@ class Judge:
 
     def __call__(self, error: BaseException) -> Tuple[Optional[str], Optional[int]]:
         """Whether the world was changed, and the HTTP status of the answer if there was one."""
-        for kinds, word in self._own:
-            if isinstance(error, kinds):
-                return word, _status(error)
-        return _judge(error, 0)
+        found = _judge(error, self._own, 0)
+        return ("unknown", found[1]) if found[0] is None and _hides_doubt(error, self._own) else found
 
 
 def _types(given: Optional[Types]) -> Tuple[Type[BaseException], ...]:
@@ -162,22 +164,48 @@ def _types(given: Optional[Types]) -> Tuple[Type[BaseException], ...]:
     return kinds
 
 
-def _judge(error: BaseException, depth: int) -> Tuple[Optional[str], Optional[int]]:
+Own = Tuple[Tuple[Tuple[Type[BaseException], ...], str], ...]
+
+
+def _hides_doubt(error: BaseException, own: Own) -> bool:
+    """Whether an exception that says nothing was raised because of one after which nobody knows: SDKs wrap
+    their timeouts."""
+    seen = {id(error)}
+    for _ in range(_depth_max):
+        inner = error.__cause__ or error.__context__
+        if inner is None or id(inner) in seen:
+            return False
+        if _judge(inner, own, 0)[0] == "unknown":
+            return True
+        seen.add(id(inner))
+        error = inner
+    return False
+
+
+_depth_max = 8
+
+
+def _judge(error: BaseException, own: Own, depth: int) -> Tuple[Optional[str], Optional[int]]:
+    for types, said in own:
+        if isinstance(error, types):
+            return said, _status(error)
     for kind, word in _first:
         if isinstance(error, kind):
             return word, None
     group = getattr(error, "exceptions", None)  # ExceptionGroup: the worst of them
-    if isinstance(group, tuple) and depth < 8:
-        words = [_judge(one, depth + 1)[0] for one in group if isinstance(one, BaseException)]
+    if isinstance(group, tuple) and depth < _depth_max:
+        words = [_judge(one, own, depth + 1)[0] for one in group if isinstance(one, BaseException)]
         if "unknown" in words:
             return "unknown", None
         return ("no" if words and all(w == "no" for w in words) else None), None
     status = _status(error)
     if status is not None:
-        return _by_status(status), status
+        return ("unknown" if _went_on(error) else _by_status(status)), status
     if isinstance(error, urllib.error.URLError):
         reason = error.reason
-        return _judge(reason, depth + 1) if isinstance(reason, BaseException) and depth < 8 else (None, None)
+        if isinstance(reason, BaseException) and depth < _depth_max:
+            return _judge(reason, own, depth + 1)
+        return None, None
     code = _grpc_code(error)
     if code is not None:
         return _grpc.get(code), None
@@ -188,7 +216,7 @@ def _judge(error: BaseException, depth: int) -> Tuple[Optional[str], Optional[in
         for name, word in kinds:
             found = _find(module, name)
             if found is not None and isinstance(error, found):
-                return (_cause(error, depth) if word == "cause" else word), None
+                return (_cause(error, own, depth) if word == "cause" else word), None
     for kind, word in _builtin:
         if isinstance(error, kind):
             return word, None
@@ -201,13 +229,13 @@ def _find(module: Any, path: str) -> Optional[Type[BaseException]]:
     return module if isinstance(module, type) and issubclass(module, BaseException) else None
 
 
-def _cause(error: BaseException, depth: int) -> str:
+def _cause(error: BaseException, own: Own, depth: int) -> str:
     """requests and urllib3 wrap what happened: "no" only if what they wrap says so."""
     inner: Any = getattr(error, "reason", None)
     if inner is None and error.args:
         inner = error.args[0]
-    if isinstance(inner, BaseException) and depth < 8:
-        return _judge(inner, depth + 1)[0] or "unknown"
+    if isinstance(inner, BaseException) and depth < _depth_max:
+        return _judge(inner, own, depth + 1)[0] or "unknown"
     return "unknown"
 
 
@@ -229,11 +257,19 @@ def _status(error: BaseException) -> Optional[int]:
     return None
 
 
-def _by_status(status: int) -> Optional[str]:
-    """A 4xx is a rejection: nothing was done. After a 5xx it may have been."""
-    if 400 <= status < 500:
-        return "no"
-    return "unknown" if status >= 500 else None
+def _by_status(status: int) -> str:
+    """A 4xx is a rejection, and 307 and 308 ask for the same request elsewhere: nothing was done. After any
+    other answer it may have been."""
+    return "no" if 400 <= status < 500 or status in (307, 308) else "unknown"
+
+
+def _went_on(error: BaseException) -> bool:
+    """Whether the answer is not the first one: a redirect was followed, or the request was sent again."""
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        return bool(response.get("ResponseMetadata", {}).get("RetryAttempts"))
+    history = getattr(response, "history", None)
+    return isinstance(history, (list, tuple)) and len(history) > 0
 
 
 def _grpc_code(error: BaseException) -> Optional[str]:

@@ -128,3 +128,48 @@ def test_what_is_kept_of_an_exception():
 
     assert json.loads(failure_value(Silent()))["message"] == ""
     assert json.loads(failure_value(ValueError("x"))) == {"type": "ValueError", "message": "x"}
+
+
+def test_a_wrapper_does_not_hide_a_doubt():
+    def wrapped(inner):
+        try:
+            try:
+                raise inner
+            except Exception as error:
+                raise RuntimeError("sdk") from error
+        except RuntimeError as error:
+            return error
+
+    assert judge(wrapped(TimeoutError()))[0] == "unknown"
+    assert judge(wrapped(ConnectionResetError()))[0] == "unknown"
+    # That an inner request was refused proves nothing about the outer one.
+    assert judge(wrapped(ConnectionRefusedError()))[0] is None
+    assert judge(wrapped(ValueError()))[0] is None
+
+
+def test_lists_of_a_tool_hold_inside_of_groups_and_causes():
+    class Odd(Exception):
+        pass
+
+    class Group(Exception):
+        def __init__(self, *exceptions):
+            self.exceptions = exceptions
+
+    own = Judge(unknown=[Odd])
+    assert own(Group(Odd()))[0] == "unknown"
+    outer = RuntimeError("sdk")
+    outer.__cause__ = Odd()
+    assert own(outer)[0] == "unknown"
+
+
+@pytest.mark.parametrize("status,word", [(200, "unknown"), (303, "unknown"), (307, "no"), (404, "no"), (502, "unknown")])
+def test_an_answer_that_is_no_rejection_is_a_doubt(status, word):
+    error = Exception("answered")
+    error.response = type("Response", (), {"status_code": status})()
+    assert judge(error) == (word, status)
+
+
+def test_a_rejection_after_a_redirect_is_a_doubt():
+    error = Exception("answered")
+    error.response = type("Response", (), {"status_code": 404, "history": [object()]})()
+    assert judge(error) == ("unknown", 404)

@@ -199,3 +199,11 @@ def test_the_version_is_the_librarys():
         header = pathlib.Path(__file__).resolve().parents[1] / "csrc/include/semel/types.h"
     numbers = re.findall(r"^#define SEMEL_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", header.read_text(), re.M)
     assert semel.__version__ == ".".join(numbers)
+
+
+def test_one_name_is_a_list_of_one():
+    from semel._contract import contract
+
+    assert contract("t", ignore="note")["key"] == {"ignore": ["/note"]}
+    assert contract("t", key=["order"], match="amount")["key"] == {"fields": ["/order"], "match": ["/amount"]}
+    assert contract("t", resource="path")["resource"] == ["/path"]
