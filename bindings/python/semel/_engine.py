@@ -17,7 +17,7 @@ from ._errors import NotApplied, Partial, PartialSuccess, ReplayedError, SemelEr
 from ._json import TEXT, as_text, bad_text, dumps, dumps_value, loads, scan
 from ._judge import Judge, failure_value
 from ._results import Reader, decode
-from ._scope import Place, running
+from ._scope import Place, leave, running
 from ._transport import Transport
 from ._values import Effect
 
@@ -224,7 +224,7 @@ class Core:
                 if hasattr(result, "__await__"):
                     result = _not_awaited(terms.name, result)
             finally:
-                running.reset(token)
+                leave(token)
         except BaseException as error:
             if renewals is not None:
                 renewals.remove(claim)
@@ -252,7 +252,7 @@ class Core:
             try:
                 result = await function(*args, **kwargs)
             finally:
-                running.reset(token)
+                leave(token)
         except BaseException as error:
             if renewals is not None:
                 renewals.remove(claim)

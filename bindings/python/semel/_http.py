@@ -382,7 +382,7 @@ def _usable(connection: http.client.HTTPConnection) -> bool:
 def _answer(status: int, body: bytes) -> str:
     """The answer's JSON. What is none comes from something before the gateway."""
     text = body.decode("utf-8", "replace")
-    if text.startswith(("{", "[")):
+    if text.startswith(("{", "[")) and (status < 400 or '"code"' in text):
         return text
     if status == 204 or (status == 200 and not text):
         return "{}"

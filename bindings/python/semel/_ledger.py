@@ -17,7 +17,17 @@ from . import _ops
 from ._contract import contract as contract_of
 from ._contract import unlisted
 from ._engine import Core, OnApproval, Terms, forked, recorded
-from ._errors import NotFound, NotSupported, Refused, ReplayedError, SemelError, bad_arguments, refusal
+from ._errors import (
+    NotFound,
+    NotSupported,
+    Partial,
+    PartialSuccess,
+    Refused,
+    ReplayedError,
+    SemelError,
+    bad_arguments,
+    refusal,
+)
 from ._flat import Flat
 from ._http import Http
 from ._json import dumps, dumps_value, loads
@@ -876,7 +886,11 @@ def commit_text(
     if kind is None:
         kind = "failure" if error is not None or applied is not None else "success"
     headers = None
-    if isinstance(error, BaseException):
+    if isinstance(error, Partial) and not isinstance(error, PartialSuccess):
+        kind = "partial"
+        text, headers = dumps_value(error.value)
+        corrective_action = corrective_action or error.corrective_action or None
+    elif isinstance(error, BaseException):
         text = failure_value(error)
         if applied is None:
             applied, seen = Judge()(error)

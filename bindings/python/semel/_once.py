@@ -15,7 +15,7 @@ from ._errors import NoScope, SemelError, bad_arguments
 from ._json import dumps, scan
 from ._judge import Judge, Types
 from ._ledger import AsyncLedger, Ledger, call_text, default, not_json
-from ._scope import Place, place, running
+from ._scope import Place, leave, place, running
 from ._values import Effect
 
 __all__ = ["effect", "once", "tool"]
@@ -388,7 +388,7 @@ class effect:
             raise SemelError("the block was not entered")
         core, terms, found, token = self._open.pop()
         if token is not None:
-            running.reset(token)
+            leave(token)
             if core.renewals is not None:
                 core.renewals.remove(found.claim)
         return core, terms, found

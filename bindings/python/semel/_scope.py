@@ -16,7 +16,7 @@ from ._errors import NoEffect, SemelError
 if TYPE_CHECKING:
     from ._values import Effect
 
-__all__ = ["Place", "current", "place", "running", "scope", "step"]
+__all__ = ["Place", "current", "leave", "place", "running", "scope", "step"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
@@ -39,6 +39,15 @@ place: "contextvars.ContextVar[Optional[Place]]" = contextvars.ContextVar("semel
 
 #: The effect that this context executes; None: no tool runs.
 running: "contextvars.ContextVar[Optional[Effect]]" = contextvars.ContextVar("semel.effect", default=None)
+
+
+def leave(token: "contextvars.Token[Optional[Effect]]") -> None:
+    """The effect is not executed here any more. What was entered in one context may end in another, such as
+    a coroutine that is collected; then there is nothing to leave."""
+    try:
+        running.reset(token)
+    except ValueError:
+        pass
 
 
 # The places around it, the innermost first: a pair of a place and those around that. What is entered does

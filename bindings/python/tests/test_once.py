@@ -578,3 +578,22 @@ def test_a_closed_ledger(ledger, scope):
     with pytest.raises(semel.LedgerUnavailable):
         t_closed(1)
     ledger.close()
+
+
+def test_a_commit_of_a_partial_outcome_never_runs_again(ledger):
+    call = semel.Call("book", {"seat": 1}, scope=f"partial-{id(object())}")
+    begun = ledger.begin(call)
+    ledger.commit(begun, error=semel.Partial({"done": 1}, corrective_action="book the rest by hand"))
+    with pytest.raises(semel.PartialSuccess):
+        ledger.run(call, lambda effect: 1 / 0)
+
+
+def test_a_block_may_end_in_another_context(ledger):
+    import contextvars
+
+    block = semel.effect("book", {"seat": 2}, scope="elsewhere", ledger=ledger)
+    found = contextvars.copy_context().run(block.__enter__)
+    if found.fresh:
+        found.result = {"id": 2}
+    contextvars.copy_context().run(block.__exit__, None, None, None)
+    assert ledger.run(semel.Call("book", {"seat": 2}, scope="elsewhere"), lambda effect: 1 / 0) == {"id": 2}
