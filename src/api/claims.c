@@ -1,5 +1,5 @@
 /*
- * Commits and renewals, for those that execute their tools themselves.
+ * Commits, renewals and releases, for those that execute their tools themselves.
  *
  * A claim is given to whoever may run. It is a secret, but another tenant cannot use it all the
  * same, and is not told that it exists.
